@@ -1,0 +1,64 @@
+# make check is what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
+
+GO       ?= go
+LINT     := $(GO) tool -modfile=tools.mod golangci-lint
+BENCH    ?= .
+COUNT    ?= 6
+FUZZTIME ?= 60s
+
+.PHONY: check test race format fmt vet fix lint archtest generated bench microbench fuzz prove
+
+check: format vet fix archtest lint generated race
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race -vet=off ./...
+
+format:
+	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { printf 'not formatted (make fmt):\n%s\n' "$$bad"; exit 1; }
+
+fmt:
+	$(LINT) fmt ./...
+
+vet:
+	$(GO) vet -tags prove ./...
+
+# Says what a newer Go writes more simply.
+fix:
+	$(GO) fix -diff ./...
+
+lint:
+	$(LINT) run ./...
+
+archtest:
+	$(GO) test ./internal/archtest
+
+# Generates again, and fails where that changes anything.
+generated:
+	@before=$$(git status --porcelain; git diff HEAD); $(GO) generate ./...; after=$$(git status --porcelain; git diff HEAD); \
+	[ "$$before" = "$$after" ] || { echo 'generated files were not fresh: look at git diff and commit'; exit 1; }
+
+# The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
+bench:
+	$(GO) build -o bin/bench ./cmd/bench
+	bin/bench -o markdown > bin/benchmarks.md
+	mv bin/benchmarks.md docs/benchmarks.md
+
+# Compares with .bench/old.txt where there is one; keep a run with: cp .bench/new.txt .bench/old.txt
+microbench:
+	@mkdir -p .bench
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./... | tee .bench/new.txt
+	@if [ -f .bench/old.txt ]; then $(GO) tool -modfile=tools.mod benchstat .bench/old.txt .bench/new.txt; fi
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|/[^/]+:func | |' | sort | while read -r dir target; do \
+		echo "$$dir $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$dir" || exit 1; \
+	done
+
+# Long tests: those behind the build tag prove, called TestProve…
+prove:
+	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
