@@ -1,0 +1,73 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Code names one condition for ever: STRM-SUBJECT-CONDITION.
+type Code string
+
+// An Entry is what the catalogue says of a code.
+type Entry struct {
+	Code Code
+	// Summary says in one line what is wrong.
+	Summary string
+	// Meaning says what led here and what was, or was not, harmed.
+	Meaning string
+	// Remedy says what to do, as an instruction.
+	Remedy string
+}
+
+// An Error is a condition of the catalogue met in the world.
+type Error struct {
+	Code Code
+	Err  error // what exactly was met
+}
+
+// New makes an error of a code of the catalogue; it panics on a code that is not in it.
+func New(code Code, cause error) *Error {
+	if _, ok := Lookup(code); !ok {
+		panic("fault: code not in the catalogue: " + string(code))
+	}
+	return &Error{Code: code, Err: cause}
+}
+
+// Newf is New with a formatted cause.
+func Newf(code Code, format string, args ...any) *Error {
+	return New(code, fmt.Errorf(format, args...))
+}
+
+// Error returns code and cause in one line.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Remedy returns what to do.
+func (e *Error) Remedy() string {
+	entry, _ := Lookup(e.Code)
+	return entry.Remedy
+}
+
+// Of returns the code of the first fault in err's tree, or "".
+func Of(err error) Code {
+	if f, ok := errors.AsType[*Error](err); ok {
+		return f.Code
+	}
+	return ""
+}
+
+// Lookup returns the catalogue's entry of a code; case does not matter.
+func Lookup(code Code) (Entry, bool) {
+	i := slices.IndexFunc(catalogue, func(e Entry) bool { return strings.EqualFold(string(e.Code), string(code)) })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return catalogue[i], true
+}
+
+// Catalogue returns all entries in the order of their codes.
+func Catalogue() []Entry { return slices.Clone(catalogue) }
