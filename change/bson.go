@@ -1,0 +1,225 @@
+package change
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+)
+
+// BSON types as the specification numbers them (bsonspec.org, version 1.1); only those that the walk must tell apart.
+const (
+	typeDouble     = 0x01
+	typeString     = 0x02
+	typeDocument   = 0x03
+	typeArray      = 0x04
+	typeBinary     = 0x05
+	typeUndefined  = 0x06
+	typeObjectID   = 0x07
+	typeBool       = 0x08
+	typeDateTime   = 0x09
+	typeNull       = 0x0A
+	typeRegex      = 0x0B
+	typeDBPointer  = 0x0C
+	typeJavaScript = 0x0D
+	typeSymbol     = 0x0E
+	typeCodeScope  = 0x0F
+	typeInt32      = 0x10
+	typeTimestamp  = 0x11
+	typeInt64      = 0x12
+	typeDecimal128 = 0x13
+	typeMinKey     = 0xFF
+	typeMaxKey     = 0x7F
+)
+
+// errMalformed says that bytes are not the BSON they claim to be.
+var errMalformed = errors.New("malformed BSON")
+
+// A Value is one BSON value in place: its type byte and its bytes, which alias the document it was read from.
+// The zero Value means that there is none.
+type Value struct {
+	Type byte
+	Data []byte
+}
+
+// IsZero reports whether there is no value at all (a BSON null is a value).
+func (v Value) IsZero() bool { return v.Type == 0 }
+
+// Document returns the bytes of an embedded document, or nil for a value of another type.
+func (v Value) Document() []byte {
+	if v.Type != typeDocument {
+		return nil
+	}
+	return v.Data
+}
+
+// Text returns the bytes of a string without its length and terminator, or nil for a value of another type.
+func (v Value) Text() []byte {
+	if v.Type != typeString {
+		return nil
+	}
+	return v.Data[4 : len(v.Data)-1]
+}
+
+// Lookup returns the first field of the name of an embedded document, or the zero Value.
+func (v Value) Lookup(name string) Value {
+	if v.Type != typeDocument {
+		return Value{}
+	}
+	return lookup(v.Data, name)
+}
+
+// Int64 returns the value of an int32 or int64, ok is false for other types.
+func (v Value) Int64() (n int64, ok bool) {
+	switch v.Type {
+	case typeInt32:
+		return int64(int32(binary.LittleEndian.Uint32(v.Data))), true
+	case typeInt64:
+		return int64(binary.LittleEndian.Uint64(v.Data)), true
+	}
+	return 0, false
+}
+
+// documentAt returns the document that b starts with, its length and terminator checked.
+func documentAt(b []byte) ([]byte, error) {
+	if len(b) < 5 {
+		return nil, errMalformed
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < 5 || uint64(n) > uint64(len(b)) || b[n-1] != 0 {
+		return nil, errMalformed
+	}
+	return b[:n], nil
+}
+
+// element reads the element at offset at of the document doc. It returns its name and value and the offset behind it;
+// at the document's end the name is nil.
+func element(doc []byte, at int) (name []byte, v Value, next int, err error) {
+	if at >= len(doc) {
+		return nil, Value{}, 0, errMalformed
+	}
+	kind := doc[at]
+	if kind == 0 {
+		if at != len(doc)-1 {
+			return nil, Value{}, 0, errMalformed
+		}
+		return nil, Value{}, at + 1, nil
+	}
+	end := bytes.IndexByte(doc[at+1:], 0)
+	if end < 0 {
+		return nil, Value{}, 0, errMalformed
+	}
+	name = doc[at+1 : at+1+end]
+	at += end + 2
+	size, err := valueSize(kind, doc[at:])
+	if err != nil {
+		return nil, Value{}, 0, err
+	}
+	return name, Value{Type: kind, Data: doc[at : at+size : at+size]}, at + size, nil
+}
+
+// valueSize returns how many bytes a value of the type takes at the start of b. The last byte of a document is its
+// terminator, so a value never takes all of b.
+func valueSize(kind byte, b []byte) (int, error) {
+	size := 0
+	switch kind {
+	case typeNull, typeUndefined, typeMinKey, typeMaxKey:
+	case typeBool:
+		size = 1
+	case typeInt32:
+		size = 4
+	case typeDouble, typeDateTime, typeTimestamp, typeInt64:
+		size = 8
+	case typeObjectID:
+		size = 12
+	case typeDecimal128:
+		size = 16
+	case typeString, typeJavaScript, typeSymbol:
+		return stringSize(b)
+	case typeDocument, typeArray:
+		doc, err := documentAt(b)
+		size = len(doc)
+		if err != nil {
+			return 0, err
+		}
+	case typeBinary:
+		return binarySize(b)
+	case typeRegex:
+		return regexSize(b)
+	case typeDBPointer:
+		n, err := stringSize(b)
+		if err != nil {
+			return 0, err
+		}
+		size = n + 12
+	case typeCodeScope:
+		return codeScopeSize(b)
+	default:
+		return 0, errMalformed
+	}
+	if size >= len(b) {
+		return 0, errMalformed
+	}
+	return size, nil
+}
+
+func stringSize(b []byte) (int, error) {
+	if len(b) < 5 {
+		return 0, errMalformed
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < 1 || uint64(n)+4 >= uint64(len(b)) || b[4+n-1] != 0 {
+		return 0, errMalformed
+	}
+	return int(n) + 4, nil
+}
+
+func binarySize(b []byte) (int, error) {
+	if len(b) < 5 {
+		return 0, errMalformed
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if uint64(n)+5 >= uint64(len(b)) {
+		return 0, errMalformed
+	}
+	return int(n) + 5, nil
+}
+
+func regexSize(b []byte) (int, error) {
+	pattern := bytes.IndexByte(b, 0)
+	if pattern < 0 {
+		return 0, errMalformed
+	}
+	options := bytes.IndexByte(b[pattern+1:], 0)
+	size := pattern + options + 2
+	if options < 0 || size >= len(b) {
+		return 0, errMalformed
+	}
+	return size, nil
+}
+
+// codeScopeSize measures code with scope: a length, a string and a document.
+func codeScopeSize(b []byte) (int, error) {
+	if len(b) < 14 {
+		return 0, errMalformed
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < 14 || uint64(n) >= uint64(len(b)) {
+		return 0, errMalformed
+	}
+	return int(n), nil
+}
+
+// lookup returns the first element of the name in the document doc, or the zero Value where there is none or the
+// document cannot be walked that far.
+func lookup(doc []byte, name string) Value {
+	for at := 4; ; {
+		key, v, next, err := element(doc, at)
+		if err != nil || key == nil {
+			return Value{}
+		}
+		if string(key) == name {
+			return v
+		}
+		at = next
+	}
+}

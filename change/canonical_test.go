@@ -1,0 +1,167 @@
+package change
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+func int32Value(n int32) Value {
+	return Value{typeInt32, binary.LittleEndian.AppendUint32(nil, uint32(n))}
+}
+
+func int64Value(n int64) Value {
+	return Value{typeInt64, binary.LittleEndian.AppendUint64(nil, uint64(n))}
+}
+
+func doubleValue(f float64) Value {
+	return Value{typeDouble, binary.LittleEndian.AppendUint64(nil, math.Float64bits(f))}
+}
+
+func textValue(s string) Value {
+	return Value{typeString, append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1)), s...), 0)}
+}
+
+// decimalValue makes significand × 10^exponent, exact for significands of up to 63 bits.
+func decimalValue(significand int64, exponent int) Value {
+	hi := uint64(exponent+6176) << 49
+	if significand < 0 {
+		hi |= 1 << 63
+		significand = -significand
+	}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(significand))
+	return Value{typeDecimal128, binary.LittleEndian.AppendUint64(b, hi)}
+}
+
+func documentValue(kind byte, elements ...any) Value {
+	var body []byte
+	for i := 0; i < len(elements); i += 2 {
+		name, v := elements[i].(string), elements[i+1].(Value)
+		body = append(append(append(append(body, v.Type), name...), 0), v.Data...)
+	}
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(body)+5))
+	return Value{kind, append(append(b, body...), 0)}
+}
+
+// Values in one row are one _id to MongoDB, values of different rows are not.
+func canonicalRows() [][]Value {
+	return [][]Value{
+		{int32Value(1), int64Value(1), doubleValue(1), decimalValue(1, 0), decimalValue(10, -1), decimalValue(1000, -3)},
+		{int32Value(0), int64Value(0), doubleValue(0), doubleValue(math.Copysign(0, -1)), decimalValue(0, 0), decimalValue(0, 17), decimalValue(0, -6176)},
+		{int32Value(-7), int64Value(-7), doubleValue(-7), decimalValue(-7, 0), decimalValue(-700, -2)},
+		{doubleValue(0.5), decimalValue(5, -1), decimalValue(50, -2)},
+		{doubleValue(0.1)},
+		{decimalValue(1, -1)},
+		{doubleValue(math.NaN()), doubleValue(math.Float64frombits(0x7FF8000000000123)), {typeDecimal128, append(make([]byte, 15), 0x7C)}},
+		{doubleValue(math.Inf(1)), {typeDecimal128, append(make([]byte, 15), 0x78)}},
+		{doubleValue(math.Inf(-1)), {typeDecimal128, append(make([]byte, 15), 0xF8)}},
+		{int64Value(math.MaxInt64), decimalValue(math.MaxInt64, 0)},
+		{int64Value(math.MinInt64), doubleValue(-(1 << 63))},
+		{doubleValue(1 << 63)},
+		{int64Value(1 << 53), doubleValue(1 << 53)},
+		{int64Value(1<<53 + 1), decimalValue(1<<53+1, 0)},
+		{decimalValue(1, 300)},
+		{decimalValue(1, 6000)},
+		{decimalValue(1, -6000)},
+		{decimalValue(12345, -3)},
+		{textValue("text"), {typeSymbol, textValue("text").Data}},
+		{textValue("")},
+		{{typeObjectID, []byte("0123456789ab")}},
+		{{typeObjectID, []byte("0123456789ac")}},
+		{{typeBool, []byte{0}}},
+		{{typeBool, []byte{1}}},
+		{{typeNull, nil}},
+		{{typeMinKey, nil}},
+		{{typeMaxKey, nil}},
+		{{typeDateTime, int64Value(1).Data}},
+		{{typeTimestamp, int64Value(1).Data}},
+		{{typeBinary, append([]byte{16, 0, 0, 0, 4}, "0123456789abcdef"...)}},
+		{{typeBinary, append([]byte{16, 0, 0, 0, 0}, "0123456789abcdef"...)}},
+		{{typeRegex, []byte("a.*\x00i\x00")}},
+		{
+			documentValue(typeDocument, "a", int32Value(1), "b", textValue("x")), documentValue(typeDocument, "a", doubleValue(1), "b", textValue("x")),
+			documentValue(typeDocument, "a", decimalValue(10, -1), "b", textValue("x")),
+		},
+		{documentValue(typeDocument, "b", textValue("x"), "a", int32Value(1))},
+		{documentValue(typeArray, "0", int32Value(1)), documentValue(typeArray, "0", int64Value(1))},
+		{documentValue(typeDocument)},
+		{documentValue(typeDocument, "n", documentValue(typeDocument, "m", int64Value(3))), documentValue(typeDocument, "n", documentValue(typeDocument, "m", doubleValue(3)))},
+	}
+}
+
+func TestEqualIDsHaveOneCanonicalForm(t *testing.T) {
+	seen := make(map[string]string)
+	for row, values := range canonicalRows() {
+		want := appendCanonical(nil, values[0])
+		if at, twice := seen[string(want)]; twice {
+			t.Errorf("rows %s and %d have one form", at, row)
+		}
+		seen[string(want)] = fmt.Sprint(row)
+		for i, v := range values[1:] {
+			if got := appendCanonical(nil, v); !bytes.Equal(got, want) {
+				t.Errorf("row %d, value %d: %x, want %x", row, i+1, got, want)
+			}
+		}
+	}
+}
+
+// A Decimal128 whose significand is out of range is zero, and the second encoding of large ones always is (IEEE 754-2008, 3.5.2).
+func TestNonCanonicalDecimalsAreZero(t *testing.T) {
+	zero := appendCanonical(nil, int32Value(0))
+	large := bytes.Repeat([]byte{0xFF}, 16)
+	large[15], large[14] = 0x31, 0xFF
+	for _, data := range [][]byte{large, append(make([]byte, 15), 0x6C)} {
+		if got := appendCanonical(nil, Value{typeDecimal128, data}); !bytes.Equal(got, zero) {
+			t.Errorf("%x became %x", data, got)
+		}
+	}
+}
+
+// The golden file holds the partitions of known documents. It may grow, but no line of it may ever change: marks depend on it.
+func TestPartitionsAreTheSameForEver(t *testing.T) {
+	var b strings.Builder
+	for row, values := range canonicalRows() {
+		for _, n := range []int{1, 7, 64, 1024} {
+			e := eventOf("shop", "orders", values[0])
+			p, keyed := NewPartitioner(n).Of(&e)
+			if !keyed {
+				t.Fatalf("row %d has no partition", row)
+			}
+			fmt.Fprintf(&b, "shop.orders type=%02x value=%s n=%d partition=%d\n", values[0].Type, hex.EncodeToString(values[0].Data), n, p)
+		}
+	}
+	const name = "testdata/partition.golden"
+	if *rewrite {
+		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("partitions differ from %s", name)
+	}
+}
+
+// eventOf makes an event of a document with the _id.
+func eventOf(db, coll string, id Value) Event {
+	raw := documentValue(typeDocument,
+		"_id", documentValue(typeDocument, "_data", textValue("826B012B84000000052B0229296E04")),
+		"ns", documentValue(typeDocument, "db", textValue(db), "coll", textValue(coll)),
+		"documentKey", documentValue(typeDocument, "shard", textValue("key"), "_id", id))
+	e, err := Parse(raw.Data)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}

@@ -1,0 +1,2 @@
+// Package changetest builds change events and resume tokens as MongoDB sends them, for tests.
+package changetest

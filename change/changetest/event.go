@@ -1,0 +1,99 @@
+package changetest
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+
+	"mongostream/change"
+	"mongostream/change/build"
+)
+
+// An Event describes a change event to build. Its document's _id is an int64.
+type Event struct {
+	Op       string // MongoDB's operationType; defaults to insert
+	DB, Coll string // default to "shop" and "orders"
+	ID       int64
+	Time     change.Timestamp
+	Index    uint64 // place in its transaction
+	Keyless  bool   // an event of no document
+	Pad      int    // bytes of a string field, to make it large
+}
+
+// Bytes returns the event as BSON, in MongoDB's field order.
+func (e Event) Bytes() []byte {
+	op, db, coll := or(e.Op, "insert"), or(e.DB, "shop"), or(e.Coll, "orders")
+	var b []byte
+	b = build.AppendDocument(b, "_id", Token(e))
+	b = build.AppendString(b, "operationType", op)
+	b = build.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
+	id := build.AppendInt64(nil, "_id", e.ID)
+	if op == "insert" || op == "replace" {
+		full := id
+		if e.Pad > 0 {
+			full = build.AppendString(append([]byte(nil), id...), "pad", strings.Repeat("x", e.Pad))
+		}
+		b = build.AppendDocument(b, "fullDocument", build.Document(full))
+	}
+	b = build.AppendDocument(b, "ns", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", coll)))
+	if !e.Keyless {
+		b = build.AppendDocument(b, "documentKey", build.Document(id))
+	}
+	return build.Document(b)
+}
+
+// Position returns where the event stands.
+func (e Event) Position() change.Position {
+	return change.Position{Token: Token(e), Time: e.Time}
+}
+
+// Token returns the event's resume token: a KeyString of version 1 with the document's key.
+func Token(e Event) []byte {
+	b := head(e.Time)
+	b = append(b, 0x2B, 0x02, 0x2C, 0x01, 0x00) // version 1, event
+	b = appendKeyInt(b, e.Index)
+	b = append(b, 0x6E, 0x5A, 0x10, 0x04) // not from an invalidate, the collection's UUID
+	b = append(b, make([]byte, 16)...)
+	b = append(b, 0x46, 0x1E, '_', 'i', 'd', 0)
+	b = appendKeyInt(b, uint64(e.ID))
+	return token(append(b, 0, 4))
+}
+
+// HighWater returns the high-watermark token of a time, as MongoDB sends it after batches.
+func HighWater(t change.Timestamp) change.Position {
+	b := append(head(t), 0x2B, 0x02, 0x29, 0x29, 0x6E, 0x04)
+	return change.Position{Token: token(b), Time: t}
+}
+
+func head(t change.Timestamp) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{0x82}, t.T)
+	return binary.BigEndian.AppendUint32(b, t.I)
+}
+
+func token(key []byte) []byte {
+	return build.Document(build.AppendString(nil, "_data", strings.ToUpper(hex.EncodeToString(key))))
+}
+
+// appendKeyInt appends a KeyString integer.
+func appendKeyInt(b []byte, n uint64) []byte {
+	if n == 0 {
+		return append(b, 0x29)
+	}
+	n <<= 1
+	size := 1
+	for m := n; m > 0xFF; m >>= 8 {
+		size++
+	}
+	b = append(b, byte(0x2B+size-1))
+	for i := size - 1; i >= 0; i-- {
+		b = append(b, byte(n>>(8*i)))
+	}
+	return b
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,285 @@
+package change
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An Op is what happened, as MongoDB's operationType says it.
+type Op uint8
+
+// The operations. OpOther is every type that this version does not know by name (create, modify, shardCollection, …); like
+// the collection-level ones it has no document key and concerns every partition.
+const (
+	OpOther Op = iota
+	OpInsert
+	OpUpdate
+	OpReplace
+	OpDelete
+	OpDrop
+	OpRename
+	OpDropDatabase
+	OpInvalidate
+	// OpSkipped is ours, not MongoDB's: the place of an event that MongoDB could not deliver because it is too large.
+	OpSkipped
+)
+
+// SkippedName is the operationType of OpSkipped.
+const SkippedName = "streamer:skipped"
+
+var opNames = [...]string{"other", "insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", SkippedName} //nolint:gochecknoglobals // a constant table
+
+// String returns MongoDB's name of the operation.
+func (o Op) String() string { return opNames[o] }
+
+// ParseOp returns the operation of MongoDB's name for it.
+func ParseOp(name string) (Op, bool) {
+	for i, n := range opNames[1:] {
+		if n == name {
+			return Op(i + 1), true
+		}
+	}
+	return OpOther, false
+}
+
+func opOf(name []byte) Op {
+	switch string(name) {
+	case "insert":
+		return OpInsert
+	case "update":
+		return OpUpdate
+	case "replace":
+		return OpReplace
+	case "delete":
+		return OpDelete
+	case "drop":
+		return OpDrop
+	case "rename":
+		return OpRename
+	case "dropDatabase":
+		return OpDropDatabase
+	case "invalidate":
+		return OpInvalidate
+	case SkippedName:
+		return OpSkipped
+	}
+	return OpOther
+}
+
+// ErrEvent says that a change event cannot be walked: it is not BSON, or has no resume token. Wrapped with the reason.
+var ErrEvent = errors.New("unreadable change event")
+
+// An Event is one change as MongoDB sent it, with the places of the fields that routing needs. It aliases the reply it
+// came in and is read-only. (MongoDB manual, "Change Events".)
+type Event struct {
+	raw []byte
+	// Offsets of values in raw, 0 where the event has none: every value stands behind the first four bytes.
+	token, op, db, coll, toDB, toColl, key, id, lsid uint32
+
+	idType byte
+	kind   Op
+	hasTxn bool
+
+	time Timestamp
+	wall int64 // milliseconds since 1970, 0 when the server sends none (before 6.0)
+	txn  int64
+}
+
+// Parse walks a change event once and decodes nothing. Of fields that stand twice the first counts. The event aliases raw.
+func Parse(raw []byte) (Event, error) {
+	doc, err := documentAt(raw)
+	if err != nil || len(doc) != len(raw) {
+		return Event{}, fmt.Errorf("%w: %w", ErrEvent, errMalformed)
+	}
+	e := Event{raw: raw}
+	for at := 4; ; {
+		name, v, next, err := element(raw, at)
+		if err != nil {
+			return Event{}, fmt.Errorf("%w: %w", ErrEvent, err)
+		}
+		if name == nil {
+			break
+		}
+		e.note(name, v, uint32(next-len(v.Data)))
+		at = next
+	}
+	if e.token == 0 {
+		return Event{}, fmt.Errorf("%w: no resume token in _id", ErrEvent)
+	}
+	if e.time.IsZero() {
+		// Old servers leave clusterTime out of some events; the token has it too.
+		if p, err := ParseToken(e.Token()); err == nil {
+			e.time = p.Time
+		}
+	}
+	return e, nil
+}
+
+// note keeps the place of a top-level field that routing needs.
+func (e *Event) note(name []byte, v Value, at uint32) {
+	switch string(name) {
+	case "_id":
+		if v.Type == typeDocument && e.token == 0 {
+			e.token = at
+		}
+	case "operationType":
+		if v.Type == typeString && e.op == 0 {
+			e.op, e.kind = at, opOf(v.Text())
+		}
+	case "clusterTime":
+		if v.Type == typeTimestamp && e.time.IsZero() {
+			e.time = Timestamp{T: binary.LittleEndian.Uint32(v.Data[4:]), I: binary.LittleEndian.Uint32(v.Data)}
+		}
+	case "wallTime":
+		if v.Type == typeDateTime && e.wall == 0 {
+			e.wall = int64(binary.LittleEndian.Uint64(v.Data))
+		}
+	case "ns":
+		if v.Type == typeDocument && e.db == 0 {
+			e.db, e.coll = noteNamespace(v, at)
+		}
+	case "to":
+		if v.Type == typeDocument && e.toDB == 0 {
+			e.toDB, e.toColl = noteNamespace(v, at)
+		}
+	case "documentKey":
+		if v.Type == typeDocument && e.key == 0 {
+			e.key = at
+			e.noteID(v, at)
+		}
+	case "lsid":
+		if v.Type == typeDocument && e.lsid == 0 {
+			e.lsid = at
+		}
+	case "txnNumber":
+		if v.Type == typeInt64 && !e.hasTxn {
+			e.txn, e.hasTxn = int64(binary.LittleEndian.Uint64(v.Data)), true
+		}
+	}
+}
+
+// noteID finds _id in the document key; a key without one (no known server sends it) stands for itself.
+func (e *Event) noteID(key Value, at uint32) {
+	e.id, e.idType = at, key.Type
+	for in := 4; ; {
+		name, v, next, err := element(key.Data, in)
+		if err != nil || name == nil {
+			return
+		}
+		if string(name) == "_id" {
+			e.id, e.idType = at+uint32(next-len(v.Data)), v.Type
+			return
+		}
+		in = next
+	}
+}
+
+// noteNamespace finds db and coll in a namespace document that stands at offset at.
+func noteNamespace(ns Value, at uint32) (db, coll uint32) {
+	for in := 4; ; {
+		name, v, next, err := element(ns.Data, in)
+		if err != nil || name == nil {
+			return db, coll
+		}
+		if v.Type == typeString {
+			place := at + uint32(next-len(v.Data))
+			switch {
+			case string(name) == "db" && db == 0:
+				db = place
+			case string(name) == "coll" && coll == 0:
+				coll = place
+			}
+		}
+		in = next
+	}
+}
+
+// Over returns the same event over a copy of its bytes, so that it outlives the reply it came in.
+func (e *Event) Over(raw []byte) Event {
+	moved := *e
+	moved.raw = raw
+	return moved
+}
+
+// Raw returns the whole event as BSON.
+func (e *Event) Raw() []byte { return e.raw }
+
+// Token returns the resume token, a BSON document that contains the document's key.
+func (e *Event) Token() []byte { return e.document(e.token) }
+
+// Position returns where the event stands in the log. It aliases the event.
+func (e *Event) Position() Position { return Position{Token: e.Token(), Time: e.time} }
+
+// Op returns what happened.
+func (e *Event) Op() Op { return e.kind }
+
+// OpName returns MongoDB's own name of the operation, also of one that Op calls OpOther.
+func (e *Event) OpName() []byte { return e.text(e.op) }
+
+// DB and Coll return the namespace; Coll is empty where a whole database is meant.
+func (e *Event) DB() []byte   { return e.text(e.db) }
+func (e *Event) Coll() []byte { return e.text(e.coll) } //nolint:revive // see DB
+
+// ToDB and ToColl return the target namespace of a rename, empty otherwise.
+func (e *Event) ToDB() []byte   { return e.text(e.toDB) }
+func (e *Event) ToColl() []byte { return e.text(e.toColl) } //nolint:revive // see ToDB
+
+// Namespace returns the namespace as strings.
+func (e *Event) Namespace() Namespace { return Namespace{DB: string(e.DB()), Coll: string(e.Coll())} }
+
+// Key returns the document key (the _id, on sharded collections with the shard key), or nil for an event of no document.
+func (e *Event) Key() []byte {
+	if e.key == 0 {
+		return nil
+	}
+	return e.document(e.key)
+}
+
+// ID returns the document's _id, or the zero Value for an event of no document.
+func (e *Event) ID() Value {
+	if e.key == 0 {
+		return Value{}
+	}
+	size, err := valueSize(e.idType, e.raw[e.id:])
+	if err != nil {
+		return Value{}
+	}
+	return Value{Type: e.idType, Data: e.raw[e.id : e.id+uint32(size)]}
+}
+
+// Time returns the cluster time.
+func (e *Event) Time() Timestamp { return e.time }
+
+// WallTime returns the server's clock at the change, or the zero time where the server sends none (before 6.0).
+func (e *Event) WallTime() time.Time {
+	if e.wall == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.wall).UTC()
+}
+
+// Transaction returns the session (lsid, a BSON document) and number of the transaction that the event belongs to.
+func (e *Event) Transaction() (lsid []byte, number int64, ok bool) {
+	if !e.hasTxn || e.lsid == 0 {
+		return nil, 0, false
+	}
+	return e.document(e.lsid), e.txn, true
+}
+
+// Lookup returns the value of a top-level field, or the zero Value.
+func (e *Event) Lookup(name string) Value { return lookup(e.raw, name) }
+
+func (e *Event) document(at uint32) []byte {
+	n := binary.LittleEndian.Uint32(e.raw[at:])
+	return e.raw[at : at+n : at+n]
+}
+
+func (e *Event) text(at uint32) []byte {
+	if at == 0 {
+		return nil
+	}
+	n := binary.LittleEndian.Uint32(e.raw[at:])
+	return e.raw[at+4 : at+4+n-1]
+}

@@ -1,0 +1,148 @@
+package change
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Timestamp is MongoDB's cluster time: T seconds since 1970 and the I-th operation in that second, from 1.
+type Timestamp struct {
+	T, I uint32
+}
+
+// IsZero reports whether the timestamp is unset.
+func (t Timestamp) IsZero() bool { return t == Timestamp{} }
+
+// Compare orders cluster times.
+func (t Timestamp) Compare(u Timestamp) int {
+	if c := cmp.Compare(t.T, u.T); c != 0 {
+		return c
+	}
+	return cmp.Compare(t.I, u.I)
+}
+
+// Next returns the cluster time after this one.
+func (t Timestamp) Next() Timestamp {
+	t.I++
+	return t
+}
+
+// Time returns the wall-clock second of the cluster time, by the server's clock.
+func (t Timestamp) Time() time.Time { return time.Unix(int64(t.T), 0).UTC() }
+
+// String formats the timestamp as mongosh abbreviates it: seconds:increment.
+func (t Timestamp) String() string { return fmt.Sprintf("%d:%d", t.T, t.I) }
+
+// A Position is where an event stands in the log, or a point of progress between events.
+//
+// The zero Position stands before everything. A Position without a Token is known by its time only and stands before
+// every event of that time, as MongoDB's own high-watermark tokens do.
+type Position struct {
+	// Token is the whole resume token, a BSON document {_data: string, _typeBits?: binary}. It contains the document's
+	// key: never log it, never hand it out.
+	Token []byte
+	// Time is the cluster time of the token.
+	Time Timestamp
+}
+
+// ErrToken says that a resume token is not in the format {_data: "82…"} that MongoDB has used since 4.0.7.
+var ErrToken = errors.New("resume token of an unknown format")
+
+// ParseToken makes the position of a resume token, which it aliases. Its time is read from the token's first nine bytes
+// (0x82, seconds, increment), which drivers and tools read widely but which are officially opaque: a token of another
+// shape gives ErrToken.
+func ParseToken(token []byte) (Position, error) {
+	data := tokenData(token)
+	if len(data) < 18 || data[0] != '8' || data[1] != '2' {
+		return Position{}, ErrToken
+	}
+	var b [8]byte
+	if _, err := hex.Decode(b[:], data[2:18]); err != nil {
+		return Position{}, ErrToken
+	}
+	t := Timestamp{T: binary.BigEndian.Uint32(b[:4]), I: binary.BigEndian.Uint32(b[4:])}
+	return Position{Token: token, Time: t}, nil
+}
+
+// At is the position before every event of the time t.
+func At(t Timestamp) Position { return Position{Time: t} }
+
+// IsZero reports whether the position is unset.
+func (p Position) IsZero() bool { return p.Token == nil && p.Time.IsZero() }
+
+// Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits order as their bytes do.
+func (p Position) Compare(q Position) int {
+	if c := p.Time.Compare(q.Time); c != 0 {
+		return c
+	}
+	switch {
+	case p.Token != nil && q.Token != nil:
+		return bytes.Compare(tokenData(p.Token), tokenData(q.Token))
+	case p.Token != nil:
+		return orderAfterTime(p)
+	case q.Token != nil:
+		return -orderAfterTime(q)
+	}
+	return 0
+}
+
+// orderAfterTime says how p, which has a token, stands to its own time: equal for a high-watermark token, after it for
+// an event.
+func orderAfterTime(p Position) int {
+	if p.IsProgress() {
+		return 0
+	}
+	return 1
+}
+
+// After reports whether p stands behind q.
+func (p Position) After(q Position) bool { return p.Compare(q) > 0 }
+
+// IsProgress reports whether the position is a point of progress (a time or a high-watermark token) and not an event.
+// A stream opened with any filter can resume at a point of progress.
+func (p Position) IsProgress() bool {
+	return p.Token == nil || tokenHead(tokenData(p.Token)).Kind == 0
+}
+
+// Clone returns a position that aliases nothing.
+func (p Position) Clone() Position {
+	p.Token = slices.Clone(p.Token)
+	return p
+}
+
+// String tells the position's time and kind; the token itself is never shown.
+func (p Position) String() string {
+	if p.IsProgress() {
+		return p.Time.String()
+	}
+	return p.Time.String() + "+event"
+}
+
+// Later returns the one of two positions that stands further behind in the log.
+func Later(p, q Position) Position {
+	if q.After(p) {
+		return q
+	}
+	return p
+}
+
+// tokenData returns the hexadecimal digits of the token's _data, which MongoDB always puts first.
+func tokenData(token []byte) []byte {
+	const at = 4 + 1 + len("_data\x00") + 4 // document length, type, name, string length
+	if len(token) > at+1 && token[4] == typeString && string(token[5:at-4]) == "_data\x00" {
+		if n := int(binary.LittleEndian.Uint32(token[at-4:])); n >= 1 && n <= len(token)-at-1 {
+			return token[at : at+n-1]
+		}
+		return nil
+	}
+	if doc, err := documentAt(token); err == nil {
+		return lookup(doc, "_data").Text()
+	}
+	return nil
+}
