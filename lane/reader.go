@@ -1,0 +1,252 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mongostream/change"
+	"mongostream/lane/ring"
+)
+
+// A reader is one change stream, its ring, and the cursors in it. Everything but the two loops' own variables is guarded by the
+// log's mutex.
+type reader struct {
+	log  *Log
+	tail bool
+	from change.Position // where the stream is opened
+
+	opened  bool
+	limit   int64 // of the ring, in bytes
+	ring    ring.Ring
+	lanes   [][]*Cursor // by partition
+	all     []*Cursor   // cursors of every partition
+	members int
+	idle    int    // cursors that have read everything
+	front   uint64 // number of the slot that the foremost cursor reads next
+	queued  int64  // bytes fetched and not yet in the ring
+
+	replied time.Time // when the last answer came
+	moved   time.Time // when it last told something new
+
+	wanted chan struct{} // wakes the fetch loop
+	leave  context.CancelFunc
+
+	// What a catch-up looked like when it was last watched: how far from the tail, and its front.
+	distance time.Duration
+	seen     uint64
+}
+
+func newReader(l *Log, tail bool, from change.Position) *reader {
+	limit := l.cfg.RingBytes
+	if !tail {
+		limit /= 4
+	}
+	return &reader{
+		log: l, tail: tail, from: from,
+		limit:  limit,
+		lanes:  make([][]*Cursor, l.cfg.Partitions),
+		wanted: make(chan struct{}, 1),
+		seen:   math.MaxUint64,
+	}
+}
+
+// kind is the reader's label in metrics and logs.
+func (r *reader) kind() string {
+	if r.tail {
+		return "tail"
+	}
+	return "catchup"
+}
+
+// run opens the stream and reads it until the context ends, the last cursor has left a catch-up, or the stream fails.
+func (r *reader) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.log.locked(func() { r.leave = cancel })
+	r.log.metrics.streams.Inc()
+	defer r.log.metrics.streams.Dec()
+	stream, err := r.log.source.Open(ctx, r.from)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", r.kind(), err)
+	}
+	defer stream.Close()
+	r.log.opened(r, stream.Base())
+
+	replies := make(chan Reply, 256)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.runFetch(ctx, stream, replies) })
+	g.Go(func() error { return r.runSplit(ctx, stream.Base(), replies) })
+	return g.Wait()
+}
+
+// runFetch reads replies while the foremost cursor wants more.
+func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Reply) error {
+	for {
+		for !r.wants() {
+			select {
+			case <-r.wanted:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		reply, err := stream.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", r.kind(), err)
+		}
+		r.log.locked(func() { r.queued += int64(reply.Size) })
+		select {
+		case replies <- reply:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// runSplit turns replies into slots and puts them into the ring.
+func (r *reader) runSplit(ctx context.Context, base change.Position, replies <-chan Reply) error {
+	splitter := ring.NewSplitter(r.log.cfg.Partitions, base, r.log.cfg.Keep)
+	for {
+		select {
+		case reply := <-replies:
+			s, repeated, err := splitter.Split(ring.Reply{
+				Events: reply.Events, End: reply.End, Size: reply.Size, At: reply.At, Unproven: reply.Unproven,
+			})
+			if err != nil {
+				return err
+			}
+			r.log.metrics.events.Add(float64(len(reply.Events)))
+			r.log.metrics.repeated.Add(float64(repeated))
+			r.log.accept(r, reply, s, splitter.End())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// wants reports whether the stream should be read on.
+func (r *reader) wants() bool {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !r.full() && !(r.tail && l.pausedFor != nil)
+}
+
+// full reports whether the foremost cursor has the whole prefetch before it.
+func (r *reader) full() bool {
+	ahead := r.queued
+	if r.members > 0 && r.idle == 0 {
+		ahead += r.ring.Behind(r.front)
+	}
+	return ahead >= r.log.cfg.PrefetchBytes
+}
+
+// wake lets the fetch loop look again. It never blocks.
+func (r *reader) wake() {
+	select {
+	case r.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// put appends a slot (nil for a reply of which nothing is kept) and wakes the idle cursors that it concerns.
+func (r *reader) put(s *ring.Slot, end change.Position) {
+	if s == nil {
+		r.ring.Advance(end)
+		return
+	}
+	keep := r.front
+	if r.idle > 0 || r.members == 0 {
+		keep = r.ring.Next() + 1
+	}
+	before := r.ring.End()
+	r.ring.Append(s, keep)
+	for _, c := range r.all {
+		c.rouse(s.Seq, before)
+	}
+	for p := range s.Partitions(len(r.lanes)) {
+		for _, c := range r.lanes[p] {
+			c.rouse(s.Seq, before)
+		}
+	}
+}
+
+// holds reports whether the ring holds everything behind the position.
+func (r *reader) holds(p change.Position) bool { return r.opened && !r.ring.Base().After(p) }
+
+// serves reports whether the cursor can have its place in the reader's ring.
+func (r *reader) serves(c *Cursor) bool {
+	p := c.place()
+	return r.holds(p) && (!r.tail || !c.anew.After(p))
+}
+
+// reach returns the position up to which the ring holds everything, of a reader that is not open yet where it will begin.
+func (r *reader) reach() (base, end change.Position) {
+	if !r.opened {
+		return r.from, r.from
+	}
+	return r.ring.Base(), r.ring.End()
+}
+
+// add places a cursor in the ring, behind its position. The ring holds everything behind it.
+func (r *reader) add(c *Cursor) {
+	c.reader, c.waiting = r, nil
+	c.next, c.index, c.skipping, c.idle = r.ring.Find(c.position), 0, true, false
+	if c.all {
+		r.all = append(r.all, c)
+	} else {
+		r.lanes[c.partition] = append(r.lanes[c.partition], c)
+	}
+	r.members++
+	r.front = max(r.front, c.next)
+	c.signal()
+	r.wake()
+}
+
+// remove takes a cursor out.
+func (r *reader) remove(c *Cursor) {
+	if c.idle {
+		r.idle--
+		c.idle = false
+	}
+	isIt := func(d *Cursor) bool { return d == c }
+	if c.all {
+		r.all = slices.DeleteFunc(r.all, isIt)
+	} else {
+		r.lanes[c.partition] = slices.DeleteFunc(r.lanes[c.partition], isIt)
+	}
+	c.reader = nil
+	r.members--
+	r.front = 0
+	for d := range r.cursors {
+		r.front = max(r.front, d.next)
+	}
+	r.wake()
+	if r.members == 0 && !r.tail && r.leave != nil {
+		r.leave()
+	}
+}
+
+// cursors yields the reader's cursors; the body may remove the one it was given.
+func (r *reader) cursors(yield func(*Cursor) bool) {
+	for _, c := range slices.Clone(r.all) {
+		if !yield(c) {
+			return
+		}
+	}
+	for _, lane := range r.lanes {
+		for _, c := range slices.Clone(lane) {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// ended reports whether a reader's error is only its own end.
+func ended(err error) bool { return err == nil || errors.Is(err, context.Canceled) }

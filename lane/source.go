@@ -1,0 +1,65 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mongostream/change"
+)
+
+// ErrPositionLost says that the log does not hold what follows the position that a stream was to be opened at, or stood at. It is
+// wrapped in a *LostError where more is known.
+var ErrPositionLost = errors.New("the log no longer reaches back to the position")
+
+// A LostError tells what the log holds instead.
+type LostError struct {
+	// First and Last are the times of the log's oldest and youngest entries, zero where unknown. A position beyond Last is of a log
+	// that is no more: the deployment was restored, or is another one.
+	First, Last change.Timestamp
+	Err         error
+}
+
+// Error implements error.
+func (e *LostError) Error() string { return ErrPositionLost.Error() + ": " + e.Err.Error() }
+
+// Unwrap returns ErrPositionLost and the cause.
+func (e *LostError) Unwrap() []error { return []error{ErrPositionLost, e.Err} }
+
+// Holds reports whether the log may hold what follows the position.
+func (e *LostError) Holds(p change.Position) bool {
+	return e.First.Compare(p.Time) <= 0 && (e.Last.IsZero() || p.Time.Compare(e.Last) <= 0)
+}
+
+// A Source opens streams on the log.
+type Source interface {
+	// Open opens a stream of everything behind the position; a zero position means from now on. It retries what is transient
+	// until the context ends. ErrPositionLost is wrapped where the log does not reach back so far; any other error is final.
+	Open(ctx context.Context, from change.Position) (Stream, error)
+}
+
+// A Stream is one change stream. It is used by one goroutine.
+type Stream interface {
+	// Base returns the position behind which the stream yields everything.
+	Base() change.Position
+	// Next returns the next reply of the server, which may be empty after the time that the source waits for events. It
+	// reopens the stream where it broke; what it then repeats is dropped by position. Errors are those of Open.
+	Next(ctx context.Context) (Reply, error)
+	// Close ends the stream on the server too. It takes a bounded time even if the server does not answer.
+	Close()
+}
+
+// A Reply is one whole answer of the server.
+type Reply struct {
+	// Events are the change events as BSON, in the order of the log, in one buffer that is the receiver's from now on.
+	Events [][]byte
+	// End is the post-batch position: everything up to it has been delivered. Zero where the server tells none, or where it
+	// may not be believed yet; then the last event's position counts.
+	End change.Position
+	// Unproven says that the stream was opened anew before this reply, in a way that does not prove that nothing was left out.
+	Unproven bool
+	// Size is the length of the buffer in bytes.
+	Size int
+	// At is when the reply arrived.
+	At time.Time
+}

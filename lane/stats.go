@@ -1,0 +1,55 @@
+package lane
+
+import (
+	"time"
+
+	"mongostream/change"
+)
+
+// Stats is what the Log looks like at one moment.
+type Stats struct {
+	Open                        bool // the tail is open
+	Streams                     int  // readers open or being opened
+	TailCursors, CatchupCursors int
+	Behind                      int // cursors that stand behind every ring
+	TailBytes, CatchupBytes     int64
+	// Distance is the log time between the tail's end and the rearmost cursor.
+	Distance time.Duration
+	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer.
+	End              change.Position
+	Moved, LastReply time.Time
+	// Paused says that the tail waits for a catch-up.
+	Paused bool
+}
+
+// Stats returns what the Log looks like now.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Stats{
+		Open: l.tail.opened, Streams: 1 + len(l.catchups), Behind: len(l.behind), Paused: l.pausedFor != nil,
+		TailCursors: l.tail.members, TailBytes: l.tail.ring.Bytes(),
+		End: l.tail.ring.End(), Moved: l.tail.moved, LastReply: l.tail.replied,
+	}
+	rearmost := l.tail.ring.End().Time
+	note := func(c *Cursor) {
+		if p := c.place(); !p.IsZero() && p.Time.Compare(rearmost) < 0 {
+			rearmost = p.Time
+		}
+	}
+	for c := range l.tail.cursors {
+		note(c)
+	}
+	for c := range l.behind {
+		note(c)
+	}
+	for r := range l.catchups {
+		s.CatchupCursors += r.members
+		s.CatchupBytes += r.ring.Bytes()
+		for c := range r.cursors {
+			note(c)
+		}
+	}
+	s.Distance = l.tail.ring.End().Time.Time().Sub(rearmost.Time())
+	return s
+}
