@@ -1,0 +1,5 @@
+// Package notice tells operators and gateways what happened to the service: typed messages on four channels.
+//
+// A [Board] takes notices from every part of a node, writes each to the log, keeps the last ones, and lets any number of readers follow.
+// Posting never blocks: a reader that does not keep up misses the oldest and is told how many.
+package notice
