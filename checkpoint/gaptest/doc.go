@@ -1,0 +1,2 @@
+// Package gaptest is what every keeper of a gap log must pass.
+package gaptest

@@ -1,0 +1,295 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/change"
+)
+
+// ManagerConfig configures a Manager.
+type ManagerConfig struct {
+	Policy Policy
+	// SaveTimeout bounds one round's save. Defaults to 5 s.
+	SaveTimeout time.Duration
+	// Fingerprint and By go into every mark.
+	Fingerprint string
+	By          string
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Manager saves the marks of the partitions that a node owns, in rounds, off the path of the events.
+type Manager struct {
+	cfg     ManagerConfig
+	policy  Policy
+	store   Store
+	logger  *slog.Logger
+	metrics metrics
+	hurry   chan struct{} // some partition has passed its number of events
+
+	round sync.Mutex // one save at a time
+	mu    struct {
+		sync.Mutex
+		keepers map[change.Partition]*Keeper
+		last    time.Time // when the last round began
+		failing bool      // the last round had an error
+	}
+}
+
+// NewManager makes a Manager.
+func NewManager(cfg ManagerConfig, store Store) *Manager {
+	cfg.SaveTimeout = cmp.Or(cfg.SaveTimeout, 5*time.Second)
+	m := &Manager{
+		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store,
+		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		metrics: newMetrics(cfg.Registerer),
+		hurry:   make(chan struct{}, 1),
+	}
+	m.mu.keepers = make(map[change.Partition]*Keeper)
+	return m
+}
+
+// A Keeper keeps the mark of one term.
+type Keeper struct {
+	manager  *Manager
+	term     change.Term
+	lowWater func() change.Position
+	lost     func(error)
+
+	events  atomic.Int64  // passed since the last save
+	room    chan struct{} // closed when events has gone down; nil while nobody waits
+	saved   change.Position
+	savedAt time.Time
+	because Reason // of the next mark, unless the round has a better one; empty for none
+}
+
+// Begin takes over the mark of a term, which stands at the position from. lowWater tells how far the partition has been
+// acknowledged, from any goroutine; lost is called once when the store has refused the term.
+func (m *Manager) Begin(term change.Term, from change.Position, lowWater func() change.Position, lost func(error)) *Keeper {
+	k := &Keeper{manager: m, term: term, lowWater: lowWater, lost: lost, saved: from, savedAt: time.Now(), because: ReasonBegin}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.keepers[term.Partition] = k
+	return k
+}
+
+// Because gives the next mark that would be a routine one a reason, and with it a place in the history.
+func (k *Keeper) Because(reason Reason) {
+	k.manager.mu.Lock()
+	defer k.manager.mu.Unlock()
+	k.because = reason
+}
+
+// Passed counts events that have passed the partition. It never blocks.
+func (k *Keeper) Passed(n int) {
+	count := int64(k.manager.policy.EventCount)
+	if now := k.events.Add(int64(n)); now >= count && now-int64(n) < count {
+		select {
+		case k.manager.hurry <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Room returns nil while the partition may pass further events, otherwise a channel that is closed when a mark has been saved.
+func (k *Keeper) Room() <-chan struct{} {
+	if k.events.Load() < int64(k.manager.policy.MaxUnsaved) {
+		return nil
+	}
+	m := k.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k.events.Load() < int64(m.policy.MaxUnsaved) {
+		return nil
+	}
+	if k.room == nil {
+		k.room = make(chan struct{})
+	}
+	return k.room
+}
+
+// End leaves the manager: the term's mark is saved no more.
+func (k *Keeper) End() {
+	m := k.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.keepers[k.term.Partition] == k {
+		delete(m.mu.keepers, k.term.Partition)
+	}
+}
+
+// Run saves marks as the policy says until the context ends; the last marks are Flush's.
+func (m *Manager) Run(ctx context.Context) error {
+	timer := time.NewTimer(m.policy.MinGap)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-m.hurry:
+		case <-ctx.Done():
+			return nil
+		}
+		now := time.Now()
+		if wait := m.lastRound().Add(m.policy.MinGap).Sub(now); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		if m.anyDue(now) {
+			// What fails is logged by save and tried again in the next round.
+			_ = m.save(ctx, now, func(k *Keeper) (Reason, bool) {
+				events := int(k.events.Load())
+				due := !m.policy.due(k.savedAt, events).After(now)
+				return m.policy.reason(events), due || m.policy.joins(events)
+			})
+		}
+		timer.Reset(max(time.Until(m.nextDue()), m.policy.MinGap))
+	}
+}
+
+// Flush saves every partition that has moved. Its error joins those of the partitions that could not be saved.
+func (m *Manager) Flush(ctx context.Context, reason Reason) error {
+	return m.save(ctx, time.Now(), func(*Keeper) (Reason, bool) { return reason, true })
+}
+
+func (m *Manager) lastRound() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.last
+}
+
+func (m *Manager) anyDue(now time.Time) bool { return !m.nextDue().After(now) }
+
+// nextDue returns when the next partition is due.
+func (m *Manager) nextDue() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := time.Now().Add(m.policy.Interval)
+	for _, k := range m.mu.keepers {
+		if due := m.policy.due(k.savedAt, int(k.events.Load())); due.Before(next) {
+			next = due
+		}
+	}
+	return next
+}
+
+// save saves the marks of the chosen partitions that have moved, in one call of the store.
+func (m *Manager) save(ctx context.Context, now time.Time, choose func(*Keeper) (Reason, bool)) error {
+	m.round.Lock()
+	defer m.round.Unlock()
+	round := m.collect(now, choose)
+	if len(round) == 0 {
+		return nil
+	}
+	marks := make([]Mark, len(round))
+	for i := range round {
+		marks[i] = round[i].mark.Trimmed()
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.SaveTimeout)
+	defer cancel()
+	results := m.store.Save(ctx, marks)
+	m.metrics.latency.Observe(time.Since(now).Seconds())
+	var failed []error
+	for i, candidate := range round {
+		k := candidate.keeper
+		switch err := results[i]; {
+		case err == nil:
+			m.metrics.saved.Inc()
+			m.note(candidate, now)
+		case errors.Is(err, ErrFenced):
+			m.logger.Warn("mark refused: the term is over", "partition", k.term.Partition, "epoch", k.term.Epoch.String())
+			k.End()
+			k.lost(err)
+		default:
+			m.metrics.errors.Inc()
+			failed = append(failed, err)
+		}
+	}
+	m.report(failed)
+	return errors.Join(failed...)
+}
+
+// A candidate is a mark of a round before it is saved.
+type candidate struct {
+	keeper *Keeper
+	mark   Mark
+	events int64 // passed when the mark was taken
+}
+
+// collect makes the marks of a round. A partition whose term has ended is left out; one that has not moved counts as saved.
+func (m *Manager) collect(now time.Time, choose func(*Keeper) (Reason, bool)) (round []candidate) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.last = now
+	for _, p := range slices.Sorted(maps.Keys(m.mu.keepers)) {
+		k := m.mu.keepers[p]
+		if k.term.Err() != nil {
+			continue
+		}
+		reason, chosen := choose(k)
+		if !chosen {
+			continue
+		}
+		events := k.events.Load()
+		low := k.lowWater()
+		if !low.After(k.saved) {
+			k.savedAt = now
+			continue
+		}
+		if reason.routine() && k.because != "" {
+			reason = k.because
+		}
+		round = append(round, candidate{keeper: k, events: events, mark: Mark{
+			Partition: p, Position: low, Fingerprint: m.cfg.Fingerprint, Epoch: k.term.Epoch, At: now, By: m.cfg.By, Reason: reason,
+		}})
+	}
+	return round
+}
+
+// note takes a candidate for saved.
+func (m *Manager) note(c candidate, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := c.keeper
+	k.saved, k.savedAt = c.mark.Position, at
+	if c.mark.Reason == k.because {
+		k.because = ""
+	}
+	k.events.Add(-c.events)
+	if k.room != nil {
+		close(k.room)
+		k.room = nil
+	}
+}
+
+// report logs when saving begins to fail and when it works again.
+func (m *Manager) report(failed []error) {
+	m.mu.Lock()
+	was := m.mu.failing
+	m.mu.failing = len(failed) > 0
+	m.mu.Unlock()
+	switch {
+	case len(failed) > 0 && !was:
+		m.logger.Warn("marks cannot be saved; events go on and will be delivered again after a crash", "marks", len(failed), "error", failed[0])
+	case len(failed) == 0 && was:
+		m.logger.Info("marks are saved again")
+	}
+}
+
+// Failing reports whether the last round could not be saved.
+func (m *Manager) Failing() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.failing
+}

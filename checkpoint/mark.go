@@ -1,0 +1,96 @@
+package checkpoint
+
+import (
+	"strings"
+	"time"
+
+	"mongostream/change"
+)
+
+// Reason says why a mark was saved.
+type Reason string
+
+// The reasons.
+const (
+	ReasonInterval Reason = "interval" // the policy's time or count
+	ReasonIdle     Reason = "idle"     // nothing happened, but the log moves on
+	ReasonBegin    Reason = "begin"    // the first one of a term
+	ReasonFinal    Reason = "final"    // the last one of a term that ended as planned
+	ReasonHandoff  Reason = "handoff"  // the partition moved to another node
+	ReasonRecovery Reason = "recovery" // the partition went on behind something that the log had lost
+	ReasonRewind   Reason = "rewind"   // an operator moved it back
+	ReasonImport   Reason = "import"   // an operator took it from elsewhere
+)
+
+// routine reports whether marks of the reason come again and again and mean nothing each by itself.
+func (r Reason) routine() bool { return r == ReasonInterval || r == ReasonIdle }
+
+// maxTokenBytes is the largest resume token that a mark keeps; of a larger one only the time is kept, which replays a little more.
+const maxTokenBytes = 16 << 10
+
+// A Mark is a saved checkpoint: everything of its partition up to and including Position has been acknowledged.
+type Mark struct {
+	Partition change.Partition
+	Position  change.Position
+	// Generation counts the rewinds of the partition. A mark is saved with the generation that stands when it is zero; one that
+	// carries a lower generation than stands is fenced.
+	Generation uint64
+	// Fingerprint names what the stream was opened with; the position's token is only good for the same one. It is empty where
+	// nobody knows.
+	Fingerprint string
+	// Epoch is the term that saved the mark. Its revision is 0 where an operator wrote it.
+	Epoch change.Epoch
+	// At is when, by the clock of the process that saved it; informative only.
+	At time.Time
+	// By is the node that saved it, or the operator.
+	By     string
+	Reason Reason
+	// Note is what an operator said about it.
+	Note string
+}
+
+// Trimmed returns the mark as stores keep it: a token that is too large, or that nobody could read back, is replaced by its
+// time. Time and token of a position of which both can be read are kept as they are.
+func (m Mark) Trimmed() Mark {
+	m.Position = trimmed(m.Position)
+	return m
+}
+
+func trimmed(p change.Position) change.Position {
+	if p.Token == nil {
+		return p
+	}
+	if _, err := change.ParseToken(p.Token); err != nil || len(p.Token) > maxTokenBytes {
+		return change.At(p.Time)
+	}
+	return p
+}
+
+// An Origin is the beginning that the first start wrote, together with what must not change afterwards.
+type Origin struct {
+	// Cluster is the random id of this set of marks.
+	Cluster string
+	// Incarnation is 1, raised by an operator after a restore.
+	Incarnation uint64
+	// Partitions is N.
+	Partitions int
+	// Source identifies the MongoDB deployment that the positions belong to.
+	Source string
+	// Start is the operation time at which a partition without a mark begins.
+	Start change.Timestamp
+	// At is when it was written, By by which node; informative only.
+	At time.Time
+	By string
+}
+
+// Of reports whether the origin may be of the deployment: where its id could not be read once, for want of a right, the names decide.
+func (o Origin) Of(source string) bool {
+	return o.Source == source || strings.HasPrefix(o.Source, source+"/") || strings.HasPrefix(source, o.Source+"/")
+}
+
+// Equal reports whether two origins are the same.
+func (o Origin) Equal(p Origin) bool {
+	same := o.At.Equal(p.At)
+	o.At, p.At = time.Time{}, time.Time{}
+	return same && o == p
+}
