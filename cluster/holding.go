@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mongostream/change"
+)
+
+// reclaimPause is the least time between two claims of one partition: a term that ends again and again must not cost its registry
+// more than that.
+const reclaimPause = time.Second
+
+// A holding is the terms of a claim. They end together when owned ends, and one by one.
+type holding struct {
+	owned context.Context //nolint:containedctx // the terms' contexts are made of it
+	clock func() time.Duration
+	until atomic.Int64  // the reading of the clock, in nanoseconds, up to which the claim can be relied on
+	ended chan struct{} // holds one signal when a term has been given back
+
+	mu struct {
+		sync.Mutex
+		tenures map[change.Partition]*tenure
+	}
+}
+
+// A tenure is the latest term of one partition.
+type tenure struct {
+	epoch change.Epoch
+	end   context.CancelCauseFunc
+	over  bool          // its context has ended
+	back  bool          // whoever served it is done with it
+	begun time.Duration // the reading of the clock when the partition was claimed
+	again time.Duration // the reading before which the partition is not claimed again
+}
+
+func newHolding(owned context.Context, clock func() time.Duration, t trust) *holding {
+	h := &holding{owned: owned, clock: clock, ended: make(chan struct{}, 1)}
+	h.rely(t)
+	h.mu.tenures = make(map[change.Partition]*tenure)
+	return h
+}
+
+// rely takes over how long the claim can be relied on.
+func (h *holding) rely(t trust) { h.until.Store(int64(t.until)) }
+
+// trusted reports whether the claim can be relied on now.
+func (h *holding) trusted() bool { return h.clock() < time.Duration(h.until.Load()) }
+
+// begin makes terms of partitions that were claimed at now.
+func (h *holding) begin(partitions []change.Partition, epochs []change.Epoch, now time.Duration) []change.Term {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	terms := make([]change.Term, len(partitions))
+	for i, p := range partitions {
+		ctx, end := context.WithCancelCause(h.owned)
+		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: ctx, Trusted: h.trusted}
+		h.mu.tenures[p] = &tenure{epoch: epochs[i], end: end, begun: now, again: now + reclaimPause}
+	}
+	return terms
+}
+
+// take ends the terms of partitions of which a request sent at asked says that they were taken out of the claim, and returns how many
+// had not ended before. A term that has begun since is not meant.
+func (h *holding) take(partitions []change.Partition, asked time.Duration) (ended int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range partitions {
+		if t := h.mu.tenures[p]; t != nil && !t.over && t.begun < asked {
+			t.over = true
+			t.end(change.ErrTermLost)
+			ended++
+		}
+	}
+	return ended
+}
+
+// back takes a term back from whoever served it. One that is not the latest of its partition is left out.
+func (h *holding) back(term change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.mu.tenures[term.Partition]
+	if t == nil || t.epoch != term.Epoch || t.back {
+		return
+	}
+	t.back, t.over = true, true
+	t.end(change.ErrTermLost)
+	select {
+	case h.ended <- struct{}{}:
+	default:
+	}
+}
+
+// postpone puts the next claim of partitions off.
+func (h *holding) postpone(partitions []change.Partition, until time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range partitions {
+		h.mu.tenures[p].again = until
+	}
+}
+
+// due returns the partitions to be claimed again now, in order, and when to look again if there are others, else never.
+func (h *holding) due(now, never time.Duration) (partitions []change.Partition, next time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next = never
+	for p, t := range h.mu.tenures {
+		switch {
+		case !t.back:
+		case t.again <= now:
+			partitions = append(partitions, p)
+		default:
+			next = min(next, t.again)
+		}
+	}
+	slices.Sort(partitions)
+	return partitions, next
+}

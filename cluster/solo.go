@@ -1,0 +1,308 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mongostream/change"
+	"mongostream/fault"
+)
+
+// SoloConfig says what a Solo claims, and for whom.
+type SoloConfig struct {
+	Member Member
+	// Partitions is N: partitions 0 to N-1 are claimed.
+	Partitions int
+	// TTL is how long a claim lives unless it is renewed. Defaults to 10 s.
+	TTL time.Duration
+	// TakeOver ends the claim of another process instead of waiting for it.
+	TakeOver bool
+	// Resume takes the further terms of partitions whose terms were given back ([Solo.Ended]) and which were claimed again. It may
+	// block on the network until its context ends; the terms live longer. After an error the partitions are claimed once more, a
+	// little later. Without Resume they stay without an owner.
+	Resume func(ctx context.Context, terms []change.Term) error
+	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to SinceBoot.
+	Clock func() time.Duration
+	// Log defaults to none.
+	Log *slog.Logger
+}
+
+const (
+	defaultTTL = 10 * time.Second
+
+	claimRetry = 200 * time.Millisecond // between two attempts to claim what another process holds
+	claimGrace = 2 * time.Second        // how much longer than the other's claim can live it is waited for
+
+	releaseTimeout = 3 * time.Second
+)
+
+// A Solo owns every partition of a cluster of one.
+type Solo struct {
+	cfg      SoloConfig
+	registry Registry
+	held     atomic.Pointer[holding] // nil before the partitions are claimed
+}
+
+// NewSolo makes a Solo.
+func NewSolo(cfg SoloConfig, registry Registry) *Solo {
+	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Clock == nil {
+		cfg.Clock = SinceBoot
+	}
+	return &Solo{cfg: cfg, registry: registry}
+}
+
+// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim alive until serve returns;
+// then it releases the claim. It returns after everything that it started has ended.
+//
+// When ctx ends the terms do not: ctx is handed to serve to say that it should come to its end, and serve takes what time
+// it needs, for last marks too, before it returns. Only a loss ends terms. When the claim is lost all of them end, and with them
+// the context that serve was given, with the cause change.ErrTermLost; serve must return then, and Run returns the fault
+// NodeTermLost. When one partition is taken out of the claim, by an operator's rewind, its term alone ends; whoever serves it says
+// so with Ended when that is done, and the partition is claimed again and handed to Resume.
+//
+// Where another process holds the partitions, Run waits as long as that one's claim can live unless renewed; a process that
+// restarts after a crash so waits for its own former claim. After that it returns the fault NodeRunning. A ctx that ends
+// before serve is called is a planned stop. Otherwise Run returns what serve returns.
+func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
+	epochs, trust, err := s.claim(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	lifetime := context.WithoutCancel(ctx)
+	owned, end := context.WithCancelCause(lifetime)
+	held := newHolding(owned, s.cfg.Clock, trust)
+	s.held.Store(held)
+	all := make([]change.Partition, len(epochs))
+	for p := range all {
+		all[p] = change.Partition(p)
+	}
+	terms := held.begin(all, epochs, s.cfg.Clock())
+	serving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var served error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		served = serve(serving, terms)
+	}()
+
+	lost := s.keep(lifetime, held, trust, serving.Done(), done)
+	if lost != nil {
+		end(change.ErrTermLost)
+		stop(change.ErrTermLost)
+		s.cfg.Log.Warn("terms ended: the partitions are not ours any more", "error", lost)
+	}
+	<-done
+	end(context.Canceled)
+	if !errors.Is(lost, ErrLost) {
+		s.release(lifetime)
+	}
+	switch {
+	case lost == nil:
+		return served
+	case served == nil, errors.Is(served, change.ErrTermLost), errors.Is(served, context.Canceled):
+		return fault.New(fault.NodeTermLost, lost)
+	}
+	return errors.Join(fault.New(fault.NodeTermLost, lost), served)
+}
+
+// Ended gives a term back that is over while the claim lives: a store has refused it, or its context has ended, and nothing is done
+// under it any more. Its partition is claimed again. It may be called from any goroutine and never blocks.
+func (s *Solo) Ended(term change.Term) {
+	if held := s.held.Load(); held != nil {
+		held.back(term)
+	}
+}
+
+// claim claims the partitions as soon as nobody holds them.
+func (s *Solo) claim(ctx context.Context) ([]change.Epoch, trust, error) {
+	var waitUntil time.Duration // 0 before the first refusal
+	for {
+		sent := s.cfg.Clock()
+		epochs, err := s.tryClaim(ctx)
+		held, isHeld := errors.AsType[*HeldError](err)
+		switch {
+		case err == nil:
+			s.cfg.Log.Info("partitions claimed", "partitions", len(epochs), "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
+			return epochs, granted(sent, s.cfg.TTL), nil
+		case !isHeld:
+			return nil, trust{}, fmt.Errorf("claim partitions: %w", err)
+		case waitUntil == 0:
+			life := max(s.cfg.TTL, held.TTL) + claimGrace
+			waitUntil = s.cfg.Clock() + life
+			s.cfg.Log.Info("another process holds the partitions: waiting for its claim to run out",
+				"node", held.Node, "process", held.Process, "at_most", life)
+		case s.cfg.Clock() >= waitUntil:
+			return nil, trust{}, fault.New(fault.NodeRunning, held)
+		}
+		if err := sleep(ctx, claimRetry); err != nil {
+			return nil, trust{}, err
+		}
+	}
+}
+
+// tryClaim takes no longer than the claim can be trusted.
+func (s *Solo) tryClaim(ctx context.Context) ([]change.Epoch, error) {
+	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
+	defer cancel()
+	return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
+}
+
+// A renewal is the answer to a request to prolong the claim.
+type renewal struct {
+	sent  time.Duration
+	ttl   time.Duration
+	taken []change.Partition
+	err   error
+}
+
+// keep keeps the claim alive until done is closed, and claims the partitions again whose terms have ended, until stopping is closed.
+// It returns why the claim is lost as soon as it is, or may be.
+func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done <-chan struct{}) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers, claims := make(chan renewal, 1), make(chan error, 1)
+	renewing, claiming := false, s.cfg.Resume == nil
+	var failure, claimFailure error
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		now := s.cfg.Clock()
+		if t.over(now) {
+			return notRenewed(failure)
+		}
+		if !renewing && now >= t.due {
+			renewing = true
+			asking.Go(func() { answers <- s.ask(ctx, now, t) })
+		}
+		pause := t.pause(now, renewing)
+		if !claiming {
+			partitions, next := held.due(now, t.until)
+			pause = min(pause, next-now)
+			if claiming = len(partitions) > 0; claiming {
+				asking.Go(func() { claims <- s.claimAgain(ctx, held, partitions) })
+			}
+		}
+		look.Reset(pause)
+		select {
+		case <-done:
+			return nil
+		case <-stopping:
+			stopping, claiming = nil, true // what ends from now on stays ended
+		case <-held.ended:
+		case <-look.C:
+		case err := <-claims:
+			if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrLost) {
+				return err
+			}
+			claiming = stopping == nil
+			if !claiming {
+				s.logClaims(claimFailure, err)
+				claimFailure = err
+			}
+		case answer := <-answers:
+			renewing = false
+			if errors.Is(answer.err, ErrLost) {
+				return answer.err
+			}
+			s.logTurn(failure, answer.err)
+			failure = answer.err
+			if failure != nil {
+				t = t.failed(s.cfg.Clock())
+				break
+			}
+			t = granted(answer.sent, answer.ttl)
+			held.rely(t)
+			if n := held.take(answer.taken, answer.sent); n > 0 {
+				s.cfg.Log.Info("terms ended: somebody took partitions out of the claim", "partitions", n)
+			}
+		}
+	}
+}
+
+// ask sends one request to prolong the claim.
+func (s *Solo) ask(ctx context.Context, now time.Duration, t trust) renewal {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery(t.ttl))
+	defer cancel()
+	ttl, taken, err := s.registry.Renew(ctx)
+	return renewal{sent: now, ttl: ttl, taken: taken, err: err}
+}
+
+// claimAgain claims partitions whose terms have ended, and hands their new terms on.
+func (s *Solo) claimAgain(ctx context.Context, held *holding, partitions []change.Partition) error {
+	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
+	defer cancel()
+	epochs, err := s.registry.Reclaim(ctx, partitions)
+	if err != nil {
+		held.postpone(partitions, s.cfg.Clock()+reclaimPause)
+		return fmt.Errorf("claim partitions again: %w", err)
+	}
+	terms := held.begin(partitions, epochs, s.cfg.Clock())
+	if err := s.cfg.Resume(ctx, terms); err != nil {
+		for _, term := range terms {
+			held.back(term)
+		}
+		return fmt.Errorf("resume partitions: %w", err)
+	}
+	s.cfg.Log.Info("partitions claimed again", "partitions", len(terms))
+	return nil
+}
+
+// logClaims logs when claiming again begins to fail.
+func (s *Solo) logClaims(before, now error) {
+	if before == nil && now != nil {
+		s.cfg.Log.Warn("partitions whose terms ended cannot be claimed again yet", "error", now)
+	}
+}
+
+// logTurn logs when renewals begin to fail and when they succeed again.
+func (s *Solo) logTurn(before, now error) {
+	switch {
+	case before == nil && now != nil:
+		s.cfg.Log.Warn("the claim on the partitions cannot be renewed", "error", now)
+	case before != nil && now == nil:
+		s.cfg.Log.Info("the claim on the partitions is renewed again")
+	}
+}
+
+func notRenewed(failure error) error {
+	if failure == nil {
+		return errors.New("the claim was not renewed in time: no answer, or the process stood still")
+	}
+	return fmt.Errorf("the claim was not renewed in time: %w", failure)
+}
+
+// release ends the claim, so that a successor need not wait.
+func (s *Solo) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := s.registry.Release(ctx); err != nil {
+		s.cfg.Log.Warn("the claim on the partitions was not released and runs out by itself", "error", err)
+		return
+	}
+	s.cfg.Log.Info("partitions released")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
