@@ -1,0 +1,234 @@
+package streamer
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"mongostream/ack"
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/dedup"
+	"mongostream/delivery"
+	"mongostream/gap"
+	"mongostream/lane"
+	"mongostream/rescan"
+)
+
+// A Consumer takes the events of one partition from the log to the sessions, for one term.
+type Consumer struct {
+	term     change.Term
+	node     *Node
+	place    atomic.Pointer[lane.Cursor]
+	keeper   *checkpoint.Keeper
+	window   *dedup.Window // nil when turned off
+	detector *gap.Detector
+	opened   change.Position // where a stream is opened for it
+	progress change.Position // everything up to here has passed
+	fresh    []*change.Event // of the chunk at hand, those that are not duplicates
+	attempts int             // recoveries since the last progress
+
+	condition condition
+	intake    rescan.Intake[*delivery.Session]
+
+	flight struct {
+		sync.Mutex
+		tracker ack.Tracker[*delivery.Session]
+	}
+}
+
+// Run moves events until the context or the term ends, or a person must act. What was missed it recovers.
+func (c *Consumer) Run(ctx context.Context) error {
+	span, err := c.ahead(ctx)
+	for {
+		if span != nil {
+			err = c.recover(ctx, *span)
+		}
+		if err != nil {
+			return err
+		}
+		span, err = c.read(ctx)
+	}
+}
+
+// read moves events until the context or the term ends, or a span is found that was or may have been missed.
+//
+// This loop is the whole pipeline of a partition.
+func (c *Consumer) read(ctx context.Context) (*gap.Span, error) {
+	for {
+		batch, err := c.cursor().Next(ctx)
+		if err != nil {
+			return c.lost(err)
+		}
+		if span := c.jump(batch); span != nil {
+			return span, nil // what reveals a span is not processed
+		}
+		if batch.Len() == 0 {
+			c.progress = change.Later(c.progress, batch.End())
+		}
+		for done := 0; done < batch.Len(); {
+			if wait := c.full(); wait != nil {
+				c.cursor().Return(batch, done) // the rest comes again; waiting must not hold the reply
+				if err := await(ctx, wait); err != nil {
+					return nil, err
+				}
+				break
+			}
+			if err := cmp.Or(c.term.Err(), context.Cause(ctx)); err != nil {
+				return nil, err // nothing is handed over once the term has ended
+			}
+			if e := batch.Event(done); e.Op() == change.OpSkipped {
+				if err := c.skipped(ctx, e); err != nil {
+					return nil, err
+				}
+				done++
+				continue
+			}
+			done = c.pass(batch, done)
+		}
+		if err := c.takePage(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Consumer) cursor() *lane.Cursor { return c.place.Load() }
+
+// full returns nil when the store of marks and every session can take a chunk, otherwise what to wait for.
+func (c *Consumer) full() <-chan struct{} {
+	if wait := c.keeper.Room(); wait != nil {
+		return wait
+	}
+	for _, s := range c.node.attached() {
+		if wait := s.Ready(); wait != nil {
+			return wait
+		}
+	}
+	return nil
+}
+
+func await(ctx context.Context, wait <-chan struct{}) error {
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pass takes one chunk of the batch, from the event first on, through dedup and delivery, and returns where the next one begins.
+func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
+	c.fresh = c.fresh[:0]
+	size, last := 0, c.progress
+	for next = first; next < batch.Len() && len(c.fresh) < delivery.MaxBatchEvents && size < delivery.MaxBatchBytes; next++ {
+		e := batch.Event(next)
+		if e.Op() == change.OpSkipped {
+			break
+		}
+		last = e.Position()
+		if c.window != nil && c.window.Seen(e, batch.At()) {
+			c.node.metrics.duplicates.Inc()
+			continue
+		}
+		c.fresh = append(c.fresh, e)
+		size += len(e.Raw())
+	}
+	to := batch.End()
+	if next < batch.Len() {
+		to = last.Clone()
+	}
+	for _, s := range c.node.attached() {
+		c.deliver(s, to)
+	}
+	c.progress, c.attempts = to, 0
+	c.intake.Note(c.fresh)
+	c.condition.passed(len(c.fresh), batch.At(), c.window)
+	c.keeper.Passed(len(c.fresh))
+	return next
+}
+
+// deliver offers a session what it wants of the chunk, as a batch that spans from the lane's progress to the position.
+func (c *Consumer) deliver(s *delivery.Session, to change.Position) {
+	wanted, size := 0, 0
+	for _, e := range c.fresh {
+		if s.Wants(e) {
+			wanted++
+			size += len(e.Raw())
+		}
+	}
+	if wanted == 0 {
+		return
+	}
+	b := c.batch(to)
+	b.Events = make([]change.Event, 0, wanted)
+	copied := make([]byte, 0, size)
+	for _, e := range c.fresh {
+		if s.Wants(e) {
+			at := len(copied)
+			copied = append(copied, e.Raw()...)
+			b.Events = append(b.Events, e.Over(copied[at:len(copied):len(copied)]))
+		}
+	}
+	c.offer(s, b)
+}
+
+// batch makes an empty batch that spans from the lane's progress to the position.
+func (c *Consumer) batch(to change.Position) *delivery.Batch {
+	return &delivery.Batch{Partition: c.term.Partition, Epoch: c.term.Epoch, From: c.progress, To: to}
+}
+
+// offer notes a batch as in flight and hands it to the session, unless that has left.
+func (c *Consumer) offer(s *delivery.Session, b *delivery.Batch) {
+	c.flight.Lock()
+	left := s.Closed()
+	if !left {
+		c.flight.tracker.Sent(s, b.From, b.To)
+	}
+	c.flight.Unlock()
+	if !left {
+		s.Offer(b, c)
+	}
+}
+
+// Acked implements delivery.Lane.
+func (c *Consumer) Acked(s *delivery.Session, b *delivery.Batch) {
+	if b.Rescan {
+		c.intake.Acked(s)
+		return
+	}
+	c.flight.Lock()
+	err := c.flight.tracker.Acked(s, b.To)
+	c.flight.Unlock()
+	if err != nil {
+		c.node.logger.Warn("acknowledgement refused", "partition", c.term.Partition, "error", err)
+	}
+	c.node.acked()
+}
+
+// Over implements delivery.Lane.
+func (c *Consumer) Over() bool { return c.term.Err() != nil }
+
+// detach forgets a session that has left by itself: what it did not acknowledge no longer holds the mark.
+func (c *Consumer) detach(s *delivery.Session) {
+	c.flight.Lock()
+	defer c.flight.Unlock()
+	c.flight.tracker.Remove(s)
+	c.intake.Left(s)
+}
+
+// LowWater returns the position up to which the partition has been acknowledged.
+func (c *Consumer) LowWater() change.Position {
+	// The cursor first: whatever it counts as read has been noted as sent before.
+	progress := c.cursor().Position()
+	c.flight.Lock()
+	defer c.flight.Unlock()
+	return c.flight.tracker.LowWater(progress)
+}
+
+// inFlight reports whether some session has yet to acknowledge.
+func (c *Consumer) inFlight() bool {
+	c.flight.Lock()
+	defer c.flight.Unlock()
+	return c.flight.tracker.InFlight() > 0
+}

@@ -1,0 +1,357 @@
+package streamer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/dedup"
+	"mongostream/delivery"
+	"mongostream/fault"
+	"mongostream/gap"
+	"mongostream/lane"
+	"mongostream/notice"
+	"mongostream/rescan"
+)
+
+// ErrStopping says that the node takes no more sessions or terms.
+var ErrStopping = errors.New("the node is stopping")
+
+// Config configures a Node.
+type Config struct {
+	// Origin is what the first start wrote. Required.
+	Origin checkpoint.Origin
+	// Fingerprint names what the log's streams are opened with.
+	Fingerprint string
+	// By names this node in its marks.
+	By string
+	// Namespaces are those that the log's streams watch; empty means everything. They go into what subscribers are told of a loss.
+	Namespaces []string
+	// Surveyor tells how far the log goes. Required.
+	Surveyor Surveyor
+	// OnHistoryLost says what to do when the log no longer reaches back to a mark. Defaults to Resync.
+	OnHistoryLost LossPolicy
+	// MaxGap is the jump of cluster time that counts where continuity is unproven. Defaults to 5 minutes.
+	MaxGap time.Duration
+	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a partition has left. Default to 1 h and 15 min.
+	HeadRoomWarning, HeadRoomCritical time.Duration
+	// Rescan says which documents are read again after a loss.
+	Rescan rescan.Config
+	// Board takes notices; nil for none.
+	Board *notice.Board
+	// Dedup configures the lanes' windows; nil turns them off.
+	Dedup *dedup.Config
+	// Policy says when marks are saved.
+	Policy checkpoint.Policy
+	// FlushTimeout bounds how long a stop waits for acknowledgements. Defaults to 10 s.
+	FlushTimeout time.Duration
+	// CheckpointTimeout bounds a save. Defaults to 5 s.
+	CheckpointTimeout time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// Marks is where a node keeps its marks.
+type Marks interface {
+	checkpoint.Store
+	checkpoint.Claimer
+	checkpoint.GapKeeper
+}
+
+// A Node runs the consumers of the terms that it is given.
+type Node struct {
+	cfg     Config
+	log     *lane.Log
+	marks   Marks
+	manager *checkpoint.Manager
+	logger  *slog.Logger
+	metrics metrics
+	begun   time.Time
+	rescans *rescan.Runner
+
+	sessions atomic.Pointer[[]*delivery.Session]
+	surveyed atomic.Pointer[survey]
+	asking   sync.Mutex    // held while a first survey is under way
+	drained  chan struct{} // holds one signal while the node waits for acknowledgements
+
+	reading     context.Context //nolint:containedctx // the lifetime of the consumers, made by New and ended by Run
+	stopReading context.CancelCauseFunc
+	running     sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		consumers map[change.Partition]*Consumer
+		stopping  bool
+	}
+}
+
+// NewNode makes a Node. Serve gives it terms, Run moves it.
+func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
+	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
+	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
+	cfg.OnHistoryLost = cmp.Or(cfg.OnHistoryLost, Resync)
+	cfg.HeadRoomWarning = cmp.Or(cfg.HeadRoomWarning, time.Hour)
+	cfg.HeadRoomCritical = cmp.Or(cfg.HeadRoomCritical, 15*time.Minute)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	n := &Node{
+		cfg: cfg, log: log, marks: marks, logger: cfg.Logger, begun: time.Now(),
+		manager: checkpoint.NewManager(checkpoint.ManagerConfig{
+			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By,
+			Logger: cfg.Logger, Registerer: cfg.Registerer,
+		}, marks),
+		drained: make(chan struct{}, 1),
+	}
+	n.reading, n.stopReading = context.WithCancelCause(context.Background())
+	n.mu.consumers = make(map[change.Partition]*Consumer)
+	n.sessions.Store(&[]*delivery.Session{})
+	n.metrics = newMetrics(cfg.Registerer, n)
+	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, insist, n.logger)
+	return n
+}
+
+// Serve begins consumers for terms: it claims their marks and reads on behind them. Consumers of terms given before Run decide
+// where the tail is opened.
+func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
+	marks, err := n.marks.Claim(ctx, terms)
+	if err != nil {
+		return fmt.Errorf("claim marks: %w", err)
+	}
+	unfinished, err := n.unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for i, term := range terms {
+		c, err := n.begin(term, marks[i]) //nolint:contextcheck // a consumer lives as long as its term
+		if err != nil {
+			return err
+		}
+		for _, g := range unfinished[term.Partition] {
+			n.readAgain(c, g)
+		}
+	}
+	return nil
+}
+
+// unfinished returns the losses whose documents have not all been read again, by partition.
+func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoint.Gap, error) {
+	if len(n.cfg.Rescan.Collections) == 0 {
+		return nil, nil
+	}
+	gaps, err := n.marks.Gaps(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the gap log: %w", err)
+	}
+	byPartition := make(map[change.Partition][]checkpoint.Gap)
+	for _, g := range gaps {
+		if g.Reason == string(gap.HistoryLost) {
+			byPartition[g.Partition] = append(byPartition[g.Partition], g)
+		}
+	}
+	return byPartition, nil
+}
+
+// begin starts the consumer of one term behind its mark.
+func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
+	start := n.start(mark)
+	c := &Consumer{
+		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
+	}
+	if n.cfg.Dedup != nil {
+		c.window = dedup.NewWindow(*n.cfg.Dedup)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.stopping {
+		return nil, ErrStopping
+	}
+	c.place.Store(n.log.Lane(term.Partition, start))
+	ctx, end := context.WithCancelCause(term.Context)
+	c.keeper = n.manager.Begin(term, mark.Position, c.LowWater, end)
+	n.mu.consumers[term.Partition] = c
+	n.metrics.restarts.Inc()
+	stop := context.AfterFunc(n.reading, func() { end(context.Cause(n.reading)) })
+	n.running.Go(func() {
+		defer stop()
+		n.finish(c, c.Run(ctx))
+	})
+	return c, nil
+}
+
+// start says where a lane begins: behind its mark, or at the origin where it has none. The token of a mark that was made with
+// another filter cannot be opened; the log is opened at its time then, and the lane skips what it has seen.
+func (n *Node) start(mark checkpoint.Mark) lane.Start {
+	start := lane.Start{Position: mark.Position, Open: mark.Position}
+	if mark.Position.IsZero() {
+		start.Position, start.Open = change.At(n.cfg.Origin.Start), change.At(n.cfg.Origin.Start)
+	}
+	if mark.Fingerprint != n.cfg.Fingerprint && !mark.Position.IsProgress() {
+		start.Open = change.At(mark.Position.Time)
+	}
+	return start
+}
+
+// finish looks at how a consumer ended. A planned stop leaves it in its place, for its last mark; a lost term takes it out; what a
+// person must act upon leaves it there to be seen, and does not touch its mark.
+func (n *Node) finish(c *Consumer, err error) {
+	switch {
+	case c.term.Err() != nil, errors.Is(err, checkpoint.ErrFenced):
+		n.mu.Lock()
+		if n.mu.consumers[c.term.Partition] == c {
+			delete(n.mu.consumers, c.term.Partition)
+		}
+		n.mu.Unlock()
+		c.keeper.End()
+		c.cursor().Close()
+		n.logger.Warn("term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
+	case n.reading.Err() != nil:
+	default:
+		c.keeper.End()
+		c.condition.failure.Store(&err)
+		n.cfg.Board.Post(notice.Notice{
+			Channel: notice.Health, Kind: "partition_failed", Level: notice.Critical,
+			Text:   fmt.Sprintf("partition %d has stopped: %v", c.term.Partition, err),
+			Fields: map[string]any{"partition": int(c.term.Partition), "code": string(fault.Of(err))},
+		})
+	}
+}
+
+// Run moves events until the context ends, and then stops softly; or until the log fails for good.
+func (n *Node) Run(ctx context.Context) error {
+	stopped := context.AfterFunc(ctx, func() { n.stop(nil) })
+	defer stopped()
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	wg.Go(func() {
+		if err := n.runLog(background); err != nil {
+			n.stop(err)
+		}
+	})
+	wg.Go(func() { _ = n.manager.Run(background) })
+	wg.Go(func() { n.runRates(background) })
+	wg.Go(func() { n.runSurvey(background) })
+	wg.Go(func() { _ = n.rescans.Run(background) })
+
+	<-n.reading.Done()
+	err := context.Cause(n.reading) //nolint:contextcheck // the cause of the end, not a context to work under
+	n.running.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
+}
+
+// runLog opens the log where the consumers stand and reads it until the context ends.
+func (n *Node) runLog(ctx context.Context) error {
+	reach, err := n.surveyRecently(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // only the context's end makes it give up
+	}
+	return n.log.Run(ctx, tailStart(n.starts(), reach.Last))
+}
+
+// stop ends the reading of every consumer, and takes no more terms and sessions. A nil cause is a planned stop.
+func (n *Node) stop(cause error) {
+	n.mu.Lock()
+	n.mu.stopping = true
+	n.mu.Unlock()
+	n.stopReading(cause)
+}
+
+// shutdown waits for what was delivered to be acknowledged, saves the last marks, and closes the sessions. Every session counts at
+// its last acknowledgement: closing it releases nothing.
+func (n *Node) shutdown(ctx context.Context) error {
+	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
+	defer cancel()
+	if left := n.drain(flush); left > 0 {
+		n.logger.Warn("not everything was acknowledged in time; the rest is delivered again after the restart", "partitions", left)
+	}
+	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
+	defer cancel()
+	err := n.manager.Flush(save, checkpoint.ReasonFinal)
+	for _, s := range n.attached() {
+		s.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("save the last marks: %w", err)
+	}
+	return nil
+}
+
+// drain waits until nothing is in flight or the context ends, and returns how many partitions still have something.
+func (n *Node) drain(ctx context.Context) (left int) {
+	for {
+		left = 0
+		for _, c := range n.consumers() {
+			if c.term.Err() == nil && c.inFlight() {
+				left++
+			}
+		}
+		if left == 0 {
+			return 0
+		}
+		select {
+		case <-n.drained:
+		case <-ctx.Done():
+			return left
+		}
+	}
+}
+
+// acked lets drain look again. It never blocks.
+func (n *Node) acked() {
+	select {
+	case n.drained <- struct{}{}:
+	default:
+	}
+}
+
+// Attach gives a session to every consumer; it begins where they stand.
+func (n *Node) Attach(s *delivery.Session) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.stopping {
+		return ErrStopping
+	}
+	sessions := append(slices.Clone(*n.sessions.Load()), s)
+	n.sessions.Store(&sessions)
+	return nil
+}
+
+// Detach takes a session away that has left by itself. What it did not acknowledge no longer holds any mark.
+func (n *Node) Detach(s *delivery.Session) {
+	s.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sessions := slices.DeleteFunc(slices.Clone(*n.sessions.Load()), func(t *delivery.Session) bool { return t == s })
+	n.sessions.Store(&sessions)
+	for _, c := range n.mu.consumers {
+		c.detach(s)
+	}
+}
+
+func (n *Node) attached() []*delivery.Session { return *n.sessions.Load() }
+
+// consumers returns the consumers in the order of their partitions.
+func (n *Node) consumers() []*Consumer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]*Consumer, 0, len(n.mu.consumers))
+	for _, c := range n.mu.consumers {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *Consumer) int { return cmp.Compare(a.term.Partition, b.term.Partition) })
+	return all
+}

@@ -1,0 +1,211 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/delivery"
+	"mongostream/fault"
+	"mongostream/gap"
+	"mongostream/lane"
+	"mongostream/notice"
+)
+
+// A Policy for history that is lost.
+type LossPolicy string
+
+// The policies.
+const (
+	Resync LossPolicy = "resync" // tell the subscribers and go on
+	Halt   LossPolicy = "halt"   // stop the partition and wait for a person
+)
+
+// maxAttempts is how many recoveries in a row a partition makes without getting on.
+const maxAttempts = 3
+
+// ahead compares the position with the server's own time before anything is read from there: one that is younger is of a log that is
+// no more, and to read on behind it would leave out everything.
+func (c *Consumer) ahead(ctx context.Context) (*gap.Span, error) {
+	reach, err := c.node.surveyRecently(ctx)
+	if err != nil || !reach.Ahead(c.progress) {
+		return nil, err
+	}
+	return &gap.Span{From: c.progress, Reason: gap.AheadOfServer}, nil
+}
+
+// lost makes a span of the cursor's error; another error is returned as it is. Where the span ends is not known yet.
+func (c *Consumer) lost(err error) (*gap.Span, error) {
+	if !errors.Is(err, lane.ErrPositionLost) {
+		return nil, err
+	}
+	span := &gap.Span{From: c.cursor().Position(), Reason: gap.HistoryLost}
+	if lost, ok := errors.AsType[*lane.LostError](err); ok && !lost.Last.IsZero() && !lost.Holds(span.From) && lost.First.Compare(span.From.Time) <= 0 {
+		span.Reason = gap.AheadOfServer
+	}
+	return span, nil
+}
+
+// jump looks at the progress that a batch makes, and returns a span where it must not be believed.
+func (c *Consumer) jump(batch *lane.Batch) *gap.Span {
+	to := batch.End()
+	if batch.Len() > 0 {
+		to = batch.Event(0).Position()
+	}
+	span, found, jumped := c.detector.Progress(to, !batch.Unproven())
+	if jumped {
+		c.node.metrics.jumps.Inc()
+	}
+	if !found {
+		c.detector.Reached(batch.End())
+		return nil
+	}
+	span.From, span.To = span.From.Clone(), span.To.Clone()
+	return &span
+}
+
+// recover deals with a span that was or may have been missed: what the log still has is read again, what it has not is told.
+func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
+	c.node.metrics.gaps.Inc()
+	c.condition.recovering.Store(true)
+	defer c.condition.recovering.Store(false)
+	if c.attempts++; c.attempts > maxAttempts {
+		return fault.Newf(fault.LogNoProgress, "partition %d at %s, %d times: %s", c.term.Partition, span.From, maxAttempts, span.Reason)
+	}
+	reach, err := c.node.surveyNow(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case span.Reason == gap.AheadOfServer:
+		span.To = change.At(reach.Last.Next())
+		if _, err := c.record(ctx, span); err != nil {
+			return err
+		}
+		return fault.Newf(fault.LogAhead, "partition %d is at %s, MongoDB at %s", c.term.Partition, span.From, reach.Last)
+	case !reach.First.IsZero() && span.Readable(reach.First), reach.First.IsZero() && span.Reason == gap.Jump:
+		c.again(span)
+		return nil
+	}
+	return c.tell(ctx, span, reach)
+}
+
+// again sends the lane back to where the span begins, to read it from a new stream.
+func (c *Consumer) again(span gap.Span) {
+	c.node.metrics.rescans.Inc()
+	c.node.logger.Info("reading again what may have been missed", "partition", c.term.Partition, "from", span.From.String(), "reason", string(span.Reason))
+	c.move(lane.Start{Position: span.From, Open: change.At(span.From.Time), Anew: span.To})
+}
+
+// move lets the lane go on from another place in the log. What it has passed may come again there and is no duplicate then.
+func (c *Consumer) move(start lane.Start) {
+	old := c.place.Swap(c.node.log.Lane(c.term.Partition, start))
+	old.Close()
+	c.cursor().Alarm(c.intake.Due())
+	if c.window != nil {
+		c.window.Clear()
+	}
+}
+
+// tell records a loss, durably, tells the operators and the subscribers, and goes on where the log begins.
+func (c *Consumer) tell(ctx context.Context, span gap.Span, reach gap.Reach) error {
+	span.To = change.At(reach.First)
+	if reach.First.IsZero() {
+		span.To = change.At(reach.Last.Next()) // the log cannot be looked at: what is behind now is there
+	}
+	entry, err := c.record(ctx, span)
+	if err != nil {
+		return err
+	}
+	if c.node.cfg.OnHistoryLost == Halt {
+		return fault.Newf(fault.LogHistoryLost, "partition %d: lost from %s to %s", c.term.Partition, span.From, span.To)
+	}
+	if err := c.announce(ctx, delivery.Notice{
+		Kind: delivery.Resync, Reason: string(span.Reason), Namespaces: c.node.cfg.Namespaces, Found: time.Now(),
+		Advice: "Changes between lost_from and lost_to may have been missed: read the documents of the namespaces again.",
+	}, span.To); err != nil {
+		return err
+	}
+	c.detector.Reset(span.To)
+	c.move(lane.Start{Position: span.To, Open: span.To})
+	c.node.readAgain(c, entry)
+	return nil
+}
+
+// skipped deals with the place of an event that MongoDB could not deliver: it is recorded and told like a loss.
+func (c *Consumer) skipped(ctx context.Context, e *change.Event) error {
+	at := e.Position().Clone()
+	if _, err := c.record(ctx, gap.Span{From: at, To: at, Reason: gap.Poison}); err != nil {
+		return err
+	}
+	return c.announce(ctx, delivery.Notice{
+		Kind: delivery.Resync, Reason: string(gap.Poison), Namespaces: c.node.cfg.Namespaces, Found: time.Now(),
+		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
+	}, at)
+}
+
+// record writes the span into the gap log, and goes on trying until it is there: no mark may pass a loss that is not recorded.
+func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, error) {
+	g := checkpoint.Gap{
+		Partition: c.term.Partition, From: span.From, To: span.To, Reason: string(span.Reason), Namespaces: c.node.cfg.Namespaces,
+		Fingerprint: c.node.cfg.Fingerprint, Epoch: c.term.Epoch, Found: time.Now(), By: c.node.cfg.By,
+	}
+	err := insist(ctx, func() error { return c.node.marks.AddGap(ctx, g) }, func(err error) {
+		c.node.logger.Warn("the gap log cannot be written; the partition waits", "partition", c.term.Partition, "error", err)
+	})
+	if err != nil {
+		return g, err
+	}
+	c.node.metrics.lost.Inc()
+	c.node.cfg.Board.Post(notice.Notice{
+		Channel: notice.Resync, Kind: "resync", Level: notice.Critical,
+		Text: fmt.Sprintf("partition %d has lost what was in the log from %s to %s", c.term.Partition, span.From.Time.Time(), span.To.Time.Time()),
+		Fields: map[string]any{
+			"partition": int(c.term.Partition), "lost_from": span.From.Time.String(), "lost_to": span.To.Time.String(), "reason": string(span.Reason),
+			"epoch": c.term.Epoch.String(),
+		},
+	})
+	return g, nil
+}
+
+// announce puts a notice into the lane, between the lane's progress and the position, for every session.
+func (c *Consumer) announce(ctx context.Context, n delivery.Notice, to change.Position) error {
+	for wait := c.full(); wait != nil; wait = c.full() {
+		if err := await(ctx, wait); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.node.attached() {
+		b := c.batch(to)
+		b.Notice = &n
+		c.offer(s, b)
+	}
+	c.progress = to
+	c.condition.told.Store(&to)
+	return nil
+}
+
+// insist repeats f with growing pauses until it succeeds or the context ends, whose cause is returned then. complain hears of the
+// first failure.
+func insist(ctx context.Context, f func() error, complain func(error)) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if complain != nil {
+			complain(err)
+			complain = nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
