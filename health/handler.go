@@ -1,0 +1,71 @@
+package health
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// A Report is what /health answers.
+type Report struct {
+	Status     Status      `json:"status"`
+	Node       string      `json:"node"`
+	Cluster    string      `json:"cluster"`
+	Version    string      `json:"version"`
+	Uptime     float64     `json:"uptime"` // seconds
+	Partitions []Partition `json:"partitions"`
+	Checks     []Result    `json:"checks"`
+}
+
+// A Node tells what a Report says of the node beside its checks.
+type Node struct {
+	Name, Cluster, Version string
+	Uptime                 func() time.Duration
+	Partitions             func() []Partition
+}
+
+// Report makes the report of this moment.
+func (r *Registry) Report(n Node) Report {
+	report := Report{
+		Node: n.Name, Cluster: n.Cluster, Version: n.Version, Uptime: n.Uptime().Seconds(), Partitions: n.Partitions(), Checks: r.Results(),
+	}
+	report.Status = Overall(report.Checks, report.Partitions)
+	return report
+}
+
+// Handle puts /health, /livez and /readyz on a mux.
+//
+// /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz answers 503 while a check that
+// serving depends on fails. /livez answers 200 as long as the process answers at all.
+func (r *Registry) Handle(mux *http.ServeMux, n Node) {
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		report := r.Report(n)
+		answer(w, report.Status != Unhealthy, report)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		failing := []Result{}
+		for _, c := range r.Results() {
+			if c.ready && !c.OK {
+				failing = append(failing, c)
+			}
+		}
+		answer(w, len(failing) == 0, struct {
+			Ready   bool     `json:"ready"`
+			Failing []Result `json:"failing"`
+		}{len(failing) == 0, failing})
+	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, true, struct {
+			Alive bool `json:"alive"`
+		}{true})
+	})
+}
+
+func answer(w http.ResponseWriter, ok bool, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+}
