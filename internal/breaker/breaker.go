@@ -1,0 +1,91 @@
+package breaker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+
+	"mongostream/notice"
+)
+
+// ErrOpen says that the call was not made because the breaker is open.
+var ErrOpen = errors.New("circuit breaker open")
+
+// Config configures the breakers of a node.
+type Config struct {
+	// Threshold is how many failures in a row open a breaker. Defaults to 5.
+	Threshold int
+	// Timeout is how long an open breaker lets nothing pass. Defaults to 30 s.
+	Timeout time.Duration
+	// Board gets a notice for each change of state; nil for none.
+	Board *notice.Board
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Panel makes the breakers of a node.
+type Panel struct {
+	cfg     Config
+	metrics metrics
+}
+
+// NewPanel makes a Panel.
+func NewPanel(cfg Config) *Panel {
+	cfg.Threshold, cfg.Timeout = cmp.Or(cfg.Threshold, 5), cmp.Or(cfg.Timeout, 30*time.Second)
+	return &Panel{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
+}
+
+// A Breaker guards the calls to one dependency.
+type Breaker struct {
+	name    string
+	circuit *gobreaker.CircuitBreaker[struct{}]
+}
+
+// Breaker makes a breaker. failure says which errors count against the dependency; nil counts all.
+func (p *Panel) Breaker(name string, failure func(error) bool) *Breaker {
+	p.metrics.states.WithLabelValues(name).Set(0)
+	settings := gobreaker.Settings{
+		Name: name, MaxRequests: 1, Timeout: p.cfg.Timeout,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= p.cfg.Threshold },
+		OnStateChange: p.changed,
+	}
+	if failure != nil {
+		settings.IsSuccessful = func(err error) bool { return err == nil || !failure(err) }
+	}
+	return &Breaker{name: name, circuit: gobreaker.NewCircuitBreaker[struct{}](settings)}
+}
+
+// changed tells of a change of state.
+func (p *Panel) changed(name string, from, to gobreaker.State) {
+	n := notice.Notice{Channel: notice.Breaker, Level: notice.Info, Fields: map[string]any{"breaker": name, "from": from.String(), "to": to.String()}}
+	switch to {
+	case gobreaker.StateClosed:
+		p.metrics.states.WithLabelValues(name).Set(0)
+		n.Kind, n.Text = "breaker_closed", fmt.Sprintf("%s answers again", name)
+	case gobreaker.StateHalfOpen:
+		p.metrics.states.WithLabelValues(name).Set(1)
+		return // a probe is not worth a notice
+	case gobreaker.StateOpen:
+		p.metrics.states.WithLabelValues(name).Set(2)
+		p.metrics.trips.WithLabelValues(name).Inc()
+		n.Kind, n.Level = "breaker_opened", notice.Warning
+		n.Text = fmt.Sprintf("%s fails and is left alone for %s", name, p.cfg.Timeout)
+	}
+	p.cfg.Board.Post(n)
+}
+
+// Do calls f unless the breaker is open; then it returns an error that wraps ErrOpen.
+func (b *Breaker) Do(f func() error) error {
+	_, err := b.circuit.Execute(func() (struct{}, error) { return struct{}{}, f() })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return fmt.Errorf("%s: %w", b.name, ErrOpen)
+	}
+	return err
+}
+
+// Open reports whether the breaker lets nothing pass now.
+func (b *Breaker) Open() bool { return b.circuit.State() == gobreaker.StateOpen }

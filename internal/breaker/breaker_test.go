@@ -1,0 +1,58 @@
+package breaker_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mongostream/internal/breaker"
+	"mongostream/notice"
+)
+
+func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := notice.NewBoard(notice.Config{})
+		fails, ours := errors.New("away"), errors.New("not the server's fault")
+		b := breaker.NewPanel(breaker.Config{Board: board}).Breaker("etcd", func(err error) bool { return !errors.Is(err, ours) })
+		calls := 0
+		do := func(err error) error {
+			return b.Do(func() error {
+				calls++
+				return err
+			})
+		}
+		for range 10 {
+			if err := do(ours); !errors.Is(err, ours) {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			if err := do(fails); !errors.Is(err, fails) {
+				t.Fatal(err)
+			}
+		}
+		if err := do(nil); !errors.Is(err, breaker.ErrOpen) || calls != 15 || !b.Open() {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		time.Sleep(31 * time.Second)
+		if err := do(fails); !errors.Is(err, fails) {
+			t.Errorf("no probe: %v", err)
+		}
+		if err := do(nil); !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("after a failed probe: %v", err)
+		}
+		time.Sleep(31 * time.Second)
+		if err := do(nil); err != nil || b.Open() {
+			t.Errorf("after a good probe: %v", err)
+		}
+		var kinds []string
+		notices, _ := board.Since(0)
+		for _, n := range notices {
+			kinds = append(kinds, n.Kind)
+		}
+		if len(kinds) != 3 || kinds[0] != "breaker_opened" || kinds[2] != "breaker_closed" {
+			t.Errorf("notices %v", kinds)
+		}
+	})
+}
