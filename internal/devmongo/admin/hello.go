@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/node"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/store"
+	"mongostream/internal/devmongo/wire"
+)
+
+// topologyCount is how often a new replica set of one changes before it serves.
+const topologyCount = 6
+
+func runHello(ctx context.Context, r *node.Request, b *doc.Builder) error {
+	if client, ok := doc.Path(r.Body, "client.application.name"); ok {
+		r.Client.App, _ = client.StringValueOK()
+	}
+	if wait, known := knowsTopology(r); known {
+		if err := node.Pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+	Hello(r, b)
+	return nil
+}
+
+// Pushes reports whether the request wants hello replies pushed from now on, and how often.
+func Pushes(r *node.Request) (time.Duration, bool) {
+	if !slices.Contains([]string{"hello", "isMaster", "ismaster"}, r.Name) || r.Msg.Flags&wire.ExhaustAllowed == 0 {
+		return 0, false
+	}
+	return knowsTopology(r)
+}
+
+// knowsTopology reports whether the client knows the topology already, and how long it would wait for another one.
+func knowsTopology(r *node.Request) (time.Duration, bool) {
+	ms, ok := r.Int("maxAwaitTimeMS")
+	process, _ := doc.Path(r.Body, "topologyVersion.processId")
+	id, same := process.ObjectIDOK()
+	wait := time.Duration(ms) * time.Millisecond
+	if r.HelloAwait > 0 {
+		wait = min(wait, r.HelloAwait)
+	}
+	return wait, ok && ms > 0 && same && id == r.Process
+}
+
+func topology(r *node.Request, b *doc.Builder) {
+	count := int64(topologyCount)
+	if r.Standalone {
+		count = 0
+	}
+	b.Open("topologyVersion").ObjectID("processId", r.Process).Int64("counter", count).End()
+}
+
+// Hello appends the reply: its name for the primary depends on how the client asked.
+func Hello(r *node.Request, b *doc.Builder) {
+	primary := "ismaster"
+	if r.Name == "hello" {
+		primary = "isWritablePrimary"
+	}
+	if r.Truth("helloOk") && (r.Name == "hello" || r.Release == oplog.R70) {
+		b.Bool("helloOk", true)
+	}
+	if r.Standalone {
+		b.Bool(primary, true)
+		topology(r, b)
+	} else {
+		replication(r, b, primary)
+	}
+	b.Int32("maxBsonObjectSize", store.MaxDocument).Int32("maxMessageSizeBytes", wire.MaxMessage)
+	b.Int32("maxWriteBatchSize", node.MaxWriteBatch).Date("localTime", r.Oplog.Now().UnixMilli())
+	b.Int32("logicalSessionTimeoutMinutes", node.SessionMinutes).Int32("connectionId", r.Client.ID)
+	b.Int32("minWireVersion", 0).Int32("maxWireVersion", wireVersion(r.Release)).Bool("readOnly", false)
+}
+
+func wireVersion(release oplog.Release) int32 {
+	if release == oplog.R70 {
+		return 21
+	}
+	return 9
+}
+
+// replication appends what hello and serverStatus say of the replica set.
+func replication(r *node.Request, b *doc.Builder, primary string) {
+	addr := r.Addr
+	topology(r, b)
+	b.Strings("hosts", addr).String("setName", node.SetName).Int32("setVersion", 1)
+	b.Bool(primary, true).Bool("secondary", false).String("primary", addr).String("me", addr).ObjectID("electionId", node.ElectionID())
+	applied, committed := r.Oplog.Applied(), r.Oplog.Committed()
+	b.Open("lastWrite")
+	node.OpTime(b, "opTime", applied)
+	b.Date("lastWriteDate", seconds(applied))
+	node.OpTime(b, "majorityOpTime", committed)
+	b.Date("majorityWriteDate", seconds(committed)).End()
+}
+
+// seconds is a cluster time as a date.
+func seconds(ts uint64) int64 { return int64(ts>>32) * 1000 }
+
+func runPing(context.Context, *node.Request, *doc.Builder) error { return nil }
+
+func version(release oplog.Release) (string, [4]int32) {
+	if release == oplog.R70 {
+		return "7.0.0", [4]int32{7, 0, 0, 0}
+	}
+	return "4.4.0", [4]int32{4, 4, 0, 0}
+}
+
+func runBuildInfo(_ context.Context, r *node.Request, b *doc.Builder) error {
+	text, parts := version(r.Release)
+	b.String("version", text).String("gitVersion", "devmongo").OpenArray("modules").End()
+	b.String("allocator", "go").String("javascriptEngine", "none").String("sysInfo", "deprecated").OpenArray("versionArray")
+	for i, n := range parts {
+		b.Int32(doc.Index(i), n)
+	}
+	b.End().Open("openssl").String("running", "disabled").String("compiled", "disabled").End()
+	b.Int32("bits", 64).Bool("debug", false).Int32("maxBsonObjectSize", store.MaxDocument).Strings("storageEngines", "devmongo")
+	return nil
+}
+
+func runGetParameter(_ context.Context, r *node.Request, b *doc.Builder) error {
+	known := false
+	for name := range doc.All(r.Body) {
+		switch name {
+		case "featureCompatibilityVersion":
+			b.Open(name).String("version", string(r.Release)).End()
+			known = true
+		case "enableTestCommands":
+			b.Bool(name, true)
+			known = true
+		}
+	}
+	if !known {
+		return fault.New(fault.InvalidOptions, "no option found to get")
+	}
+	return nil
+}
+
+func runGetCmdLineOpts(_ context.Context, _ *node.Request, b *doc.Builder) error {
+	b.Strings("argv", "devmongo").Open("parsed").End()
+	return nil
+}
+
+func runConnectionStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
+	b.Open("authInfo").OpenArray("authenticatedUsers").End().OpenArray("authenticatedUserRoles").End()
+	if r.Truth("showPrivileges") {
+		b.OpenArray("authenticatedUserPrivileges").End()
+	}
+	b.End()
+	return nil
+}
+
+func runWhatsMyURI(_ context.Context, r *node.Request, b *doc.Builder) error {
+	b.String("you", r.Client.Remote)
+	return nil
+}

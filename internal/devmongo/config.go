@@ -1,0 +1,68 @@
+package devmongo
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"mongostream/internal/devmongo/oplog"
+)
+
+// Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free port.
+type Config struct {
+	// Addr is where to listen, host:port. Defaults to "127.0.0.1:0".
+	Addr string
+	// Release is the MongoDB release to be: "4.4" or "7.0". Defaults to "4.4".
+	Release string
+	// Standalone makes a server that is no replica set: no change streams, no transactions.
+	Standalone bool
+	// OplogBytes bounds the oplog. Defaults to 64 MiB.
+	OplogBytes int64
+	// Snapshot is a file that keeps data and oplog over restarts; it is read by Listen and written by Run.
+	// Defaults to none.
+	Snapshot string
+	// SnapshotEvery is how often the snapshot is written while something changes. Defaults to 30 s.
+	SnapshotEvery time.Duration
+	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to never.
+	NoopEvery time.Duration
+	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its monitor begins such a
+	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients
+	// ask for.
+	HelloAwait time.Duration
+	// CursorTimeout is how long an idle cursor lives. Defaults to 10 minutes.
+	CursorTimeout time.Duration
+	// RequireAuth is here to say that it is not supported: Validate refuses true.
+	RequireAuth bool
+	// Logger gets state changes. Defaults to none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
+	c.Release = cmp.Or(c.Release, string(oplog.R44))
+	c.OplogBytes = cmp.Or(c.OplogBytes, 64<<20)
+	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, 30*time.Second)
+	c.CursorTimeout = cmp.Or(c.CursorTimeout, 10*time.Minute)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if !oplog.Release(c.Release).Valid() {
+		errs = append(errs, fmt.Errorf("release %q: devmongo can be 4.4 or 7.0", c.Release))
+	}
+	if c.RequireAuth {
+		errs = append(errs, errors.New("devmongo has no authentication; use a failCommand fail point with error 13"))
+	}
+	if c.OplogBytes < 0 || c.SnapshotEvery < 0 || c.NoopEvery < 0 || c.HelloAwait < 0 || c.CursorTimeout < 0 {
+		errs = append(errs, errors.New("sizes and durations must not be negative"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,250 @@
+package crud
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/cursor"
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/node"
+	"mongostream/internal/devmongo/query"
+	"mongostream/internal/devmongo/store"
+	"mongostream/internal/devmongo/tail"
+)
+
+// firstBatch is how many documents a first reply has when the client does not say.
+const firstBatch = 101
+
+// defaultAwait is how long a getMore waits for news when the client does not say.
+const defaultAwait = time.Second
+
+func parseQuery(r *node.Request) (store.Query, error) {
+	var q store.Query
+	var err error
+	if q.Filter, err = node.Filter(r.Body, filterName(r)); err != nil {
+		return q, err
+	}
+	sort, err := r.Document("sort")
+	if err != nil {
+		return q, err
+	}
+	if q.Sort, err = query.ParseSort(sort); err != nil {
+		return q, err
+	}
+	projection, err := r.Document("projection")
+	if err != nil {
+		return q, err
+	}
+	if q.Projection, err = query.ParseProjection(projection); err != nil {
+		return q, err
+	}
+	q.Skip, _ = r.Int("skip")
+	q.Limit, _ = r.Int("limit")
+	if q.Skip < 0 || q.Limit < 0 {
+		return q, fault.New(51024, "BSON field value must be >= 0, actual value '%d'", min(q.Skip, q.Limit))
+	}
+	return q, nil
+}
+
+func filterName(r *node.Request) string {
+	if r.Name == "count" {
+		return "query"
+	}
+	return "filter"
+}
+
+func runFind(ctx context.Context, r *node.Request, b *doc.Builder) error {
+	if err := r.Only("filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
+		"noCursorTimeout", "oplogReplay", "allowPartialResults", "allowDiskUse", "hint"); err != nil {
+		return err
+	}
+	n, err := r.Collection()
+	if err != nil {
+		return err
+	}
+	q, err := parseQuery(r)
+	if err != nil {
+		return err
+	}
+	var source cursor.Source
+	if node.IsOplog(n) && !r.Standalone {
+		source, err = tail.Find(r.Oplog, q, r.Truth("tailable"), r.Truth("awaitData"))
+	} else if r.Truth("tailable") {
+		err = fault.New(fault.BadValue, "error processing query: tailable cursor requested on non capped collection")
+	} else {
+		var docs []bsoncore.Document
+		docs, err = r.Store.Find(n, q, r.Txn)
+		source = cursor.NewList(docs)
+	}
+	if err != nil {
+		return err
+	}
+	return open(ctx, r, b, &cursor.Cursor{NS: n.String(), Source: source})
+}
+
+func runCount(_ context.Context, r *node.Request, b *doc.Builder) error {
+	if err := r.Only("query", "skip", "limit", "hint"); err != nil {
+		return err
+	}
+	if r.InTxn {
+		return fault.New(263, "Cannot run 'count' in a multi-document transaction.")
+	}
+	n, err := r.Collection()
+	if err != nil {
+		return err
+	}
+	q, err := parseQuery(r)
+	if err != nil {
+		return err
+	}
+	var count int64
+	if node.IsOplog(n) && q.Filter == nil {
+		count, _ = r.Oplog.Size()
+	} else if count, err = r.Store.Count(n, q, nil); err != nil {
+		return err
+	}
+	b.Int32("n", int32(count))
+	return nil
+}
+
+// open answers with a cursor's first batch, and keeps the cursor when there may be more.
+func open(ctx context.Context, r *node.Request, b *doc.Builder, c *cursor.Cursor) error {
+	limit := r.BatchSize(firstBatch)
+	b.Open("cursor")
+	if err := fill(b, "firstBatch", c.Source, limit); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	done := c.Source.Closed() || r.Truth("singleBatch")
+	if !done {
+		r.Cursors.Add(c)
+	}
+	finish(b, c, done)
+	return nil
+}
+
+// fill appends a batch under its name.
+func fill(b *doc.Builder, name string, source cursor.Source, limit int) (err error) {
+	b.OpenArray(name).Splice(func(buf []byte) []byte {
+		batch := cursor.NewBatch(buf, limit)
+		if limit != 0 {
+			err = source.Fill(batch)
+		}
+		return batch.Bytes()
+	}).End()
+	return err
+}
+
+// positioned is a source with a post-batch resume token.
+type positioned interface {
+	Token() bsoncore.Document
+	Invalidated() bool
+}
+
+// finish appends what follows the batch.
+func finish(b *doc.Builder, c *cursor.Cursor, done bool) {
+	if p, ok := c.Source.(positioned); ok {
+		b.Doc("postBatchResumeToken", p.Token())
+		if p.Invalidated() {
+			b.Bool("invalidated", true)
+		}
+	}
+	id := c.ID
+	if done {
+		id = 0
+	}
+	b.Int64("id", id).String("ns", c.NS).End()
+}
+
+func runGetMore(ctx context.Context, r *node.Request, b *doc.Builder) error {
+	r.Counters.GetMores.Add(1)
+	if err := r.Only("collection", "batchSize"); err != nil {
+		return err
+	}
+	id, ok := r.Arg.Int64OK()
+	if !ok {
+		return fault.New(fault.TypeMismatch, "BSON field 'getMore.getMore' is the wrong type '%s', expected type 'long'", doc.TypeName(r.Arg.Type))
+	}
+	c, err := r.Cursors.CheckOut(id, r.DB+"."+r.Text("collection"))
+	if err != nil {
+		return err
+	}
+	r.Streams = c.Stream
+	b.Open("cursor")
+	err = next(ctx, r, b, c)
+	done := err != nil || c.Source.Closed()
+	r.Cursors.CheckIn(c, done)
+	if err != nil {
+		return err
+	}
+	finish(b, c, done)
+	return nil
+}
+
+// next appends the next batch; where the source can wait, it waits for at least one document.
+func next(ctx context.Context, r *node.Request, b *doc.Builder, c *cursor.Cursor) (err error) {
+	wait := defaultAwait
+	if ms, ok := r.Int("maxTimeMS"); ok && ms >= 0 {
+		wait = time.Duration(ms) * time.Millisecond
+	}
+	limit := r.BatchSize(0)
+	if limit == 0 {
+		limit = -1
+	}
+	b.OpenArray("nextBatch").Splice(func(buf []byte) []byte {
+		batch := cursor.NewBatch(buf, limit)
+		err = fillOrWait(ctx, c, batch, wait)
+		return batch.Bytes()
+	}).End()
+	return err
+}
+
+func fillOrWait(ctx context.Context, c *cursor.Cursor, batch *cursor.Batch, wait time.Duration) error {
+	var timer *time.Timer
+	for {
+		news := c.Source.Waiting() // before looking, so that nothing falls between
+		if err := c.Source.Fill(batch); err != nil {
+			return err
+		}
+		if batch.Len() > 0 || c.Source.Closed() || news == nil || wait <= 0 {
+			return nil
+		}
+		if timer == nil {
+			timer = time.NewTimer(wait)
+			defer timer.Stop()
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return c.Source.Fill(batch)
+		case <-c.Killed():
+			return fault.New(fault.CursorKilled, "operation was interrupted because the cursor was killed")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func runKillCursors(_ context.Context, r *node.Request, b *doc.Builder) error {
+	r.Counters.KillCursors.Add(1)
+	v, ok := r.Field("cursors")
+	if !ok || v.Type != bsoncore.TypeArray {
+		return fault.New(fault.FailedToParse, "Field 'cursors' must be of type array in: %s", doc.Text(r.Body))
+	}
+	var killed, missing []bsoncore.Value
+	for item := range doc.Values(v.Data) {
+		if id, ok := item.Int64OK(); ok && r.Cursors.Kill(id) {
+			killed = append(killed, item)
+		} else {
+			missing = append(missing, item)
+		}
+	}
+	b.Value("cursorsKilled", query.Array(killed)).Value("cursorsNotFound", query.Array(missing))
+	b.OpenArray("cursorsAlive").End().OpenArray("cursorsUnknown").End()
+	return nil
+}

@@ -1,0 +1,106 @@
+package delta
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+)
+
+// Build makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for array indexes,
+// which they nearly always are.
+func Build(set, removed, truncated []byte) bsoncore.Document {
+	root := &branch{}
+	for path, v := range doc.All(set) {
+		root.at(path).updates = append(root.at(path).updates, named{leaf(path), v})
+	}
+	for v := range doc.Values(removed) {
+		path := v.StringValue()
+		b := root.at(path)
+		b.deletes = append(b.deletes, leaf(path))
+	}
+	for v := range doc.Values(truncated) {
+		field, _ := doc.Field(v.Data, "field")
+		size, _ := doc.Field(v.Data, "newSize")
+		b := root.at(field.StringValue() + ".0")
+		b.size, b.array = size.Int32(), true
+		b.truncated = true
+	}
+	return root.document()
+}
+
+type named struct {
+	name  string
+	value bsoncore.Value
+}
+
+// branch is one level of a delta.
+type branch struct {
+	name      string
+	array     bool
+	truncated bool
+	size      int32
+	updates   []named
+	deletes   []string
+	kids      []*branch
+}
+
+func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+// at is the branch that holds the last name of the path.
+func (b *branch) at(path string) *branch {
+	for {
+		name, rest, more := strings.Cut(path, ".")
+		if strings.Trim(name, "0123456789") == "" {
+			b.array = true
+		}
+		if !more {
+			return b
+		}
+		b, path = b.kid(name), rest
+	}
+}
+
+func (b *branch) kid(name string) *branch {
+	for _, k := range b.kids {
+		if k.name == name {
+			return k
+		}
+	}
+	k := &branch{name: name}
+	b.kids = append(b.kids, k)
+	return k
+}
+
+func (b *branch) document() bsoncore.Document {
+	out := doc.New()
+	if b.array {
+		out.Bool("a", true)
+		if b.truncated {
+			out.Int32("l", b.size)
+		}
+		for _, u := range b.updates {
+			out.Value("u"+u.name, u.value)
+		}
+	} else {
+		if len(b.deletes) > 0 {
+			out.Open("d")
+			for _, name := range b.deletes {
+				out.Bool(name, false)
+			}
+			out.End()
+		}
+		if len(b.updates) > 0 {
+			out.Open("u")
+			for _, u := range b.updates {
+				out.Value(u.name, u.value)
+			}
+			out.End()
+		}
+	}
+	for _, k := range b.kids {
+		out.Doc("s"+k.name, k.document())
+	}
+	return out.Document()
+}

@@ -1,0 +1,6 @@
+// Package devmongotest runs a development MongoDB for the length of a test.
+//
+// Start gives a test a server of its own, with all its hooks. URI gives it any MongoDB to test against: the one that
+// STREAMER_TEST_MONGODB_URI names, or a server of its own. A test that needs no hook takes URI, so that it runs
+// against a real MongoDB too.
+package devmongotest

@@ -1,0 +1,64 @@
+// Package devmongo is a MongoDB for development: an in-memory, single-node replica set that speaks MongoDB's wire
+// protocol over TCP, so that the real driver talks to it. The demo, the benchmark and the integration tests of
+// this project run on it where no MongoDB can be installed. It is never part of a service.
+//
+//	conn ─► wire ─► node ─┬─► admin ─► store ─► table
+//	          fail points └─► crud  ──►  │
+//	                           │         ▼
+//	                         cursor ◄─ stream ◄─ oplog ◄─ generate
+//
+//	wire        messages and their validation          node      what commands have in common; how one goes through
+//	crud        commands on documents and cursors      admin     all other commands
+//	store       databases, statements, transactions    table     one collection's documents
+//	oplog       the bounded log and its events         delta     its update entries since 7.0
+//	stream      change streams                         token     resume tokens
+//	tail        finds over the oplog                   cursor    open cursors and their batches
+//	session     retryable writes, transactions         failpoint failCommand
+//	query       filters, projections, sorts            update    operators, replacements, pipelines
+//	keystring   sortable keys; decimal, typebits       generate  changes faster than a client's
+//	snapshot    the file that outlives a restart       fault     error codes and their labels
+//	doc         BSON: walking, building, printing      identity  _ids and UUIDs
+//
+// It behaves as the recordings of a real MongoDB 4.4 say, wherever a client of change streams depends on it: the
+// conformance test replays all of them. Release "7.0" has the shapes of that release instead: wallTime, tokens of
+// version 2, expanded events, images, $changeStreamSplitLargeEvent. What it does not support it refuses with
+// MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that would change an
+// answer.
+//
+// # Life
+//
+// Listen opens the port and reads the snapshot, and starts nothing. Run serves until its context ends, closes all
+// connections, writes the snapshot, and returns after its last goroutine has ended. Each connection has one
+// goroutine that reads and one that answers; a malformed message ends its connection only.
+//
+// Writers hold the store's lock for one statement. A change stream takes a stretch of the log under a read lock
+// and works on it outside: streams hold up neither each other nor writers. A getMore that waits is woken by the
+// next entry, by killCursors, and by the end of its connection.
+//
+// # What tests can do to it
+//
+// configureFailPoint failCommand fails, delays or drops commands; TruncateOplog loses history; HoldMajority stops
+// the majority point; DropConnections and SetClockOffset do what they say; Generate makes events faster than a
+// client could; Stats, and serverStatus.devmongo, count.
+//
+// # What differs from a server
+//
+//   - There is no authentication, no TLS, no compression, no sharding, no election, no second node.
+//   - Majority is immediate, unless held: there is no lag between a write and its event. While it is held, reads
+//     that want a majority wait for it, because there are no old versions; a lookup may see what is not committed.
+//   - Transactions read what is committed now, not a snapshot; they lock the documents that they write.
+//   - Aggregation is $match, $sort, $skip, $limit, $project, $count and the $group of countDocuments; change
+//     streams take $match, $project and the split. $expr, $regex, arrays' operators, collations, text and geo
+//     queries are refused. Only _id is indexed; unique indexes and those that expire are refused.
+//   - Collections are renamed within a database only. There are no capped collections but the oplog, no views.
+//   - The bytes of the oplog are those of devmongo's own form, about those of MongoDB's. Entries go one by one as
+//     the log grows, transactions as a whole, and not in the stretches in which a server truncates.
+//   - findAndModify logs no images, createIndexes one entry, and a retried findAndModify is answered with its
+//     first reply. Since 7.0 the oplog's deltas take names made of digits for array indexes.
+//   - dropDatabase drops collections in the order of their creation, a server in the order of their UUIDs.
+//   - On 4.4, a start equal to the first entry's time is not lost; some builds of 4.4 refuse it.
+//   - A stream without a starting point that was opened with batch size 0 fails with 136 if the log is cut before
+//     its first getMore; 4.4 passes over the loss in silence.
+//   - The limit of a fragment of a split event may be off by some bytes.
+//   - hello is known to release 4.4 as well, as it is to 4.4.2.
+package devmongo

@@ -1,0 +1,128 @@
+package fault
+
+import "strconv"
+
+// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a fail point is
+// likely to ask for, have one.
+func (c Code) Name() string {
+	switch c {
+	case InternalError:
+		return "InternalError"
+	case BadValue:
+		return "BadValue"
+	case HostUnreachable:
+		return "HostUnreachable"
+	case HostNotFound:
+		return "HostNotFound"
+	case FailedToParse:
+		return "FailedToParse"
+	case Unauthorized:
+		return "Unauthorized"
+	case TypeMismatch:
+		return "TypeMismatch"
+	case Overflow:
+		return "Overflow"
+	case InvalidLength:
+		return "InvalidLength"
+	case AuthenticationFailed:
+		return "AuthenticationFailed"
+	case IllegalOperation:
+		return "IllegalOperation"
+	case InvalidBSON:
+		return "InvalidBSON"
+	case NamespaceNotFound:
+		return "NamespaceNotFound"
+	case IndexNotFound:
+		return "IndexNotFound"
+	case PathNotViable:
+		return "PathNotViable"
+	case ConflictingUpdateOperators:
+		return "ConflictingUpdateOperators"
+	case CursorNotFound:
+		return "CursorNotFound"
+	case NoMatchingDocument:
+		return "NoMatchingDocument"
+	case NamespaceExists:
+		return "NamespaceExists"
+	case MaxTimeMSExpired:
+		return "MaxTimeMSExpired"
+	case FailPointSetFailed:
+		return "FailPointSetFailed"
+	case CommandNotFound:
+		return "CommandNotFound"
+	case WriteConcernFailed:
+		return "WriteConcernFailed"
+	case ImmutableField:
+		return "ImmutableField"
+	case InvalidOptions:
+		return "InvalidOptions"
+	case InvalidNamespace:
+		return "InvalidNamespace"
+	case NetworkTimeout:
+		return "NetworkTimeout"
+	case ShutdownInProgress:
+		return "ShutdownInProgress"
+	case WriteConflict:
+		return "WriteConflict"
+	case CommandNotSupported:
+		return "CommandNotSupported"
+	case CappedPositionLost:
+		return "CappedPositionLost"
+	case PrimarySteppedDown:
+		return "PrimarySteppedDown"
+	case InvalidUUID:
+		return "InvalidUUID"
+	case TransactionTooOld:
+		return "TransactionTooOld"
+	case CursorKilled:
+		return "CursorKilled"
+	case IncompleteTransactionHistory:
+		return "IncompleteTransactionHistory"
+	case CursorInUse:
+		return "CursorInUse"
+	case NoSuchTransaction:
+		return "NoSuchTransaction"
+	case TransactionCommitted:
+		return "TransactionCommitted"
+	case InvalidResumeToken:
+		return "InvalidResumeToken"
+	case ExceededTimeLimit:
+		return "ExceededTimeLimit"
+	case ChangeStreamFatalError:
+		return "ChangeStreamFatalError"
+	case ChangeStreamHistoryLost:
+		return "ChangeStreamHistoryLost"
+	case SocketException:
+		return "SocketException"
+	case NotPrimary:
+		return "NotWritablePrimary"
+	case BSONObjectTooLarge:
+		return "BSONObjectTooLarge"
+	case DuplicateKey:
+		return "DuplicateKey"
+	case InterruptedAtShutdown:
+		return "InterruptedAtShutdown"
+	case Interrupted:
+		return "Interrupted"
+	case InterruptedStateChange:
+		return "InterruptedDueToReplStateChange"
+	case NotPrimaryNoSecondaryOk:
+		return "NotPrimaryNoSecondaryOk"
+	case NotPrimaryOrSecondary:
+		return "NotPrimaryOrSecondary"
+	case 63:
+		return "StaleShardVersion"
+	case 133:
+		return "FailedToSatisfyReadPreference"
+	case 150:
+		return "StaleEpoch"
+	case 175:
+		return "QueryPlanKilled"
+	case 234:
+		return "RetryChangeStream"
+	case 464:
+		return "ShardRemovedError"
+	default:
+		return "Location" + strconv.Itoa(int(c))
+	}
+}

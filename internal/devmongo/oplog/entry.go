@@ -1,0 +1,164 @@
+package oplog
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+)
+
+// Kind is what an entry records.
+type Kind uint8
+
+// The kinds of entries.
+const (
+	Noop Kind = iota
+	Insert
+	Update
+	Replace
+	Delete
+	Drop
+	Rename
+	DropDatabase
+	Create
+	CreateIndexes
+	DropIndexes
+	Modify
+)
+
+// String is the operationType of the kind's change event.
+func (k Kind) String() string {
+	return [...]string{
+		"noop", "insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "create", "createIndexes",
+		"dropIndexes", "modify",
+	}[k]
+}
+
+// Op is the op field of the kind's oplog document.
+func (k Kind) Op() string {
+	switch k {
+	case Noop:
+		return "n"
+	case Insert:
+		return "i"
+	case Update, Replace:
+		return "u"
+	case Delete:
+		return "d"
+	default:
+		return "c"
+	}
+}
+
+// CRUD reports whether the kind changes one document.
+func (k Kind) CRUD() bool { return k >= Insert && k <= Delete }
+
+// Classic reports whether every change stream shows the kind, not only one with showExpandedEvents.
+func (k Kind) Classic() bool { return k >= Insert && k <= DropDatabase }
+
+// Namespace is one collection under one name, or a database when Coll is empty. It never changes: a renamed
+// collection has a new one. Pointers to it may be compared and kept.
+type Namespace struct {
+	DB, Coll string
+	UUID     *[16]byte
+}
+
+func (n *Namespace) String() string {
+	if n.Coll == "" {
+		return n.DB
+	}
+	return n.DB + "." + n.Coll
+}
+
+// Internal reports whether change streams over a whole database or cluster leave the namespace out.
+func (n *Namespace) Internal() bool {
+	return n.DB == "admin" || n.DB == "config" || n.DB == "local" || strings.HasPrefix(n.Coll, "system.")
+}
+
+// Entry is one entry of the log. It is immutable.
+type Entry struct {
+	TS   uint64 // cluster time
+	Wall int64  // wall clock in milliseconds since the epoch
+	Kind Kind
+	NS   *Namespace
+	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
+	Event bsoncore.Document
+	// Detail is what few entries have; it may be nil.
+	Detail *Detail
+}
+
+// Detail is what few entries have.
+type Detail struct {
+	To      *Namespace // target of a rename
+	Session *Session   // of a retryable write or a transaction
+	Stmt    int32      // number of the statement in a retryable write
+	Txn     *Txn       // the transaction that the entry belongs to
+	Index   int32      // its place in the transaction
+	// Object is the o of a command's oplog document, or of a no-op's.
+	Object bsoncore.Document
+	// Description is the operationDescription of an expanded event, Before its stateBeforeChange.
+	Description, StateBefore bsoncore.Document
+	// Before and After are the images of the document, where the collection keeps them.
+	Before, After bsoncore.Document
+	// Disambiguated explains the paths of an update that have numbers as field names.
+	Disambiguated bsoncore.Document
+}
+
+// Session is what identifies a retryable write or a transaction.
+type Session struct {
+	LSID      bsoncore.Document // {id, uid}
+	TxnNumber int64
+}
+
+// Txn is what the entries of one transaction share. A transaction too large for one oplog document has
+// several, with cluster times of their own before the commit's.
+type Txn struct {
+	Count int32
+	Parts []Part
+}
+
+// Part is one applyOps document: the entries up to End, at cluster time TS.
+type Part struct {
+	TS  uint64
+	End int32
+}
+
+func (e *Entry) detail() *Detail {
+	if e.Detail == nil {
+		return &Detail{}
+	}
+	return e.Detail
+}
+
+// To is the target of a rename, nil for everything else.
+func (e *Entry) To() *Namespace { return e.detail().To }
+
+// TxnIndex is the entry's place in its transaction, 0 outside of one.
+func (e *Entry) TxnIndex() int32 { return e.detail().Index }
+
+// continues reports whether the entry belongs to the same transaction as the one before it.
+func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.Index > 0 }
+
+// Initiation reports whether the entry is the first of a new replica set, before which nothing was.
+func (e *Entry) Initiation() bool {
+	if e.Kind != Noop || e.Detail == nil {
+		return false
+	}
+	v, _ := doc.Field(e.Detail.Object, "msg")
+	text, _ := v.StringValueOK()
+	return text == initiation
+}
+
+const initiation = "initiating set"
+
+// entryOverhead is what an entry costs besides its documents.
+const entryOverhead = 96
+
+func (e *Entry) size() int64 {
+	n := entryOverhead + len(e.Event)
+	if d := e.Detail; d != nil {
+		n += len(d.Object) + len(d.Before) + len(d.After)
+	}
+	return int64(n)
+}

@@ -1,0 +1,303 @@
+package oplog
+
+import (
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+)
+
+// Config is what a log is made of.
+type Config struct {
+	Release Release
+	// MaxBytes bounds the log. Defaults to 64 MiB.
+	MaxBytes int64
+	// Now is the wall clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Log is the bounded log. It is safe for concurrent use.
+type Log struct {
+	config  Config
+	clock   clock
+	writer  sync.Mutex // serializes writers: the clock and the encoder are theirs
+	encoder encoder
+	arena   arena
+
+	mu       sync.RWMutex
+	segments []*segment
+	next     uint64 // number of the next entry
+	first    uint64 // number of the oldest entry
+	bytes    int64
+	held     bool
+
+	committed   atomic.Uint64 // entries below this number are majority-committed
+	committedTS atomic.Uint64
+	appliedTS   atomic.Uint64
+	written     atomic.Uint64 // next, for those who wait
+
+	wait struct {
+		sync.Mutex
+		changed chan struct{} // closed at the next change; nil while nobody waits
+	}
+}
+
+// segment is a stretch of entries. Entries are appended in place up to the capacity, so that a reader's slice
+// of it stays as it is.
+type segment struct {
+	base    uint64
+	entries []Entry
+	bytes   int64
+}
+
+const (
+	segmentEntries = 256
+	defaultBytes   = 64 << 20
+)
+
+// New makes a log that holds the initiation of its replica set.
+func New(c Config) *Log {
+	l := empty(c)
+	l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document()})
+	return l
+}
+
+func empty(c Config) *Log {
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = defaultBytes
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	l := &Log{config: c, encoder: encoder{release: c.Release}}
+	l.clock.now = c.Now
+	return l
+}
+
+// Append writes one entry and returns its cluster time.
+func (l *Log) Append(op Op) uint64 {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	wall := l.clock.wall()
+	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, NS: op.NS, Detail: op.detail()}
+	l.encode(&e, &op)
+	l.push(e)
+	return e.TS
+}
+
+// AppendTxn writes the operations of one transaction, which share one cluster time: that of the commit. It
+// takes as many times as there are operations, as the server does, and returns the commit's.
+func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	wall := l.clock.wall()
+	txn := &Txn{Count: int32(len(ops)), Parts: parts(ops)}
+	first := l.clock.reserve(max(len(ops), len(txn.Parts)), wall)
+	for i := range txn.Parts {
+		txn.Parts[i].TS = first + uint64(i)
+	}
+	commit := first + uint64(len(txn.Parts)) - 1
+	entries := make([]Entry, len(ops))
+	for i := range ops {
+		d := ops[i].detail()
+		if d == nil {
+			d = &Detail{}
+		}
+		d.Session, d.Txn, d.Index = session, txn, int32(i)
+		entries[i] = Entry{TS: commit, Wall: wall.UnixMilli(), Kind: ops[i].Kind, NS: ops[i].NS, Detail: d}
+		l.encode(&entries[i], &ops[i])
+	}
+	l.push(entries...)
+	return commit
+}
+
+// parts cuts a transaction into oplog documents of at most 16 MiB.
+func parts(ops []Op) []Part {
+	const limit = 16 << 20
+	var out []Part
+	size := 0
+	for i := range ops {
+		n := 512 + len(ops[i].Doc) + len(ops[i].Updated) + len(ops[i].ID.Data)
+		if size > 0 && size+n > limit {
+			out = append(out, Part{End: int32(i)})
+			size = 0
+		}
+		size += n
+	}
+	return append(out, Part{End: int32(len(ops))})
+}
+
+func (l *Log) encode(e *Entry, op *Op) {
+	if e.Kind.Classic() {
+		e.Event = l.arena.copy(l.encoder.event(e, op))
+	}
+}
+
+// Sample encodes the event of an operation at cluster time 0, without writing it: what a generator makes its
+// events of.
+func (l *Log) Sample(op Op) bsoncore.Document {
+	x := encoder{release: l.config.Release}
+	return x.event(&Entry{Kind: op.Kind, NS: op.NS}, &op)
+}
+
+// Raw is an entry whose event its writer encodes.
+type Raw struct {
+	Kind   Kind
+	NS     *Namespace
+	Encode func(i int, ts uint64, wall time.Time, dst []byte) []byte
+}
+
+// AppendRaw writes n entries. Encode is called for each with its cluster time and wall time, and appends the
+// event to dst. For generators, which cannot afford Append.
+func (l *Log) AppendRaw(n int, raw Raw) {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	var batch [32]Entry
+	for i := 0; i < n; {
+		m := min(len(batch), n-i)
+		for j := range m {
+			wall := l.clock.wall()
+			ts := l.clock.reserve(1, wall)
+			l.encoder.buf = raw.Encode(i+j, ts, wall, l.encoder.buf[:0])
+			batch[j] = Entry{TS: ts, Wall: wall.UnixMilli(), Kind: raw.Kind, NS: raw.NS, Event: l.arena.copy(l.encoder.buf)}
+		}
+		l.push(batch[:m]...)
+		i += m
+	}
+}
+
+// push adds entries, drops what no longer fits, and wakes who waits.
+func (l *Log) push(entries ...Entry) {
+	l.mu.Lock()
+	for _, e := range entries {
+		l.add(e)
+	}
+	l.trim()
+	applied := entries[len(entries)-1].TS
+	l.appliedTS.Store(applied)
+	l.written.Store(l.next)
+	if !l.held {
+		l.commit()
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *Log) add(e Entry) {
+	s := l.tail(e.size())
+	s.entries = append(s.entries, e)
+	s.bytes += e.size()
+	l.bytes += e.size()
+	l.next++
+}
+
+// tail is the segment that takes the next entry. Segments are short in bytes too, since they go as a whole.
+func (l *Log) tail(size int64) *segment {
+	limit := max(64<<10, l.config.MaxBytes/32)
+	if n := len(l.segments); n > 0 {
+		s := l.segments[n-1]
+		if len(s.entries) < cap(s.entries) && s.bytes+size <= limit {
+			return s
+		}
+	}
+	s := &segment{base: l.next, entries: make([]Entry, 0, segmentEntries)}
+	l.segments = append(l.segments, s)
+	return s
+}
+
+// commit moves the majority point to the end; the caller holds mu.
+func (l *Log) commit() {
+	l.committedTS.Store(l.appliedTS.Load())
+	l.committed.Store(l.next)
+}
+
+// trim drops the oldest entries while the log is larger than its bound.
+func (l *Log) trim() {
+	for l.bytes > l.config.MaxBytes && l.next-l.first > 1 {
+		l.dropFirst()
+		for l.next-l.first > 1 && l.at(l.first).continues() {
+			l.dropFirst()
+		}
+	}
+}
+
+func (l *Log) dropFirst() {
+	l.bytes -= l.at(l.first).size()
+	l.first++
+	if s := l.segments[0]; l.first >= s.base+uint64(len(s.entries)) && len(l.segments) > 1 {
+		l.segments[0] = nil
+		l.segments = l.segments[1:]
+	}
+}
+
+// at is an entry that is in the log; the caller holds mu.
+func (l *Log) at(seq uint64) *Entry {
+	s := l.segments[l.segmentOf(seq)]
+	return &s.entries[seq-s.base]
+}
+
+func (l *Log) segmentOf(seq uint64) int {
+	return sort.Search(len(l.segments), func(i int) bool { return l.segments[i].base > seq }) - 1
+}
+
+// Truncate drops all entries but the newest keep of them; to keep none, it writes a no-op that stays.
+func (l *Log) Truncate(keep int) {
+	if keep <= 0 {
+		l.Noop("truncated")
+		keep = 1
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.next-l.first > uint64(keep) {
+		l.dropFirst()
+	}
+	for l.next-l.first > 1 && l.at(l.first).continues() {
+		l.dropFirst()
+	}
+}
+
+// Noop writes an entry that changes nothing, as an idle primary does periodically.
+func (l *Log) Noop(msg string) uint64 {
+	return l.Append(Op{Kind: Noop, Object: doc.New().String("msg", msg).Document()})
+}
+
+// Hold holds the majority point where it is, or lets it go to the end again.
+func (l *Log) Hold(on bool) {
+	l.mu.Lock()
+	l.held = on
+	if !on {
+		l.commit()
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+// SetOffset moves the wall clock of the log.
+func (l *Log) SetOffset(d time.Duration) { l.clock.offset.Store(int64(d)) }
+
+// Now is the wall clock of the log.
+func (l *Log) Now() time.Time { return l.clock.wall() }
+
+// arena keeps small events together, so that the log is few objects to the garbage collector.
+type arena struct{ free []byte }
+
+const (
+	arenaBlock = 128 << 10
+	arenaLarge = 16 << 10
+)
+
+func (a *arena) copy(b []byte) []byte {
+	if len(b) > arenaLarge {
+		return append(make([]byte, 0, len(b)), b...)
+	}
+	if cap(a.free)-len(a.free) < len(b) {
+		a.free = make([]byte, 0, arenaBlock)
+	}
+	at := len(a.free)
+	a.free = append(a.free, b...)
+	return a.free[at:len(a.free):len(a.free)]
+}

@@ -1,0 +1,188 @@
+package snapshot
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/query"
+	"mongostream/internal/devmongo/store"
+	"mongostream/internal/devmongo/wire"
+)
+
+// format is the version of the file's form.
+const format = 1
+
+// Snapshot is what a file keeps.
+type Snapshot struct {
+	store.Export
+	Release string
+	Set     [12]byte // the replica set's id
+}
+
+// Write writes the snapshot beside the old one and puts it in its place.
+func Write(path string, x Snapshot) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f, x), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func write(f io.Writer, x Snapshot) error {
+	w := bufio.NewWriterSize(f, 1<<20)
+	put := func(b *doc.Builder) { _, _ = w.Write(b.Bytes()) } // Flush returns the error
+	put(doc.New().Int32("devmongo", format).String("release", x.Release).Timestamp("clusterTime", x.ClusterTime).ObjectID("set", x.Set))
+	for i := range x.Entries {
+		b := doc.New().Open("entry")
+		x.Entries[i].Encode(b)
+		put(b)
+	}
+	for _, name := range x.Databases {
+		put(doc.New().String("database", name))
+	}
+	for _, c := range x.Collections {
+		b := doc.New().Open("collection").Open("ns").String("db", c.NS.DB).String("coll", c.NS.Coll).Binary("uuid", 4, c.NS.UUID[:]).End()
+		b.Bool("images", c.Images).OpenArray("indexes")
+		for i, index := range c.Indexes {
+			b.Open(doc.Index(i)).String("name", index.Name).Doc("key", index.Key).End()
+		}
+		put(b)
+		for _, d := range c.Docs {
+			put(doc.New().Binary("document", 0, d))
+		}
+	}
+	put(doc.New().Bool("end", true))
+	return w.Flush()
+}
+
+// Read reads a snapshot that a server of the release wrote. A file that is not whole is an error, and so is one of
+// another release; a missing one is fs.ErrNotExist.
+func Read(path, release string) (Snapshot, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer func() { _ = f.Close() }()
+	r := bufio.NewReaderSize(f, 1<<20)
+	x, err := readHead(r, release)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	p := &parser{export: &x.Export}
+	for !p.ended {
+		d, err := readDocument(r)
+		if err == nil {
+			err = p.take(d)
+		}
+		if err != nil {
+			return Snapshot{}, err
+		}
+	}
+	return x, nil
+}
+
+func readHead(r io.Reader, release string) (Snapshot, error) {
+	head, err := readDocument(r)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	version, _ := doc.Field(head, "devmongo")
+	of, _ := doc.Field(head, "release")
+	clock, _ := doc.Field(head, "clusterTime")
+	set, _ := doc.Field(head, "set")
+	x := Snapshot{Export: store.Export{ClusterTime: query.Timestamp(clock)}}
+	var ok bool
+	x.Set, ok = set.ObjectIDOK()
+	if n, _ := version.Int32OK(); n != format || !ok {
+		return x, errors.New("not a snapshot of this version of devmongo")
+	}
+	if x.Release, _ = of.StringValueOK(); x.Release != release {
+		return x, fmt.Errorf("it is of release %s, the server is %s", x.Release, release)
+	}
+	return x, nil
+}
+
+// readDocument reads one document. A file that ends before its end document is not whole.
+func readDocument(r io.Reader) (bsoncore.Document, error) {
+	const most = 64 << 20
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, errors.New("the file is not whole")
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if n < 5 || n > most {
+		return nil, errors.New("malformed document")
+	}
+	d := make([]byte, n)
+	copy(d, size[:])
+	if _, err := io.ReadFull(r, d[4:]); err != nil {
+		return nil, errors.New("the file is not whole")
+	}
+	return d, wire.Validate(d)
+}
+
+type parser struct {
+	export  *store.Export
+	decoder oplog.Decoder
+	ended   bool
+}
+
+func (p *parser) take(d bsoncore.Document) error {
+	name, v, _ := doc.First(d)
+	switch name {
+	case "entry":
+		e, err := p.decoder.Decode(v.Data)
+		p.export.Entries = append(p.export.Entries, e)
+		return err
+	case "database":
+		text, _ := v.StringValueOK()
+		p.export.Databases = append(p.export.Databases, text)
+	case "collection":
+		p.collection(v.Data)
+	case "document":
+		_, data, ok := v.BinaryOK()
+		n := len(p.export.Collections)
+		if !ok || n == 0 {
+			return errors.New("a document without a collection")
+		}
+		if err := wire.Validate(data); err != nil {
+			return err
+		}
+		p.export.Collections[n-1].Docs = append(p.export.Collections[n-1].Docs, data)
+	case "end":
+		p.ended = true
+	default:
+		return fmt.Errorf("unknown part %q", name)
+	}
+	return nil
+}
+
+func (p *parser) collection(d bsoncore.Document) {
+	images, _ := doc.Field(d, "images")
+	c := store.Exported{NS: p.decoder.Namespace(d, "ns"), Images: doc.Truth(images)}
+	list, _ := doc.Field(d, "indexes")
+	for v := range doc.Values(list.Data) {
+		name, _ := doc.Field(v.Data, "name")
+		key, _ := doc.Field(v.Data, "key")
+		index := store.Index{Key: doc.Clone(key.Data)}
+		index.Name, _ = name.StringValueOK()
+		c.Indexes = append(c.Indexes, index)
+	}
+	p.export.Collections = append(p.export.Collections, c)
+}

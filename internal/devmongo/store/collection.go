@@ -1,0 +1,35 @@
+package store
+
+import (
+	"slices"
+
+	"mongostream/internal/devmongo/identity"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/table"
+)
+
+// collection is guarded by the store's lock.
+type collection struct {
+	*table.Table
+	ns      *oplog.Namespace
+	order   int
+	indexes []Index
+	images  bool            // keeps pre- and post-images in the log
+	locks   map[string]*Txn // by key
+}
+
+func newCollection(n Name) *collection {
+	return &collection{
+		Table:   table.New(),
+		ns:      &oplog.Namespace{DB: n.DB, Coll: n.Coll, UUID: identity.UUID()},
+		indexes: []Index{idIndex()},
+		locks:   map[string]*Txn{},
+	}
+}
+
+func (c *collection) describe() Collection {
+	return Collection{
+		Name: c.ns.Coll, UUID: *c.ns.UUID, Count: int64(c.Len()), Bytes: c.Bytes(), Images: c.images,
+		Indexes: slices.Clone(c.indexes),
+	}
+}

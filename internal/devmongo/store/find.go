@@ -1,0 +1,102 @@
+package store
+
+import (
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/query"
+)
+
+// Query is a find.
+type Query struct {
+	Filter      *query.Filter
+	Sort        *query.Sort
+	Projection  *query.Projection
+	Skip, Limit int64
+}
+
+// Find returns the matching documents. They are the stored ones where there is no projection: callers must not
+// change them.
+func (s *Store) Find(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
+	docs, err := s.collect(n, q, t)
+	if err != nil || q.Projection == nil {
+		return docs, err
+	}
+	for i := range docs {
+		docs[i] = q.Projection.Apply(docs[i])
+	}
+	return docs, nil
+}
+
+func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
+	ascending, byID := q.Sort.ByID()
+	if byID {
+		s.warm(n)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.seen(n, t)
+	if c == nil {
+		return nil, nil
+	}
+	if byID && t == nil {
+		limit := q.Limit
+		if limit > 0 {
+			limit += q.Skip
+		}
+		return q.page(c.Ordered(q.Filter, ascending, limit)), nil
+	}
+	limit := 0
+	if q.Sort == nil && q.Limit > 0 {
+		limit = int(q.Skip + q.Limit)
+	}
+	rows, err := c.Matching(q.Filter, t.overlayOf(c), limit)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]bsoncore.Document, len(rows))
+	for i, r := range rows {
+		docs[i] = r.Doc
+	}
+	if q.Sort != nil && q.Sort.Natural < 0 {
+		slices.Reverse(docs)
+	}
+	q.Sort.Apply(docs)
+	return q.page(docs), nil
+}
+
+func (q Query) page(docs []bsoncore.Document) []bsoncore.Document {
+	docs = docs[min(q.Skip, int64(len(docs))):]
+	if q.Limit > 0 {
+		docs = docs[:min(q.Limit, int64(len(docs)))]
+	}
+	return docs
+}
+
+// Count counts the matching documents.
+func (s *Store) Count(n Name, q Query, t *Txn) (int64, error) {
+	if q.Filter == nil && t == nil {
+		c, _ := s.Collection(n)
+		return int64(q.total(c.Count)), nil
+	}
+	docs, err := s.collect(n, q, t)
+	return int64(len(docs)), err
+}
+
+func (q Query) total(n int64) int64 {
+	n = max(0, n-q.Skip)
+	if q.Limit > 0 {
+		n = min(n, q.Limit)
+	}
+	return n
+}
+
+// warm sorts the collection by _id once, so that the pages of an ordered scan need not.
+func (s *Store) warm(n Name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.find(n); c != nil {
+		c.Sort()
+	}
+}

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/keystring"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/query"
+	"mongostream/internal/devmongo/table"
+)
+
+// MaxDocument is the largest document a user may store, in bytes.
+const MaxDocument = 16 << 20
+
+// Store is all data of a server. It is safe for concurrent use.
+type Store struct {
+	log *oplog.Log
+
+	mu        sync.RWMutex
+	databases map[string]*database
+	byUUID    map[[16]byte]*collection
+	created   int // counts collections, for their order
+}
+
+// database keeps existing when its last collection is dropped.
+type database struct{ collections map[string]*collection }
+
+// New makes an empty store that logs to log.
+func New(log *oplog.Log) *Store {
+	return &Store{log: log, databases: map[string]*database{}, byUUID: map[[16]byte]*collection{}}
+}
+
+// Name is a namespace as a command names it.
+type Name struct{ DB, Coll string }
+
+func (n Name) String() string { return n.DB + "." + n.Coll }
+
+// ParseName splits "db.coll".
+func ParseName(s string) (Name, error) {
+	db, coll, _ := strings.Cut(s, ".")
+	n := Name{DB: db, Coll: coll}
+	return n, n.check()
+}
+
+func (n Name) check() error {
+	switch {
+	case n.DB == "" || strings.ContainsAny(n.DB, `/\. "$`) || len(n.DB) > 63:
+		return fault.New(fault.InvalidNamespace, "Invalid database name: '%s'", n.DB)
+	case n.Coll == "" || strings.Contains(n.Coll, "\x00") || strings.HasPrefix(n.Coll, ".") || strings.Contains(n.Coll, "$"):
+		return fault.New(fault.InvalidNamespace, "Invalid namespace specified '%s'", n)
+	default:
+		return nil
+	}
+}
+
+// Writer is on whose behalf a write happens; the zero Writer is nobody in particular.
+type Writer struct {
+	Session *oplog.Session // of a retryable write: it goes to the log
+	Stmt    int32
+	Txn     *Txn
+}
+
+func (s *Store) find(n Name) *collection {
+	if db := s.databases[n.DB]; db != nil {
+		return db.collections[n.Coll]
+	}
+	return nil
+}
+
+// seen is the collection as a transaction sees it: one that it is about to create, too.
+func (s *Store) seen(n Name, t *Txn) *collection {
+	if c := s.find(n); c != nil || t == nil {
+		return c
+	}
+	return t.pending[n]
+}
+
+// target returns the collection to write to, and creates it when it does not exist.
+func (s *Store) target(n Name, w Writer) (*collection, error) {
+	if c := s.seen(n, w.Txn); c != nil {
+		return c, nil
+	}
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	if n.DB == "local" || strings.HasPrefix(n.Coll, "system.") {
+		return nil, fault.New(fault.InvalidNamespace, "devmongo does not write to '%s'", n)
+	}
+	c := newCollection(n)
+	if w.Txn != nil {
+		w.Txn.pending[n] = c
+		return c, nil
+	}
+	s.register(c)
+	return c, nil
+}
+
+// register makes a collection exist and logs it.
+func (s *Store) register(c *collection) {
+	db := s.databases[c.ns.DB]
+	if db == nil {
+		db = &database{collections: map[string]*collection{}}
+		s.databases[c.ns.DB] = db
+	}
+	s.created++
+	c.order = s.created
+	db.collections[c.ns.Coll] = c
+	s.byUUID[*c.ns.UUID] = c
+	options := doc.New().Open("idIndex").Int32("v", 2).Open("key").Int32("_id", 1).End().String("name", "_id_").Document()
+	s.log.Append(oplog.Op{
+		Kind: oplog.Create, NS: c.ns, Description: options,
+		Object: doc.New().String("create", c.ns.Coll).Raw(options[4 : len(options)-1]).Document(),
+	})
+}
+
+// Lookup returns the current document of a collection by its UUID, nil when either is gone.
+func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
+	key, err := keystring.Key(id)
+	if err != nil || uuid == nil {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.byUUID[*uuid]
+	if c == nil {
+		return nil
+	}
+	d, _ := c.See(key, table.Overlay{})
+	return d
+}
+
+// Database says of a database what listDatabases does.
+type Database struct {
+	Name  string
+	Bytes int64
+}
+
+// Databases lists those with collections, sorted.
+func (s *Store) Databases() []Database {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []Database
+	for name, db := range s.databases {
+		if len(db.collections) == 0 {
+			continue
+		}
+		d := Database{Name: name}
+		for _, c := range db.collections {
+			d.Bytes += c.Bytes()
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b Database) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Collection says of a collection what listCollections and collStats do.
+type Collection struct {
+	Name    string
+	UUID    [16]byte
+	Count   int64
+	Bytes   int64
+	Images  bool
+	Indexes []Index
+}
+
+// Collections lists a database's collections in the order of their creation.
+func (s *Store) Collections(db string) []Collection {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	d := s.databases[db]
+	if d == nil {
+		return nil
+	}
+	var out []Collection
+	for _, c := range d.inOrder() {
+		out = append(out, c.describe())
+	}
+	return out
+}
+
+// Collection describes one collection.
+func (s *Store) Collection(n Name) (Collection, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.find(n)
+	if c == nil {
+		return Collection{}, false
+	}
+	return c.describe(), true
+}
+
+func (d *database) inOrder() []*collection {
+	var out []*collection
+	for _, c := range d.collections {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *collection) int { return a.order - b.order })
+	return out
+}
+
+func (s *Store) scope() query.Scope {
+	return query.Scope{NowMS: s.log.Now().UnixMilli(), ClusterTime: s.log.ClusterTime()}
+}

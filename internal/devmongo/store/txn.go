@@ -1,0 +1,140 @@
+package store
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/table"
+)
+
+// Txn is a transaction in progress. It is guarded by the store's lock.
+type Txn struct {
+	session  *oplog.Session
+	snapshot uint64 // cluster time when it began
+	began    time.Time
+	ended    chan struct{}
+	over     bool
+	overlays map[*collection]*table.Overlay
+	pending  map[Name]*collection // collections to create
+	ops      []oplog.Op
+}
+
+// Busy says that a document is locked by a transaction.
+type Busy struct{ Txn *Txn }
+
+func (b *Busy) Error() string { return "document is locked by a transaction" }
+
+// Ended is closed when the transaction has ended.
+func (b *Busy) Ended() <-chan struct{} { return b.Txn.ended }
+
+// Age is how long the transaction has been going.
+func (b *Busy) Age() time.Duration { return time.Since(b.Txn.began) }
+
+// Begin starts a transaction.
+func (s *Store) Begin(session *oplog.Session) *Txn {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return &Txn{
+		session: session, snapshot: s.log.ClusterTime(), began: time.Now(), ended: make(chan struct{}),
+		overlays: map[*collection]*table.Overlay{}, pending: map[Name]*collection{},
+	}
+}
+
+func (t *Txn) overlayOf(c *collection) table.Overlay {
+	if t == nil || t.overlays[c] == nil {
+		return table.Overlay{}
+	}
+	return *t.overlays[c]
+}
+
+// write buffers one change and locks its document; d is nil for a deletion.
+func (t *Txn) write(c *collection, key string, d bsoncore.Document, op oplog.Op) {
+	o := t.overlays[c]
+	if o == nil {
+		o = &table.Overlay{}
+		t.overlays[c] = o
+	}
+	o.Write(key, d)
+	c.locks[key] = t
+	t.ops = append(t.ops, op)
+}
+
+// free reports whether a document may be written: a transaction gets WriteConflict where it meets another, or a
+// change since it began; a write outside gets Busy.
+func (c *collection) free(key string, t *Txn) error {
+	holder := c.locks[key]
+	if t == nil {
+		if holder != nil {
+			return &Busy{Txn: holder}
+		}
+		return nil
+	}
+	if t.over {
+		return fault.New(fault.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
+	}
+	r := c.Get(key)
+	if holder != nil && holder != t || holder == nil && r != nil && r.Changed > t.snapshot {
+		return fault.New(fault.WriteConflict, "WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
+	}
+	return nil
+}
+
+func (c *collection) freeAll(rows []table.Found, t *Txn) error {
+	for _, row := range rows {
+		if err := c.free(row.Key, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Commit applies a transaction and logs it as one. It returns the cluster time of the commit, or 0 for a
+// transaction that changed nothing.
+func (s *Store) Commit(t *Txn) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.over {
+		return 0, fault.New(fault.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
+	}
+	for n, c := range t.pending {
+		if s.find(n) != nil {
+			s.end(t)
+			return 0, fault.New(fault.WriteConflict, "WriteConflict error: collection %s was created by another operation", n)
+		}
+		if t.overlays[c] != nil {
+			s.register(c)
+		}
+	}
+	var ts uint64
+	if len(t.ops) > 0 {
+		ts = s.log.AppendTxn(t.ops, t.session)
+	}
+	for c, o := range t.overlays {
+		c.Apply(*o, ts)
+	}
+	s.end(t)
+	return ts, nil
+}
+
+// Abort ends a transaction without a trace. It may be called twice.
+func (s *Store) Abort(t *Txn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(t)
+}
+
+func (s *Store) end(t *Txn) {
+	if t.over {
+		return
+	}
+	t.over = true
+	for c, o := range t.overlays {
+		for _, key := range o.Written {
+			delete(c.locks, key)
+		}
+	}
+	close(t.ended)
+}

@@ -1,0 +1,185 @@
+package stream
+
+import (
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/oplog"
+	"mongostream/internal/devmongo/query"
+	"mongostream/internal/devmongo/token"
+)
+
+// image says which image of a document an event is to carry.
+type image string
+
+const (
+	imageDefault       image = "default"
+	imageLookup        image = "updateLookup"
+	imageWhenAvailable image = "whenAvailable"
+	imageRequired      image = "required"
+	imageOff           image = "off"
+)
+
+// spec is a parsed $changeStream.
+type spec struct {
+	full, before image
+	expanded     bool
+	cluster      bool
+	resumeAfter  bsoncore.Document
+	startAfter   bsoncore.Document
+	startAt      *uint64
+}
+
+// start is where a stream begins: after an event, or at a time.
+type start struct {
+	ts     uint64
+	event  *token.Token      // an event's token: the stream begins after that event
+	token  bsoncore.Document // the first post-batch token
+	chosen bool              // the client chose it: the log must reach back to it
+}
+
+func parseSpec(v bsoncore.Value, release oplog.Release) (*spec, error) {
+	if v.Type != bsoncore.TypeEmbeddedDocument {
+		return nil, fault.New(50808, "$changeStream stage expects a document as argument.")
+	}
+	s := &spec{full: imageDefault, before: imageOff}
+	for name, v := range doc.All(v.Data) {
+		if err := s.option(name, v, release); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *spec) option(name string, v bsoncore.Value, release oplog.Release) error {
+	later := release == oplog.R70
+	switch {
+	case name == "fullDocument":
+		text, ok := v.StringValueOK()
+		s.full = image(text)
+		return typed(ok, name, v, "string")
+	case name == "resumeAfter", name == "startAfter":
+		return s.resume(name, v)
+	case name == "startAtOperationTime":
+		_, _, ok := v.TimestampOK()
+		ts := query.Timestamp(v)
+		s.startAt = &ts
+		return typed(ok, name, v, "timestamp")
+	case name == "allChangesForCluster":
+		s.cluster = doc.Truth(v)
+		return typed(v.Type == bsoncore.TypeBoolean, name, v, "bool")
+	case name == "fullDocumentBeforeChange" && later:
+		text, ok := v.StringValueOK()
+		s.before = image(text)
+		return typed(ok, name, v, "string")
+	case name == "showExpandedEvents" && later:
+		s.expanded = doc.Truth(v)
+		return typed(v.Type == bsoncore.TypeBoolean, name, v, "bool")
+	case name == "showMigrationEvents" || later && (name == "showSystemEvents" || name == "showRawUpdateDescription"):
+		return fault.New(fault.CommandNotSupported, "devmongo does not support $changeStream.%s", name)
+	default:
+		return fault.New(40415, "BSON field '$changeStream.%s' is an unknown field.", name)
+	}
+}
+
+func (s *spec) resume(name string, v bsoncore.Value) error {
+	if v.Type != bsoncore.TypeEmbeddedDocument {
+		return typed(false, name, v, "object")
+	}
+	if name == "resumeAfter" {
+		s.resumeAfter = v.Data
+	} else {
+		s.startAfter = v.Data
+	}
+	return nil
+}
+
+func typed(ok bool, name string, v bsoncore.Value, want string) error {
+	if ok {
+		return nil
+	}
+	return fault.New(fault.TypeMismatch, "BSON field '$changeStream.%s' is the wrong type '%s', expected type '%s'", name, doc.TypeName(v.Type), want)
+}
+
+// check refuses what may not be watched and options that do not exist.
+func (s *spec) check(db, coll string, release oplog.Release) error {
+	ns := db + "." + coll
+	if coll == "" {
+		ns = db + ".$cmd.aggregate"
+	}
+	switch {
+	case s.cluster && (db != "admin" || coll != ""):
+		return fault.New(fault.InvalidOptions, "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, and with no collection name; found %s", ns)
+	case db == "admin" && !s.cluster || db == "local" || db == "config":
+		return fault.New(fault.InvalidNamespace, "$changeStream may not be opened on the internal %s database", db)
+	case (&oplog.Namespace{DB: db, Coll: coll}).Internal() && !s.cluster:
+		return fault.New(fault.InvalidNamespace, "$changeStream may not be opened on the internal %s collection", ns)
+	}
+	return s.images(release)
+}
+
+func (s *spec) images(release oplog.Release) error {
+	switch s.full {
+	case imageDefault, imageLookup:
+	case imageWhenAvailable, imageRequired:
+		if release == oplog.R44 {
+			return fault.New(40575, "unrecognized value for the 'fullDocument' option to the $changeStream stage. Expected 'default' or 'updateLookup', got '%s'", s.full)
+		}
+	default:
+		if release == oplog.R44 {
+			return fault.New(40575, "unrecognized value for the 'fullDocument' option to the $changeStream stage. Expected 'default' or 'updateLookup', got '%s'", s.full)
+		}
+		return enumeration(string(s.full), "fullDocument")
+	}
+	switch s.before {
+	case imageOff, imageWhenAvailable, imageRequired:
+		return nil
+	default:
+		return enumeration(string(s.before), "fullDocumentBeforeChange")
+	}
+}
+
+func enumeration(value, field string) error {
+	return fault.New(fault.BadValue, "Enumeration value '%s' for field '$changeStream.%s' is not a valid value.", value, field)
+}
+
+// begin works out where the stream starts.
+func (s *spec) begin(coll string, log *oplog.Log) (start, error) {
+	if s.resumeAfter != nil && s.startAfter != nil {
+		return start{}, fault.New(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage")
+	}
+	given := s.resumeAfter
+	if given == nil {
+		given = s.startAfter
+	}
+	if given != nil {
+		return s.after(given, coll)
+	}
+	version := log.Release().TokenVersion()
+	if s.startAt != nil {
+		return start{ts: *s.startAt, token: token.Mark(*s.startAt, version).Document(), chosen: true}, nil
+	}
+	now := log.Applied() + 1 // one tick beyond the newest entry, so that the stream does not show it
+	return start{ts: now, token: token.Mark(now, version).Document()}, nil
+}
+
+func (s *spec) after(given bsoncore.Document, coll string) (start, error) {
+	t, err := token.Parse(given)
+	if err != nil {
+		return start{}, err
+	}
+	switch {
+	case s.startAt != nil:
+		return start{}, fault.New(40674, "Only one type of resume option is allowed, but multiple were found.")
+	case s.resumeAfter != nil && t.FromInvalidate:
+		return start{}, fault.New(fault.InvalidResumeToken, "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate notification.")
+	case coll != "" && t.UUID == nil && !t.IsMark():
+		return start{}, fault.New(fault.InvalidResumeToken, "Attempted to resume a single-collection stream, but the resume token does not include a UUID.")
+	}
+	at := start{ts: t.TS, token: doc.Clone(given), chosen: true}
+	if !t.IsMark() {
+		at.event = &t
+	}
+	return at, nil
+}

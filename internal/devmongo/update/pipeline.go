@@ -1,0 +1,100 @@
+package update
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"mongostream/internal/devmongo/doc"
+	"mongostream/internal/devmongo/fault"
+	"mongostream/internal/devmongo/query"
+)
+
+func parsePipeline(stages []byte) (*Update, error) {
+	u := &Update{pipeline: []bsoncore.Document{}}
+	for stage := range doc.Values(stages) {
+		name, arg, ok := doc.First(stage.Data)
+		if stage.Type != bsoncore.TypeEmbeddedDocument || !ok {
+			return nil, fault.New(fault.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+		}
+		switch name {
+		case "$set", "$addFields":
+			if arg.Type != bsoncore.TypeEmbeddedDocument || doc.Empty(arg.Data) {
+				return nil, fault.New(40272, "%s specification stage must be an object, got %s", name, doc.TypeName(arg.Type))
+			}
+			u.pipeline = append(u.pipeline, arg.Data)
+		case "$unset", "$project", "$replaceRoot", "$replaceWith":
+			return nil, fault.New(fault.CommandNotSupported, "devmongo does not support the stage %s in an update", name)
+		default:
+			return nil, fault.New(fault.InvalidOptions, "%s is not allowed to be used within an update", name)
+		}
+	}
+	if len(u.pipeline) == 0 {
+		return nil, fault.New(fault.FailedToParse, "the update pipeline is empty")
+	}
+	return u, nil
+}
+
+func (u *Update) runPipeline(d bsoncore.Document, c Context) (bsoncore.Document, error) {
+	for _, spec := range u.pipeline {
+		root := newTree(d)
+		if err := setFields(root, nil, spec, d, c.Scope); err != nil {
+			return nil, err
+		}
+		d = root.current().Data
+	}
+	return d, nil
+}
+
+// setFields sets the fields that a $set names, below prefix; every expression sees the stage's input d.
+func setFields(root *tree, prefix []string, spec []byte, d bsoncore.Document, s query.Scope) error {
+	for name, v := range doc.All(spec) {
+		if strings.HasPrefix(name, "$") {
+			return fault.New(16410, "FieldPath field names may not start with '$'.")
+		}
+		at := append(append([]string(nil), prefix...), strings.Split(name, ".")...)
+		if len(at) > maxPath {
+			return fault.New(fault.Overflow, "the path has more than %d names", maxPath)
+		}
+		if first, _, ok := doc.First(v.Data); v.Type == bsoncore.TypeEmbeddedDocument && ok && !strings.HasPrefix(first, "$") {
+			if err := setFields(root, at, v.Data, d, s); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := query.Evaluate(v, d, s)
+		if err != nil {
+			return err
+		}
+		setPath(root, at, value)
+	}
+	return nil
+}
+
+// setPath sets a value in the documents that a path leads to: what is no document becomes one, of an array
+// every element.
+func setPath(at *tree, path []string, v bsoncore.Value) {
+	if at.isArray() {
+		at.expand()
+		for _, k := range at.kids {
+			setPath(k, path, v)
+		}
+		return
+	}
+	if at.value.Type != bsoncore.TypeEmbeddedDocument {
+		at.set(bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: doc.New().Bytes()})
+	}
+	kid := at.child(path[0])
+	switch {
+	case len(path) == 1 && v.Type == 0:
+		at.remove(path[0])
+	case kid == nil && len(path) == 1:
+		at.add(path[0], v)
+	case len(path) == 1:
+		kid.set(v)
+	case kid == nil:
+		setPath(at.add(path[0], bsoncore.Value{Type: bsoncore.TypeNull}), path[1:], v)
+	default:
+		setPath(kid, path[1:], v)
+	}
+}
