@@ -1,0 +1,263 @@
+package mongodb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"mongostream/change"
+	"mongostream/fault"
+)
+
+// Config configures the connection to a deployment.
+type Config struct {
+	// URI is MongoDB's connection string. Required.
+	URI string
+	// Application is shown by the server in currentOp and in its log, for connections and streams. Defaults to streamer.
+	Application string
+	// SelectionTimeout bounds the search for a server that can answer. Defaults to 30 s.
+	SelectionTimeout time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// A Client is a connection to a MongoDB deployment. The packages below this one use it; nobody else sees the driver.
+type Client struct {
+	cfg     Config
+	logger  *slog.Logger
+	pools   []*mongo.Client // the first is for everything that has none of its own
+	sharded bool            // reached through mongos
+	blind   bool            // the oplog cannot be looked at: through mongos, or for want of the right
+}
+
+// Dial connects and finds out what the deployment is. A deployment that cannot be reached, that refuses the user, or that is not
+// a replica set or sharded cluster gives a fault.Error.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	cfg.Application = cmp.Or(cfg.Application, "streamer")
+	cfg.SelectionTimeout = cmp.Or(cfg.SelectionTimeout, 30*time.Second)
+	c := &Client{cfg: cfg, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	_, err := c.Pool(func(o *options.ClientOptions) { o.SetWriteConcern(writeconcern.Majority()) })
+	if err != nil {
+		return nil, err
+	}
+	if err := c.inspect(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern.
+func (c *Client) Pool(adjust func(*options.ClientOptions)) (*mongo.Client, error) {
+	o := options.Client().ApplyURI(c.cfg.URI).SetAppName(c.cfg.Application).SetServerSelectionTimeout(c.cfg.SelectionTimeout).
+		SetReadConcern(readconcern.Majority())
+	adjust(o)
+	pool, err := mongo.Connect(o)
+	if err != nil {
+		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
+	}
+	c.pools = append(c.pools, pool)
+	return pool, nil
+}
+
+// Driver returns the pool for everything that has none of its own.
+func (c *Client) Driver() *mongo.Client { return c.pools[0] }
+
+// Application returns the name under which the server shows this client.
+func (c *Client) Application() string { return c.cfg.Application }
+
+// Logger returns the client's logger.
+func (c *Client) Logger() *slog.Logger { return c.logger }
+
+// Blind reports whether the oplog cannot be looked at, through mongos or for want of the right: what a stream has lost must then be
+// learnt by opening it at a time.
+func (c *Client) Blind() bool { return c.blind }
+
+// inspect asks the server what it is.
+func (c *Client) inspect(ctx context.Context) error {
+	hello, err := c.hello(ctx)
+	if err != nil {
+		return fmt.Errorf("reach MongoDB: %w", AsFault(err))
+	}
+	c.sharded = hello.Message == "isdbgrid"
+	if !c.sharded && hello.SetName == "" {
+		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", cmp.Or(hello.Me, "the server"))
+	}
+	_, readable, err := c.FirstEntry(ctx)
+	if err != nil {
+		return fmt.Errorf("inspect MongoDB: %w", AsFault(err))
+	}
+	c.blind = !readable
+	return nil
+}
+
+// A hello is what a server tells of itself.
+type hello struct {
+	Message   string    `bson:"msg"`
+	SetName   string    `bson:"setName"`
+	Me        string    `bson:"me"`
+	LocalTime time.Time `bson:"localTime"`
+	LastWrite struct {
+		Last     opTime `bson:"opTime"`
+		Majority opTime `bson:"majorityOpTime"`
+	} `bson:"lastWrite"`
+}
+
+// An opTime is the place of an operation in the log.
+type opTime struct {
+	TS bson.Timestamp `bson:"ts"`
+}
+
+func (c *Client) hello(ctx context.Context) (h hello, err error) {
+	admin := c.Driver().Database("admin")
+	err = admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
+	if server, ok := err.(mongo.ServerError); ok && server.HasErrorCode(59) { //nolint:errorlint // the driver returns it bare; servers before 4.4.2 know isMaster only
+		err = admin.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
+	}
+	if err != nil {
+		return h, fmt.Errorf("hello: %w", err)
+	}
+	return h, nil
+}
+
+// ServerTime returns the clock of the server that answers.
+func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
+	h, err := c.hello(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the server's clock: %w", AsFault(err))
+	}
+	return h.LocalTime, nil
+}
+
+// Now returns the deployment's current operation time: everything that happens from now on is behind it.
+func (c *Client) Now(ctx context.Context) (change.Timestamp, error) {
+	var t change.Timestamp
+	err := c.Driver().UseSession(ctx, func(ctx context.Context) error {
+		if err := c.Driver().Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err(); err != nil {
+			return fmt.Errorf("ping: %w", err)
+		}
+		now := mongo.SessionFromContext(ctx).OperationTime()
+		if now == nil {
+			return fault.Newf(fault.MongoRefused, "the server tells no operation time")
+		}
+		t = change.Timestamp{T: now.T, I: now.I}
+		return nil
+	})
+	if err != nil {
+		return t, fmt.Errorf("read the operation time: %w", AsFault(err))
+	}
+	return t, nil
+}
+
+// Identity names the deployment for ever: a replica set by its name and the id that it was given when it was initiated, a
+// sharded cluster by its id. Where the user may not read the id, the name alone.
+func (c *Client) Identity(ctx context.Context) (string, error) {
+	if c.sharded {
+		var version struct {
+			ClusterID bson.ObjectID `bson:"clusterId"`
+		}
+		if err := c.Driver().Database("config").Collection("version").FindOne(ctx, bson.D{}).Decode(&version); err != nil {
+			return "sharded", nil //nolint:nilerr // not everybody may read config
+		}
+		return "sharded/" + version.ClusterID.Hex(), nil
+	}
+	h, err := c.hello(ctx)
+	if err != nil {
+		return "", fmt.Errorf("identify MongoDB: %w", AsFault(err))
+	}
+	var config struct {
+		Settings struct {
+			ID bson.ObjectID `bson:"replicaSetId"`
+		} `bson:"settings"`
+	}
+	err = c.Driver().Database("local").Collection("system.replset").FindOne(ctx, bson.D{}).Decode(&config)
+	if err != nil || config.Settings.ID.IsZero() {
+		return "replicaset/" + h.SetName, nil //nolint:nilerr // not everybody may read local
+	}
+	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil
+}
+
+// FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to there. Through mongos, and without the
+// right to read local, it is unknown: ok is false.
+func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
+	if c.sharded {
+		return t, false, nil
+	}
+	var entry struct {
+		TS bson.Timestamp `bson:"ts"`
+	}
+	oplog := c.Driver().Database("local").Collection("oplog.rs", options.Collection().SetReadConcern(readconcern.Local()))
+	err = oplog.FindOne(ctx, bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}}).SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
+	if server, isServer := err.(mongo.ServerError); isServer && server.HasErrorCode(13) { //nolint:errorlint // the driver returns it bare
+		return t, false, nil
+	}
+	if err != nil {
+		return t, false, fmt.Errorf("read the oplog's first entry: %w", err)
+	}
+	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}, true, nil
+}
+
+// A Reach is how far the deployment's log goes.
+type Reach struct {
+	// First is the time of the log's oldest entry, zero where it cannot be known (see FirstEntry).
+	First change.Timestamp
+	// Last is the deployment's operation time; Majority is that of the last operation that a majority has, zero through mongos.
+	Last, Majority change.Timestamp
+	// Slack is how far Last may lie behind what streams have told.
+	Slack time.Duration
+}
+
+// shardSlack is how far the operation time that one mongos tells may lie behind what another has told: shards without writes take
+// part in it every 10 s (periodicNoopIntervalSecs).
+const shardSlack = 15 * time.Second
+
+// Reach returns how far the log goes now.
+func (c *Client) Reach(ctx context.Context) (r Reach, err error) {
+	if r.First, _, err = c.FirstEntry(ctx); err != nil {
+		return r, err
+	}
+	if r.Last, err = c.Now(ctx); err != nil {
+		return r, err
+	}
+	if c.sharded {
+		r.Slack = shardSlack
+		return r, nil
+	}
+	h, err := c.hello(ctx)
+	if err != nil {
+		return r, AsFault(err)
+	}
+	r.Majority = change.Timestamp{T: h.LastWrite.Majority.TS.T, I: h.LastWrite.Majority.TS.I}
+	if last := (change.Timestamp{T: h.LastWrite.Last.TS.T, I: h.LastWrite.Last.TS.I}); last.Compare(r.Last) > 0 {
+		r.Last = last
+	}
+	return r, nil
+}
+
+// Behind reports whether the deployment is behind the time, so that a position of that time is not of its log. Only the seconds
+// count: the next operation's time may have been told before it happens.
+func (r Reach) Behind(t change.Timestamp) bool {
+	return t.Time().Sub(r.Last.Time()) > r.Slack
+}
+
+// CloseTimeout bounds what closing waits for the server.
+const CloseTimeout = 5 * time.Second
+
+// Close disconnects.
+func (c *Client) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
+	defer cancel()
+	for _, pool := range c.pools {
+		if err := pool.Disconnect(ctx); err != nil {
+			c.logger.Warn("disconnect from MongoDB", "error", err)
+		}
+	}
+}

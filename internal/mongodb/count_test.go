@@ -1,0 +1,48 @@
+package mongodb_test
+
+import (
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"mongostream/change"
+	"mongostream/internal/devmongo"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb/mongodbtest"
+)
+
+// The server is the test's own: what others write would be counted too.
+func TestEntriesOfASpanAreCounted(t *testing.T) {
+	c := mongodbtest.Dial(t, devmongotest.Start(t, devmongo.Config{}).URI())
+	coll := c.Driver().Database(mongodbtest.Database(t, c)).Collection("orders")
+	insert := func(n int) change.Timestamp {
+		t.Helper()
+		for i := range n {
+			if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "n", Value: i}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now, err := c.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	first := insert(1)
+	second := insert(7)
+	third := insert(5)
+	for name, span := range map[string]struct {
+		from, to change.Timestamp
+		want     int64
+	}{
+		"both":     {first, third, 12},
+		"one":      {first, second, 7},
+		"none":     {third, third, 0},
+		"the end":  {second, change.Timestamp{T: third.T + 1000}, 5},
+		"backward": {third, first, 0},
+	} {
+		if n, known, err := c.CountEntries(t.Context(), span.from, span.to); n != span.want || !known || err != nil {
+			t.Errorf("%s: %d, %t, %v; want %d", name, n, known, err, span.want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package mark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/record"
+	"mongostream/internal/mongodb"
+)
+
+// A gapDocument is an entry of the gap log as it is stored: Gap is the whole entry in record's form.
+type gapDocument struct {
+	ID    string    `bson:"_id"`
+	Found time.Time `bson:"found"`
+	Gap   string    `bson:"gap"`
+}
+
+func (m *Store) gapKey(id string) string {
+	return m.gaps.Database().Name() + "." + m.gaps.Name() + "/" + id
+}
+
+// AddGap implements checkpoint.GapKeeper.
+func (m *Store) AddGap(ctx context.Context, g checkpoint.Gap) error {
+	g = g.Trimmed()
+	for {
+		added, err := m.addGap(ctx, g)
+		if err != nil {
+			return fmt.Errorf("write the gap log: %w", err)
+		}
+		if added {
+			return m.dropGaps(ctx)
+		}
+	}
+}
+
+// addGap makes one attempt; added is false where somebody else has written the entry meanwhile.
+func (m *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err error) {
+	id := g.ID()
+	var d gapDocument
+	err = m.gaps.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&d)
+	missing := errors.Is(err, mongo.ErrNoDocuments)
+	if err != nil && !missing {
+		return false, mongodb.AsFault(err)
+	}
+	if !missing {
+		known, err := record.DecodeGap(m.gapKey(id), m.partitions, []byte(d.Gap))
+		if err != nil {
+			return false, err
+		}
+		g = known.Again(g)
+	}
+	text, err := record.EncodeGap(g, m.partitions)
+	if err != nil {
+		return false, err
+	}
+	if missing {
+		_, err := m.gaps.InsertOne(ctx, gapDocument{ID: id, Found: g.Found, Gap: string(text)})
+		if mongo.IsDuplicateKeyError(err) {
+			return false, nil
+		}
+		return err == nil, mongodb.AsFault(err)
+	}
+	if string(text) == d.Gap {
+		return true, nil
+	}
+	result, err := m.gaps.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "gap", Value: d.Gap}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "gap", Value: string(text)}}}})
+	return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
+}
+
+// dropGaps deletes the oldest entries as far as there are too many.
+func (m *Store) dropGaps(ctx context.Context) error {
+	count, err := m.gaps.CountDocuments(ctx, bson.D{})
+	if err != nil {
+		return fmt.Errorf("count the gap log: %w", mongodb.AsFault(err))
+	}
+	if count <= checkpoint.MaxGaps {
+		return nil
+	}
+	oldest := options.Find().SetSort(bson.D{{Key: "found", Value: 1}, {Key: "_id", Value: 1}}).SetLimit(count - checkpoint.MaxGaps).
+		SetProjection(bson.D{{Key: "_id", Value: 1}})
+	cursor, err := m.gaps.Find(ctx, bson.D{}, oldest)
+	if err != nil {
+		return fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
+	}
+	var drop []gapDocument
+	if err := cursor.All(ctx, &drop); err != nil {
+		return fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
+	}
+	ids := make(bson.A, len(drop))
+	for i, d := range drop {
+		ids[i] = d.ID
+	}
+	if _, err := m.gaps.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}); err != nil {
+		return fmt.Errorf("drop from the gap log: %w", mongodb.AsFault(err))
+	}
+	return nil
+}
+
+// Gaps implements checkpoint.GapKeeper.
+func (m *Store) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
+	cursor, err := m.gaps.Find(ctx, bson.D{})
+	if err != nil {
+		return nil, fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
+	}
+	var documents []gapDocument
+	if err := cursor.All(ctx, &documents); err != nil {
+		return nil, fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
+	}
+	gaps := make([]checkpoint.Gap, 0, len(documents))
+	var unread []error
+	for _, d := range documents {
+		g, err := record.DecodeGap(m.gapKey(d.ID), m.partitions, []byte(d.Gap))
+		if err != nil {
+			unread = append(unread, err)
+			continue
+		}
+		gaps = append(gaps, g)
+	}
+	checkpoint.SortGaps(gaps)
+	return gaps, errors.Join(unread...)
+}

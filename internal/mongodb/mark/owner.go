@@ -1,0 +1,276 @@
+package mark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/internal/mongodb"
+)
+
+// ownerID is the _id of the owner's document.
+const ownerID = "owner"
+
+// An Owner keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster of one without etcd. One
+// document holds the owner, its epoch and a stamp of the server's clock that each renewal sets; a claim whose stamp is older than
+// its TTL, by that same clock, has run out.
+type Owner struct {
+	marks  *Store
+	client *mongodb.Client
+
+	mu struct {
+		sync.Mutex
+		claim *claim // the one that stands; it is replaced, never changed
+	}
+}
+
+var _ cluster.Registry = (*Owner)(nil)
+
+// NewOwner makes the registry beside a store of marks.
+func NewOwner(c *mongodb.Client, m *Store) *Owner { return &Owner{client: c, marks: m} }
+
+type ownerDocument struct {
+	Node        string `bson:"node"`
+	Process     string `bson:"process"`
+	Incarnation int64  `bson:"incarnation"`
+	// Claim is the revision that the claim was made with, Revision the highest that it has given to a partition.
+	Claim    int64     `bson:"claim"`
+	Revision int64     `bson:"revision"`
+	TTL      int64     `bson:"ttl_ms"`
+	Stamp    time.Time `bson:"stamp"`
+}
+
+func (d *ownerDocument) ttl() time.Duration { return time.Duration(d.TTL) * time.Millisecond }
+
+// identity is the filter that finds this very claim, however often it has been renewed and added to.
+func (d *ownerDocument) identity() bson.D {
+	return bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: d.Process}, {Key: "incarnation", Value: d.Incarnation}, {Key: "claim", Value: d.Claim}}
+}
+
+// A claim is one that stands.
+type claim struct {
+	ownerDocument
+
+	again map[change.Partition]int64 // the revisions of partitions that were claimed again
+}
+
+// revision is that of a partition's epoch.
+func (c *claim) revision(p change.Partition) int64 {
+	if again, ok := c.again[p]; ok {
+		return again
+	}
+	return c.Claim
+}
+
+// Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks.
+func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+	origin, err := o.marks.Origin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := o.client.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := o.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	free := before == nil || before.Process == "" || before.Process == m.Process || now.Sub(before.Stamp) > before.ttl()
+	if !free && !takeOver {
+		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
+	}
+	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}
+	if next.Revision, err = o.marks.highest(ctx, next.Incarnation); err != nil {
+		return nil, err
+	}
+	if before != nil && before.Incarnation == next.Incarnation {
+		next.Revision = max(next.Revision, before.Revision)
+	}
+	next.Revision++
+	next.Claim = next.Revision
+	if err := o.replace(ctx, before, next, takeOver); err != nil {
+		return nil, err
+	}
+	o.setClaim(&claim{ownerDocument: *next})
+	return next.epochs(n), nil
+}
+
+// epochs returns the epochs that n partitions are given now.
+func (d *ownerDocument) epochs(n int) []change.Epoch {
+	return slices.Repeat([]change.Epoch{{Incarnation: uint64(d.Incarnation), Revision: uint64(d.Revision)}}, n)
+}
+
+// owner reads the owner's document, nil where there is none.
+func (o *Owner) owner(ctx context.Context) (*ownerDocument, error) {
+	var d ownerDocument
+	err := o.marks.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, nil //nolint:nilnil // nobody is no error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read owner: %w", mongodb.AsFault(err))
+	}
+	return &d, nil
+}
+
+// replace writes a claim in the place of the one that was read. Whoever changed the document meanwhile, the owner by a renewal or
+// another claimant, holds it; with force only another claimant does.
+func (o *Owner) replace(ctx context.Context, before, claim *ownerDocument, force bool) error {
+	set := bson.D{
+		{Key: "$set", Value: bson.D{
+			{Key: "node", Value: claim.Node}, {Key: "process", Value: claim.Process}, {Key: "incarnation", Value: claim.Incarnation},
+			{Key: "claim", Value: claim.Claim}, {Key: "revision", Value: claim.Revision}, {Key: "ttl_ms", Value: claim.TTL},
+		}},
+		{Key: "$currentDate", Value: bson.D{{Key: "stamp", Value: true}}},
+	}
+	if before == nil {
+		if _, err := o.marks.cluster.InsertOne(ctx, bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: ""}}); err != nil && !mongo.IsDuplicateKeyError(err) {
+			return fmt.Errorf("claim partitions: %w", mongodb.AsFault(err))
+		}
+		before = &ownerDocument{}
+	}
+	filter := bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: before.Process}}
+	if before.Revision > 0 {
+		// A partition that is claimed again meanwhile must not get the epoch of this claim.
+		if filter = append(before.identity(), bson.E{Key: "revision", Value: before.Revision}); !force {
+			filter = append(filter, bson.E{Key: "stamp", Value: before.Stamp})
+		}
+	}
+	result, err := o.marks.cluster.UpdateOne(ctx, filter, set)
+	if err == nil && result.MatchedCount == 1 {
+		return nil
+	}
+	// Not matched, or the answer got lost: the document tells whose it is.
+	stands, readErr := o.owner(ctx)
+	switch {
+	case readErr != nil:
+		return errors.Join(err, readErr)
+	case stands != nil && stands.Process == claim.Process && stands.Revision == claim.Revision:
+		return nil
+	case err != nil:
+		return fmt.Errorf("claim partitions: %w", mongodb.AsFault(err))
+	}
+	return &cluster.HeldError{Node: stands.Node, Process: stands.Process, TTL: stands.ttl()}
+}
+
+// Renew implements cluster.Registry.
+func (o *Owner) Renew(ctx context.Context) (ttl time.Duration, taken []change.Partition, err error) {
+	claim := o.claim()
+	if claim == nil {
+		return 0, nil, cluster.ErrLost
+	}
+	result, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), bson.D{{Key: "$currentDate", Value: bson.D{{Key: "stamp", Value: true}}}})
+	if err != nil {
+		return 0, nil, fmt.Errorf("renew claim: %w", mongodb.AsFault(err))
+	}
+	if result.MatchedCount == 0 {
+		return 0, nil, cluster.ErrLost
+	}
+	taken, err = o.missing(ctx, claim)
+	if errors.Is(err, cluster.ErrLost) {
+		return 0, nil, err
+	}
+	// The claim lives all the same when the marks could not be looked at; what they say is asked again with the next renewal.
+	return claim.ttl(), taken, nil
+}
+
+// missing returns the partitions whose marks carry a higher epoch than the claim gave them: rewinds have taken them.
+func (o *Owner) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
+	higher := bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "incarnation", Value: bson.D{{Key: "$gt", Value: claim.Incarnation}}}},
+		bson.D{{Key: "incarnation", Value: claim.Incarnation}, {Key: "revision", Value: bson.D{{Key: "$gt", Value: claim.Claim}}}},
+	}}}
+	cursor, err := o.marks.marks.Find(ctx, higher, options.Find().SetProjection(bson.D{{Key: "incarnation", Value: 1}, {Key: "revision", Value: 1}}))
+	if err != nil {
+		return nil, err
+	}
+	var documents []markDocument
+	if err := cursor.All(ctx, &documents); err != nil {
+		return nil, err
+	}
+	var taken []change.Partition
+	for _, d := range documents {
+		p := change.Partition(d.Partition)
+		switch {
+		case d.Incarnation != claim.Incarnation:
+			return nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
+		case d.Revision > claim.revision(p):
+			taken = append(taken, p)
+		}
+	}
+	return taken, nil
+}
+
+// Reclaim implements cluster.Registry: the partitions get one epoch, above every other.
+func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]change.Epoch, error) {
+	stands := o.claim()
+	if stands == nil {
+		return nil, cluster.ErrLost
+	}
+	origin, err := o.marks.Origin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if int64(origin.Incarnation) != stands.Incarnation {
+		return nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
+	}
+	highest, err := o.marks.highest(ctx, stands.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	next := &claim{ownerDocument: stands.ownerDocument, again: maps.Clone(stands.again)}
+	next.Revision = max(highest, stands.Revision) + 1
+	// Where the answer gets lost the next attempt says the same; nobody else writes under this claim.
+	result, err := o.marks.cluster.UpdateOne(ctx, stands.identity(), bson.D{{Key: "$max", Value: bson.D{{Key: "revision", Value: next.Revision}}}})
+	if err != nil {
+		return nil, fmt.Errorf("claim partitions again: %w", mongodb.AsFault(err))
+	}
+	if result.MatchedCount == 0 {
+		return nil, cluster.ErrLost
+	}
+	if next.again == nil {
+		next.again = make(map[change.Partition]int64)
+	}
+	for _, p := range partitions {
+		next.again[p] = next.Revision
+	}
+	o.setClaim(next)
+	return next.epochs(len(partitions)), nil
+}
+
+// Release implements cluster.Registry: it leaves the document, whose revision the next claim goes on from, without an owner.
+func (o *Owner) Release(ctx context.Context) error {
+	claim := o.claim()
+	if claim == nil {
+		return nil
+	}
+	_, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}})
+	if err != nil {
+		return fmt.Errorf("release claim: %w", mongodb.AsFault(err))
+	}
+	o.setClaim(nil)
+	return nil
+}
+
+func (o *Owner) claim() *claim {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.claim
+}
+
+func (o *Owner) setClaim(c *claim) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.claim = c
+}

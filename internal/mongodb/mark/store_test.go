@@ -1,0 +1,183 @@
+package mark
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.uber.org/goleak"
+
+	"mongostream/change"
+	"mongostream/checkpoint/checkpointtest"
+	"mongostream/checkpoint/gaptest"
+	"mongostream/checkpoint/rewindtest"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/mongodbtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// opener opens stores for the suites, all in one deployment.
+func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
+	uri := devmongotest.URI(t)
+	return func(t *testing.T) checkpointtest.Harness {
+		direct := mongodbtest.Dial(t, uri)
+		name := mongodbtest.Database(t, direct)
+		l := newLink(t, uri)
+		open := func(c *mongodb.Client) *Store { return NewStore(c, name, "c", checkpointtest.Partitions) }
+		store := open(mongodbtest.Dial(t, l.uri))
+		l.stand(store)
+		plain := open(direct)
+		last := change.Epoch{Incarnation: 1}
+		return checkpointtest.Harness{
+			Store: store,
+			Begin: func(partitions ...change.Partition) []change.Term {
+				if o, err := plain.Origin(t.Context()); err == nil && o.Incarnation > last.Incarnation {
+					last = change.Epoch{Incarnation: o.Incarnation}
+				}
+				highest, err := plain.highest(t.Context(), int64(last.Incarnation))
+				if err != nil {
+					t.Fatal(err)
+				}
+				last.Revision = max(last.Revision, uint64(highest)) + 1
+				terms := make([]change.Term, len(partitions))
+				for i, p := range partitions {
+					terms[i] = change.Term{Partition: p, Epoch: last, Context: t.Context()}
+				}
+				return terms
+			},
+			Reopen: func() checkpointtest.Store { return open(direct) },
+			Damage: func(p change.Partition, d checkpointtest.Damage) {
+				_, err := plain.marks.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: int32(p)}}, bson.D{{Key: "$set", Value: bson.D{{Key: "mark", Value: string(d.JSON())}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			Raw: func(p change.Partition) []byte {
+				documents, err := plain.documents(context.WithoutCancel(t.Context()), bson.D{{Key: "_id", Value: int32(p)}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := documents[p]; d != nil && d.Mark != "" {
+					return []byte(d.Mark)
+				}
+				return nil
+			},
+			Link: l,
+		}
+	}
+}
+
+func TestMarksInMongoDBAreAStore(t *testing.T)   { checkpointtest.TestStore(t, opener(t)) }
+func TestMarksInMongoDBKeepHistory(t *testing.T) { rewindtest.TestStore(t, opener(t)) }
+func TestGapLogInMongoDBIsKept(t *testing.T)     { gaptest.TestKeeper(t, opener(t)) }
+
+// A link is the connection of a store under test: a proxy that can be cut, and a function that keeps writes or loses answers.
+type link struct {
+	*testing.T
+
+	uri   string
+	proxy *toxiproxy.Proxy
+
+	mu struct {
+		sync.Mutex
+		meet func(ctx context.Context, send func(context.Context) error) error // the next write
+	}
+}
+
+// newLink makes a link to the first host of a connection string.
+func newLink(t *testing.T, uri string) *link {
+	t.Helper()
+	host := strings.TrimPrefix(uri, "mongodb://")
+	host = host[strings.LastIndex(host, "@")+1:]
+	if end := strings.IndexAny(host, ",/"); end >= 0 {
+		host = host[:end]
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.New(io.Discard))
+	l := &link{T: t, proxy: toxiproxy.NewProxy(server, "mongodb", "127.0.0.1:0", host)}
+	if err := l.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.proxy.Stop)
+	// Directly, or the driver would go to the address that the server tells of itself.
+	l.uri = "mongodb://" + l.proxy.Listen + "/?directConnection=true"
+	return l
+}
+
+// stand puts the link between a store and its server.
+func (l *link) stand(m *Store) {
+	send := m.write
+	m.write = func(ctx context.Context, updates []mongo.WriteModel) (result *mongo.BulkWriteResult, err error) {
+		l.mu.Lock()
+		meet := l.mu.meet
+		l.mu.meet = nil
+		l.mu.Unlock()
+		if meet == nil {
+			return send(ctx, updates)
+		}
+		err = meet(ctx, func(ctx context.Context) error {
+			_, err := send(ctx, updates)
+			return err
+		})
+		return nil, err
+	}
+}
+
+func (l *link) next(meet func(ctx context.Context, send func(context.Context) error) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.meet = meet
+}
+
+// Hold implements checkpointtest.Link.
+func (l *link) Hold() (held <-chan struct{}, deliver func()) {
+	kept := make(chan struct{})
+	var late func() error
+	l.next(func(ctx context.Context, send func(context.Context) error) error {
+		late = func() error { return send(context.WithoutCancel(ctx)) }
+		close(kept)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return kept, func() {
+		<-kept
+		if err := late(); err != nil {
+			l.Errorf("the late write was not taken: %v", err)
+		}
+	}
+}
+
+// Mute implements checkpointtest.Link.
+func (l *link) Mute() <-chan struct{} {
+	muted := make(chan struct{})
+	l.next(func(ctx context.Context, send func(context.Context) error) error {
+		if err := send(context.WithoutCancel(ctx)); err != nil {
+			l.Errorf("the write was not taken: %v", err)
+		}
+		close(muted)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return muted
+}
+
+// Cut implements checkpointtest.Link: nothing passes any more, and nobody is told.
+func (l *link) Cut() (heal func()) {
+	l.Helper()
+	toxic, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name": "cut", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return func() {
+		if err := l.proxy.Toxics.RemoveToxic(context.Background(), toxic.Name); err != nil {
+			l.Errorf("heal: %v", err)
+		}
+	}
+}

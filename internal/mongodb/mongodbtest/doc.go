@@ -1,0 +1,2 @@
+// Package mongodbtest connects tests to a MongoDB deployment.
+package mongodbtest

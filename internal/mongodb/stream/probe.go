@@ -1,0 +1,98 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/internal/mongodb"
+)
+
+// codeUnknownStage is the server's code of a pipeline stage that it does not know.
+const codeUnknownStage = 40324
+
+// abilities are what streams are opened with, beside the watch: what the deployment can do and the user may do.
+type abilities struct {
+	split    bool   // large events come in fragments ($changeStreamSplitLargeEvent, since 6.0.9)
+	database string // the database to watch, where the user may not watch the cluster
+}
+
+// Probe finds out what the deployment can do and the user may do, by opening and closing a stream; nobody's version is trusted. It
+// must be called before Open. Its error says what a person must act upon, or that the deployment does not answer.
+func (s *Source) Probe(ctx context.Context) error {
+	s.can = abilities{split: true}
+	err := s.try(ctx)
+	if server, ok := errors.AsType[mongo.ServerError](err); ok && server.HasErrorCode(codeUnknownStage) {
+		s.can.split = false
+		err = s.try(ctx)
+	}
+	if database, one := s.cfg.Watch.database(); one && mongodb.Denied(err) {
+		s.can.database = database
+		if s.try(ctx) == nil {
+			s.client.Logger().Info("watching one database: the user may not watch the cluster", "database", database)
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("try to read the log: %w", mongodb.AsFault(err))
+	}
+	return nil
+}
+
+// try opens a stream once and closes it.
+func (s *Source) try(ctx context.Context) error {
+	cursor, err := s.watch(ctx, s.pipeline(whole), options.ChangeStream().SetBatchSize(0))
+	if err != nil {
+		return err
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
+	defer cancel()
+	_ = cursor.Close(closing) // a server that does not answer forgets it by itself
+	return nil
+}
+
+// watch opens a change stream of the scope that the user may watch.
+func (s *Source) watch(ctx context.Context, pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder) (*mongo.ChangeStream, error) {
+	if s.can.database != "" {
+		return s.pool.Database(s.can.database).Watch(ctx, pipeline, opts)
+	}
+	return s.pool.Watch(ctx, pipeline, opts)
+}
+
+// pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the server demands.
+func (s *Source) pipeline(view view) mongo.Pipeline {
+	pipeline := mongo.Pipeline{}
+	if match := s.cfg.Watch.match(); match != nil {
+		pipeline = append(pipeline, bson.D{{Key: "$match", Value: match}})
+	}
+	if project := view.project(); project != nil {
+		pipeline = append(pipeline, bson.D{{Key: "$project", Value: project}})
+	}
+	if s.can.split {
+		pipeline = append(pipeline, bson.D{{Key: "$changeStreamSplitLargeEvent", Value: bson.D{}}})
+	}
+	return pipeline
+}
+
+// Fingerprint names what streams are opened with. An event's token is good only for streams of the same fingerprint.
+func (s *Source) Fingerprint() string {
+	return s.cfg.Watch.fingerprint(s.can)
+}
+
+// database returns the one database that the watch is about, if it is about one.
+func (w Watch) database() (name string, one bool) {
+	var all []string
+	for _, ns := range w.Namespaces {
+		db, _, _ := strings.Cut(ns, ".")
+		all = append(all, db)
+	}
+	if all = unique(all); len(all) != 1 {
+		return "", false
+	}
+	return all[0], true
+}

@@ -1,0 +1,71 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/internal/mongodb"
+	"mongostream/lane"
+)
+
+// SourceConfig configures a Source.
+type SourceConfig struct {
+	Watch Watch
+	// MaxAwait is how long the server waits for events before it answers with an empty reply. Defaults to 1 s.
+	MaxAwait time.Duration
+	// MinReopen is the least time between two openings of one stream. Defaults to 1 s.
+	MinReopen time.Duration
+	// MaxBackoff bounds the time between two attempts to open while MongoDB fails. Defaults to 30 s.
+	MaxBackoff time.Duration
+	// MaxStreams is the number of change streams that may be open at a time; each holds a connection while it waits.
+	// Defaults to 5.
+	MaxStreams int
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Source opens change streams on a deployment. It implements lane.Source.
+type Source struct {
+	cfg     SourceConfig
+	client  *mongodb.Client
+	pool    *mongo.Client // of its own: a stream holds its connection while it waits for events
+	can     abilities
+	metrics metrics
+}
+
+var _ lane.Source = (*Source)(nil)
+
+// NewSource makes a Source.
+func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
+	cfg.MaxAwait = cmp.Or(cfg.MaxAwait, time.Second)
+	cfg.MinReopen = cmp.Or(cfg.MinReopen, time.Second)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 30*time.Second)
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 5)
+	pool, err := client.Pool(func(o *options.ClientOptions) {
+		// Openings are ours to repeat, and those that the driver makes all the same are held back.
+		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate})
+		// A stream that is being closed and the one that takes its place are open together for a moment.
+		o.SetMaxPoolSize(uint64(2 * cfg.MaxStreams))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Source{cfg: cfg, client: client, pool: pool, metrics: newMetrics(cfg.Registerer)}, nil
+}
+
+// Open implements lane.Source.
+func (s *Source) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
+	st := &stream{source: s, position: from, gate: gate{least: s.cfg.MinReopen}}
+	if err := st.open(ctx); err != nil {
+		return nil, err
+	}
+	st.base = st.position
+	return st, nil
+}

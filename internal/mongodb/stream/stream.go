@@ -1,0 +1,347 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/fault"
+	"mongostream/internal/mongodb"
+	"mongostream/lane"
+)
+
+// maxUnknown bounds how often in a row an error of no known meaning is taken for transient.
+const maxUnknown = 5
+
+// A stream is one change stream that reopens itself. It implements lane.Stream and belongs to one goroutine.
+type stream struct {
+	source *Source
+	base   change.Position
+	gate   gate
+
+	patience context.Context //nolint:containedctx // outlives by a little the context of Next, with which it is made once
+	cursor   *mongo.ChangeStream
+	position change.Position  // everything up to here has been handed out; zero before the first opening at "now"
+	fresh    bool             // the cursor has yet to give out the empty reply of its opening, which proves nothing
+	byTime   bool             // open by operation time next, because the token was refused
+	proven   bool             // the position is known to be in the log, so progress counts
+	suspect  bool             // opened in a way that does not prove that nothing was left out; the next reply says so
+	view     view             // how much of an event is shown
+	large    change.Timestamp // the time of the event for which less is shown, zero before it has come
+	parts    assembly
+	stepped  *lane.Reply // the place of an event that was left out at an opening, to be handed out next
+	opened   int         // openings that have been proven
+	failures int         // in a row, since the last reply
+	unknown  int         // of those, with a code of no known meaning
+}
+
+func (st *stream) Base() change.Position { return st.base }
+
+// Next implements lane.Stream.
+func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
+	for {
+		if ctx.Err() != nil {
+			return lane.Reply{}, context.Cause(ctx)
+		}
+		if st.cursor == nil {
+			if err := st.open(ctx); err != nil {
+				return lane.Reply{}, err
+			}
+		}
+		if reply := st.stepped; reply != nil {
+			st.stepped, reply.At = nil, time.Now()
+			return *reply, nil
+		}
+		got := st.cursor.TryNext(st.waiting(ctx))
+		at := time.Now()
+		if st.gate.opened != st.opened {
+			st.proven = false // the driver has resumed by itself
+		}
+		switch err := st.cursor.Err(); {
+		case got:
+			return st.collect(at)
+		case err != nil:
+			reply, err := st.failed(ctx, err)
+			if err != nil {
+				return lane.Reply{}, err
+			}
+			if reply != nil {
+				reply.At = at
+				return *reply, nil
+			}
+		case st.cursor.ID() == 0:
+			st.close() // after an invalidate; the position is the invalidate's, which startAfter goes on behind
+		case st.fresh:
+			st.fresh = false
+		default:
+			return st.quiet(ctx, at)
+		}
+	}
+}
+
+// waiting returns the context for waiting in the driver. One that ends inside a wait leaves the cursor behind on the server, so
+// this one ends only when the server has not answered for a while after ctx has ended.
+func (st *stream) waiting(ctx context.Context) context.Context {
+	if st.patience == nil {
+		patience, cancel := context.WithCancelCause(context.WithoutCancel(context.WithValue(ctx, gateKey{}, &st.gate)))
+		context.AfterFunc(ctx, func() {
+			time.AfterFunc(2*st.source.cfg.MaxAwait, func() { cancel(context.Cause(ctx)) })
+		})
+		st.patience = patience
+	}
+	return st.patience
+}
+
+// collect makes a reply of the events of one batch, of which the cursor stands at the first.
+func (st *stream) collect(at time.Time) (lane.Reply, error) {
+	reply := lane.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
+	for {
+		if err := st.take(&reply, st.cursor.Current); err != nil {
+			return lane.Reply{}, fault.Newf(fault.MongoRefused, "read a batch: %w", err)
+		}
+		if st.cursor.RemainingBatchLength() == 0 || !st.cursor.TryNext(st.patience) {
+			break
+		}
+	}
+	if err := st.cursor.Err(); err != nil {
+		return lane.Reply{}, fault.Newf(fault.MongoRefused, "read a batch: %w", err)
+	}
+	position, err := change.ParseToken(st.cursor.ResumeToken())
+	if err != nil {
+		return lane.Reply{}, fault.Newf(fault.LogTokenRefused, "read a resume token: %w", err)
+	}
+	// An event has come, so the server has found what it was to resume after.
+	st.proven, st.opened = true, st.gate.opened
+	st.failures, st.unknown, st.byTime = 0, 0, false
+	st.reach(&reply, position)
+	return reply, nil
+}
+
+// take adds an event to a reply, or keeps a fragment until the event is whole.
+func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
+	reply.Size += len(event)
+	if !isFragment(event) {
+		reply.Events = append(reply.Events, event)
+		st.parts = assembly{}
+		return nil
+	}
+	event, err := st.parts.add(event)
+	if event != nil {
+		reply.Size += len(event)
+		reply.Events = append(reply.Events, event)
+	}
+	return err
+}
+
+// reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
+func (st *stream) reach(reply *lane.Reply, to change.Position) {
+	if st.parts.pending {
+		if n := len(reply.Events); n > 0 {
+			if e, err := change.Parse(reply.Events[n-1]); err == nil {
+				to = e.Position()
+			}
+		} else {
+			to = st.position
+		}
+	}
+	if st.view != whole {
+		to = st.showAll(reply, to)
+	}
+	st.position = change.Later(st.position, to.Clone())
+	reply.End = st.position
+	reply.Unproven, st.suspect = st.suspect, false
+}
+
+// quiet makes an empty reply, whose progress counts only when it may be believed.
+func (st *stream) quiet(ctx context.Context, at time.Time) (lane.Reply, error) {
+	reply := lane.Reply{At: at}
+	if !st.proven {
+		if err := st.prove(ctx); err != nil {
+			return reply, err
+		}
+	}
+	st.failures, st.unknown = 0, 0
+	if position, err := change.ParseToken(st.cursor.ResumeToken()); err == nil && st.proven && position.After(st.position) {
+		st.byTime = false
+		st.reach(&reply, position)
+	}
+	return reply, nil
+}
+
+// failed decides what becomes of a stream that broke: without a reply or an error it is to be opened again.
+func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
+	st.close()
+	st.source.metrics.failures.Inc()
+	class := mongodb.Classify(err)
+	switch {
+	case class == mongodb.BadToken && !st.byTime && !st.position.IsZero():
+		st.byTime = true
+		return nil, nil
+	case class == mongodb.BadToken, class == mongodb.Lost:
+		return nil, st.lost(ctx, err)
+	case class == mongodb.Poison:
+		return st.less(err)
+	case class == mongodb.Fatal:
+		return nil, mongodb.AsFault(err)
+	}
+	st.failures++
+	if !mongodb.Passes(err) {
+		if st.unknown++; st.unknown > maxUnknown {
+			return nil, mongodb.AsFault(err)
+		}
+	}
+	if st.failures == 1 {
+		st.source.client.Logger().Warn("change stream broke; it is opened again", "error", err)
+	}
+	return nil, st.source.backoff(ctx, st.failures)
+}
+
+// open opens the cursor at the position, and goes on trying until the context ends or the error is final.
+func (st *stream) open(ctx context.Context) error {
+	for {
+		err := st.openOnce(ctx)
+		if err == nil {
+			if st.failures > 0 {
+				st.source.client.Logger().Info("change stream is open again", "failures", st.failures)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, lane.ErrPositionLost) {
+			return err
+		}
+		reply, err := st.failed(ctx, err)
+		if err != nil {
+			return err
+		}
+		if reply != nil {
+			st.stepped = reply
+		}
+	}
+}
+
+func (st *stream) openOnce(ctx context.Context) error {
+	src := st.source
+	// An empty first reply brings a post-batch token before the first event.
+	opts := options.ChangeStream().SetBatchSize(0).SetMaxAwaitTime(src.cfg.MaxAwait).SetComment(src.client.Application())
+	if mode := src.cfg.Watch.FullDocument; mode != "" {
+		opts.SetFullDocument(options.FullDocument(mode))
+	}
+	if st.position.IsZero() {
+		// "Now" is an operation time too, so that nothing is between the question and the opening.
+		now, err := src.client.Now(ctx)
+		if err != nil {
+			return err
+		}
+		st.position = change.At(now.Next())
+	}
+	switch {
+	case st.position.Token == nil || st.byTime || src.client.Blind():
+		opts.SetStartAtOperationTime(&bson.Timestamp{T: st.position.Time.T, I: st.position.Time.I})
+	default:
+		opts.SetStartAfter(bson.Raw(st.position.Token))
+	}
+	cursor, err := src.watch(context.WithValue(ctx, gateKey{}, &st.gate), src.pipeline(st.view), opts)
+	if err != nil {
+		return fmt.Errorf("open a change stream: %w", err)
+	}
+	src.metrics.opened.Inc()
+	st.cursor, st.fresh, st.proven, st.suspect = cursor, true, false, src.client.Blind()
+	if err := st.prove(ctx); err != nil {
+		st.close()
+		return err
+	}
+	if base, err := change.ParseToken(cursor.ResumeToken()); err == nil && st.proven {
+		st.position = change.Later(st.position, base.Clone())
+	}
+	return nil
+}
+
+// prove finds out whether the position is in the log: the log's first entry, read after the opening, is not younger, and the server's
+// own time is not older. Where the oplog cannot be read the stream was opened by operation time, which the server itself checks.
+func (st *stream) prove(ctx context.Context) error {
+	opened := st.gate.opened
+	reach, err := st.source.client.Reach(ctx)
+	if err != nil {
+		return err
+	}
+	if err := outside(reach, st.position); err != nil {
+		return &lane.LostError{First: reach.First, Last: reach.Last, Err: err}
+	}
+	st.proven, st.opened = true, opened
+	return nil
+}
+
+// outside says how the position stands outside of the log's reach, nil where it does not.
+func outside(reach mongodb.Reach, p change.Position) error {
+	switch {
+	case reach.First.Compare(p.Time) > 0:
+		return fmt.Errorf("the position is of %s, the oplog begins at %s", p.Time, reach.First)
+	case reach.Behind(p.Time):
+		return fmt.Errorf("the position is of %s, the server is at %s only", p.Time, reach.Last)
+	}
+	return nil
+}
+
+// lost makes the error for a position that the server has refused, with what the log holds instead.
+func (st *stream) lost(ctx context.Context, cause error) error {
+	e := &lane.LostError{Err: cause}
+	if reach, err := st.source.client.Reach(ctx); err == nil {
+		e.First = reach.First
+		if reach.Behind(st.position.Time) {
+			e.Last = reach.Last
+		}
+	}
+	return e
+}
+
+// close closes the cursor on the server too, within a bounded time.
+func (st *stream) close() {
+	if st.cursor == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mongodb.CloseTimeout)
+	defer cancel()
+	_ = st.cursor.Close(ctx) // a server that does not answer forgets the cursor by itself
+	st.cursor = nil
+}
+
+// Close implements lane.Stream.
+func (st *stream) Close() { st.close() }
+
+// A gate keeps openings of one stream apart, also those that the driver makes by itself inside TryNext.
+type gate struct {
+	least  time.Duration
+	last   time.Time
+	opened int
+}
+
+type gateKey struct{}
+
+// noteAggregate is called by the driver before it sends a command. It holds back an aggregate that opens a stream too soon after
+// the last one: the driver's own resuming knows no limit while the aggregates succeed.
+func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
+	g, ok := ctx.Value(gateKey{}).(*gate)
+	if !ok || e.CommandName != "aggregate" {
+		return
+	}
+	if wait := time.Until(g.last.Add(g.least)); !g.last.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	g.last = time.Now()
+	g.opened++
+}

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"mongostream/change"
+)
+
+// A Watch says what of the deployment is read.
+type Watch struct {
+	// Namespaces are `db.coll` or `db.*`; empty means everything but MongoDB's own databases.
+	Namespaces []string
+	// Operations are insert, update, replace and delete; empty means all. Collection-level events are always read.
+	Operations []string
+	// Exclude is a database that is never read, because our own marks are in it.
+	Exclude string
+	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which events there are.
+	FullDocument string
+}
+
+// collectionEvents are the operations that concern documents without naming one; they are read whatever the filter.
+//
+//nolint:gochecknoglobals // a constant table
+var collectionEvents = []string{"drop", "rename", "dropDatabase", "invalidate"}
+
+// split sorts the namespaces into whole databases and collections.
+func (w Watch) split() (databases []string, collections []change.Namespace) {
+	for _, ns := range w.Namespaces {
+		db, coll, _ := strings.Cut(ns, ".")
+		if coll == "*" {
+			databases = append(databases, db)
+		} else {
+			collections = append(collections, change.Namespace{DB: db, Coll: coll})
+		}
+	}
+	return unique(databases), uniqueBy(collections, change.Namespace.String)
+}
+
+// match builds the $match stage, nil when there is nothing to filter. The databases and the collections are matched apart, which
+// the server scans ten times faster than pairs; the pairs that nobody asked for are dropped by Keeps.
+func (w Watch) match() bson.D {
+	var all bson.A
+	if databases, collections := w.split(); len(w.Namespaces) > 0 {
+		var dbs, colls []string
+		for _, ns := range collections {
+			dbs, colls = append(dbs, ns.DB), append(colls, ns.Coll)
+		}
+		dbs, colls = unique(dbs), unique(colls)
+		var either bson.A
+		within := func(field string) {
+			if len(databases) > 0 {
+				either = append(either, bson.D{{Key: field + ".db", Value: bson.D{{Key: "$in", Value: databases}}}})
+			}
+			if len(collections) > 0 {
+				either = append(either, bson.D{
+					{Key: field + ".db", Value: bson.D{{Key: "$in", Value: dbs}}}, {Key: field + ".coll", Value: bson.D{{Key: "$in", Value: colls}}},
+				})
+			}
+		}
+		within("ns")
+		within("to")
+		either = append(either,
+			bson.D{{Key: "operationType", Value: "dropDatabase"}, {Key: "ns.db", Value: bson.D{{Key: "$in", Value: unique(append(dbs, databases...))}}}},
+			bson.D{{Key: "operationType", Value: "invalidate"}})
+		all = append(all, bson.D{{Key: "$or", Value: either}})
+	}
+	if w.Exclude != "" {
+		all = append(all, bson.D{{Key: "ns.db", Value: bson.D{{Key: "$ne", Value: w.Exclude}}}})
+	}
+	if len(w.Operations) > 0 {
+		operations := unique(append(slices.Clone(w.Operations), collectionEvents...))
+		all = append(all, bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: operations}}}})
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0].(bson.D) //nolint:forcetypeassert // built above
+	}
+	return bson.D{{Key: "$and", Value: all}}
+}
+
+// Keeps returns the exact filter that the node applies after the server's: it drops the pairs of a database and a collection that
+// nobody asked for. It allocates nothing.
+func (w Watch) Keeps() func(*change.Event) bool {
+	databases, collections := w.split()
+	if len(collections) == 0 {
+		return nil
+	}
+	whole := make(map[string]bool, len(databases))
+	for _, db := range databases {
+		whole[db] = true
+	}
+	asked := make(map[string]map[string]bool)
+	for _, ns := range collections {
+		if asked[ns.DB] == nil {
+			asked[ns.DB] = make(map[string]bool)
+		}
+		asked[ns.DB][ns.Coll] = true
+	}
+	wants := func(db, coll []byte) bool {
+		return len(db) == 0 || whole[string(db)] || asked[string(db)] != nil && (len(coll) == 0 || asked[string(db)][string(coll)])
+	}
+	return func(e *change.Event) bool {
+		return wants(e.DB(), e.Coll()) || len(e.ToDB()) > 0 && wants(e.ToDB(), e.ToColl())
+	}
+}
+
+// fingerprint is a hash of what decides which events there are and what their tokens mean.
+func (w Watch) fingerprint(can abilities) string {
+	spec, err := bson.MarshalExtJSON(bson.D{
+		{Key: "scope", Value: cmp.Or(can.database, "cluster")}, {Key: "match", Value: w.match()}, {Key: "split", Value: can.split},
+	}, true, false)
+	if err != nil {
+		panic(fmt.Sprintf("mongodb: marshal the stream's description: %v", err)) // strings only
+	}
+	sum := sha256.Sum256(spec)
+	return hex.EncodeToString(sum[:8])
+}
+
+// unique returns the values sorted, each once.
+func unique[T cmp.Ordered](values []T) []T {
+	values = slices.Clone(values)
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+func uniqueBy[T any](values []T, key func(T) string) []T {
+	values = slices.Clone(values)
+	slices.SortFunc(values, func(a, b T) int { return strings.Compare(key(a), key(b)) })
+	return slices.CompactFunc(values, func(a, b T) bool { return key(a) == key(b) })
+}
