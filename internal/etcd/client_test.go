@@ -1,0 +1,277 @@
+package etcd_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/checkpointtest"
+	"mongostream/cluster"
+	"mongostream/fault"
+	"mongostream/internal/devetcd"
+	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/owner"
+)
+
+// listen listens without ever answering.
+func listen(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+func TestDialNamesWhatIsWrong(t *testing.T) {
+	gone := listen(t)
+	notEtcd := listen(t)
+	for name, c := range map[string]struct {
+		cfg  etcd.Config
+		text string
+	}{
+		"nobody there":              {etcd.Config{Endpoints: []string{"127.0.0.1:1"}}, "connection refused"},
+		"nobody there, with a user": {etcd.Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p"}, "connection refused"},
+		"no answer":                 {etcd.Config{Endpoints: []string{notEtcd}}, notEtcd},
+		"several, none there":       {etcd.Config{Endpoints: []string{"127.0.0.1:1", gone}}, "127.0.0.1:1, " + gone},
+		"no such host":              {etcd.Config{Endpoints: []string{"nowhere.invalid:2379"}}, "nowhere.invalid"},
+	} {
+		c.cfg.DialTimeout = 300 * time.Millisecond
+		client, err := etcd.Dial(t.Context(), c.cfg)
+		if err == nil {
+			_ = client.Close()
+		}
+		if fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	for name, cfg := range map[string]etcd.Config{
+		"without a user": {Endpoints: []string{listen(t)}, DialTimeout: time.Hour},
+		"with a user":    {Endpoints: []string{listen(t)}, DialTimeout: time.Hour, Username: "u", Password: "p"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() {
+			_, err := etcd.Dial(ctx, cfg)
+			result <- err
+		}()
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) || fault.Of(err) != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDialRefusesUnreadableFiles(t *testing.T) {
+	for name, cfg := range map[string]etcd.Config{
+		"no such CA":         {CAFile: "missing.pem"},
+		"a key alone":        {KeyFile: "missing.pem"},
+		"no such cert":       {CertFile: "missing.pem", KeyFile: "missing.pem"},
+		"a cert that is one": {CertFile: "client_test.go", KeyFile: "client_test.go"},
+	} {
+		cfg.Endpoints = []string{"127.0.0.1:1"}
+		if _, err := etcd.Dial(t.Context(), cfg); err == nil || fault.Of(err) != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// secured starts an etcd with users: root, and "streamer", which may use what stands under /streamer/ and nothing else.
+func secured(t *testing.T) (endpoints []string) {
+	t.Helper()
+	endpoints = devetcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})
+	raw := devetcdtest.Client(t, endpoints)
+	defer func() { _ = raw.Close() }()
+	ctx := t.Context()
+	for _, step := range []func() error{
+		func() error { _, err := raw.UserAdd(ctx, "root", "toor"); return err },
+		func() error { _, err := raw.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := raw.UserAdd(ctx, "streamer", "secret"); return err },
+		func() error { _, err := raw.RoleAdd(ctx, "streamer"); return err },
+		func() error {
+			_, err := raw.RoleGrantPermission(ctx, "streamer", "/streamer/", clientv3.GetPrefixRangeEnd("/streamer/"),
+				clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := raw.UserGrantRole(ctx, "streamer", "streamer"); return err },
+		func() error { _, err := raw.AuthEnable(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return endpoints
+}
+
+func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
+	endpoints := secured(t)
+	for name, cfg := range map[string]etcd.Config{
+		"no user":        {Prefix: "/streamer"},
+		"wrong password": {Prefix: "/streamer", Username: "streamer", Password: "wrong"},
+		"unknown user":   {Prefix: "/streamer", Username: "nobody", Password: "secret"},
+		"other prefix":   {Prefix: "/elsewhere", Username: "streamer", Password: "secret"},
+	} {
+		cfg.Endpoints, cfg.Cluster = endpoints, "c1"
+		_, err := etcd.Dial(t.Context(), cfg)
+		if fault.Of(err) != fault.EtcdRefused {
+			t.Errorf("%s: %v", name, err)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error shows the password: %v", name, err)
+		}
+	}
+
+	client, err := etcd.Dial(t.Context(), etcd.Config{
+		Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1", Username: "streamer", Password: "secret",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	store, registry := etcd.NewStore(client, checkpointtest.Partitions), owner.NewRegistry(client)
+	if _, err := store.Found(t.Context(), checkpointtest.Origin("c1")); err != nil {
+		t.Fatal(err)
+	}
+	var epochs []change.Epoch
+	for _, m := range []cluster.Member{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
+		// The second takes over from the first, which is another registry's.
+		registry = owner.NewRegistry(client)
+		if epochs, err = registry.Claim(t.Context(), m, checkpointtest.Partitions, time.Minute, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := checkpointtest.MarkAt(change.Term{Epoch: epochs[0]}, checkpointtest.Event(1))
+	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
+		t.Error(err)
+	}
+	if _, _, err := registry.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := registry.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// certificates writes a certificate authority's and a server's certificate, and returns the server's settings.
+func certificates(t *testing.T) (caFile string, server *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "etcd"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caFile = filepath.Join(t.TempDir(), "ca.pem")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: der}
+	if err := os.WriteFile(caFile, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return caFile, &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		NextProtos:   []string{"h2"},
+		MinVersion:   tls.VersionTLS12,
+	}
+}
+
+// encrypted serves TLS in front of an endpoint until the test ends.
+func encrypted(t *testing.T, server *tls.Config, upstream string) (endpoint string) {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { join(conn, upstream) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+// join copies between a connection and a new one until either ends.
+func join(conn net.Conn, upstream string) {
+	defer func() { _ = conn.Close() }()
+	server, err := net.Dial("tcp", upstream)
+	if err != nil {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = io.Copy(server, conn)
+		_ = server.Close()
+	})
+	_, _ = io.Copy(conn, server)
+	_ = conn.Close()
+	wg.Wait()
+}
+
+func TestDialWithTLS(t *testing.T) {
+	caFile, server := certificates(t)
+	otherCA, _ := certificates(t)
+	endpoint := encrypted(t, server, devetcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})[0])
+	for _, address := range []string{endpoint, "https://" + endpoint} {
+		client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{address}, CAFile: caFile})
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if _, err := etcd.NewStore(client, 1).Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
+			t.Errorf("%s: %v", address, err)
+		}
+		_ = client.Close()
+	}
+	for name, cfg := range map[string]etcd.Config{
+		"another authority": {Endpoints: []string{endpoint}, CAFile: otherCA},
+		"no authority":      {Endpoints: []string{"https://" + endpoint}},
+	} {
+		cfg.DialTimeout = 500 * time.Millisecond
+		if _, err := etcd.Dial(t.Context(), cfg); fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"mongostream/fault"
+)
+
+// Named gives an error of etcd the code under which people find it. Errors of the caller's context stay what they are.
+func Named(err error) error {
+	if fault.Of(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if _, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return fault.New(fault.EtcdRefused, err)
+	}
+	if status.Code(err) == codes.Unavailable {
+		return fault.New(fault.EtcdUnreachable, err)
+	}
+	return err
+}
+
+// unknown reports whether a request that failed so may have been carried out, or may be yet.
+func unknown(err error) bool {
+	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return answer.Code() == codes.Unavailable
+	}
+	failure, ok := status.FromError(err)
+	return ok && slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown}, failure.Code())
+}
+
+// sayAgain is the pause before a request of which nobody knows whether it was carried out is sent again.
+const sayAgain = 50 * time.Millisecond
+
+// Insist does what can be done more than once, until it is known whether it was done or the context ends.
+func Insist(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if err == nil || !unknown(err) {
+			return err
+		}
+		pause := time.NewTimer(sayAgain)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package etcdtest gets in the way between a client and its etcd.
+package etcdtest

@@ -1,0 +1,53 @@
+package etcd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mongostream/change"
+	"mongostream/fault"
+)
+
+// Keys are the names of the keys of one cluster.
+type Keys struct {
+	root string // ends with a slash
+}
+
+func newKeys(prefix, cluster string) Keys {
+	return Keys{root: strings.TrimRight(prefix, "/") + "/" + cluster + "/"}
+}
+
+// Origin is the key of the origin.
+func (k Keys) Origin() string { return k.root + "origin" }
+
+// Owners is the prefix of the keys that say who owns the partitions.
+func (k Keys) Owners() string { return k.root + "owner/" }
+
+// Owner is the key that says who owns a partition.
+func (k Keys) Owner(p change.Partition) string { return k.Owners() + padded(p) }
+
+func (k Keys) marks() string                  { return k.root + "mark/" }
+func (k Keys) mark(p change.Partition) string { return k.marks() + padded(p) }
+
+// history is the prefix of the keys of a partition's history, entry one of those: a ring of places.
+func (k Keys) history(p change.Partition) string { return k.root + "history/" + padded(p) + "/" }
+func (k Keys) entry(p change.Partition, slot int) string {
+	return fmt.Sprintf("%s%02d", k.history(p), slot)
+}
+
+// gaps is the prefix of the keys of the gap log.
+func (k Keys) gaps() string { return k.root + "gap/" }
+
+// padded writes a partition so that keys sort as partitions do.
+func padded(p change.Partition) string { return fmt.Sprintf("%05d", p) }
+
+// PartitionOf returns the partition that a key below a prefix names.
+func PartitionOf(prefix, key string) (change.Partition, error) {
+	digits := strings.TrimPrefix(key, prefix)
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if p := change.Partition(n); err == nil && n < change.MaxPartitions && padded(p) == digits {
+		return p, nil
+	}
+	return 0, fault.Newf(fault.MarkCorrupt, "%s: the key names no partition", key)
+}

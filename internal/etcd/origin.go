@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/record"
+)
+
+// A Standing is the origin as it stood at a revision.
+type Standing struct {
+	checkpoint.Origin
+
+	Revision int64
+}
+
+// Fences reports whether an epoch cannot own anything under the origin: it is of another incarnation, or of no claim (0 is
+// the revision of a key that is not there).
+func (o Standing) Fences(e change.Epoch) bool {
+	return e.Incarnation != o.Incarnation || e.Revision == 0
+}
+
+// Is is the condition that the origin still stands as it stood then.
+func (c *Client) Is(o Standing) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(c.keys.Origin()), "=", o.Revision)
+}
+
+// Origin reads the origin, which must be of the given number of partitions unless that is 0.
+func (c *Client) Origin(ctx context.Context, partitions int) (Standing, error) {
+	resp, err := c.etcd.Get(ctx, c.keys.Origin())
+	if err != nil {
+		return Standing{}, fmt.Errorf("read origin: %w", Named(err))
+	}
+	if len(resp.Kvs) == 0 {
+		return Standing{}, checkpoint.ErrNoOrigin
+	}
+	kv := resp.Kvs[0]
+	o, err := record.DecodeOrigin(string(kv.Key), partitions, kv.Value)
+	if err != nil {
+		return Standing{}, err
+	}
+	return Standing{Origin: o, Revision: kv.ModRevision}, nil
+}
+
+// Nest makes nested transactions in one, as long as the origin is the one that stands; else it is checkpoint.ErrOriginMoved. etcd
+// takes MaxNested of them where none has more than two operations.
+func (c *Client) Nest(ctx context.Context, stands Standing, nested []clientv3.Op) (*clientv3.TxnResponse, error) {
+	resp, err := c.etcd.Txn(ctx).If(c.Is(stands)).Then(nested...).Commit()
+	if err == nil && !resp.Succeeded {
+		err = checkpoint.ErrOriginMoved
+	}
+	return resp, err
+}
+
+// found writes the origin if there is none and returns the one that stands.
+func (c *Client) found(ctx context.Context, o checkpoint.Origin) (Standing, error) {
+	value, err := record.EncodeOrigin(o)
+	if err != nil {
+		return Standing{}, err
+	}
+	key := c.keys.Origin()
+	resp, err := c.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, string(value))).
+		Commit()
+	if err != nil {
+		return Standing{}, fmt.Errorf("write origin: %w", Named(err))
+	}
+	if resp.Succeeded {
+		return Standing{Origin: o, Revision: resp.Header.Revision}, nil
+	}
+	return c.Origin(ctx, o.Partitions)
+}
+
+// adopt writes next in the place of last. That next stands already is the same, done by a request whose answer got lost.
+func (c *Client) adopt(ctx context.Context, last, next checkpoint.Origin) error {
+	if err := next.Follows(last); err != nil {
+		return err
+	}
+	value, err := record.EncodeOrigin(next)
+	if err != nil {
+		return err
+	}
+	return Insist(ctx, func() error {
+		stands, err := c.Origin(ctx, last.Partitions)
+		switch {
+		case err != nil:
+			return err
+		case stands.Equal(next):
+			return nil
+		case !stands.Equal(last):
+			return checkpoint.ErrOriginMoved
+		}
+		_, err = c.Nest(ctx, stands, []clientv3.Op{clientv3.OpPut(c.keys.Origin(), string(value))})
+		return err
+	})
+}
