@@ -1,0 +1,27 @@
+package sse_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"mongostream/gateway/sse"
+)
+
+func TestReaderFollowsTheSpecification(t *testing.T) {
+	r := sse.NewReader(strings.NewReader(": connected\n\nid: 1\ndata: one\n\nid: 2\n: heartbeat\n\ndata: two\ndata:lines\nevent: error\n\nid: 3\ndata: cut"))
+	want := []sse.Message{{ID: "1", Data: []byte("one")}, {ID: "2", Event: "error", Data: []byte("two\nlines")}}
+	for i, w := range want {
+		m, err := r.Next()
+		if err != nil || m.ID != w.ID || m.Event != w.Event || string(m.Data) != string(w.Data) {
+			t.Errorf("message %d: %+v, %v", i, m, err)
+		}
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("a message that is cut off: %v", err)
+	}
+	if r.LastID() != "2" {
+		t.Errorf("last id %q", r.LastID())
+	}
+}
