@@ -1,0 +1,163 @@
+package config
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Config is the table of all keys. Durations are positive unless a range says more, sizes are in bytes.
+type Config struct {
+	Cluster     Cluster     `key:"cluster"`
+	Node        Node        `key:"node"`
+	StartFrom   StartFrom   `key:"start_from" default:"now"`
+	MongoDB     MongoDB     `key:"mongodb"`
+	Etcd        Etcd        `key:"etcd"`
+	Marks       Marks       `key:"marks"`
+	HTTP        HTTP        `key:"http"`
+	Log         Log         `key:"log"`
+	Debug       Debug       `key:"debug"`
+	Reliability Reliability `key:"reliability"`
+}
+
+// Cluster is what all nodes of one cluster have in common.
+type Cluster struct {
+	// ID names the marks: nodes of one id share them.
+	ID string `key:"id" default:"streamer" check:"name"`
+	// Partitions is N; it is fixed once there are marks.
+	Partitions int `key:"partitions" default:"64" range:"1..16384"`
+	// LeaseTTL is how long a claim lives that nobody renews.
+	LeaseTTL time.Duration `key:"lease_ttl" default:"10s" range:"2s..1h"`
+}
+
+// Node is what this process alone has.
+type Node struct {
+	// ID is stable over restarts; where none is set, Load takes the host's name.
+	ID string `key:"id" default:"" check:"name"`
+}
+
+// MongoDB says where the log is and what of it to read.
+type MongoDB struct {
+	URI URI `key:"uri" default:"mongodb://127.0.0.1:27017/?replicaSet=rs0" secret:"yes"`
+	// Watch has namespaces, db.coll or db.*; empty means all but MongoDB's own databases and the streamer's.
+	Watch []string `key:"watch" default:"" check:"namespace"`
+	// Operations are the kinds of change to read; empty means all.
+	Operations []string `key:"operations" default:"" one:"insert update replace delete"`
+	// FullDocument is the change stream option of that name.
+	FullDocument string `key:"full_document" default:"default" one:"default updateLookup whenAvailable required"`
+	// MaxAwait is how long the server waits for a change before it answers with none.
+	MaxAwait time.Duration `key:"max_await" default:"1s" range:"1ms..1m"`
+	// MaxStreams bounds the change streams of this node, the tail included.
+	MaxStreams int `key:"max_streams" default:"5" range:"2..1000"`
+	// RingSize bounds the replies that the tail holds.
+	RingSize int64 `key:"ring_size" default:"48MiB" range:"1MiB..1TiB"`
+	// Prefetch bounds what a reader fetches before its foremost cursor.
+	Prefetch int64 `key:"prefetch" default:"16MiB" range:"1B..1TiB"`
+	// ServerSelectionTimeout is how long to look for a server before it counts as unreachable.
+	ServerSelectionTimeout time.Duration `key:"server_selection_timeout" default:"30s" range:"1ms..1h"`
+}
+
+// Etcd says where etcd is, and under which prefix the streamer's keys stand.
+type Etcd struct {
+	// Endpoints are host:port, or the same behind http:// or https://.
+	Endpoints []string `key:"endpoints" default:"127.0.0.1:2379" check:"endpoint"`
+	// Prefix begins with a slash and does not end with one.
+	Prefix      string        `key:"prefix" default:"/streamer" check:"prefix"`
+	Username    string        `key:"username" default:""`
+	Password    Secret        `key:"password" default:"" secret:"yes"`
+	TLS         TLS           `key:"tls"`
+	DialTimeout time.Duration `key:"dial_timeout" default:"5s" range:"1ms..1h"`
+}
+
+// TLS names PEM files; all empty means no TLS unless an endpoint asks for it.
+type TLS struct {
+	CAFile   string `key:"ca_file" default:""`
+	CertFile string `key:"cert_file" default:""`
+	KeyFile  string `key:"key_file" default:""`
+}
+
+// Marks says where marks are kept if that is MongoDB.
+type Marks struct {
+	Database string `key:"database" default:"streamer" check:"database"`
+}
+
+// HTTP is the node's HTTP server and its event streams.
+type HTTP struct {
+	// Listen is host:port; without a host, all addresses of the machine.
+	Listen string `key:"listen" default:"127.0.0.1:8080" check:"address"`
+	// Heartbeat is how often an idle stream is written to.
+	Heartbeat time.Duration `key:"heartbeat" default:"15s" range:"1ms..1h"`
+	// StallTimeout is how long a client may take nothing before it is cut off.
+	StallTimeout time.Duration `key:"stall_timeout" default:"30s" range:"1ms..1h"`
+	// MaxClients bounds the event streams open at a time.
+	MaxClients int `key:"max_clients" default:"1000" range:"1..1000000"`
+}
+
+// Log says what is logged, and how it is written.
+type Log struct {
+	Level  slog.Level `key:"level" default:"info" one:"debug info warn error"`
+	Format string     `key:"format" default:"text" one:"text json"`
+}
+
+// Debug is what lets an operator look inside a running node; all of it is off by default.
+type Debug struct {
+	// Listen is a loopback host:port; empty means no listener.
+	Listen string `key:"listen" default:"" check:"loopback"`
+	// DumpDir is the folder for flight recordings; empty means that none are written.
+	DumpDir string `key:"dump_dir" default:""`
+	// DumpMax is how many of them stay there.
+	DumpMax int `key:"dump_max" default:"10" range:"1..1000"`
+	// LagThreshold is the lag of a partition from which one is written.
+	LagThreshold time.Duration `key:"lag_threshold" default:"30s" range:"1s..24h"`
+	// StallThreshold is for how long a partition that is behind may not move before one is written.
+	StallThreshold time.Duration `key:"stall_threshold" default:"30s" range:"1s..24h"`
+}
+
+// Reliability has exactly the keys of the reliability design, section 12.
+type Reliability struct {
+	Checkpoint     Checkpoint     `key:"checkpoint"`
+	Dedup          Dedup          `key:"dedup"`
+	GapDetection   GapDetection   `key:"gap_detection"`
+	CircuitBreaker CircuitBreaker `key:"circuit_breaker"`
+	Shutdown       Shutdown       `key:"shutdown"`
+}
+
+// Where marks are kept.
+const (
+	BackendEtcd  = "etcd"
+	BackendMongo = "mongo"
+)
+
+// Checkpoint says where marks are kept and when they are due.
+type Checkpoint struct {
+	Backend    string        `key:"backend" default:"etcd" one:"etcd mongo"`
+	Interval   time.Duration `key:"interval" default:"5s" range:"1ms..1h"`
+	EventCount int           `key:"event_count" default:"1000" range:"1..1000000000"`
+}
+
+// Dedup is the window of each partition.
+type Dedup struct {
+	Enabled bool `key:"enabled" default:"true"`
+	// CacheSize is in events, for each partition.
+	CacheSize int           `key:"cache_size" default:"10000" range:"1..10000000"`
+	TTL       time.Duration `key:"ttl" default:"3m" range:"1ms..24h"`
+}
+
+// GapDetection says which jump of cluster time counts as a gap where continuity is unproven.
+type GapDetection struct {
+	Enabled bool          `key:"enabled" default:"true"`
+	MaxGap  time.Duration `key:"max_gap" default:"5m" range:"1s..720h"`
+}
+
+// CircuitBreaker opens after Threshold failures in a row and tries again after Timeout.
+type CircuitBreaker struct {
+	Threshold int           `key:"threshold" default:"5" range:"1..1000000"`
+	Timeout   time.Duration `key:"timeout" default:"30s" range:"1ms..1h"`
+}
+
+// Shutdown bounds the two steps of a planned stop.
+type Shutdown struct {
+	// FlushTimeout is for what is in flight to be acknowledged.
+	FlushTimeout time.Duration `key:"flush_timeout" default:"10s" range:"1ms..1h"`
+	// CheckpointTimeout is for the last marks to be saved.
+	CheckpointTimeout time.Duration `key:"checkpoint_timeout" default:"5s" range:"1ms..1h"`
+}

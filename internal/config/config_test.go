@@ -1,0 +1,311 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"gopkg.in/yaml.v3"
+
+	"mongostream/fault"
+	"mongostream/internal/config/table"
+)
+
+// noFile is a file system without files.
+func noFile(path string) ([]byte, error) { return nil, fmt.Errorf("open %s: %w", path, os.ErrNotExist) }
+
+func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
+	got, err := Load("", []string{"STREAMER_NODE_ID=n1", "HOME=/root", "STREAMER_TEST_MONGODB_URI=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second},
+		Node:    Node{ID: "n1"},
+		MongoDB: MongoDB{
+			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", MaxAwait: time.Second, MaxStreams: 5,
+			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
+		},
+		Etcd:  Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
+		Marks: Marks{Database: "streamer"},
+		HTTP:  HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
+		Log:   Log{Level: slog.LevelInfo, Format: "text"},
+		Debug: Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
+		Reliability: Reliability{
+			Checkpoint:     Checkpoint{Backend: BackendEtcd, Interval: 5 * time.Second, EventCount: 1000},
+			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
+			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
+			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},
+			Shutdown:       Shutdown{FlushTimeout: 10 * time.Second, CheckpointTimeout: 5 * time.Second},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigYAMLHasEveryKeyWithItsDefault(t *testing.T) {
+	const path = "../../config.yaml"
+	defaults, err := Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(defaults, shown); diff != "" {
+		t.Errorf("not the defaults:\n%s", diff)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	for path := range table.Of(&shown).All() {
+		section, last := tree, path
+		for name, rest, found := strings.Cut(path, "."); found; name, rest, found = strings.Cut(rest, ".") {
+			section, _ = section[name].(map[string]any)
+			last = rest
+		}
+		if _, found := section[last]; !found {
+			t.Errorf("config.yaml lacks %s", path)
+		}
+	}
+	for _, key := range []string{"uri_file:", "password_file:"} {
+		if !bytes.Contains(text, []byte(key)) {
+			t.Errorf("config.yaml does not mention %s", key)
+		}
+	}
+}
+
+func TestNodeIsNamedAfterItsHost(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load("", nil); c.Node.ID != host || err != nil {
+		t.Errorf("node.id %q on host %q, %v", c.Node.ID, host, err)
+	}
+}
+
+func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
+	tests := []struct {
+		key        string
+		good, bads []string
+	}{
+		{"CLUSTER_ID", []string{"a", "shop-1.eu_west"}, []string{"", "a/b", "a b", "ü", strings.Repeat("x", 254)}},
+		{"CLUSTER_PARTITIONS", []string{"1", "16384"}, []string{"0", "16385", "-1", "x", "0x10", "64.0", ""}},
+		{"CLUSTER_LEASE_TTL", []string{"2s", "1m30s"}, []string{"1999ms", "2", "-5s", "2h", ""}},
+		{"START_FROM", []string{"now", "beginning-of-oplog", "2026-01-31T12:00:00Z"}, []string{"later", "1969-01-01T00:00:00Z", "2200-01-01T00:00:00Z", ""}},
+		{"MONGODB_URI", []string{"mongodb://h", "mongodb+srv://h.x/"}, []string{"h:27017", "http://h", "mongodb://", ""}},
+		{"MONGODB_WATCH", []string{"", "a.b", "a.b.c,d.*"}, []string{"a", "a.", ".b", "a.b*", "*.b", "a.b,a.b", "local.x", "config.*", "a.system.views", "a.b,"}},
+		{"MONGODB_OPERATIONS", []string{"", "insert,delete"}, []string{"drop", "insert,insert", "Insert"}},
+		{"MONGODB_FULL_DOCUMENT", []string{"updateLookup", "required"}, []string{"", "yes"}},
+		{"MONGODB_MAX_STREAMS", []string{"2"}, []string{"1"}},
+		{"MONGODB_RING_SIZE", []string{"16MiB", "1GiB", "20480KiB"}, []string{"1023KiB", "48MB", "48", "1.5GiB", "-1MiB", "9999999999TiB", "MiB"}},
+		{"ETCD_ENDPOINTS", []string{"h:1", "https://h:2379,[::1]:2379"}, []string{"", "h", ":2379", "h:0", "h:x", "ftp://h:1", "http://h:1/x", "h:65536"}},
+		{"ETCD_PREFIX", []string{"/a", "/a/b"}, []string{"", "/", "a", "/a/"}},
+		{"MARKS_DATABASE", []string{"x"}, []string{"", "admin", "a.b", "a b", "a$"}},
+		{"HTTP_LISTEN", []string{":8080", "127.0.0.1:0", "[::]:80"}, []string{"", "8080", "h:70000"}},
+		{"DEBUG_LISTEN", []string{"", "127.0.0.1:0", "localhost:6060", "[::1]:6060"}, []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:1", "example.org:1", "127.0.0.1", "127.0.0.1:x"}},
+		{"DEBUG_DUMP_MAX", []string{"1"}, []string{"0", ""}},
+		{"LOG_LEVEL", []string{"debug", "error"}, []string{"", "INFO", "trace", "info+2"}},
+		{"RELIABILITY_DEDUP_ENABLED", []string{"true", "false"}, []string{"", "yes", "1", "True"}},
+		{"RELIABILITY_CHECKPOINT_BACKEND", []string{"mongo"}, []string{"", "mongodb"}},
+	}
+	for _, tt := range tests {
+		for _, text := range tt.good {
+			if _, err := parse("", nil, []string{envPrefix + tt.key + "=" + text}, noFile); err != nil {
+				t.Errorf("%s=%q is refused: %v", tt.key, text, err)
+			}
+		}
+		for _, text := range tt.bads {
+			c, err := parse("", nil, []string{envPrefix + tt.key + "=" + text}, noFile)
+			if err == nil || !strings.Contains(err.Error(), envPrefix+tt.key) {
+				t.Errorf("%s=%q: %v", tt.key, text, err)
+			}
+			if diff := cmp.Diff(Config{}, c); diff != "" {
+				t.Errorf("%s=%q: a configuration beside the error: %s", tt.key, text, diff)
+			}
+		}
+	}
+}
+
+func TestStartFromIsTyped(t *testing.T) {
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]StartFrom{"now": {}, "beginning-of-oplog": {Oldest: true}, "2026-01-31T12:00:00Z": {At: at}} {
+		c, err := parse("", nil, []string{"STREAMER_START_FROM=" + text}, noFile)
+		if err != nil || !cmp.Equal(c.StartFrom, want) || c.StartFrom.String() != text {
+			t.Errorf("%s: %+v, %s, %v", text, c.StartFrom, c.StartFrom, err)
+		}
+	}
+}
+
+func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
+	tests := []struct{ name, file, env, want string }{
+		{"prefetch above the ring", "mongodb: {prefetch: 64MiB}", "", "c.yaml:1: mongodb.prefetch is 64MiB (c.yaml:1), but mongodb.ring_size is 48MiB (by default)"},
+		{"two sources", "mongodb: {prefetch: 2MiB}", "MONGODB_RING_SIZE=1MiB", "mongodb.ring_size is 1MiB (STREAMER_MONGODB_RING_SIZE)"},
+		{"no endpoint", "etcd: {endpoints: []}", "", "reliability.checkpoint.backend is etcd (by default), but etcd.endpoints is [] (c.yaml:1)"},
+		{"user without password", "etcd: {username: u}", "", `etcd.password is "" (by default)`},
+		{"password without user", "", "ETCD_PASSWORD=hush", `etcd.password is *** (STREAMER_ETCD_PASSWORD)`},
+		{"certificate without key", "etcd: {tls: {cert_file: c.pem}}", "", "etcd.tls.key_file"},
+		{"TLS on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {ca_file: ca.pem}}", "", "without TLS"},
+		{"certificate on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {cert_file: c, key_file: k}}", "", "without TLS"},
+		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "marks.database is streamer"},
+	}
+	for _, tt := range tests {
+		var environ []string
+		if tt.env != "" {
+			environ = append(environ, envPrefix+tt.env)
+		}
+		_, err := parse("c.yaml", []byte(tt.file), environ, noFile)
+		if fault.Of(err) != fault.ConfigConflict || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	fine := "mongodb: {watch: [streamer.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}"
+	if _, err := parse("c.yaml", []byte(fine), nil, noFile); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestContradictionWithARefusedValueIsNotTold(t *testing.T) {
+	_, err := parse("c.yaml", []byte("mongodb: {prefetch: 64MiB, ring_size: 99MB}"), nil, noFile)
+	if fault.Of(err) != fault.ConfigBadValue || strings.Contains(err.Error(), "prefetch") {
+		t.Error(err)
+	}
+}
+
+func TestSecretsComeFromFilesAndTheLaterSourceWins(t *testing.T) {
+	dir := t.TempDir()
+	uri, password := filepath.Join(dir, "uri"), filepath.Join(dir, "password")
+	for path, text := range map[string]string{uri: "mongodb://u:hush@h\n", password: "hush"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(file, []byte("mongodb: {uri_file: "+uri+"}\netcd: {username: u, password: first}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file, []string{"STREAMER_ETCD_PASSWORD_FILE=" + password})
+	if err != nil || c.MongoDB.URI != "mongodb://u:hush@h" || c.Etcd.Password != "hush" {
+		t.Errorf("%s, %v", c, err)
+	}
+	if c, err = Load(file, []string{"STREAMER_MONGODB_URI=mongodb://other"}); err != nil || c.MongoDB.URI != "mongodb://other" {
+		t.Errorf("%s, %v", c, err)
+	}
+}
+
+func TestUnreadableFilesAreNamed(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	if _, err := Load(missing, nil); fault.Of(err) != fault.ConfigUnreadable || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+	_, err := Load("", []string{"STREAMER_MONGODB_URI_FILE=" + missing})
+	if fault.Of(err) != fault.ConfigUnreadable || !strings.Contains(err.Error(), "STREAMER_MONGODB_URI_FILE: mongodb.uri_file: open "+missing) {
+		t.Error(err)
+	}
+}
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	const secret = "hush"
+	c, err := parse("", nil, []string{
+		"STREAMER_MONGODB_URI=mongodb://user:a@" + secret + "/" + secret + "@h:1/db?w=1&tlsCertificateKeyFilePassword=" + secret + "&authMechanismProperties=AWS_SESSION_TOKEN:" + secret,
+		"STREAMER_ETCD_USERNAME=u", "STREAMER_ETCD_PASSWORD=" + secret,
+	}, noFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	logger := slog.New(slog.NewJSONHandler(&logged, nil))
+	logger.Info("start", "config", c, "mongodb", c.MongoDB, "password", c.Etcd.Password, "uri", c.MongoDB.URI)
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("start", "config", c, "etcd", c.Etcd)
+	marshalled, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := []string{c.String(), logged.String(), string(marshalled), fmt.Sprint(c.MongoDB.URI)}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		shown = append(shown, fmt.Sprintf(verb, c), fmt.Sprintf(verb, c.Etcd), fmt.Sprintf(verb, c.MongoDB))
+	}
+	for _, text := range shown {
+		if strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) {
+			t.Errorf("shows the secret: %s", text)
+		}
+	}
+	if want := "mongodb.uri: mongodb://***@h:1/db?w=1&tlsCertificateKeyFilePassword=***&authMechanismProperties=***\n"; !strings.Contains(c.String(), want) {
+		t.Errorf("lacks %s:\n%s", want, c)
+	}
+	for _, bad := range []string{"MONGODB_URI=http://u:" + secret + "@h", "ETCD_ENDPOINTS=http://u:" + secret + "@h:1"} {
+		if _, err := parse("", nil, []string{envPrefix + bad}, noFile); err == nil || strings.Contains(err.Error(), secret) {
+			t.Error(err)
+		}
+	}
+	if _, err := parse("c.yaml", []byte("\netcd:\n  password: *"+secret+"\n"), nil, noFile); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "c.yaml:3: ") {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	shown, err := os.ReadFile("../../config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(shown, "STREAMER_MONGODB_WATCH=a.b,c.*")
+	f.Add([]byte("cluster: {id: a, id: b}\nmongodb: [*x, &x y]\n? [a]\n: b\n---\n"), "STREAMER_=")
+	f.Add([]byte("etcd: ~\nhttp: !!binary x\nmarks:\n\tdatabase: x"), "STREAMER_MONGODB_URI_FILE=x")
+	open := func(path string) ([]byte, error) { return []byte(path), nil }
+	f.Fuzz(func(t *testing.T, file []byte, variable string) {
+		c, err := parse("c.yaml", file, []string{variable, "STREAMER_NODE_ID=n"}, open)
+		if err != nil {
+			if fault.Of(err) == "" {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		again, err := parse("", nil, variables(&c), open)
+		if err != nil {
+			t.Fatalf("right once, refused as the environment: %v", err)
+		}
+		if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("shown as something else: %s", diff)
+		}
+	})
+}
+
+// variables writes a configuration as an environment. A list whose items have commas cannot be written so; it is left out of c.
+func variables(c *Config) []string {
+	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints} {
+		if slices.ContainsFunc(*list, func(item string) bool { return strings.Contains(item, ",") || item != strings.TrimSpace(item) }) {
+			*list = []string{"h.x:1"}
+		}
+	}
+	var environ []string
+	for path, text := range table.Of(c).All() {
+		switch path {
+		case "mongodb.uri":
+			text = string(c.MongoDB.URI)
+		case "etcd.password":
+			text = string(c.Etcd.Password)
+		case "mongodb.watch", "mongodb.operations", "etcd.endpoints":
+			text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+		}
+		environ = append(environ, envPrefix+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))+"="+text)
+	}
+	return environ
+}

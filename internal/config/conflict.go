@@ -1,0 +1,26 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"mongostream/internal/config/table"
+)
+
+// findConflicts complains of values that are fine alone and cannot work together.
+func (c *Config) findConflicts(t *table.Table) {
+	backend := c.Reliability.Checkpoint.Backend
+	t.Conflict(c.MongoDB.Prefetch > c.MongoDB.RingSize, "mongodb.prefetch", "mongodb.ring_size",
+		"what is fetched ahead must fit in the ring")
+	t.Conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",
+		"marks in etcd need an endpoint")
+	ours := func(namespace string) bool { return strings.HasPrefix(namespace, c.Marks.Database+".") }
+	t.Conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "marks.database",
+		"every mark saved would be a change to deliver")
+	t.Conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
+	t.Conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",
+		"they go together")
+	plain := slices.ContainsFunc(c.Etcd.Endpoints, func(e string) bool { return strings.HasPrefix(e, "http://") })
+	t.Conflict(plain && c.Etcd.TLS.CAFile != "", "etcd.endpoints", "etcd.tls.ca_file", "http:// is without TLS")
+	t.Conflict(plain && c.Etcd.TLS.CertFile != "", "etcd.endpoints", "etcd.tls.cert_file", "http:// is without TLS")
+}

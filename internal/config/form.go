@@ -1,0 +1,102 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// forms are what the check tags of the table name.
+func forms() map[string]func(string) error {
+	return map[string]func(string) error{
+		"address":   func(text string) error { return checkAddress(text, 0) },
+		"database":  checkDatabase,
+		"endpoint":  checkEndpoint,
+		"loopback":  checkLoopback,
+		"name":      checkName,
+		"namespace": checkNamespace,
+		"prefix":    checkPrefix,
+	}
+}
+
+// checkName takes what can be part of an etcd key, of a log line and of a metric's label without quoting.
+func checkName(text string) error {
+	bad := strings.ContainsFunc(text, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("._-", r)
+	})
+	if bad || text == "" || len(text) > 253 {
+		return errors.New("must be 1 to 253 letters, digits, dots, underscores or hyphens")
+	}
+	return nil
+}
+
+// checkDatabase takes what MongoDB takes as a database's name (manual: "MongoDB Limits and Thresholds"), except its own.
+func checkDatabase(text string) error {
+	switch {
+	case text == "admin" || text == "config" || text == "local":
+		return errors.New("belongs to MongoDB itself")
+	case text == "" || len(text) > 63 || strings.ContainsAny(text, "/\\. \"$*<>:|?\x00"):
+		return errors.New("is not a database's name: 1 to 63 bytes without / \\ . \" $ * < > : | ? and spaces")
+	default:
+		return nil
+	}
+}
+
+// checkNamespace takes db.coll and db.*. A star anywhere else would be a legal name, but whoever writes it means a pattern.
+func checkNamespace(text string) error {
+	db, coll, _ := strings.Cut(text, ".")
+	if err := checkDatabase(db); err != nil {
+		return err
+	}
+	switch {
+	case coll == "*":
+		return nil
+	case coll == "" || len(text) > 255 || strings.ContainsAny(coll, "$*\x00"):
+		return errors.New("must be a namespace, db.coll, or db.* for a whole database")
+	case strings.HasPrefix(coll, "system."):
+		return errors.New("belongs to MongoDB itself")
+	default:
+		return nil
+	}
+}
+
+// checkAddress takes host:port with a port of at least lowest; 0 leaves the choice to the system.
+func checkAddress(text string, lowest int) error {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return errors.New("must be host:port")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < lowest || n > 65535 {
+		return fmt.Errorf("must end in a port from %d to 65535", lowest)
+	}
+	return nil
+}
+
+// checkLoopback takes an address that cannot be reached from other machines.
+func checkLoopback(text string) error {
+	host, _, _ := net.SplitHostPort(text)
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		return errors.New("must be a loopback address, such as 127.0.0.1:6060")
+	}
+	return checkAddress(text, 0)
+}
+
+// checkEndpoint takes host:port, bare or as a URL without anything else.
+func checkEndpoint(text string) error {
+	address := strings.TrimPrefix(strings.TrimPrefix(text, "http://"), "https://")
+	if strings.HasPrefix(address, ":") || strings.ContainsAny(address, "/@ ") || checkAddress(address, 1) != nil {
+		return errors.New("must be host:port, or the same behind http:// or https://")
+	}
+	return nil
+}
+
+// checkPrefix takes what keys can stand under.
+func checkPrefix(text string) error {
+	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, " \x00") {
+		return errors.New("must begin with a slash and not end with one, such as /streamer")
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"mongostream/fault"
+	"mongostream/internal/config/table"
+)
+
+// envPrefix begins the names of the variables that are ours.
+const envPrefix = "STREAMER_"
+
+// Load reads the file at path, or none where path is "", and environ (as os.Environ returns it) over the defaults. The error
+// joins a fault.Error for everything that is wrong; with one, the Config is zero.
+func Load(path string, environ []string) (Config, error) {
+	var file []byte
+	if path != "" {
+		var err error
+		if file, err = os.ReadFile(path); err != nil {
+			return Config{}, fault.Newf(fault.ConfigUnreadable, "read configuration: %w", err)
+		}
+	}
+	return parse(path, file, environ, os.ReadFile)
+}
+
+// parse is Load without the file system: open reads the files of secrets.
+func parse(name string, file []byte, environ []string, open func(string) ([]byte, error)) (Config, error) {
+	var c Config
+	t := table.Of(&c)
+	t.Forms, t.Open = forms(), open
+	t.Default()
+	t.File(name, file)
+	t.Environ(envPrefix, environ)
+	if c.Node.ID == "" {
+		if err := c.Node.takeHostname(); err != nil {
+			t.Refuse("node.id", err)
+		}
+	}
+	c.findConflicts(t)
+	if err := t.Err(); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// takeHostname names the node after its host.
+func (n *Node) takeHostname() error {
+	name, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("set it, because the host's name is unknown: %w", err)
+	}
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("set it, because the host's name %q cannot be used: %w", name, err)
+	}
+	n.ID = name
+	return nil
+}
+
+// String lists every key with the value in force, one a line; secrets are masked.
+func (c Config) String() string {
+	var b strings.Builder
+	for path, text := range table.Of(&c).All() {
+		fmt.Fprintf(&b, "%s: %s\n", path, text)
+	}
+	return b.String()
+}
+
+// LogValue is a group of every key with the value in force; secrets are masked.
+func (c Config) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for path, text := range table.Of(&c).All() {
+		attrs = append(attrs, slog.String(path, text))
+	}
+	return slog.GroupValue(attrs...)
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// The words of start_from.
+const (
+	startNow    = "now"
+	startOldest = "beginning-of-oplog"
+)
+
+// StartFrom says where the very first start begins to read; later ones go by the marks. The zero value means now.
+type StartFrom struct {
+	// Oldest means the oldest entry that the oplog holds.
+	Oldest bool
+	// At means the first change at or after this time.
+	At time.Time
+}
+
+// UnmarshalText reads now, beginning-of-oplog, or a time of RFC 3339.
+func (s *StartFrom) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case startNow:
+		*s = StartFrom{}
+		return nil
+	case startOldest:
+		*s = StartFrom{Oldest: true}
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return errors.New("must be " + startNow + ", " + startOldest + ", or a time such as 2026-01-31T12:00:00Z")
+	}
+	if at.Unix() <= 0 || at.Unix() > math.MaxUint32 {
+		return errors.New("must lie between 1970 and 2106: MongoDB's log knows no other times")
+	}
+	*s = StartFrom{At: at}
+	return nil
+}
+
+// String is the inverse of UnmarshalText.
+func (s StartFrom) String() string {
+	switch {
+	case s.Oldest:
+		return startOldest
+	case s.At.IsZero():
+		return startNow
+	default:
+		return s.At.Format(time.RFC3339Nano)
+	}
+}
