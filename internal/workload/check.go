@@ -1,0 +1,190 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"mongostream/change"
+)
+
+// A Check compares what arrives with a ledger. It may be used from several goroutines.
+type Check struct {
+	ledger *Ledger
+
+	mu        sync.Mutex
+	documents map[int64]*arrivals
+	report    Report
+	latencies []time.Duration // of what arrived for the first time
+}
+
+// arrivals is what has arrived of one document: every change up to the number whole, and those above it that came too early.
+type arrivals struct {
+	whole int64
+	early map[int64]bool
+}
+
+// A Report is the outcome of a Check.
+type Report struct {
+	Written    int     `json:"written"`
+	Delivered  int     `json:"delivered"`    // changes that arrived, each counted once
+	Missing    int     `json:"missing"`      // acknowledged by MongoDB and not arrived
+	OutOfOrder int     `json:"out_of_order"` // arrived before an earlier change of the same document
+	Duplicates int     `json:"duplicates"`   // arrived again
+	P50        float64 `json:"p50_ms"`       // from the write's sending to the arrival
+	P99        float64 `json:"p99_ms"`
+}
+
+// NewCheck makes a Check against the ledger.
+func NewCheck(ledger *Ledger) *Check {
+	return &Check{ledger: ledger, documents: make(map[int64]*arrivals)}
+}
+
+// errNotOurs says that an event is none of the workload.
+var errNotOurs = errors.New("not an event of the workload")
+
+// Event takes an event that arrived.
+func (c *Check) Event(e *change.Event, now time.Time) error {
+	id, ok := e.ID().Int64()
+	if !ok {
+		return fmt.Errorf("%w: %s without an integer _id", errNotOurs, e.Op())
+	}
+	if e.Op() == change.OpDelete {
+		return c.deletion(id)
+	}
+	fields := e.Lookup("fullDocument")
+	if e.Op() == change.OpUpdate {
+		fields = e.Lookup("updateDescription").Lookup("updatedFields")
+	}
+	seq, ok := fields.Lookup("seq").Int64()
+	at, timed := fields.Lookup("at").Int64()
+	if !ok || !timed {
+		return fmt.Errorf("%w: %s of %d without its number", errNotOurs, e.Op(), id)
+	}
+	c.arrived(id, seq, now.Sub(time.Unix(0, at)))
+	return nil
+}
+
+// JSON takes an event in the form in which a node writes it as text.
+func (c *Check) JSON(line []byte, now time.Time) error {
+	type fields struct {
+		Seq int64 `json:"seq"`
+		At  int64 `json:"at"`
+	}
+	var e struct {
+		Op  string `json:"operationType"`
+		Key struct {
+			ID int64 `json:"_id"`
+		} `json:"documentKey"`
+		Full   fields `json:"fullDocument"`
+		Update struct {
+			Set fields `json:"updatedFields"`
+		} `json:"updateDescription"`
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("read event: %w", err)
+	}
+	if e.Op == "delete" {
+		return c.deletion(e.Key.ID)
+	}
+	f := e.Full
+	if e.Op == "update" {
+		f = e.Update.Set
+	}
+	if f.Seq == 0 {
+		return fmt.Errorf("%w: %s", errNotOurs, line)
+	}
+	c.arrived(e.Key.ID, f.Seq, now.Sub(time.Unix(0, f.At)))
+	return nil
+}
+
+// deletion takes a delete event, which has no number of its own; the ledger knows it.
+func (c *Check) deletion(id int64) error {
+	seq, ok := c.ledger.ending(id)
+	if !ok {
+		return fmt.Errorf("%w: deletion of %d, which nobody deleted", errNotOurs, id)
+	}
+	c.arrived(id, seq, -1)
+	return nil
+}
+
+func (c *Check) arrived(id, seq int64, latency time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.documents[id]
+	if d == nil {
+		d = &arrivals{}
+		c.documents[id] = d
+	}
+	if seq <= d.whole || d.early[seq] {
+		c.report.Duplicates++
+		return
+	}
+	c.report.Delivered++
+	if latency >= 0 {
+		c.latencies = append(c.latencies, latency)
+	}
+	if seq > d.whole+1 {
+		c.report.OutOfOrder++
+		if d.early == nil {
+			d.early = make(map[int64]bool)
+		}
+		d.early[seq] = true
+		return
+	}
+	for d.whole = seq; d.early[d.whole+1]; d.whole++ {
+		delete(d.early, d.whole+1)
+	}
+}
+
+// Missing returns how many acknowledged changes have not arrived.
+func (c *Check) Missing() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := 0
+	c.ledger.each(func(id, acked int64) {
+		d := c.documents[id]
+		if d == nil {
+			missing += int(acked)
+			return
+		}
+		for seq := d.whole + 1; seq <= acked; seq++ {
+			if !d.early[seq] {
+				missing++
+			}
+		}
+	})
+	return missing
+}
+
+// Delivered returns how many changes have arrived, and how many came again.
+func (c *Check) Delivered() (delivered, duplicates int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.report.Delivered, c.report.Duplicates
+}
+
+// Report returns the outcome so far.
+func (c *Check) Report() Report {
+	missing, written := c.Missing(), c.ledger.Written()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.report
+	r.Written, r.Missing = written, missing
+	slices.Sort(c.latencies)
+	r.P50, r.P99 = quantile(c.latencies, 0.50), quantile(c.latencies, 0.99)
+	return r
+}
+
+// quantile returns a quantile of sorted durations in milliseconds, to the microsecond.
+func quantile(sorted []time.Duration, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	d := sorted[int(math.Ceil(q*float64(len(sorted))))-1]
+	return float64(d.Microseconds()) / 1000
+}
