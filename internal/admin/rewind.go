@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/fault"
+)
+
+// A Store is a store of marks with all that operators need of it.
+type Store interface {
+	checkpoint.Store
+	checkpoint.Claimer
+	checkpoint.OriginKeeper
+	checkpoint.HistoryKeeper
+	checkpoint.GapKeeper
+	checkpoint.Rewinder
+	checkpoint.Adopter
+}
+
+// A Source is the deployment that the positions belong to.
+type Source interface {
+	// Identity names the deployment.
+	Identity(ctx context.Context) (string, error)
+	// Now returns the operation time.
+	Now(ctx context.Context) (change.Timestamp, error)
+	// FirstEntry returns the time of the log's oldest entry; ok is false where it cannot be known.
+	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
+	// CountEntries estimates the changes behind from, up to to; known is false where nobody can tell.
+	CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error)
+}
+
+// A Reach says whether the log still holds something.
+type Reach string
+
+// The answers.
+const (
+	Reached    Reach = "yes"
+	NotReached Reach = "no"
+	Unknown    Reach = "unknown"
+)
+
+// A RewindPlan says what a rewind would do.
+type RewindPlan struct {
+	To Position `json:"to"`
+	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached whether that is before To.
+	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
+	Reached     Reach      `json:"reached"`
+	// Entries estimates the changes of all partitions between To and the mark that stands furthest on, nil where nobody can tell.
+	Entries *int64       `json:"log_entries,omitempty"`
+	Steps   []RewindStep `json:"partitions"`
+
+	to change.Position
+}
+
+// A RewindStep is what happens to one partition.
+type RewindStep struct {
+	Partition  change.Partition `json:"partition"`
+	From       Position         `json:"from"`
+	Generation uint64           `json:"generation"` // of the mark that stands
+	// Moves is false for a mark that stands before To already and stays where it is.
+	Moves bool `json:"moves"`
+	// Events estimates the changes of this partition that come again, nil where nobody can tell.
+	Events *int64 `json:"events,omitempty"`
+}
+
+// PlanRewind finds out what a rewind of partitions to a position would do; no partitions are all of them. It changes nothing.
+func PlanRewind(ctx context.Context, s Store, source Source, partitions []change.Partition, to change.Position) (*RewindPlan, error) {
+	origin, err := s.Origin(ctx)
+	if err != nil {
+		return nil, noCluster(err)
+	}
+	marks, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(partitions) == 0 {
+		for p := range origin.Partitions {
+			partitions = append(partitions, change.Partition(p))
+		}
+	}
+	plan := &RewindPlan{To: ShowPosition(to), Reached: Unknown, to: to}
+	first, known, err := source.FirstEntry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		begins := first.Time()
+		plan.OplogBegins, plan.Reached = &begins, NotReached
+		if first.Compare(to.Time) <= 0 {
+			plan.Reached = Reached
+		}
+	}
+	furthest := to
+	froms := make([]change.Position, 0, len(partitions))
+	for _, p := range partitions {
+		from, generation := change.At(origin.Start), uint64(0)
+		if i := slices.IndexFunc(marks, func(m checkpoint.Mark) bool { return m.Partition == p }); i >= 0 {
+			from, generation = marks[i].Position, marks[i].Generation
+		} else if int(p) >= origin.Partitions {
+			return nil, fault.Newf(fault.MarkRewind, "there is no partition %d among %d", p, origin.Partitions)
+		}
+		froms = append(froms, from)
+		furthest = change.Later(furthest, from)
+		plan.Steps = append(plan.Steps, RewindStep{Partition: p, From: ShowPosition(from), Generation: generation, Moves: from.After(to)})
+	}
+	return plan, plan.estimate(ctx, source, origin.Partitions, froms, furthest)
+}
+
+// estimate fills in how much comes again. The span is counted once; a partition has its share of the part that it goes back over.
+func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int, froms []change.Position, furthest change.Position) error {
+	if p.Reached == NotReached || !furthest.After(p.to) {
+		return nil
+	}
+	entries, known, err := source.CountEntries(ctx, p.to.Time, furthest.Time)
+	if err != nil || !known {
+		return err
+	}
+	p.Entries = &entries
+	whole := furthest.Time.Time().Sub(p.to.Time.Time())
+	for i := range p.Steps {
+		if !p.Steps[i].Moves {
+			continue
+		}
+		share := 1.0
+		if part := froms[i].Time.Time().Sub(p.to.Time.Time()); whole > 0 {
+			share = float64(part) / float64(whole)
+		}
+		events := int64(share*float64(entries)/float64(partitions) + 0.5)
+		p.Steps[i].Events = &events
+	}
+	return nil
+}
+
+// Moves returns how many marks move.
+func (p *RewindPlan) Moves() (n int) {
+	for _, step := range p.Steps {
+		if step.Moves {
+			n++
+		}
+	}
+	return n
+}
+
+// Check returns the fault for which the plan is refused, nil if it is not.
+func (p *RewindPlan) Check() error {
+	switch {
+	case p.Reached == NotReached:
+		return fault.Newf(fault.MarkRewind, "the oplog begins at %s, after %s", p.OplogBegins.Format(time.RFC3339), p.To.Time.Format(time.RFC3339))
+	case p.Moves() == 0 && len(p.Steps) == 1:
+		return fault.Newf(fault.MarkRewind, "partition %d stands at %s, which is not behind %s", p.Steps[0].Partition, p.Steps[0].From, p.To)
+	case p.Moves() == 0:
+		return fault.Newf(fault.MarkRewind, "no partition stands behind %s", p.To)
+	}
+	return nil
+}
+
+// Apply does what was planned, one partition after the other, and returns the marks that stand then. A mark that has moved since the
+// plan was made is moved from where it stands. by and why go into the history.
+func (p *RewindPlan) Apply(ctx context.Context, s Store, by, why string) ([]checkpoint.Mark, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	var written []checkpoint.Mark
+	for _, step := range p.Steps {
+		if !step.Moves {
+			continue
+		}
+		m, err := s.Rewind(ctx, step.Partition, p.to, by, why)
+		if errors.Is(err, checkpoint.ErrForward) {
+			err = fault.New(fault.MarkRewind, err)
+		}
+		if err != nil {
+			return written, fmt.Errorf("%d of %d partitions are rewound: %w", len(written), p.Moves(), err)
+		}
+		written = append(written, m)
+	}
+	return written, nil
+}
+
+// noCluster says that there are no marks where an operator looks for them.
+func noCluster(err error) error {
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return fault.New(fault.ClusterUnknown, err)
+	}
+	return err
+}
