@@ -1,0 +1,228 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/cluster"
+	"mongostream/delivery"
+	"mongostream/internal/config"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/stream"
+	"mongostream/internal/profile"
+	"mongostream/lane"
+	"mongostream/notice"
+	"mongostream/streamer"
+)
+
+// Options are what a Service is assembled from.
+type Options struct {
+	Config  config.Config
+	Version string
+	// Process is a random id of this process. Required.
+	Process string
+	// TakeOver ends another process's ownership at once.
+	TakeOver bool
+	// Sessions are attached before anything is read.
+	Sessions []*delivery.Session
+	Logger   *slog.Logger
+}
+
+// A Service is a node with all that surrounds it.
+type Service struct {
+	opts     Options
+	logger   *slog.Logger
+	registry *prometheus.Registry
+
+	listener   net.Listener
+	server     *http.Server
+	endClients context.CancelFunc // ends the event streams of subscribers
+	stopping   atomic.Bool
+	mongo      *mongodb.Client
+	source     *stream.Source
+	store      store
+	owner      cluster.Registry
+	origin     checkpoint.Origin
+	log        *lane.Log
+	node       *streamer.Node
+	board      *notice.Board
+	profiler   *profile.Profiler
+	terms      terms
+	closers    []func() // in the order of opening
+}
+
+// Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
+// opened is closed then.
+func Assemble(ctx context.Context, opts Options) (*Service, error) {
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry()}
+	for _, step := range []func(context.Context) error{s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildNode} {
+		if err := step(ctx); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// connect reaches MongoDB.
+func (s *Service) connect(ctx context.Context) (err error) {
+	cfg := s.opts.Config
+	s.logger.Info("connecting to MongoDB", "uri", cfg.MongoDB.URI, "at_most", cfg.MongoDB.ServerSelectionTimeout)
+	s.mongo, err = mongodb.Dial(ctx, mongodb.Config{
+		URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + cfg.Node.ID,
+		SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.mongo.Close)
+	return nil
+}
+
+// openSource prepares the reading of the log, and opens a stream once: a right that is missing must be found before anything is
+// written.
+func (s *Service) openSource(ctx context.Context) (err error) {
+	cfg := s.opts.Config.MongoDB
+	s.source, err = stream.NewSource(stream.SourceConfig{
+		Watch: s.watch(), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Registerer: s.registry,
+	}, s.mongo)
+	if err != nil {
+		return err
+	}
+	trying, cancel := context.WithTimeout(ctx, cfg.ServerSelectionTimeout)
+	defer cancel()
+	return s.source.Probe(trying)
+}
+
+// buildNode makes log, node and gateway.
+func (s *Service) buildNode(context.Context) error {
+	cfg := s.opts.Config
+	watch := s.watch()
+	s.log = lane.NewLog(lane.Config{
+		Partitions: cfg.Cluster.Partitions, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch, MaxStreams: cfg.MongoDB.MaxStreams,
+		Keep: watch.Keeps(), Logger: s.logger, Registerer: s.registry,
+	}, s.source)
+	s.board = notice.NewBoard(notice.Config{Node: cfg.Node.ID, Logger: s.logger})
+	s.node = streamer.NewNode(streamer.Config{
+		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: cfg.Reliability.GapDetection.MaxGap, Board: s.board,
+		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Dedup: dedupConfig(cfg.Reliability.Dedup),
+		Policy:       checkpoint.Policy{Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount},
+		FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
+		Logger: s.logger, Registerer: s.registry,
+	}, s.log, s.marks())
+	for _, session := range s.opts.Sessions {
+		if err := s.node.Attach(session); err != nil {
+			return fmt.Errorf("attach session: %w", err)
+		}
+	}
+	s.server = s.newServer()
+	return nil
+}
+
+// watch says what of the deployment is read. Our own marks are not.
+func (s *Service) watch() stream.Watch {
+	cfg := s.opts.Config
+	w := stream.Watch{Namespaces: cfg.MongoDB.Watch, Operations: cfg.MongoDB.Operations, Exclude: cfg.Marks.Database}
+	if cfg.MongoDB.FullDocument != "default" {
+		w.FullDocument = cfg.MongoDB.FullDocument
+	}
+	return w
+}
+
+// Node returns the node, for what lives in the same process.
+func (s *Service) Node() *streamer.Node { return s.node }
+
+// Log returns the node's view of the log.
+func (s *Service) Log() *lane.Log { return s.log }
+
+// Origin returns what the first start wrote.
+func (s *Service) Origin() checkpoint.Origin { return s.origin }
+
+// SavedMarks returns the marks as they are stored, by partition; none while the store cannot be read.
+func (s *Service) SavedMarks(ctx context.Context) map[change.Partition]checkpoint.Mark {
+	marks, err := s.store.List(ctx)
+	if err != nil {
+		return nil
+	}
+	byPartition := make(map[change.Partition]checkpoint.Mark, len(marks))
+	for _, m := range marks {
+		byPartition[m.Partition] = m
+	}
+	return byPartition
+}
+
+// Addr returns the address of the HTTP server.
+func (s *Service) Addr() string { return s.listener.Addr().String() }
+
+// Run claims the partitions and serves until the context ends, which is a planned stop: no new subscribers, nothing more read, what
+// was delivered acknowledged, the last marks saved, the partitions released. Then it closes everything.
+func (s *Service) Run(ctx context.Context) error {
+	defer s.Close()
+	cfg := s.opts.Config
+	solo := cluster.NewSolo(cluster.SoloConfig{
+		Member:     cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process},
+		Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL, TakeOver: s.opts.TakeOver, Resume: s.resume, Log: s.logger,
+	}, s.owner)
+
+	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWeb()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, s.beginStop)()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer cancel() // without its HTTP server a node is blind and deaf
+		return s.runServer(web)
+	})
+	g.Go(func() error {
+		s.profiler.Run(web)
+		return nil
+	})
+	g.Go(func() error {
+		defer stopWeb()
+		return solo.Run(ctx, s.serve)
+	})
+	g.Go(func() error {
+		s.terms.giveBack(web, s.node, solo)
+		return nil
+	})
+	return g.Wait()
+}
+
+// beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
+func (s *Service) beginStop() {
+	s.stopping.Store(true)
+	s.endClients()
+}
+
+// serve runs the node for the length of its terms.
+func (s *Service) serve(ctx context.Context, terms []change.Term) error {
+	if err := s.resume(ctx, terms); err != nil {
+		return err
+	}
+	s.logger.Info("node runs", "node", s.opts.Config.Node.ID, "process", s.opts.Process, "cluster", s.opts.Config.Cluster.ID,
+		"partitions", len(terms), "address", s.Addr(), "version", s.opts.Version)
+	return s.node.Run(ctx)
+}
+
+// closeTimeout bounds how long HTTP requests under way are waited for.
+const closeTimeout = 3 * time.Second
+
+// Close closes whatever Assemble opened.
+func (s *Service) Close() {
+	for _, closer := range s.closers {
+		defer closer()
+	}
+	s.closers = nil
+}

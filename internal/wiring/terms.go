@@ -1,0 +1,76 @@
+package wiring
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/streamer"
+)
+
+// giveBackEvery is how soon a term that the node has ended is given back to the cluster.
+const giveBackEvery = 500 * time.Millisecond
+
+// terms are those that the node serves.
+type terms struct {
+	mu struct {
+		sync.Mutex
+		served map[change.Partition]change.Term
+	}
+}
+
+// resume hands terms to the node: all of them at first, later those of partitions that were claimed again.
+func (s *Service) resume(ctx context.Context, terms []change.Term) error {
+	if err := s.node.Serve(ctx, terms); err != nil {
+		return err
+	}
+	s.terms.add(terms)
+	return nil
+}
+
+func (t *terms) add(terms []change.Term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.served == nil {
+		t.mu.served = make(map[change.Partition]change.Term)
+	}
+	for _, term := range terms {
+		t.mu.served[term.Partition] = term
+	}
+}
+
+// ended removes and returns the terms that the node serves no longer.
+func (t *terms) ended(serving []streamer.PartitionStatus) (ended []change.Term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	epochs := make(map[change.Partition]change.Epoch, len(serving))
+	for _, s := range serving {
+		epochs[s.Partition] = s.Epoch
+	}
+	for p, term := range t.mu.served {
+		if epochs[p] != term.Epoch {
+			delete(t.mu.served, p)
+			ended = append(ended, term)
+		}
+	}
+	return ended
+}
+
+// giveBack tells the cluster which terms the node has ended, because the store refused a mark or the term's context has ended, until
+// the context ends.
+func (t *terms) giveBack(ctx context.Context, node *streamer.Node, solo *cluster.Solo) {
+	tick := time.NewTicker(giveBackEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, term := range t.ended(node.Status()) {
+			solo.Ended(term)
+		}
+	}
+}
