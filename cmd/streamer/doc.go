@@ -1,0 +1,2 @@
+// Command streamer runs a node and looks after it. `streamer help` lists what it does.
+package main

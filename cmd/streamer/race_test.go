@@ -1,0 +1,6 @@
+//go:build race
+
+package main_test
+
+// raced says that the tests, and so the program, run with the race detector, which makes them several times slower.
+const raced = true

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/delivery"
+	"mongostream/gateway"
+	"mongostream/internal/config"
+	"mongostream/internal/mongodb/stream"
+	"mongostream/internal/wiring"
+)
+
+func runCommand() *cobra.Command {
+	var file, output string
+	var takeOver bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run a node",
+		Long: `Run a node until it is told to stop (SIGTERM, Ctrl-C); a second signal ends it at once.
+
+With -o json every event is written to standard output as one line of JSON, and counts as acknowledged once it is written: after
+a crash the node goes on behind the last saved mark, so that nothing is missing and little comes twice.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(file, os.Environ())
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "":
+				return run(cmd.Context(), cfg, takeOver, nil)
+			case "json":
+				return run(cmd.Context(), cfg, takeOver, delivery.NewSession(delivery.Config{}))
+			}
+			return fmt.Errorf("unknown output %q: use -o json", output)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json: write events to standard output")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "end the ownership of another process on the same marks")
+	return cmd
+}
+
+// run runs a node; printed, if there is one, is a session whose events are written to standard output.
+func run(ctx context.Context, cfg config.Config, takeOver bool, printed *delivery.Session) error {
+	opts := wiring.Options{Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: newLogger(cfg.Log)}
+	if printed != nil {
+		opts.Sessions = append(opts.Sessions, printed)
+	}
+	service, err := wiring.Assemble(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if printed == nil {
+		return service.Run(ctx)
+	}
+	signal.Ignore(syscall.SIGPIPE) // a closed output is an error of writing, and the node stops as planned
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	printing := make(chan error, 1)
+	go func() {
+		defer cancel() // nobody reads standard output any more
+		encoder := gateway.NewEncoder(service.Origin().Cluster, cfg.Cluster.Partitions, stream.RelaxedJSON)
+		printing <- printEvents(context.WithoutCancel(ctx), printed, encoder, os.Stdout)
+	}()
+	err = service.Run(ctx)
+	printed.Close()
+	last := time.NewTimer(lastWrite)
+	defer last.Stop()
+	select {
+	case printErr := <-printing:
+		return errors.Join(err, printErr)
+	case <-last.C: // what cannot be written is not acknowledged; it ends with the process
+		return err
+	}
+}
+
+// lastWrite bounds how long a write under way is waited for once the node has stopped.
+const lastWrite = time.Second
+
+func newLogger(cfg config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
