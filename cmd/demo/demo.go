@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mongostream/delivery"
+	"mongostream/internal/config"
+	"mongostream/internal/wiring"
+	"mongostream/internal/workload"
+)
+
+// A demo is one run.
+type demo struct {
+	length     time.Duration // 0: until it is interrupted
+	rate       int
+	partitions int
+	http       string
+	json       bool
+	out, notes io.Writer
+
+	service *wiring.Service
+	session *delivery.Session
+	ledger  workload.Ledger
+	check   *workload.Check
+}
+
+func parse(args []string, out, notes io.Writer) (*demo, error) {
+	d := &demo{out: out, notes: notes, session: delivery.NewSession(delivery.Config{})}
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.SetOutput(notes)
+	flags.DurationVar(&d.length, "for", 0, "how long to write; without it, until Ctrl-C")
+	flags.IntVar(&d.rate, "rate", 3000, "changes a second")
+	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
+	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the node's HTTP server; any free port if it is in use")
+	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case *output != "" && *output != "json":
+		return nil, fmt.Errorf("unknown output %q: use -o json", *output)
+	case d.rate < 1 || d.partitions < 1 || d.length < 0:
+		return nil, errors.New("-rate and -partitions must be at least 1, -for must not be negative")
+	}
+	d.json = *output == "json"
+	d.check = workload.NewCheck(&d.ledger)
+	return d, nil
+}
+
+// settleTimeout bounds how long what was written last may take to arrive.
+const settleTimeout = 15 * time.Second
+
+// run starts everything, writes for the given time, waits for the rest to arrive, and judges.
+func (d *demo) run(ctx context.Context) error {
+	p, err := openParts("", "")
+	if err != nil {
+		return err
+	}
+	background, stopParts := context.WithCancel(context.WithoutCancel(ctx))
+	var g errgroup.Group
+	g.Go(func() error { return p.run(background) })
+	defer func() { stopParts(); _ = g.Wait() }()
+
+	if d.service, err = d.assemble(ctx, p); err != nil {
+		return err
+	}
+	nodeContext, stopNode := context.WithCancel(background)
+	defer stopNode()
+	var node errgroup.Group
+	node.Go(func() error { return d.service.Run(nodeContext) })
+	subscribed := make(chan error, 1)
+	go func() { subscribed <- d.subscribe(nodeContext) }()
+
+	writing := ctx
+	if d.length > 0 {
+		var cancel context.CancelFunc
+		writing, cancel = context.WithTimeout(ctx, d.length)
+		defer cancel()
+	}
+	show := d.watch(writing)
+	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate}, &d.ledger).Run(writing)
+	show()
+	d.settle(background)
+	stopNode()
+	return errors.Join(err, node.Wait(), ignoreEnd(<-subscribed), d.judge())
+}
+
+// assemble makes the node on the parts.
+func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
+	cfg, err := config.Load("", []string{
+		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
+		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_NODE_ID=demo",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wiring.Assemble(ctx, wiring.Options{
+		Config: cfg, Version: "demo", Process: rand.Text(), Sessions: []*delivery.Session{d.session},
+		Logger: slog.New(slog.NewTextHandler(d.notes, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+}
+
+// free returns the address, or one with a free port when it is in use.
+func free(address string) string {
+	l, err := net.Listen("tcp", address) //nolint:noctx // answers at once
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	_ = l.Close()
+	return address
+}
+
+// subscribe takes what is delivered and acknowledges it.
+func (d *demo) subscribe(ctx context.Context) error {
+	for {
+		batches, err := d.session.Receive(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for _, b := range batches {
+			if b.Over() {
+				d.session.Drop(b)
+				continue
+			}
+			for i := range b.Events {
+				if err := d.check.Event(&b.Events[i], now); err != nil {
+					return err
+				}
+			}
+			d.session.Ack(b)
+		}
+	}
+}
+
+// settle waits until everything that was written has arrived.
+func (d *demo) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for d.check.Missing() > 0 {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// A summary is what -o json prints.
+type summary struct {
+	workload.Report
+
+	Partitions int `json:"partitions"`
+	Nodes      int `json:"nodes"`
+}
+
+// judge prints the summary, and says what went wrong.
+func (d *demo) judge() error {
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: 1}
+	if d.json {
+		if err := json.NewEncoder(d.out).Encode(s); err != nil {
+			return fmt.Errorf("print the summary: %w", err)
+		}
+	} else {
+		fmt.Fprintf(d.out, "\n%d changes written, %d delivered, %d missing, %d out of order, %d duplicates; latency p50 %.2f ms, p99 %.2f ms\n",
+			s.Written, s.Delivered, s.Missing, s.OutOfOrder, s.Duplicates, s.P50, s.P99)
+	}
+	if s.Missing > 0 || s.OutOfOrder > 0 {
+		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)
+	}
+	return nil
+}
+
+func ignoreEnd(err error) error {
+	if errors.Is(err, delivery.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+		}
+		os.Exit(1) //nolint:gocritic // stop has nothing left to undo
+	}
+}
+
+func command(ctx context.Context, args []string, out, notes io.Writer) error {
+	if len(args) > 0 && args[0] == "parts" {
+		return partsCommand(ctx, args[1:], out)
+	}
+	d, err := parse(args, out, notes)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}
