@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mongostream/cmd/bench/contender"
+	"mongostream/cmd/bench/part"
+	"mongostream/internal/devmongo"
+	"mongostream/internal/devmongo/devmongotest"
+)
+
+// The test's own program is every part of the benchmark, with contenders beside the real ones that need no server.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != part.Argument {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the parts: there are many
+		os.Exit(m.Run())
+	}
+	contenders := contender.All()
+	for name, spoil := range map[string]func([]int64) []int64{
+		"honest":     func(seqs []int64) []int64 { return seqs },
+		"dropping":   func(seqs []int64) []int64 { return slices.Delete(seqs, 3, 4) },
+		"reordering": func(seqs []int64) []int64 { seqs[3], seqs[4] = seqs[4], seqs[3]; return seqs },
+		"doubling":   func(seqs []int64) []int64 { return slices.Insert(seqs, 3, seqs[2]) },
+		"stopping":   func(seqs []int64) []int64 { return seqs[:len(seqs)-1] },
+	} {
+		contenders[name] = func() contender.Contender { return &pretender{spoil: spoil} }
+	}
+	serve := func() error { return servePart(context.Background(), os.Args[2], os.Stdin, os.Stdout) }
+	if os.Args[2] == "contender" {
+		serve = func() error { return contender.Serve(context.Background(), os.Stdin, os.Stdout, contenders) }
+	}
+	if err := serve(); err != nil {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// A pretender makes up the changes of one document and spoils their order.
+type pretender struct {
+	round *contender.Round
+	spoil func([]int64) []int64
+}
+
+func (p *pretender) Readers(contender.Job) int { return 1 }
+
+func (p *pretender) Open(_ context.Context, r *contender.Round) error {
+	p.round = r
+	r.Begin()
+	return nil
+}
+
+func (p *pretender) Read(ctx context.Context) error {
+	seqs := make([]int64, p.round.Events)
+	for i := range seqs {
+		seqs[i] = int64(i + 1)
+	}
+	for _, seq := range p.spoil(seqs) {
+		p.round.Checks[0].Change(1, seq, 0, time.Now())
+	}
+	if !p.round.Checks[0].Done() {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (p *pretender) Close() error { return nil }
+
+// tiny is a scale at which figures mean nothing.
+func tiny() scale {
+	return scale{
+		rounds: 1, unpaced: 6400, naive: 1000, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
+		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000,
+	}
+}
+
+func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
+	o := options{scale: tiny(), output: "json"}
+	r, err := measure(t.Context(), o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.verdict(); err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if err := o.print(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	var figures map[string]struct {
+		Ratio *float64 `json:"ratio"`
+		From  map[string]struct {
+			Events int `json:"events"`
+			Rate   struct {
+				Median float64   `json:"median"`
+				Rounds []float64 `json:"rounds"`
+			} `json:"events_per_s"`
+		} `json:"from"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &figures); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"pipeline_vs_raw", "pipeline_vs_naive", "partitions_256_vs_1", "streams_16_vs_tail", "checkpoints_on_vs_off", "dedup_vs_expirable",
+		"catchup_vs_raw", "added_latency_ms", "rss_mib", "allocs_per_event",
+	}
+	for _, name := range want {
+		f, found := figures[name]
+		if !found || f.Ratio == nil || len(f.From) == 0 {
+			t.Errorf("%s: %+v", name, f)
+		}
+		for key, m := range f.From {
+			if m.Events == 0 || len(m.Rate.Rounds) != 1 || m.Rate.Median <= 0 {
+				t.Errorf("%s, %s: %+v", name, key, m)
+			}
+		}
+	}
+	if len(figures) != len(want) {
+		t.Errorf("%d figures, want %d", len(figures), len(want))
+	}
+	for _, output := range []string{"", "markdown"} {
+		o.output = output
+		out.Reset()
+		if err := o.print(&out, r); err != nil || !strings.Contains(out.String(), "partitions_256_vs_1") {
+			t.Errorf("output %q: %v\n%s", output, err, out.String())
+		}
+	}
+}
+
+func TestOtherServerIsWrittenTo(t *testing.T) {
+	b := &bench{
+		options:  options{scale: tiny(), uri: devmongotest.Start(t, devmongo.Config{}).URI()},
+		notes:    io.Discard,
+		begun:    time.Now(),
+		outcomes: make(map[string][]outcome),
+	}
+	if err := b.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.raceUnpaced(t.Context()), b.racePaced(t.Context()), b.raceShared(t.Context()), b.close()); err != nil {
+		t.Fatal(err)
+	}
+	for key := range b.outcomes {
+		if m := b.measurement(key); m.Void != "" || m.EventsPerSecond.Median <= 0 {
+			t.Errorf("%s: %+v", key, m)
+		}
+	}
+	if f := b.streams16VsTail(); f.Void != "the server does not tell its CPU time" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
+	run := func(t *testing.T, name string) outcome {
+		t.Helper()
+		p, err := part.Start("contender", io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := contender.Job{Contender: name, Collections: 1, Events: 10, Documents: 1, Timeout: time.Second}
+		var o outcome
+		if err := errors.Join(p.Call(t.Context(), "open", job, &part.None{}), p.Call(t.Context(), "read", part.None{}, &o.Result), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	honest := run(t, "honest")
+	for _, name := range []string{"honest", "dropping", "reordering", "doubling", "stopping"} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{outcomes: map[string][]outcome{
+				"paced/node": {honest, run(t, name), honest}, "paced/raw": {honest}, "unpaced/node": {honest}, "unpaced/raw": {honest},
+			}}
+			r := &report{PipelineVsRaw: b.pipelineVsRaw()}
+			err := r.verdict()
+			if name == "honest" {
+				if err != nil || r.PipelineVsRaw.Ratio == nil {
+					t.Errorf("ratio %v, %v", r.PipelineVsRaw.Ratio, err)
+				}
+				return
+			}
+			if err == nil || r.PipelineVsRaw.Ratio != nil || !strings.Contains(r.PipelineVsRaw.Void, "paced/node: round 2: ") {
+				t.Errorf("ratio %v, void %q, %v", r.PipelineVsRaw.Ratio, r.PipelineVsRaw.Void, err)
+			}
+		})
+	}
+}
+
+func TestContendersTakeTurns(t *testing.T) {
+	var order []int
+	for round := range 4 {
+		order = append(order, sequence(round, 2)...)
+	}
+	if !slices.Equal(order, []int{0, 1, 1, 0, 0, 1, 1, 0}) {
+		t.Error(order)
+	}
+}
+
+func TestMediansKeepFiveDigits(t *testing.T) {
+	for _, tt := range []struct {
+		rounds []float64
+		want   float64
+	}{
+		{[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}, {[]float64{123456.7}, 123460}, {[]float64{0.000123456789}, 0.00012346}, {nil, 0},
+		{[]float64{-1.23456789}, -1.2346},
+	} {
+		if got := sample(tt.rounds).Median; got != tt.want {
+			t.Errorf("median of %v: %v, want %v", tt.rounds, got, tt.want)
+		}
+	}
+}
+
+func TestCommandLineIsStrict(t *testing.T) {
+	for _, args := range [][]string{{"-o", "yaml"}, {"x"}, {"-rounds", "3"}} {
+		if _, err := parse(args, io.Discard); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+	o, err := parse([]string{"-quick", "-o", "json"}, io.Discard)
+	if err != nil || o.scale.rounds != 3 || o.output != "json" || o.command != "bench -quick -o json" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if full().rounds < 7 {
+		t.Error("too few rounds")
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// page writes the report as docs/benchmarks.md.
+func (o options) page(out io.Writer, r *report) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprint(w, `# Benchmarks
+
+What a node costs over simpler ways to read the same log, in ratios between contenders that ran side by side in one run. This page is
+written by `+"`make bench`"+`; the command's documentation (`+"`go doc ./cmd/bench`"+`) says how it measures, and
+`+"`go run ./cmd/bench -quick`"+` does it in less than a minute. Micro-benchmarks stand beside the code: `+"`make microbench`"+`.
+
+`)
+	here := o.surroundings()
+	fmt.Fprint(w, "| machine | |\n|---|---|\n")
+	for _, fact := range here {
+		fmt.Fprintf(w, "| %s | %s |\n", fact.name, fact.value)
+	}
+	fmt.Fprint(w, "\n## Figures\n\n| figure | of what | measured | wanted | |\n|---|---|---|---|---|\n")
+	for name, f := range r.each {
+		if f.Void != "" {
+			fmt.Fprintf(w, "| `%s` | %s | void | | |\n", name, f.Void)
+			continue
+		}
+		for i, t := range f.Targets {
+			title := ""
+			if i == 0 {
+				title = "`" + name + "`"
+			}
+			fmt.Fprintf(w, "| %s | %s | %.4g | %s | %s |\n", title, t.What, t.Value, t.Want, verdict(t))
+		}
+	}
+	fmt.Fprint(w, "\nThe first line of each figure is its headline:\n\n")
+	for name, f := range r.each {
+		fmt.Fprintf(w, "- `%s`: %s.%s\n", name, f.Of, values(f.Values))
+	}
+	fmt.Fprintf(w, "\n## Rounds\n\nMedians over %d rounds, in brackets the least and the greatest.\n\n", o.scale.rounds)
+	fmt.Fprint(w, "| race/contender | events a round | events/s | client CPU, µs/event | server CPU, µs/event | allocations/event | peak MiB | p50, ms | p99, ms |\n")
+	fmt.Fprint(w, "|---|---|---|---|---|---|---|---|---|\n")
+	all := make(map[string]measurement)
+	for _, f := range r.each {
+		maps.Copy(all, f.From)
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		m := all[key]
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", key, m.Events, m.EventsPerSecond.span(), m.ClientCPU.span(), m.ServerCPU.span(),
+			m.Allocations.span(), m.RSS.span(), m.P50.span(), m.P99.span())
+	}
+	fmt.Fprint(w, legend)
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// legend explains the names of the rounds.
+const legend = `
+Races:
+
+- unpaced: a backlog is read as fast as possible from a server that has it in memory.
+- paced: the end of the log is followed while 120,000 changes a second are written; the server's CPU includes the writing.
+- shared: 16 subscribers of a collection each. streams has a change stream for each, tail is one node.
+- slow, half: the end of the log is followed at 500 changes a second and at half of what machine, writer and node can do together;
+  bare and node take turns in one process.
+- memory: events are remembered, without a server.
+- backlog, catchup: a node whose tail is at the end of the log catches up with a backlog, unpaced and from a server that sends no more
+  than 120,000 events a second.
+
+Contenders:
+
+- raw: a loop of getMore through the driver that discards the replies. bare: a change stream through the driver, undecoded.
+- naive: Watch, Next and Decode(bson.M) in one goroutine.
+- node: the whole node with 64 partitions, windows, marks in etcd, and a session that acknowledges. node1 and node256 have other
+  numbers of partitions, unmarked saves no marks before the last ones, unsubscribed has a session that wants nothing.
+- window, expirable: a lane's window, and golang-lru's expirable LRU in its place.
+`
+
+// values writes further results behind a figure's headline.
+func values(v map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		parts = append(parts, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), v[name]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " Beside it: " + strings.Join(parts, ", ") + "."
+}
+
+// span writes the median and what lies around it.
+func (s *stat) span() string {
+	if s == nil || len(s.Rounds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median), short(slices.Min(s.Rounds)), short(slices.Max(s.Rounds)))
+}
+
+// short writes a value with as many digits as a reader takes in.
+func short(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
