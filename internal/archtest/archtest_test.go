@@ -1,0 +1,189 @@
+package archtest
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// read reads the tree itself, without the go command: so go test knows what it depends on and runs again when that has changed.
+func read(t *testing.T) []Package {
+	t.Helper()
+	tree, err := Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(tree, func(p Package) bool { return p.Path == "change" }) {
+		t.Fatal("the tree was not found")
+	}
+	return tree
+}
+
+func report(t *testing.T, broken []string) {
+	t.Helper()
+	for _, b := range broken {
+		t.Error(b)
+	}
+}
+
+func TestImportsFollowTheTable(t *testing.T)        { report(t, CheckImports(read(t))) }
+func TestLibrariesStayInTheirPackage(t *testing.T)  { report(t, CheckLibraries(read(t))) }
+func TestMetricsStayInTheirFile(t *testing.T)       { report(t, CheckMetrics(read(t))) }
+func TestNoTestWaitsForTimeToPass(t *testing.T)     { report(t, CheckSleeps(read(t))) }
+func TestSizesNamesAndDocsFollowStyle(t *testing.T) { report(t, CheckShape(read(t))) }
+
+func TestServiceLinksNothingOfDevelopment(t *testing.T) {
+	const service = "cmd/streamer"
+	if !slices.ContainsFunc(read(t), func(p Package) bool { return p.Path == service }) {
+		return // not built yet; once it is, it is looked at
+	}
+	linked, err := Link(t.Context(), root, service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, CheckLinked(linked))
+}
+
+func TestEveryLibraryHasItsReasonOnRecord(t *testing.T) {
+	record, err := os.ReadFile(root + "/docs/adr/0002-dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requirements, err := os.ReadFile(root + "/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range libraries() {
+		if !strings.Contains(string(record), "`"+l.module+"`") {
+			t.Errorf("docs/adr/0002-dependencies.md does not say why %s is needed", l.module)
+		}
+		if !strings.Contains(string(requirements), "\t"+l.module+" v") {
+			t.Errorf("%s is in the table and not in go.mod", l.module)
+		}
+	}
+}
+
+func TestEveryRuleHasAReason(t *testing.T) {
+	for _, r := range packages() {
+		if r.why == "" {
+			t.Errorf("%s has none", r.pkg)
+		}
+	}
+	for _, l := range libraries() {
+		if l.why == "" {
+			t.Errorf("%s has none", l.module)
+		}
+	}
+}
+
+// TestBrokenRulesAreFound shows each check a tree that breaks it.
+func TestBrokenRulesAreFound(t *testing.T) {
+	file := func(name string, imports ...string) File {
+		return File{Name: name, Lines: 10, Test: strings.HasSuffix(name, "_test.go"), Imports: imports}
+	}
+	pkg := func(path string, files ...File) Package {
+		return Package{Path: path, Name: path[strings.LastIndexByte(path, '/')+1:], Files: append(files, File{Name: "doc.go", Lines: 5})}
+	}
+	long := func(name string, lines int) File { return File{Name: name, Lines: lines} }
+	generated := File{Name: "x.pb.go", Lines: 5000, Generated: true}
+	tests := []struct {
+		name  string
+		check func([]Package) []string
+		tree  Package
+		want  string // "" where nothing is wrong
+	}{
+		{"allowed", CheckImports, pkg("lane", file("a.go", "fmt", "mongostream/change", "mongostream/fault")), ""},
+		{"stage to stage", CheckImports, pkg("lane", file("a.go", "mongostream/gap")), "lane/a.go: imports gap"},
+		{"stage to stage in a test", CheckImports, pkg("lane", file("a_test.go", "mongostream/gap")), ""},
+		{"fault imports ours", CheckImports, pkg("fault", file("a.go", "mongostream/change")), "fault/a.go: imports change"},
+		{"not in the table", CheckImports, pkg("lain", file("a.go")), "lain: is not in the table"},
+		{"wiring", CheckImports, pkg("cmd/streamer", file("a.go", "mongostream/lane", "mongostream/internal/etcd")), ""},
+		{"module root", CheckImports, pkg("lane", file("a.go", "mongostream")), "lane/a.go: imports ."},
+		{"room in devmongo", CheckImports, pkg("internal/devmongo/wire", file("a.go", "mongostream/internal/devmongo/doc")), ""},
+		{"devmongo leans on ours", CheckImports, pkg("internal/devmongo/wire", file("a.go", "mongostream/change")), "imports change"},
+		{"driver at home", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
+		{"driver abroad", CheckLibraries, pkg("lane", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), "belongs in [internal/mongodb"},
+		{"driver in a test", CheckLibraries, pkg("lane", file("a_test.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
+		{"tests' library in production", CheckLibraries, pkg("lane", file("a.go", "pgregory.net/rapid")), "lane/a.go: imports pgregory.net/rapid"},
+		{"tests' library in a helper", CheckLibraries, pkg("change/changetest", file("a.go", "pgregory.net/rapid")), ""},
+		{"unknown library", CheckLibraries, pkg("lane", file("a_test.go", "example.org/x")), "example.org/x is not in the table"},
+		{"similar path", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v22")), "is not in the table"},
+		{"etcd's server in its client", CheckLibraries, pkg("internal/etcd", file("a.go", "go.etcd.io/etcd/server/v3/embed")), "belongs in [internal/devetcd"},
+		{"promhttp in a stage", CheckMetrics, pkg("lane", file("a.go", "github.com/prometheus/client_golang/prometheus/promhttp")), "lane/a.go: imports"},
+		{"metrics beside metrics.go", CheckMetrics, pkg("lane", File{Name: "a.go", Prometheus: []string{"Counter", "Registerer"}}), "prometheus.Counter belongs"},
+		{"Registerer anywhere", CheckMetrics, pkg("lane", File{Name: "a.go", Prometheus: []string{"Registerer"}}), ""},
+		{"metrics in metrics.go", CheckMetrics, pkg("lane", File{Name: "metrics.go", Prometheus: []string{"Counter"}}), ""},
+		{"sleeping test", CheckSleeps, pkg("lane", File{Name: "a_test.go", Test: true, Sleeps: true}), "lane/a_test.go: sleeps"},
+		{"sleeping bubble", CheckSleeps, pkg("lane", File{Name: "a_test.go", Test: true, Sleeps: true, Imports: []string{"testing/synctest"}}), ""},
+		{"long file", CheckShape, pkg("lane", long("a.go", 401)), "lane/a.go: 401 lines"},
+		{"long test", CheckShape, pkg("lane", long("a.go", 400), File{Name: "a_test.go", Lines: 4000, Test: true}, generated), ""},
+		{"long package", CheckShape, pkg("lane", long("a.go", 400), long("b.go", 400), long("c.go", 396)), "lane: 1201 lines"},
+		{"long main", CheckShape, Package{Path: "cmd/x", Name: "main", Files: []File{long("doc.go", 1), long("main.go", 81)}}, "cmd/x/main.go: 81 lines"},
+		{"long doc", CheckShape, Package{Path: "lane", Name: "lane", Files: []File{long("doc.go", 121)}}, "lane/doc.go: 121 lines"},
+		{"no doc", CheckShape, Package{Path: "lane", Name: "lane", Files: []File{long("a.go", 1)}}, "lane: has no doc.go"},
+		{"empty name", CheckShape, pkg("internal/util"), "the name util says nothing"},
+		{"init", CheckShape, pkg("lane", File{Name: "a.go", Inits: true}), "lane/a.go: has an init()"},
+	}
+	for _, tt := range tests {
+		switch broken := strings.Join(tt.check([]Package{tt.tree}), "\n"); {
+		case tt.want == "" && broken != "":
+			t.Errorf("%s: %s", tt.name, broken)
+		case !strings.Contains(broken, tt.want):
+			t.Errorf("%s: found %q", tt.name, broken)
+		}
+	}
+}
+
+func TestHelperInProductionIsFound(t *testing.T) {
+	helper := Package{Path: "change/changetest", Name: "changetest"}
+	user := Package{Path: "cmd/streamer", Name: "main", Files: []File{{Name: "a.go", Imports: []string{"mongostream/change/changetest"}}}}
+	broken := CheckImports([]Package{helper, user})
+	if len(broken) != 1 || !strings.Contains(broken[0], "which is for tests only") {
+		t.Error(broken)
+	}
+}
+
+func TestForbiddenLinkIsFoundWithItsWay(t *testing.T) {
+	broken := CheckLinked([]Linked{
+		{ImportPath: "mongostream/internal/devetcd"},
+		{ImportPath: "mongostream/internal/etcd", Imports: []string{"mongostream/internal/devetcd"}},
+		{ImportPath: "mongostream/cmd/streamer", Imports: []string{"mongostream/internal/etcd"}},
+	})
+	if want := "links mongostream/cmd/streamer → mongostream/internal/etcd → mongostream/internal/devetcd"; len(broken) != 1 || broken[0] != want {
+		t.Error(broken)
+	}
+}
+
+func TestSourcesAreReadAsTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"lane", "lane/testdata", ".git"} {
+		if err := os.Mkdir(dir+"/"+folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("lane/a.go", "//go:build plan9\n\npackage lane\n\nimport p \"github.com/prometheus/client_golang/prometheus\"\n\nvar _ p.Counter\n\nfunc init() {}\n")
+	write("lane/b.go", "// Code generated by hand. DO NOT EDIT.\n\npackage lane\n\ntype t struct{}\n\nfunc (t) init() {}\n")
+	write("lane/c_test.go", "package lane_test\n\nimport \"time\"\n\nvar nap = time.Sleep\n")
+	write("lane/testdata/x.go", "no Go at all")
+	write(".git/x.go", "no Go at all")
+	tree, err := Read(dir)
+	if err != nil || len(tree) != 1 || tree[0].Path != "lane" || tree[0].Name != "lane" || len(tree[0].Files) != 3 {
+		t.Fatalf("%+v, %v", tree, err)
+	}
+	a, b, c := tree[0].Files[0], tree[0].Files[1], tree[0].Files[2]
+	if !a.Inits || a.Lines != 9 || !slices.Equal(a.Prometheus, []string{"Counter"}) || a.Generated || a.Test {
+		t.Errorf("%+v", a)
+	}
+	if b.Inits || !b.Generated || !c.Test || !c.Sleeps || a.Sleeps {
+		t.Errorf("%+v %+v", b, c)
+	}
+}

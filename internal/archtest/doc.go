@@ -1,0 +1,15 @@
+// Package archtest holds the tree to its plan: who imports whom, where each outside library lives, how large things get.
+//
+// The tables are in table.go, a reason behind every line. Where the work really needs an arrow that is missing, add it there
+// with its reason; the test names the line to change. What is checked:
+//
+//   - every package is in the table, and imports of ours only what its line allows
+//   - every outside library is in the table, in production code only where its line allows; docs/adr/0002-dependencies.md has it
+//   - test helpers (packages called …test) are imported by tests and by each other only
+//   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone
+//   - tests sleep in bubbles of testing/synctest only
+//   - cmd/streamer links nothing that is for development
+//   - files and packages stay small, every package has a doc.go, no package is called after nothing in particular, no init()
+//
+// The tree is read from its sources, tests included and whatever their build tags; generated files count for imports only.
+package archtest

@@ -1,0 +1,131 @@
+package archtest
+
+// A rule says what of ours a package may import. Patterns are paths within the module; one that ends in /... means the
+// package and all below it. Everybody may import fault.
+type rule struct {
+	pkg string
+	may []string
+	why string
+}
+
+// packages is the import table: the words of the two flows, then adapters and tools.
+func packages() []rule {
+	everything := []string{"..."}
+	return []rule{
+		{"cmd/streamer", everything, "wiring in the order of the flow: the planes meet only here"},
+		{"cmd/demo", everything, "the whole system in one process"},
+		{"cmd/bench/...", everything, "the whole system under load, and what it is compared with"},
+
+		{"change", []string{"change/build"}, "the nouns of the log: everybody builds on them, so they build on nobody"},
+		{"change/changetest", []string{"change", "change/build"}, "makes events for tests"},
+		{"fault", nil, "everybody's errors: may be imported by all, so imports none"},
+
+		{"lane", []string{"change", "lane/plan", "lane/ring"}, "a stage knows no other stage: the pipeline is put together in streamer"},
+		{"lane/plan", []string{"change"}, "pure"},
+		{"lane/ring", []string{"change"}, "pure"},
+		{"lane/lanetest", []string{"change", "change/changetest", "lane"}, "a log for tests"},
+		{"rescan", []string{"change"}, "a stage beside the log: lanes take its documents in"},
+		{"change/build", nil, "appends BSON"},
+		{"dedup", []string{"change"}, "a stage"},
+		{"gap", []string{"change"}, "a stage"},
+		{"match", []string{"change"}, "a stage"},
+		{"delivery", []string{"change"}, "a stage"},
+		{"ack", []string{"change"}, "a stage"},
+		{"checkpoint", []string{"change"}, "a stage; stores implement its port, not it theirs"},
+		{"checkpoint/record", []string{"change", "checkpoint"}, "the form that stores keep"},
+		{"checkpoint/checkpointtest", []string{"change", "change/changetest", "checkpoint"}, "the suite that every store passes"},
+		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
+		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
+		{"streamer", []string{"change", "lane", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
+
+		{"cluster", []string{"change"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster/clustertest", []string{"change", "checkpoint", "checkpoint/checkpointtest", "cluster"}, "the suite that every registry passes, with its store"},
+		{"cluster/assign", []string{"change"}, "pure planning"},
+		{"handoff", []string{"change", "checkpoint"}, "moves a partition's mark from owner to owner"},
+
+		{"gateway", []string{"change", "lane", "match", "delivery", "gateway/streampb"}, "serves what delivery queues; a session that is not on the live path yet is a cursor of its own"},
+		{"gateway/client", []string{"gateway/streampb"}, "what other people's programs link: the wire and nothing else"},
+		{"gateway/sse", nil, "reads a standard format"},
+		{"gateway/streampb", nil, "generated"},
+
+		{"notice", nil, "components post theirs in the wiring's board"},
+		{"internal/breaker", []string{"notice"}, "a change of state is a notice"},
+		{"health", nil, "a registry of checks: components bring theirs in the wiring"},
+		{"supervisor", []string{"health"}, "sweeps health endpoints, and knows components by them alone"},
+
+		{"internal/mongodb", []string{"change"}, "the connection that the packages below it share"},
+		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "lane"}, "implements lane's source, and rescans"},
+		{"internal/mongodb/mark", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb"}, "implements the mark store and claims"},
+		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},
+		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record", "handoff"}, "the connection, and the mark store"},
+		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd"}, "implements the registry: claims under leases"},
+		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
+		{"internal/config", []string{"internal/config/table"}, "plain values: the wiring turns them into each package's Config"},
+		{"internal/config/table", nil, "reads files and variables, whatever the keys"},
+		{"internal/archtest", nil, "reads sources, links none"},
+		{"internal/profile", []string{"change"}, "looks into the process, and at how far its partitions are"},
+		{"internal/wiring", everything, "the wiring that the commands share"},
+		{"internal/workload", []string{"change"}, "measures ours from outside: writes to MongoDB and looks at what arrives"},
+
+		{"internal/devmongo/...", []string{"internal/devmongo/..."}, "a server of its own that must be as wrong or right as MongoDB, whatever ours believes"},
+		{"internal/devetcd", nil, "starts etcd; clients dial it like any other"},
+		{"internal/devetcd/devetcdtest", []string{"internal/devetcd"}, "starts it for a test"},
+	}
+}
+
+// A library is an outside module and where production code may import it. Tests may import every library of the table.
+type library struct {
+	module string
+	may    []string // patterns as in a rule; none: tests and test helpers only
+	why    string
+}
+
+// libraries are all outside modules that are imported, longest path first where one contains another.
+func libraries() []library {
+	anywhere := []string{"..."}
+	return []library{
+		{"go.mongodb.org/mongo-driver/v2", []string{"internal/mongodb/...", "internal/devmongo/...", "internal/workload", "cmd/bench/..."}, "no driver type crosses a package boundary"},
+		{"go.etcd.io/etcd/client/v3", []string{"internal/etcd/..."}, "no driver type crosses a package boundary"},
+		{"go.etcd.io/etcd/client/pkg/v3", []string{"internal/etcd/..."}, "etcd's own TLS options"},
+		{"go.etcd.io/etcd/api/v3", []string{"internal/etcd/..."}, "etcd's error codes"},
+		{"go.etcd.io/etcd/server/v3", []string{"internal/devetcd"}, "for development: the service links no etcd server"},
+		{"go.uber.org/zap", []string{"internal/etcd", "internal/devetcd"}, "etcd wants its logger in zap, to be silenced"},
+		{"google.golang.org/grpc", []string{"gateway/...", "internal/etcd", "internal/devetcd"}, "the gateways' wire, and etcd's: status errors, ending streams"},
+		{"google.golang.org/protobuf", []string{"gateway/..."}, "the gateways' wire"},
+		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
+		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
+		{"gopkg.in/yaml.v3", []string{"internal/config/..."}, "configuration is plain values everywhere else"},
+		{"github.com/hashicorp/golang-lru/v2", []string{"dedup", "cmd/bench/contender"}, "the window, and what it is compared with"},
+		{"github.com/sony/gobreaker/v2", []string{"internal/breaker"}, "circuit breakers"},
+		{"github.com/cespare/xxhash/v2", []string{"change"}, "a document's partition"},
+		{"github.com/zeebo/xxh3", []string{"change", "dedup", "gateway", "rescan"}, "hashes of tokens, and checks of what carries them on the wire"},
+		{"golang.org/x/sync", anywhere, "errgroup"},
+		{"golang.org/x/sys", []string{"cluster"}, "CLOCK_BOOTTIME"},
+		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},
+		{"pgregory.net/rapid", nil, "property tests"},
+		{"github.com/google/go-cmp", nil, "differences in tests"},
+		{"github.com/Shopify/toxiproxy/v2", nil, "cut and slow networks in tests"},
+		{"github.com/rs/zerolog", nil, "toxiproxy wants its logger in zerolog, to be silenced"},
+	}
+}
+
+// wiring are the packages that put the others together.
+func wiring() []string { return []string{"cmd/...", "internal/wiring"} }
+
+// neverLinked are what cmd/streamer must not contain, at whatever distance.
+func neverLinked() []string {
+	return []string{Module + "/internal/devmongo", Module + "/internal/devetcd", Module + "/internal/workload", "go.etcd.io/etcd/server"}
+}
+
+// Sizes in lines; tests and generated files are not counted.
+const (
+	maxFile    = 400
+	maxPackage = 1200
+	maxMain    = 80
+	maxDoc     = 120
+)
+
+// emptyNames say nothing about what is inside.
+func emptyNames() []string {
+	return []string{"util", "utils", "common", "core", "types", "manager", "helper", "helpers"}
+}
