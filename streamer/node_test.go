@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,7 +95,10 @@ type process struct {
 	end     context.CancelCauseFunc // ends the terms
 	stop    context.CancelFunc      // the soft stop
 	done    chan error
+	frozen  atomic.Bool // the claim has run out, which nobody has noticed yet
 }
+
+func (p *process) trusted() bool { return !p.frozen.Load() }
 
 // begin starts a node with terms of a new epoch and a session that is attached before anything is read.
 func (w *world) begin(cfg streamer.Config, session delivery.Config) *process {
@@ -116,7 +120,7 @@ func (w *world) begin(cfg streamer.Config, session delivery.Config) *process {
 	termContext, p.end = context.WithCancelCause(context.Background())
 	var terms []change.Term
 	for q := range change.Partition(partitions) {
-		terms = append(terms, change.Term{Partition: q, Epoch: change.Epoch{Incarnation: 1, Revision: w.revision}, Context: termContext})
+		terms = append(terms, change.Term{Partition: q, Epoch: change.Epoch{Incarnation: 1, Revision: w.revision}, Context: termContext, Trusted: p.trusted})
 	}
 	if err := p.node.Serve(w.t.Context(), terms); err != nil {
 		w.t.Fatal(err)
@@ -140,6 +144,48 @@ func inserts(n int, from int64) []changetest.Event {
 		events[i].ID = from + int64(i)
 	}
 	return events
+}
+
+// A process that stood still past its claim's life hands nothing to a transport and moves no mark: not what it reads then, and not
+// what it had queued before.
+func TestTermWhoseClaimHasRunOutHandsOverNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.begin(streamer.Config{}, delivery.Config{})
+		w.source.Append(inserts(50, 0)...)
+		synctest.Wait()
+		p.frozen.Store(true)
+		w.source.Append(inserts(50, 50)...)
+		synctest.Wait()
+		if n := p.session.Outstanding(); n != 50 {
+			t.Errorf("%d events are queued, 50 were when the claim ran out", n)
+		}
+		batches, err := p.session.Receive(t.Context())
+		if err != nil || len(batches) == 0 {
+			t.Fatal(len(batches), err)
+		}
+		for _, b := range batches {
+			if !b.Over() {
+				t.Errorf("a batch of partition %d may still go out", b.Partition)
+			}
+			p.session.Ack(b)
+		}
+		time.Sleep(time.Minute) // in which marks would be saved
+		p.stop()
+		<-p.done
+		if marks, err := w.marks.List(t.Context()); err != nil || len(moved(marks)) > 0 {
+			t.Errorf("marks have moved: %v, %v", moved(marks), err)
+		}
+	})
+}
+
+func moved(marks []checkpoint.Mark) (moved []checkpoint.Mark) {
+	for _, m := range marks {
+		if !m.Position.IsZero() {
+			moved = append(moved, m)
+		}
+	}
+	return moved
 }
 
 func TestStopWaitsForAcknowledgementsAndSavesTheLastMarks(t *testing.T) {
