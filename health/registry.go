@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// A Status is the state of a node or of a partition. A partition has more states than are named here; whatever is not Healthy or
-// Idle counts as sick.
+// A Status is the state of a node or of a partition.
 type Status string
 
-// The states.
+// The states of a node; a partition has more, and counts as sick unless it is Healthy or Idle.
 const (
 	Healthy   Status = "healthy"
 	Degraded  Status = "degraded"
 	Unhealthy Status = "unhealthy"
-	Idle      Status = "idle" // of a partition: well, and nothing happens
 )
 
 // A Severity is what a failing check means for the node.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mongostream/change"
+	"mongostream/internal/retry"
 )
 
 // A Collection is one whose documents are read again after a loss.
@@ -85,7 +86,6 @@ type Config struct {
 type Runner struct {
 	cfg         Config
 	partitioner change.Partitioner
-	insist      func(context.Context, func() error, func(error)) error
 	logger      *slog.Logger
 	kick        chan struct{}
 
@@ -93,10 +93,10 @@ type Runner struct {
 	waiting []Job
 }
 
-// NewRunner makes a Runner for a cluster of so many partitions. insist repeats a call until it succeeds or the context ends.
-func NewRunner(cfg Config, partitions int, insist func(context.Context, func() error, func(error)) error, logger *slog.Logger) *Runner {
+// NewRunner makes a Runner for a cluster of so many partitions.
+func NewRunner(cfg Config, partitions int, logger *slog.Logger) *Runner {
 	cfg.PageSize, cfg.Rate = cmp.Or(cfg.PageSize, 500), cmp.Or(cfg.Rate, 1000)
-	return &Runner{cfg: cfg, partitioner: change.NewPartitioner(partitions), insist: insist, logger: logger, kick: make(chan struct{}, 1)}
+	return &Runner{cfg: cfg, partitioner: change.NewPartitioner(partitions), logger: logger, kick: make(chan struct{}, 1)}
 }
 
 // Add queues a job. It never blocks.
@@ -194,7 +194,7 @@ func (j Job) ended() bool {
 
 // page reads a page and goes on trying until the context ends.
 func (r *Runner) page(ctx context.Context, request Request) (page Page, err error) {
-	err = r.insist(ctx, func() error {
+	err = retry.Until(ctx, func() error {
 		page, err = r.cfg.Reader.Page(ctx, request)
 		return err
 	}, func(err error) {
@@ -233,7 +233,7 @@ func (r *Runner) enter(ctx context.Context, group []Job, page Page) error {
 // save notes how far the collection has been read.
 func (r *Runner) save(ctx context.Context, group []Job, after []byte, done bool) error {
 	for _, j := range group {
-		err := r.insist(ctx, func() error { return j.Save(ctx, after, done) }, func(err error) {
+		err := retry.Until(ctx, func() error { return j.Save(ctx, after, done) }, func(err error) {
 			r.logger.Warn("the progress of a rescan cannot be saved; it waits", "error", err)
 		})
 		if err != nil {

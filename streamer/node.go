@@ -22,6 +22,7 @@ import (
 	"mongostream/lane"
 	"mongostream/notice"
 	"mongostream/rescan"
+	"mongostream/streamer/survey"
 )
 
 // ErrStopping says that the node takes no more sessions or terms.
@@ -38,12 +39,12 @@ type Config struct {
 	// Namespaces are those that the log's streams watch; empty means everything. They go into what subscribers are told of a loss.
 	Namespaces []string
 	// Surveyor tells how far the log goes. Required.
-	Surveyor Surveyor
+	Surveyor survey.Surveyor
 	// OnHistoryLost says what to do when the log no longer reaches back to a mark. Defaults to Resync.
 	OnHistoryLost LossPolicy
 	// MaxGap is the jump of cluster time that counts where continuity is unproven. Defaults to 5 minutes.
 	MaxGap time.Duration
-	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a partition has left. Default to 1 h and 15 min.
+	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a partition has left, as package survey defaults them.
 	HeadRoomWarning, HeadRoomCritical time.Duration
 	// Rescan says which documents are read again after a loss.
 	Rescan rescan.Config
@@ -82,8 +83,7 @@ type Node struct {
 	rescans *rescan.Runner
 
 	sessions atomic.Pointer[[]*delivery.Session]
-	surveyed atomic.Pointer[survey]
-	asking   sync.Mutex    // held while a first survey is under way
+	survey   *survey.Survey
 	drained  chan struct{} // holds one signal while the node waits for acknowledgements
 
 	reading     context.Context //nolint:containedctx // the lifetime of the consumers, made by New and ended by Run
@@ -102,8 +102,6 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
 	cfg.OnHistoryLost = cmp.Or(cfg.OnHistoryLost, Resync)
-	cfg.HeadRoomWarning = cmp.Or(cfg.HeadRoomWarning, time.Hour)
-	cfg.HeadRoomCritical = cmp.Or(cfg.HeadRoomCritical, 15*time.Minute)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	n := &Node{
 		cfg: cfg, log: log, marks: marks, logger: cfg.Logger, begun: time.Now(),
@@ -111,13 +109,16 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,
 		}, marks),
+		survey: survey.New(survey.Config{
+			Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Floor: log.SetFloor, Logger: cfg.Logger,
+		}),
 		drained: make(chan struct{}, 1),
 	}
 	n.reading, n.stopReading = context.WithCancelCause(context.Background())
 	n.mu.consumers = make(map[change.Partition]*Consumer)
 	n.sessions.Store(&[]*delivery.Session{})
 	n.metrics = newMetrics(cfg.Registerer, n)
-	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, insist, n.logger)
+	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, n.logger)
 	return n
 }
 
@@ -241,7 +242,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	wg.Go(func() { _ = n.manager.Run(background) })
 	wg.Go(func() { n.runRates(background) })
-	wg.Go(func() { n.runSurvey(background) })
+	wg.Go(func() { n.survey.Run(background) })
 	wg.Go(func() { _ = n.rescans.Run(background) })
 
 	<-n.reading.Done()
@@ -255,7 +256,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 // runLog opens the log where the consumers stand and reads it until the context ends.
 func (n *Node) runLog(ctx context.Context) error {
-	reach, err := n.surveyRecently(ctx)
+	reach, err := n.survey.Recently(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // only the context's end makes it give up
 	}

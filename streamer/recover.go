@@ -11,11 +11,12 @@ import (
 	"mongostream/delivery"
 	"mongostream/fault"
 	"mongostream/gap"
+	"mongostream/internal/retry"
 	"mongostream/lane"
 	"mongostream/notice"
 )
 
-// A Policy for history that is lost.
+// A LossPolicy says what to do where history is lost.
 type LossPolicy string
 
 // The policies.
@@ -30,7 +31,7 @@ const maxAttempts = 3
 // ahead compares the position with the server's own time before anything is read from there: one that is younger is of a log that is
 // no more, and to read on behind it would leave out everything.
 func (c *Consumer) ahead(ctx context.Context) (*gap.Span, error) {
-	reach, err := c.node.surveyRecently(ctx)
+	reach, err := c.node.survey.Recently(ctx)
 	if err != nil || !reach.Ahead(c.progress) {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 	if c.attempts++; c.attempts > maxAttempts {
 		return fault.Newf(fault.LogNoProgress, "partition %d at %s, %d times: %s", c.term.Partition, span.From, maxAttempts, span.Reason)
 	}
-	reach, err := c.node.surveyNow(ctx)
+	reach, err := c.node.survey.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, e
 		Partition: c.term.Partition, From: span.From, To: span.To, Reason: string(span.Reason), Namespaces: c.node.cfg.Namespaces,
 		Fingerprint: c.node.cfg.Fingerprint, Epoch: c.term.Epoch, Found: time.Now(), By: c.node.cfg.By,
 	}
-	err := insist(ctx, func() error { return c.node.marks.AddGap(ctx, g) }, func(err error) {
+	err := retry.Until(ctx, func() error { return c.node.marks.AddGap(ctx, g) }, func(err error) {
 		c.node.logger.Warn("the gap log cannot be written; the partition waits", "partition", c.term.Partition, "error", err)
 	})
 	if err != nil {
@@ -186,26 +187,4 @@ func (c *Consumer) announce(ctx context.Context, n delivery.Notice, to change.Po
 	c.progress = to
 	c.condition.told.Store(&to)
 	return nil
-}
-
-// insist repeats f with growing pauses until it succeeds or the context ends, whose cause is returned then. complain hears of the
-// first failure.
-func insist(ctx context.Context, f func() error, complain func(error)) error {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if complain != nil {
-			complain(err)
-			complain = nil
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
-	}
 }

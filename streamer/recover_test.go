@@ -13,6 +13,7 @@ import (
 	"mongostream/delivery"
 	"mongostream/fault"
 	"mongostream/gap"
+	"mongostream/health"
 	"mongostream/lane"
 	"mongostream/lane/lanetest"
 	"mongostream/notice"
@@ -86,7 +87,7 @@ func TestLostHistoryIsRecordedToldAndPassed(t *testing.T) {
 				t.Errorf("round %d: %d notices to operators", round, len(posted))
 			}
 			for _, s := range p.node.Status() {
-				if s.State != streamer.Stale {
+				if s.State != health.Stale {
 					t.Errorf("round %d: partition %d is %s", round, s.Partition, s.State)
 				}
 			}
@@ -106,7 +107,7 @@ func TestLostHistoryIsRecordedToldAndPassed(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, s := range p.node.Status() {
-			if s.State == streamer.Stale {
+			if s.State == health.Stale {
 				t.Errorf("partition %d is still stale", s.Partition)
 			}
 		}
@@ -175,7 +176,7 @@ func TestHaltLeavesThePartitionAndItsMarkAsTheyAre(t *testing.T) {
 		time.Sleep(time.Minute)
 		status := p.node.Status()
 		for _, s := range status {
-			if s.State != streamer.Failed || fault.Of(s.Failure) != fault.LogHistoryLost {
+			if s.State != health.Failed || fault.Of(s.Failure) != fault.LogHistoryLost {
 				t.Errorf("partition %d is %s: %v", s.Partition, s.State, s.Failure)
 			}
 		}
@@ -204,7 +205,7 @@ func TestNoMarkPassesALossThatIsNotRecorded(t *testing.T) {
 			}
 		}
 		for _, s := range p.node.Status() {
-			if s.State != streamer.Recovering {
+			if s.State != health.Recovering {
 				t.Errorf("partition %d is %s", s.Partition, s.State)
 			}
 		}
@@ -279,7 +280,7 @@ func TestPositionAheadOfTheServerStopsThePartition(t *testing.T) {
 		p := w.begin(streamer.Config{}, delivery.Config{})
 		time.Sleep(30 * time.Second)
 		for _, s := range p.node.Status() {
-			if want := s.Partition == 2; (s.State == streamer.Failed) != want || want && fault.Of(s.Failure) != fault.LogAhead {
+			if want := s.Partition == 2; (s.State == health.Failed) != want || want && fault.Of(s.Failure) != fault.LogAhead {
 				t.Errorf("partition %d is %s: %v", s.Partition, s.State, s.Failure)
 			}
 		}
@@ -314,7 +315,7 @@ func TestRecoveryWithoutProgressEndsThePartition(t *testing.T) {
 		p := w.begin(streamer.Config{}, delivery.Config{})
 		time.Sleep(time.Minute)
 		for _, s := range p.node.Status() {
-			if s.State != streamer.Failed || fault.Of(s.Failure) != fault.LogNoProgress {
+			if s.State != health.Failed || fault.Of(s.Failure) != fault.LogNoProgress {
 				t.Errorf("partition %d is %s: %v", s.Partition, s.State, s.Failure)
 			}
 		}
@@ -368,12 +369,12 @@ func TestStateIsConcludedFromEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		p := w.begin(streamer.Config{}, delivery.Config{})
-		state := func() streamer.State { return p.node.Status()[0].State }
+		state := func() health.Status { return p.node.Status()[0].State }
 		if s := p.node.Status()[0]; s.Lag != nil {
 			t.Errorf("a lag of %v before anything is known", *s.Lag)
 		}
 		time.Sleep(6 * time.Second)
-		if state() != streamer.Idle {
+		if state() != health.Idle {
 			t.Errorf("with nothing to do: %s", state())
 		}
 		w.source.Append(inserts(40, 0)...)
@@ -381,22 +382,22 @@ func TestStateIsConcludedFromEvidence(t *testing.T) {
 		for _, b := range events {
 			p.session.Ack(b)
 		}
-		if state() != streamer.Healthy {
+		if state() != health.Healthy {
 			t.Errorf("after events: %s", state())
 		}
 		w.source.Stall(true)
 		w.source.Tick(1000)
 		time.Sleep(20 * time.Second)
-		if state() != streamer.Lagging {
+		if state() != health.Lagging {
 			t.Errorf("behind: %s, %v", state(), p.node.Status()[0].Lag)
 		}
 		time.Sleep(20 * time.Second)
-		if state() != streamer.Stuck {
+		if state() != health.Stuck {
 			t.Errorf("without an answer: %s", state())
 		}
 		w.source.Stall(false)
 		time.Sleep(10 * time.Second)
-		if s := state(); s != streamer.Healthy && s != streamer.Idle {
+		if s := state(); s != health.Healthy && s != health.Idle {
 			t.Errorf("in the end: %s", s)
 		}
 		p.crash()

@@ -29,7 +29,7 @@ func (n *Node) readAgain(c *Consumer, g checkpoint.Gap) {
 	}
 }
 
-// Partition, Ended, Open and Enter implement rescan.Lane.
+// Partition implements rescan.Lane.
 func (c *Consumer) Partition() change.Partition { return c.term.Partition }
 
 // Ended implements rescan.Lane.

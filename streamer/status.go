@@ -9,6 +9,8 @@ import (
 	"mongostream/change"
 	"mongostream/dedup"
 	"mongostream/gap"
+	"mongostream/health"
+	"mongostream/streamer/survey"
 )
 
 // A condition is what a consumer tells of itself; it may be read from anywhere.
@@ -37,7 +39,7 @@ func (c *condition) passed(n int, at time.Time, w *dedup.Window) {
 type PartitionStatus struct {
 	Partition change.Partition
 	Epoch     change.Epoch
-	State     State
+	State     health.Status
 	// Failure says why the partition has ended for good, nil otherwise.
 	Failure error
 	// Position is how far the partition has been acknowledged.
@@ -47,7 +49,7 @@ type PartitionStatus struct {
 	// HeadRoom is the log time between the log's oldest entry and the partition; nil while unknown.
 	HeadRoom *time.Duration
 	// HeadRoomLevel says whether the head-room is below a threshold.
-	HeadRoomLevel Level
+	HeadRoomLevel survey.Level
 	// Events counts the events that have passed in this term, Rate is their recent number a second.
 	Events int64
 	Rate   float64
@@ -57,20 +59,10 @@ type PartitionStatus struct {
 	Remembered int
 }
 
-// A Level says how near a threshold a figure is.
-type Level int
-
-// The levels.
-const (
-	Fine Level = iota
-	Low
-	CriticallyLow
-)
-
 // Status returns how each partition of this node does, in the order of their numbers.
 func (n *Node) Status() []PartitionStatus {
 	now := time.Now()
-	reach, known := n.latest(now)
+	reach, known := n.survey.Latest(now)
 	stream := n.streamEvidence(now, reach, known)
 	consumers := n.consumers()
 	all := make([]PartitionStatus, len(consumers))
@@ -80,7 +72,7 @@ func (n *Node) Status() []PartitionStatus {
 	return all
 }
 
-func (n *Node) statusOf(c *Consumer, now time.Time, reach gap.Reach, known bool, e evidence) PartitionStatus {
+func (n *Node) statusOf(c *Consumer, now time.Time, reach gap.Reach, known bool, e health.Evidence) PartitionStatus {
 	s := PartitionStatus{
 		Partition: c.term.Partition, Epoch: c.term.Epoch, Position: c.LowWater(), Events: c.condition.events.Load(),
 		Rate: math.Float64frombits(c.condition.rate.Load()), Remembered: int(c.condition.remembered.Load()),
@@ -90,27 +82,45 @@ func (n *Node) statusOf(c *Consumer, now time.Time, reach gap.Reach, known bool,
 	}
 	if known {
 		lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
-		s.Lag, e.lag = &lag, lag
-		if room, ok := reach.HeadRoom(s.Position); ok {
-			s.HeadRoom = &room
-			switch {
-			case room < n.critical(reach):
-				s.HeadRoomLevel = CriticallyLow
-			case room < n.warning(reach):
-				s.HeadRoomLevel = Low
-			}
+		s.Lag, e.Lag = &lag, lag
+		if room, level, ok := n.survey.HeadRoom(reach, s.Position); ok {
+			s.HeadRoom, s.HeadRoomLevel = &room, level
 		}
 	}
 	if failure := c.condition.failure.Load(); failure != nil {
-		s.Failure, e.failed = *failure, true
+		s.Failure, e.Failed = *failure, true
 	}
-	e.recovering = c.condition.recovering.Load()
+	e.Recovering = c.condition.recovering.Load()
 	if told := c.condition.told.Load(); told != nil {
-		e.stale = told.After(s.Position)
+		e.Stale = told.After(s.Position)
 	}
-	e.quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter
-	s.State = e.state()
+	e.Quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter
+	s.State = e.Status()
 	return s
+}
+
+const (
+	// idleAfter is how long nothing happens before a partition counts as idle.
+	idleAfter = time.Minute
+	// stuckAfter is how long nothing may come while the log moves.
+	stuckAfter = 30 * time.Second
+	// majorityLimit is how far the majority may be behind the last operation.
+	majorityLimit = 10 * time.Second
+)
+
+// streamEvidence is what the partitions have in common: how the node's reading does.
+func (n *Node) streamEvidence(now time.Time, reach gap.Reach, known bool) health.Evidence {
+	stats := n.log.Stats()
+	var e health.Evidence
+	if known && !reach.Majority.IsZero() {
+		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
+	}
+	silent := now.Sub(stats.LastReply) > stuckAfter
+	e.Stuck = silent && !stats.Paused && (stats.Open || now.Sub(n.begun) > stuckAfter)
+	if known && stats.Open && !stats.Paused {
+		e.Stuck = e.Stuck || reach.Last.Time().Sub(stats.End.Time.Time()) > stuckAfter && now.Sub(stats.Moved) > stuckAfter
+	}
+	return e
 }
 
 // Uptime returns for how long the node has been there.

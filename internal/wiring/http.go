@@ -17,7 +17,7 @@ import (
 	"mongostream/gateway"
 	"mongostream/health"
 	"mongostream/internal/mongodb/stream"
-	"mongostream/streamer"
+	"mongostream/streamer/survey"
 )
 
 // listen binds the HTTP address, first of all: a port in use must harm nothing.
@@ -78,7 +78,7 @@ func (s *Service) partitions() []health.Partition {
 	status := s.node.Status()
 	partitions := make([]health.Partition, len(status))
 	for i, p := range status {
-		partitions[i] = health.Partition{ID: int(p.Partition), Status: health.Status(p.State), EventRate: p.Rate}
+		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, EventRate: p.Rate}
 		if p.Lag != nil {
 			lag := p.Lag.Seconds()
 			partitions[i].Lag = &lag
@@ -140,7 +140,7 @@ func (s *Service) health() *health.Registry {
 		Name: "oplog_head_room", Severity: health.Warning, Text: "No partition stands near the end of the oplog's reach, where its position is lost.",
 		Test: func() error {
 			for _, p := range s.node.Status() {
-				if p.HeadRoomLevel != streamer.Fine {
+				if p.HeadRoomLevel != survey.Fine {
 					return fmt.Errorf("the position of partition %d dies in %s", p.Partition, p.HeadRoom.Truncate(time.Second))
 				}
 			}

@@ -87,8 +87,6 @@ func tokenIn(err error) (token bson.Raw, position change.Position, failure error
 }
 
 // quoted matches a token's _data in an error message.
-//
-//nolint:gochecknoglobals // compiled once
 var quoted = regexp.MustCompile(`_id: ?\{ ?_data: ?\\*"([0-9A-F]{18,})\\*"`)
 
 // showAll ends a stream that shows less as soon as it has passed the event for which it does: what comes at a later time is left to a

@@ -14,11 +14,15 @@ import (
 	"mongostream/change"
 	"mongostream/fault"
 	"mongostream/internal/mongodb"
+	"mongostream/internal/retry"
 	"mongostream/lane"
 )
 
 // maxUnknown bounds how often in a row an error of no known meaning is taken for transient.
 const maxUnknown = 5
+
+// reopenAfter is the wait after a first failure.
+const reopenAfter = 500 * time.Millisecond
 
 // A stream is one change stream that reopens itself. It implements lane.Stream and belongs to one goroutine.
 type stream struct {
@@ -200,7 +204,7 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 	if st.failures == 1 {
 		st.source.client.Logger().Warn("change stream broke; it is opened again", "error", err)
 	}
-	return nil, st.source.backoff(ctx, st.failures)
+	return nil, retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
 }
 
 // open opens the cursor at the position, and goes on trying until the context ends or the error is final.

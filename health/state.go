@@ -1,0 +1,46 @@
+package health
+
+import "time"
+
+// The states of a partition, from the worst on; a partition is in the first that fits.
+const (
+	Failed     Status = "failed"      // ended for good; a person must act
+	Recovering Status = "recovering"  // dealing with a span that may have been missed
+	Stale      Status = "stale"       // subscribers have yet to acknowledge that they lost something
+	NoMajority Status = "no_majority" // MongoDB has no majority, so there is nothing to read
+	Stuck      Status = "stuck"       // nothing comes although the log moves, or MongoDB does not answer
+	Lagging    Status = "lagging"     // more than 30 s behind
+	Idle       Status = "idle"        // well, and nothing happens
+)
+
+// LagLimit is the lag from which a partition counts as lagging (the reliability design, section 7.2).
+const LagLimit = 30 * time.Second
+
+// An Evidence is what the state of a partition is concluded from.
+type Evidence struct {
+	Failed, Recovering, Stale bool
+	NoMajority, Stuck         bool
+	Lag                       time.Duration // 0 while unknown
+	Quiet                     bool          // nothing has happened for a while
+}
+
+// Status concludes.
+func (e Evidence) Status() Status {
+	switch {
+	case e.Failed:
+		return Failed
+	case e.Recovering:
+		return Recovering
+	case e.Stale:
+		return Stale
+	case e.NoMajority:
+		return NoMajority
+	case e.Stuck:
+		return Stuck
+	case e.Lag > LagLimit:
+		return Lagging
+	case e.Quiet:
+		return Idle
+	}
+	return Healthy
+}

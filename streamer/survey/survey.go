@@ -1,0 +1,144 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mongostream/change"
+	"mongostream/gap"
+	"mongostream/internal/retry"
+)
+
+// A Surveyor tells how far MongoDB's log goes.
+type Surveyor interface {
+	// Survey asks the server. It blocks on the network until the context ends.
+	Survey(ctx context.Context) (gap.Reach, error)
+}
+
+// Config configures a Survey.
+type Config struct {
+	// Surveyor is asked. Required.
+	Surveyor Surveyor
+	// Warning and Critical are thresholds of the log time that a position has left. Default to 1 h and 15 min. In a short log every
+	// position is near its end: they never count for more than half and a quarter of it.
+	Warning, Critical time.Duration
+	// Floor hears before which time positions are critically near their end, with each answer.
+	Floor func(change.Timestamp)
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+const (
+	every   = 5 * time.Second
+	timeout = 4 * time.Second
+	// believed is how old an answer may be.
+	believed = 20 * time.Second
+)
+
+// A Survey asks regularly and on demand. Its methods may be called from any goroutine.
+type Survey struct {
+	cfg    Config
+	last   atomic.Pointer[answer]
+	asking sync.Mutex // held while somebody asks for all
+}
+
+// An answer is what was learnt last.
+type answer struct {
+	reach gap.Reach
+	at    time.Time
+}
+
+// New makes a Survey.
+func New(cfg Config) *Survey {
+	cfg.Warning = cmp.Or(cfg.Warning, time.Hour)
+	cfg.Critical = cmp.Or(cfg.Critical, 15*time.Minute)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	return &Survey{cfg: cfg}
+}
+
+// Run asks again and again until the context ends.
+func (s *Survey) Run(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		_, _ = s.ask(ctx) // Latest says when there has been no answer for too long
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask asks once.
+func (s *Survey) ask(ctx context.Context) (gap.Reach, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	reach, err := s.cfg.Surveyor.Survey(ctx)
+	if err != nil {
+		return reach, err
+	}
+	s.last.Store(&answer{reach: reach, at: time.Now()})
+	if s.cfg.Floor != nil && !reach.First.IsZero() {
+		s.cfg.Floor(change.Timestamp{T: reach.First.T + uint32(s.critical(reach).Seconds())})
+	}
+	return reach, nil
+}
+
+// Recently returns an answer that is no older than the last round, and asks where there is none: one caller for all.
+func (s *Survey) Recently(ctx context.Context) (gap.Reach, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if last := s.last.Load(); last != nil && time.Since(last.at) < every {
+		return last.reach, nil
+	}
+	return s.Now(ctx)
+}
+
+// Now asks, and goes on asking until there is an answer or the context ends.
+func (s *Survey) Now(ctx context.Context) (reach gap.Reach, err error) {
+	err = retry.Until(ctx, func() (err error) {
+		reach, err = s.ask(ctx)
+		return err
+	}, func(err error) { s.cfg.Logger.Warn("MongoDB does not tell how far its log goes", "error", err) })
+	return reach, err
+}
+
+// Latest returns the last answer; ok is false where there is none that can be believed.
+func (s *Survey) Latest(now time.Time) (reach gap.Reach, ok bool) {
+	last := s.last.Load()
+	if last == nil || now.Sub(last.at) > believed {
+		return reach, false
+	}
+	return last.reach, true
+}
+
+// A Level says how near a position is to its end.
+type Level int
+
+// The levels.
+const (
+	Fine Level = iota
+	Low
+	CriticallyLow
+)
+
+// HeadRoom returns the log time between the log's oldest entry and the position, and what to think of it; ok is false where the log's
+// reach cannot be known.
+func (s *Survey) HeadRoom(reach gap.Reach, p change.Position) (room time.Duration, level Level, ok bool) {
+	room, ok = reach.HeadRoom(p)
+	switch {
+	case !ok:
+	case room < s.critical(reach):
+		level = CriticallyLow
+	case room < min(s.cfg.Warning, reach.Length()/2):
+		level = Low
+	}
+	return room, level, ok
+}
+
+func (s *Survey) critical(r gap.Reach) time.Duration { return min(s.cfg.Critical, r.Length()/4) }
