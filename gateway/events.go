@@ -326,11 +326,15 @@ func (c *client) resync(ctx context.Context, err error) error {
 	}
 	from := c.cursor.Position()
 	lost, ok := errors.AsType[*lane.LostError](err)
-	to := change.Timestamp{}
+	var to change.Timestamp
 	if ok && lost.First.Compare(from.Time) > 0 {
 		to = lost.First
-	} else if to, err = c.events.cfg.Now(ctx); err != nil {
-		return fault.New(fault.MongoUnreachable, err)
+	} else {
+		now, err := c.events.cfg.Now(ctx)
+		if err != nil {
+			return fault.New(fault.MongoUnreachable, err)
+		}
+		to = now
 	}
 	c.tell(&delivery.Notice{
 		Kind: delivery.Resync, Reason: "history_lost", Found: time.Now(),

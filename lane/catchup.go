@@ -127,7 +127,7 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 			c.waiting = nil
 		}
 	}
-	for c := range r.cursors {
+	for _, c := range r.cursors() {
 		c.leave()
 		if ctx.Err() != nil {
 			c.fail(context.Cause(ctx))

@@ -159,7 +159,7 @@ func (l *Log) accept(r *reader, reply Reply, s *ring.Slot, end change.Position) 
 	if r.tail || !l.tail.holds(r.ring.End()) {
 		return
 	}
-	for c := range r.cursors {
+	for _, c := range r.cursors() {
 		if c.idle && l.tail.serves(c) {
 			l.join(c)
 		}
@@ -236,7 +236,7 @@ func (l *Log) runTail(ctx context.Context, from change.Position) error {
 		l.locked(func() {
 			old := l.tail
 			l.tail = newReader(l, true, from)
-			for c := range old.cursors {
+			for _, c := range old.cursors() {
 				c.leave()
 			}
 		})
@@ -248,7 +248,7 @@ func (l *Log) failAll(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err
-	for c := range l.tail.cursors {
+	for _, c := range l.tail.cursors() {
 		c.fail(err)
 	}
 	for c := range l.behind {

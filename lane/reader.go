@@ -223,7 +223,7 @@ func (r *reader) remove(c *Cursor) {
 	c.reader = nil
 	r.members--
 	r.front = 0
-	for d := range r.cursors {
+	for _, d := range r.cursors() {
 		r.front = max(r.front, d.next)
 	}
 	r.wake()
@@ -232,21 +232,8 @@ func (r *reader) remove(c *Cursor) {
 	}
 }
 
-// cursors yields the reader's cursors; the body may remove the one it was given.
-func (r *reader) cursors(yield func(*Cursor) bool) {
-	for _, c := range slices.Clone(r.all) {
-		if !yield(c) {
-			return
-		}
-	}
-	for _, lane := range r.lanes {
-		for _, c := range slices.Clone(lane) {
-			if !yield(c) {
-				return
-			}
-		}
-	}
-}
+// cursors returns the reader's cursors.
+func (r *reader) cursors() []*Cursor { return slices.Concat(slices.Concat(r.lanes...), r.all) }
 
 // ended reports whether a reader's error is only its own end.
 func ended(err error) bool { return err == nil || errors.Is(err, context.Canceled) }

@@ -37,7 +37,7 @@ func (l *Log) Stats() Stats {
 			rearmost = p.Time
 		}
 	}
-	for c := range l.tail.cursors {
+	for _, c := range l.tail.cursors() {
 		note(c)
 	}
 	for c := range l.behind {
@@ -46,7 +46,7 @@ func (l *Log) Stats() Stats {
 	for r := range l.catchups {
 		s.CatchupCursors += r.members
 		s.CatchupBytes += r.ring.Bytes()
-		for c := range r.cursors {
+		for _, c := range r.cursors() {
 			note(c)
 		}
 	}

@@ -102,19 +102,19 @@ func (b *Board) Post(n Notice) {
 
 // log writes the notice to the log.
 func (b *Board) log(n Notice) {
-	level := slog.LevelInfo
+	log := b.cfg.Logger.Info
 	switch n.Level {
 	case Warning:
-		level = slog.LevelWarn
+		log = b.cfg.Logger.Warn
 	case Critical:
-		level = slog.LevelError
+		log = b.cfg.Logger.Error
 	case Info:
 	}
-	args := []any{"channel", string(n.Channel), "kind", n.Kind}
+	args := []any{"text", n.Text, "channel", string(n.Channel), "kind", n.Kind}
 	for _, name := range slices.Sorted(maps.Keys(n.Fields)) {
 		args = append(args, name, n.Fields[name])
 	}
-	b.cfg.Logger.Log(context.Background(), level, n.Text, args...)
+	log("notice", args...)
 }
 
 // Since returns the kept notices after the one with the id, oldest first, and how many before them are kept no more.

@@ -27,7 +27,9 @@ func (h harness) late(m checkpoint.Mark) (deliver func()) {
 		h.Fatalf("the save was answered before it was sent: %v", err)
 	}
 	cancel()
-	<-result
+	if err := <-result; err == nil {
+		h.Fatalf("the save was answered while its write was held up")
+	}
 	return deliver
 }
 

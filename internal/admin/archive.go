@@ -78,7 +78,9 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 	if err != nil {
 		return Archive{}, fmt.Errorf("read archive: %w", err)
 	}
-	corrupt := func(cause error) (Archive, error) { return Archive{}, fault.Newf(fault.MarkCorrupt, "%s: %w", name, cause) }
+	corrupt := func(cause error) (Archive, error) {
+		return Archive{}, fault.Newf(fault.MarkCorrupt, "%s: %w", name, cause)
+	}
 	var head struct {
 		Version int `json:"streamer_marks"`
 	}
