@@ -43,8 +43,9 @@ type Manager struct {
 	mu    struct {
 		sync.Mutex
 		keepers map[change.Partition]*Keeper
-		last    time.Time // when the last round began
-		failing bool      // the last round had an error
+		last    time.Time     // when the last round began
+		failing bool          // the last round had an error
+		idle    time.Duration // how long a partition on which nothing happened waits
 	}
 }
 
@@ -57,8 +58,19 @@ func NewManager(cfg ManagerConfig, store Store) *Manager {
 		metrics: newMetrics(cfg.Registerer),
 		hurry:   make(chan struct{}, 1),
 	}
-	m.mu.keepers = make(map[change.Partition]*Keeper)
+	m.mu.keepers, m.mu.idle = make(map[change.Partition]*Keeper), m.policy.IdleInterval
 	return m
+}
+
+// SetReach tells over how much log time MongoDB's log reaches, 0 where that cannot be known: a partition on which nothing happens is
+// saved at least every quarter of it.
+func (m *Manager) SetReach(length time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.idle = m.policy.IdleInterval
+	if length > 0 {
+		m.mu.idle = min(m.mu.idle, length/4)
+	}
 }
 
 // A Keeper keeps the mark of one term.
@@ -150,7 +162,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			// What fails is logged by save and tried again in the next round.
 			_ = m.save(ctx, now, func(k *Keeper) (Reason, bool) {
 				events := int(k.events.Load())
-				due := !m.policy.due(k.savedAt, events).After(now)
+				due := !m.due(k).After(now)
 				return m.policy.reason(events), due || m.policy.joins(events)
 			})
 		}
@@ -177,11 +189,16 @@ func (m *Manager) nextDue() time.Time {
 	defer m.mu.Unlock()
 	next := time.Now().Add(m.policy.Interval)
 	for _, k := range m.mu.keepers {
-		if due := m.policy.due(k.savedAt, int(k.events.Load())); due.Before(next) {
+		if due := m.due(k); due.Before(next) {
 			next = due
 		}
 	}
 	return next
+}
+
+// due returns when a partition is due, under the mutex.
+func (m *Manager) due(k *Keeper) time.Time {
+	return m.policy.due(k.savedAt, int(k.events.Load()), m.mu.idle)
 }
 
 // save saves the marks of the chosen partitions that have moved, in one call of the store.

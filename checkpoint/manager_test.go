@@ -154,6 +154,28 @@ func TestQuietPartitionIsSavedSeldom(t *testing.T) {
 	})
 }
 
+func TestQuietPartitionFollowsAShortLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.manager.SetReach(time.Minute)
+		for range 300 {
+			b.mu.Lock()
+			b.low[0] = changetest.HighWater(change.Timestamp{T: b.low[0].Time.T + 1, I: 1})
+			b.mu.Unlock()
+			time.Sleep(time.Second)
+		}
+		rounds := b.store.taken()
+		for i := 1; i < len(rounds); i++ {
+			if pause := rounds[i].at.Sub(rounds[i-1].at); pause > 20*time.Second {
+				t.Errorf("a log of a minute, and %s between two marks", pause)
+			}
+		}
+		if len(rounds) < 15 {
+			t.Errorf("%d rounds in five minutes", len(rounds))
+		}
+	})
+}
+
 func TestTermThatEndedIsNotSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 2)

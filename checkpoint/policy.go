@@ -30,15 +30,16 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// due returns when a partition is to be saved that was last saved at saved and has passed so many events since.
-func (p Policy) due(saved time.Time, events int) time.Time {
+// due returns when a partition is to be saved that was last saved at saved and has passed so many events since; idle is how long one
+// without any waits.
+func (p Policy) due(saved time.Time, events int, idle time.Duration) time.Time {
 	switch {
 	case events >= p.EventCount:
 		return saved
 	case events > 0:
 		return saved.Add(p.Interval)
 	}
-	return saved.Add(p.IdleInterval)
+	return saved.Add(idle)
 }
 
 // joins reports whether a partition that is not due goes along in a round that takes place anyway: saving it costs no

@@ -109,11 +109,11 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,
 		}, marks),
-		survey: survey.New(survey.Config{
-			Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Floor: log.SetFloor, Logger: cfg.Logger,
-		}),
 		drained: make(chan struct{}, 1),
 	}
+	n.survey = survey.New(survey.Config{
+		Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Heard: n.heard, Logger: cfg.Logger,
+	})
 	n.reading, n.stopReading = context.WithCancelCause(context.Background())
 	n.mu.consumers = make(map[change.Partition]*Consumer)
 	n.sessions.Store(&[]*delivery.Session{})
@@ -252,6 +252,12 @@ func (n *Node) Run(ctx context.Context) error {
 		err = nil
 	}
 	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
+}
+
+// heard takes an answer of the survey: what is about to be lost catches up first, and idle marks follow the log.
+func (n *Node) heard(reach gap.Reach, floor change.Timestamp) {
+	n.log.SetFloor(floor)
+	n.manager.SetReach(reach.Length())
 }
 
 // runLog opens the log where the consumers stand and reads it until the context ends.

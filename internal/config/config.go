@@ -7,16 +7,19 @@ import (
 
 // Config is the table of all keys. Durations are positive unless a range says more, sizes are in bytes.
 type Config struct {
-	Cluster     Cluster     `key:"cluster"`
-	Node        Node        `key:"node"`
-	StartFrom   StartFrom   `key:"start_from" default:"now"`
-	MongoDB     MongoDB     `key:"mongodb"`
-	Etcd        Etcd        `key:"etcd"`
-	Marks       Marks       `key:"marks"`
-	HTTP        HTTP        `key:"http"`
-	Log         Log         `key:"log"`
-	Debug       Debug       `key:"debug"`
-	Reliability Reliability `key:"reliability"`
+	Cluster   Cluster   `key:"cluster"`
+	Node      Node      `key:"node"`
+	StartFrom StartFrom `key:"start_from" default:"now"`
+	// OnHistoryLost says what to do where the oplog no longer reaches back to a partition's position.
+	OnHistoryLost string      `key:"on_history_lost" default:"resync" one:"resync halt"`
+	MongoDB       MongoDB     `key:"mongodb"`
+	Etcd          Etcd        `key:"etcd"`
+	Marks         Marks       `key:"marks"`
+	Rescan        Rescan      `key:"rescan"`
+	HTTP          HTTP        `key:"http"`
+	Log           Log         `key:"log"`
+	Debug         Debug       `key:"debug"`
+	Reliability   Reliability `key:"reliability"`
 }
 
 // Cluster is what all nodes of one cluster have in common.
@@ -52,6 +55,9 @@ type MongoDB struct {
 	RingSize int64 `key:"ring_size" default:"48MiB" range:"1MiB..1TiB"`
 	// Prefetch bounds what a reader fetches before its foremost cursor.
 	Prefetch int64 `key:"prefetch" default:"16MiB" range:"1B..1TiB"`
+	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a position has left.
+	HeadRoomWarning  time.Duration `key:"head_room_warning" default:"1h" range:"1s..8760h"`
+	HeadRoomCritical time.Duration `key:"head_room_critical" default:"15m" range:"1s..8760h"`
 	// ServerSelectionTimeout is how long to look for a server before it counts as unreachable.
 	ServerSelectionTimeout time.Duration `key:"server_selection_timeout" default:"30s" range:"1ms..1h"`
 }
@@ -78,6 +84,15 @@ type TLS struct {
 // Marks says where marks are kept if that is MongoDB.
 type Marks struct {
 	Database string `key:"database" default:"streamer" check:"database"`
+}
+
+// Rescan says which documents are read again after a loss.
+type Rescan struct {
+	// Collections are namespaces, each followed by a colon and the field that says when a document was changed, if it has one.
+	Collections []string `key:"collections" default:"" check:"rescan" pairs:"updated_at"`
+	// PageSize is the number of documents read at a time, Rate the most of them a second.
+	PageSize int `key:"page_size" default:"500" range:"1..10000"`
+	Rate     int `key:"rate" default:"1000" range:"1..1000000"`
 }
 
 // HTTP is the node's HTTP server and its event streams.
@@ -112,7 +127,7 @@ type Debug struct {
 	StallThreshold time.Duration `key:"stall_threshold" default:"30s" range:"1s..24h"`
 }
 
-// Reliability has exactly the keys of the reliability design, section 12.
+// Reliability has the keys of the reliability design, section 12, and checkpoint.max_unsaved.
 type Reliability struct {
 	Checkpoint     Checkpoint     `key:"checkpoint"`
 	Dedup          Dedup          `key:"dedup"`
@@ -132,6 +147,8 @@ type Checkpoint struct {
 	Backend    string        `key:"backend" default:"etcd" one:"etcd mongo"`
 	Interval   time.Duration `key:"interval" default:"5s" range:"1ms..1h"`
 	EventCount int           `key:"event_count" default:"1000" range:"1..1000000000"`
+	// MaxUnsaved is how many events a partition may be ahead of its mark while marks cannot be saved.
+	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
 }
 
 // Dedup is the window of each partition.

@@ -31,10 +31,12 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	}
 	want := Config{
 		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second},
-		Node:    Node{ID: "n1"},
+		Node:    Node{ID: "n1"}, OnHistoryLost: "resync",
+		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", MaxAwait: time.Second, MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
+			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute,
 		},
 		Etcd:  Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
 		Marks: Marks{Database: "streamer"},
@@ -42,7 +44,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Debug: Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{
-			Checkpoint:     Checkpoint{Backend: BackendEtcd, Interval: 5 * time.Second, EventCount: 1000},
+			Checkpoint:     Checkpoint{Backend: BackendEtcd, Interval: 5 * time.Second, EventCount: 1000, MaxUnsaved: 1_000_000},
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
 			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
 			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},
@@ -117,6 +119,8 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 		{"MONGODB_FULL_DOCUMENT", []string{"updateLookup", "required"}, []string{"", "yes"}},
 		{"MONGODB_MAX_STREAMS", []string{"2"}, []string{"1"}},
 		{"MONGODB_RING_SIZE", []string{"16MiB", "1GiB", "20480KiB"}, []string{"1023KiB", "48MB", "48", "1.5GiB", "-1MiB", "9999999999TiB", "MiB"}},
+		{"ON_HISTORY_LOST", []string{"halt"}, []string{"", "ignore"}},
+		{"RESCAN_COLLECTIONS", []string{"", "a.b", "a.b:c.d,a.c"}, []string{"a", "a.*", "a.b:", "a.b:$x", "a.b,a.b"}},
 		{"ETCD_ENDPOINTS", []string{"h:1", "https://h:2379,[::1]:2379"}, []string{"", "h", ":2379", "h:0", "h:x", "ftp://h:1", "http://h:1/x", "h:65536"}},
 		{"ETCD_PREFIX", []string{"/a", "/a/b"}, []string{"", "/", "a", "/a/"}},
 		{"MARKS_DATABASE", []string{"x"}, []string{"", "admin", "a.b", "a b", "a$"}},
@@ -261,6 +265,24 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestCollectionsToReadAgainMayBeKeys(t *testing.T) {
+	for text, want := range map[string][]string{
+		"{shop.orders: {updated_at: modified}, shop.items: {}, a.b: }": {"shop.orders:modified", "shop.items", "a.b"},
+		"[shop.orders:modified, shop.items]":                           {"shop.orders:modified", "shop.items"},
+		"{shop.orders: modified}":                                      nil,
+		"{shop.orders: {changed_at: x}}":                               nil,
+		"{shop.*: {}}":                                                 nil,
+	} {
+		c, err := parse("c.yaml", []byte("rescan:\n  collections: "+text), nil, noFile)
+		if (err == nil) != (want != nil) || err == nil && !slices.Equal(c.Rescan.Collections, want) {
+			t.Errorf("%s: %q, %v", text, c.Rescan.Collections, err)
+		}
+		if err != nil && (fault.Of(err) != fault.ConfigBadValue || !strings.Contains(err.Error(), "c.yaml:2")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	shown, err := os.ReadFile("../../config.yaml")
 	if err != nil {
@@ -290,7 +312,7 @@ func FuzzParse(f *testing.F) {
 
 // variables writes a configuration as an environment. A list whose items have commas cannot be written so; it is left out of c.
 func variables(c *Config) []string {
-	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints} {
+	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints, &c.Rescan.Collections} {
 		if slices.ContainsFunc(*list, func(item string) bool { return strings.Contains(item, ",") || item != strings.TrimSpace(item) }) {
 			*list = []string{"h.x:1"}
 		}
@@ -302,7 +324,7 @@ func variables(c *Config) []string {
 			text = string(c.MongoDB.URI)
 		case "etcd.password":
 			text = string(c.Etcd.Password)
-		case "mongodb.watch", "mongodb.operations", "etcd.endpoints":
+		case "mongodb.watch", "mongodb.operations", "etcd.endpoints", "rescan.collections":
 			text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
 		}
 		environ = append(environ, envPrefix+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))+"="+text)

@@ -20,6 +20,8 @@ func (c *Config) findConflicts(t *table.Table) {
 	t.Conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
 	t.Conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",
 		"they go together")
+	t.Conflict(c.MongoDB.HeadRoomCritical > c.MongoDB.HeadRoomWarning, "mongodb.head_room_critical", "mongodb.head_room_warning",
+		"a warning comes before")
 	plain := slices.ContainsFunc(c.Etcd.Endpoints, func(e string) bool { return strings.HasPrefix(e, "http://") })
 	t.Conflict(plain && c.Etcd.TLS.CAFile != "", "etcd.endpoints", "etcd.tls.ca_file", "http:// is without TLS")
 	t.Conflict(plain && c.Etcd.TLS.CertFile != "", "etcd.endpoints", "etcd.tls.cert_file", "http:// is without TLS")

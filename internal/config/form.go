@@ -18,6 +18,7 @@ func forms() map[string]func(string) error {
 		"name":      checkName,
 		"namespace": checkNamespace,
 		"prefix":    checkPrefix,
+		"rescan":    checkRescan,
 	}
 }
 
@@ -97,6 +98,20 @@ func checkEndpoint(text string) error {
 func checkPrefix(text string) error {
 	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, " \x00") {
 		return errors.New("must begin with a slash and not end with one, such as /streamer")
+	}
+	return nil
+}
+
+// checkRescan takes a collection, and behind a colon the field that says when a document was changed.
+func checkRescan(text string) error {
+	namespace, field, given := strings.Cut(text, ":")
+	switch err := checkNamespace(namespace); {
+	case err != nil:
+		return err
+	case strings.HasSuffix(namespace, ".*"):
+		return errors.New("must be a collection, db.coll")
+	case given && (field == "" || strings.ContainsAny(field, "$\x00")):
+		return errors.New("must name the field that says when a document was changed")
 	}
 	return nil
 }

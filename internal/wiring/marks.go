@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"mongostream/internal/etcd/owner"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/mark"
-	"mongostream/streamer"
 )
 
 // A store is all that a node asks of the place where marks are kept.
@@ -26,6 +26,7 @@ type store interface {
 	checkpoint.Store
 	checkpoint.Claimer
 	checkpoint.OriginKeeper
+	checkpoint.GapKeeper
 }
 
 // openMarks connects to the store of marks and makes sure that every mark in it can be read.
@@ -127,6 +128,14 @@ func sameSource(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
+// maxGap is the jump of cluster time that counts; turned off, none does.
+func maxGap(cfg config.GapDetection) time.Duration {
+	if !cfg.Enabled {
+		return math.MaxInt64
+	}
+	return cfg.MaxGap
+}
+
 func dedupConfig(cfg config.Dedup) *dedup.Config {
 	if !cfg.Enabled {
 		return nil
@@ -137,31 +146,8 @@ func dedupConfig(cfg config.Dedup) *dedup.Config {
 // A surveyor tells the node how far MongoDB's log goes.
 type surveyor struct{ client *mongodb.Client }
 
-// Survey implements streamer.Surveyor.
+// Survey implements survey.Surveyor.
 func (s surveyor) Survey(ctx context.Context) (gap.Reach, error) {
 	r, err := s.client.Reach(ctx)
 	return gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack}, err
 }
-
-// marks is the store as the node sees it.
-func (s *Service) marks() streamer.Marks {
-	if keeper, ok := s.store.(checkpoint.GapKeeper); ok {
-		return struct {
-			store
-			checkpoint.GapKeeper
-		}{s.store, keeper}
-	}
-	return struct {
-		store
-		checkpoint.GapKeeper
-	}{s.store, unrecorded{}}
-}
-
-// unrecorded is the gap log of a store that has none.
-type unrecorded struct{}
-
-var errUnrecorded = errors.New("the store keeps no gap log")
-
-func (unrecorded) AddGap(context.Context, checkpoint.Gap) error { return errUnrecorded }
-
-func (unrecorded) Gaps(context.Context) ([]checkpoint.Gap, error) { return nil, errUnrecorded }

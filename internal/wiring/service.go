@@ -17,6 +17,7 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/cluster"
 	"mongostream/delivery"
+	"mongostream/internal/breaker"
 	"mongostream/internal/config"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/stream"
@@ -57,6 +58,7 @@ type Service struct {
 	log        *lane.Log
 	node       *streamer.Node
 	board      *notice.Board
+	breakers   *breaker.Panel
 	profiler   *profile.Profiler
 	terms      terms
 	closers    []func() // in the order of opening
@@ -66,7 +68,12 @@ type Service struct {
 // opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry()}
-	for _, step := range []func(context.Context) error{s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildNode} {
+	s.board = notice.NewBoard(notice.Config{Node: opts.Config.Node.ID, Logger: s.logger})
+	circuit := opts.Config.Reliability.CircuitBreaker
+	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
+	for _, step := range []func(context.Context) error{
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildNode,
+	} {
 		if err := step(ctx); err != nil {
 			s.Close()
 			return nil, err
@@ -95,7 +102,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
-		Watch: s.watch(), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Registerer: s.registry,
+		Watch: s.watch(), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
 	}, s.mongo)
 	if err != nil {
 		return err
@@ -113,14 +120,17 @@ func (s *Service) buildNode(context.Context) error {
 		Partitions: cfg.Cluster.Partitions, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch, MaxStreams: cfg.MongoDB.MaxStreams,
 		Keep: watch.Keeps(), Logger: s.logger, Registerer: s.registry,
 	}, s.source)
-	s.board = notice.NewBoard(notice.Config{Node: cfg.Node.ID, Logger: s.logger})
 	s.node = streamer.NewNode(streamer.Config{
-		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: cfg.Reliability.GapDetection.MaxGap, Board: s.board,
+		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: maxGap(cfg.Reliability.GapDetection), Board: s.board,
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Dedup: dedupConfig(cfg.Reliability.Dedup),
-		Policy:       checkpoint.Policy{Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount},
+		OnHistoryLost: streamer.LossPolicy(cfg.OnHistoryLost), Rescan: s.rescan(),
+		HeadRoomWarning: cfg.MongoDB.HeadRoomWarning, HeadRoomCritical: cfg.MongoDB.HeadRoomCritical,
+		Policy: checkpoint.Policy{
+			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
+		},
 		FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
-	}, s.log, s.marks())
+	}, s.log, s.guardStore())
 	for _, session := range s.opts.Sessions {
 		if err := s.node.Attach(session); err != nil {
 			return fmt.Errorf("attach session: %w", err)

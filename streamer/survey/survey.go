@@ -26,8 +26,9 @@ type Config struct {
 	// Warning and Critical are thresholds of the log time that a position has left. Default to 1 h and 15 min. In a short log every
 	// position is near its end: they never count for more than half and a quarter of it.
 	Warning, Critical time.Duration
-	// Floor hears before which time positions are critically near their end, with each answer.
-	Floor func(change.Timestamp)
+	// Heard is called with each answer, and with the time before which positions are critically near their end, zero while the log's
+	// reach cannot be known.
+	Heard func(reach gap.Reach, floor change.Timestamp)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 }
@@ -83,8 +84,12 @@ func (s *Survey) ask(ctx context.Context) (gap.Reach, error) {
 		return reach, err
 	}
 	s.last.Store(&answer{reach: reach, at: time.Now()})
-	if s.cfg.Floor != nil && !reach.First.IsZero() {
-		s.cfg.Floor(change.Timestamp{T: reach.First.T + uint32(s.critical(reach).Seconds())})
+	if s.cfg.Heard != nil {
+		var floor change.Timestamp
+		if !reach.First.IsZero() {
+			floor.T = reach.First.T + uint32(s.critical(reach).Seconds())
+		}
+		s.cfg.Heard(reach, floor)
 	}
 	return reach, nil
 }

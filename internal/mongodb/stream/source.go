@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,9 @@ import (
 	"mongostream/internal/mongodb"
 	"mongostream/lane"
 )
+
+// ErrNotTried says that a stream was not opened because its guard did not let it.
+var ErrNotTried = errors.New("not tried")
 
 // SourceConfig configures a Source.
 type SourceConfig struct {
@@ -27,6 +31,8 @@ type SourceConfig struct {
 	// MaxStreams is the number of change streams that may be open at a time; each holds a connection while it waits.
 	// Defaults to 5.
 	MaxStreams int
+	// Guard, if there is one, makes every opening by calling it, or returns an error that wraps ErrNotTried.
+	Guard func(open func() error) error
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
 }
@@ -48,6 +54,9 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 	cfg.MinReopen = cmp.Or(cfg.MinReopen, time.Second)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 30*time.Second)
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 5)
+	if cfg.Guard == nil {
+		cfg.Guard = func(open func() error) error { return open() }
+	}
 	pool, err := client.Pool(func(o *options.ClientOptions) {
 		// Openings are ours to repeat, and those that the driver makes all the same are held back.
 		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate})

@@ -196,7 +196,7 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 		return nil, mongodb.AsFault(err)
 	}
 	st.failures++
-	if !mongodb.Passes(err) {
+	if !mongodb.Passes(err) && !errors.Is(err, ErrNotTried) {
 		if st.unknown++; st.unknown > maxUnknown {
 			return nil, mongodb.AsFault(err)
 		}
@@ -254,7 +254,11 @@ func (st *stream) openOnce(ctx context.Context) error {
 	default:
 		opts.SetStartAfter(bson.Raw(st.position.Token))
 	}
-	cursor, err := src.watch(context.WithValue(ctx, gateKey{}, &st.gate), src.pipeline(st.view), opts)
+	var cursor *mongo.ChangeStream
+	err := src.cfg.Guard(func() (err error) {
+		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), src.pipeline(st.view), opts)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("open a change stream: %w", err)
 	}

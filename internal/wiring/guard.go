@@ -1,0 +1,112 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/internal/breaker"
+	"mongostream/internal/config"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/stream"
+	"mongostream/rescan"
+)
+
+// guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is no failure of MongoDB.
+func (s *Service) guardOpening() func(func() error) error {
+	b := s.breakers.Breaker("mongodb_open", away)
+	return func(open func() error) error {
+		err := b.Do(open)
+		if errors.Is(err, breaker.ErrOpen) {
+			return fmt.Errorf("%w: %w", stream.ErrNotTried, err)
+		}
+		return err
+	}
+}
+
+// away reports whether MongoDB cannot be worked with for now.
+func away(err error) bool {
+	return !errors.Is(err, context.Canceled) && mongodb.Classify(err) == mongodb.Transient
+}
+
+// A guardedStore is a store of marks whose saves stop for a while when they fail.
+type guardedStore struct {
+	store
+	breaker *breaker.Breaker
+}
+
+// guardStore puts a breaker before what is written to the store while the node runs.
+func (s *Service) guardStore() guardedStore {
+	b := s.breakers.Breaker("marks_"+s.opts.Config.Reliability.Checkpoint.Backend, func(err error) bool {
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, checkpoint.ErrFenced)
+	})
+	return guardedStore{store: s.store, breaker: b}
+}
+
+// Save implements checkpoint.Store. A round counts as one failure when no mark of it could be saved or refused.
+func (g guardedStore) Save(ctx context.Context, marks []checkpoint.Mark) (results []error) {
+	err := g.breaker.Do(func() error {
+		results = g.store.Save(ctx, marks)
+		var failure error
+		for _, err := range results {
+			if err == nil || errors.Is(err, checkpoint.ErrFenced) {
+				return nil
+			}
+			failure = err
+		}
+		return failure
+	})
+	if errors.Is(err, breaker.ErrOpen) {
+		results = make([]error, len(marks))
+		for i := range results {
+			results[i] = err
+		}
+	}
+	return results
+}
+
+// AddGap implements checkpoint.GapKeeper.
+func (g guardedStore) AddGap(ctx context.Context, gap checkpoint.Gap) error {
+	return g.breaker.Do(func() error { return g.store.AddGap(ctx, gap) })
+}
+
+// rescan says what is read again after a loss.
+func (s *Service) rescan() rescan.Config {
+	cfg := s.opts.Config.Rescan
+	return rescan.Config{
+		Collections: collections(cfg), PageSize: cfg.PageSize, Rate: cfg.Rate,
+		Reader: documents{reader: stream.NewDocuments(s.mongo), breaker: s.breakers.Breaker("rescan", away)},
+	}
+}
+
+// collections reads what the configuration has checked: db.coll, or db.coll:field.
+func collections(cfg config.Rescan) []rescan.Collection {
+	all := make([]rescan.Collection, len(cfg.Collections))
+	for i, text := range cfg.Collections {
+		namespace, field, _ := strings.Cut(text, ":")
+		db, coll, _ := strings.Cut(namespace, ".")
+		all[i] = rescan.Collection{Namespace: change.Namespace{DB: db, Coll: coll}, UpdatedAt: field}
+	}
+	return all
+}
+
+// documents reads documents from MongoDB for rescans.
+type documents struct {
+	reader  *stream.Documents
+	breaker *breaker.Breaker
+}
+
+// Page implements rescan.Reader.
+func (d documents) Page(ctx context.Context, r rescan.Request) (page rescan.Page, err error) {
+	err = d.breaker.Do(func() (err error) {
+		page.Documents, page.At, page.Last, err = d.reader.Page(ctx, stream.Query{
+			Namespace: r.Collection.Namespace, UpdatedAt: r.Collection.UpdatedAt, Since: r.Since, After: r.After, Limit: r.Limit,
+		})
+		return err
+	})
+	page.Done = len(page.Documents) < r.Limit
+	return page, err
+}

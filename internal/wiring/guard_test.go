@@ -1,0 +1,91 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/internal/breaker"
+	"mongostream/internal/config"
+	"mongostream/notice"
+	"mongostream/rescan"
+)
+
+// failing is a store that answers every save with the same results.
+type failing struct {
+	store
+	results []error
+	calls   int
+}
+
+func (f *failing) Save(context.Context, []checkpoint.Mark) []error {
+	f.calls++
+	return f.results
+}
+
+func (f *failing) AddGap(context.Context, checkpoint.Gap) error {
+	f.calls++
+	return errors.Join(f.results...)
+}
+
+func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := notice.NewBoard(notice.Config{})
+		down := &failing{results: slices.Repeat([]error{errors.New("away")}, 2)}
+		guarded := guardedStore{store: down, breaker: breaker.NewPanel(breaker.Config{Board: board}).Breaker("marks", nil)}
+		save := func() []error { return guarded.Save(t.Context(), make([]checkpoint.Mark, 2)) }
+		for range 9 {
+			for _, err := range save() {
+				if err == nil {
+					t.Fatal("saved")
+				}
+			}
+		}
+		if down.calls != 5 || !errors.Is(save()[1], breaker.ErrOpen) || !errors.Is(guarded.AddGap(t.Context(), checkpoint.Gap{}), breaker.ErrOpen) {
+			t.Errorf("%d calls", down.calls)
+		}
+		time.Sleep(31 * time.Second)
+		down.results = []error{nil, checkpoint.ErrFenced}
+		if results := save(); results[0] != nil || !errors.Is(results[1], checkpoint.ErrFenced) || down.calls != 6 {
+			t.Errorf("after the pause: %v, %d calls", results, down.calls)
+		}
+		var kinds []string
+		notices, _ := board.Since(0)
+		for _, n := range notices {
+			kinds = append(kinds, n.Kind)
+		}
+		if want := []string{"breaker_opened", "breaker_closed"}; !slices.Equal(kinds, want) {
+			t.Errorf("notices %v, want %v", kinds, want)
+		}
+	})
+}
+
+// A store of which one partition's mark is refused answers: its breaker stays closed.
+func TestStoreThatRefusesSomeMarksIsNotAway(t *testing.T) {
+	partly := &failing{results: []error{errors.New("corrupt"), nil}}
+	guarded := guardedStore{store: partly, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
+	for range 20 {
+		guarded.Save(t.Context(), make([]checkpoint.Mark, 2))
+	}
+	if partly.calls != 20 {
+		t.Errorf("%d calls", partly.calls)
+	}
+}
+
+func TestCollectionsToReadAgain(t *testing.T) {
+	got := collections(config.Rescan{Collections: []string{"shop.orders:meta.changed", "shop.a.b"}})
+	want := []rescan.Collection{
+		{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, UpdatedAt: "meta.changed"},
+		{Namespace: change.Namespace{DB: "shop", Coll: "a.b"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
