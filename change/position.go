@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -30,6 +31,15 @@ func (t Timestamp) Compare(u Timestamp) int {
 // Next returns the cluster time after this one.
 func (t Timestamp) Next() Timestamp {
 	t.I++
+	return t
+}
+
+// Prev returns the cluster time before this one, which must not be zero.
+func (t Timestamp) Prev() Timestamp {
+	if t.I == 0 {
+		return Timestamp{T: t.T - 1, I: math.MaxUint32}
+	}
+	t.I--
 	return t
 }
 

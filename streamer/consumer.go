@@ -28,6 +28,7 @@ type Consumer struct {
 	progress change.Position // everything up to here has passed
 	fresh    []*change.Event // of the chunk at hand, those that are not duplicates
 	attempts int             // recoveries since the last progress
+	rewound  bool            // the mark is where an operator has put it
 
 	condition condition
 	intake    rescan.Intake[*delivery.Session]
@@ -40,6 +41,11 @@ type Consumer struct {
 
 // Run moves events until the context or the term ends, or a person must act. What was missed it recovers.
 func (c *Consumer) Run(ctx context.Context) error {
+	if c.rewound {
+		if err := c.announceRewind(ctx); err != nil {
+			return err
+		}
+	}
 	span, err := c.ahead(ctx)
 	for {
 		if span != nil {

@@ -168,6 +168,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	start := n.start(mark)
 	c := &Consumer{
 		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
+		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport,
 	}
 	if n.cfg.Dedup != nil {
 		c.window = dedup.NewWindow(*n.cfg.Dedup)

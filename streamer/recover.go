@@ -172,6 +172,17 @@ func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, e
 	return g, nil
 }
 
+// announceRewind tells the subscribers that an operator has moved the partition: they may have had what follows. Until the mark has
+// moved on, every term that begins there says so.
+func (c *Consumer) announceRewind(ctx context.Context) error {
+	at := c.progress
+	c.progress = change.At(at.Time.Prev()) // the notice stands at the mark, and holds it until it is acknowledged
+	return c.announce(ctx, delivery.Notice{
+		Kind: delivery.Rewound, Reason: "operator", Namespaces: c.node.cfg.Namespaces, Found: time.Now(),
+		Advice: "An operator has moved the partition in the log: what follows may have been delivered before.",
+	}, at)
+}
+
 // announce puts a notice into the lane, between the lane's progress and the position, for every session.
 func (c *Consumer) announce(ctx context.Context, n delivery.Notice, to change.Position) error {
 	for wait := c.full(); wait != nil; wait = c.full() {
