@@ -6,7 +6,7 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-.PHONY: check test race format fmt vet fix lint archtest generated bench microbench fuzz prove
+.PHONY: check test race format fmt vet fix lint archtest generated proto bench microbench fuzz prove
 
 check: format vet fix archtest lint generated race
 
@@ -39,6 +39,14 @@ archtest:
 generated:
 	@before=$$(git status --porcelain; git diff HEAD); $(GO) generate ./...; after=$$(git status --porcelain; git diff HEAD); \
 	[ "$$before" = "$$after" ] || { echo 'generated files were not fresh: look at git diff and commit'; exit 1; }
+
+# Generates the gateways' protocol, and holds it against the rules and against what has been committed. A test says when this is due;
+# buf is built when first used, which takes some minutes.
+BUF := $(GO) tool -modfile=buf.mod buf
+proto:
+	$(BUF) lint
+	$(BUF) breaking --against '.git#branch=main'
+	$(BUF) generate
 
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:
