@@ -66,8 +66,9 @@ func (d *Detector) Progress(to change.Position, proven bool) (span Span, found, 
 	return Span{}, false, jumped
 }
 
-// Reached notes that everything up to the position has been taken.
-func (d *Detector) Reached(at change.Position) { d.last = change.Later(d.last, at) }
+// Reached notes that everything up to the position has been taken. Of two equal positions it keeps this one: the other may be an
+// event's, which holds the whole reply that it came in.
+func (d *Detector) Reached(at change.Position) { d.last = change.Later(at, d.last) }
 
 // Reset notes that the lane goes on from the position, wherever it stood before.
 func (d *Detector) Reset(at change.Position) { d.last, d.accepted = at, change.Position{} }

@@ -151,6 +151,7 @@ func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
 	c.intake.Note(c.fresh)
 	c.condition.passed(len(c.fresh), batch.At(), c.window)
 	c.keeper.Passed(len(c.fresh))
+	clear(c.fresh) // which would hold the reply until as many events have come again
 	return next
 }
 
