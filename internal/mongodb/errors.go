@@ -19,6 +19,7 @@ const (
 	BadToken               // the token is unusable here; the log may still reach back: open by operation time, once
 	Lost                   // the position is dead
 	Poison                 // an event too large to be delivered
+	NoImage                // an event without the image that was asked for
 	Fatal                  // a person must act
 )
 
@@ -42,6 +43,7 @@ var (
 
 const (
 	codeTooLarge      = 10334 // BSONObjectTooLarge
+	codeNoImage       = 47    // NoMatchingDocument
 	codeNotReplicaSet = 40573 // Location40573: the $changeStream stage is only supported on replica sets
 )
 
@@ -60,6 +62,8 @@ func Classify(err error) Class {
 		return BadToken
 	case server.HasErrorCode(codeTooLarge):
 		return Poison
+	case server.HasErrorCode(codeNoImage):
+		return NoImage
 	case has(malformedCodes), has(rightsCodes), server.HasErrorCode(codeNotReplicaSet):
 		return Fatal
 	}

@@ -6,6 +6,8 @@ type metrics struct {
 	opened   prometheus.Counter
 	failures prometheus.Counter
 	tooLarge prometheus.Counter
+
+	incomplete prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -20,8 +22,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m.tooLarge = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_mongodb_too_large_total", Help: "Times a stream met an event that was too large for it (BSONObjectTooLarge).",
 	})
+	m.incomplete = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "streamer_mongodb_images_missing_total", Help: "Times a stream met an event without the full document that is required, and went on without requiring it.",
+	})
 	if reg != nil {
-		reg.MustRegister(m.opened, m.failures, m.tooLarge)
+		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete)
 	}
 	return m
 }

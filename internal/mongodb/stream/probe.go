@@ -46,7 +46,11 @@ func (s *Source) Probe(ctx context.Context) error {
 
 // try opens a stream once and closes it.
 func (s *Source) try(ctx context.Context) error {
-	cursor, err := s.watch(ctx, s.pipeline(whole), options.ChangeStream().SetBatchSize(0))
+	opts := options.ChangeStream().SetBatchSize(0)
+	if mode := s.cfg.Watch.FullDocument; mode != "" {
+		opts.SetFullDocument(options.FullDocument(mode))
+	}
+	cursor, err := s.watch(ctx, s.pipeline(whole), opts)
 	if err != nil {
 		return err
 	}

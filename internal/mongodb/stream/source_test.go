@@ -328,6 +328,63 @@ func TestLogThatWrapsWhileTheDriverResumesIsSeenThrough(t *testing.T) {
 	}
 }
 
+// A server first looks for the position when it is first read from: what it loses between an opening that was proven and that reading is
+// seen through too.
+func TestLogThatWrapsRightAfterTheOpeningIsSeenThrough(t *testing.T) {
+	server := devmongotest.Start(t, devmongo.Config{})
+	s := newScene(t, server.URI(), SourceConfig{})
+	s.source.can.database = s.coll.Database().Name() // what happens elsewhere does not give the loss away
+	first := s.open(change.Position{})
+	s.insert(1, 2)
+	from := s.read(first, 2)[0].Position().Clone()
+	reopened := s.open(from)
+	other := s.client.Driver().Database("elsewhere").Collection("c")
+	for i := range 5 {
+		if _, err := other.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.TruncateOplog(2)
+	for range 5 {
+		reply, err := reopened.Next(t.Context())
+		if errors.Is(err, lane.ErrPositionLost) {
+			return
+		}
+		if err != nil || len(reply.Events) > 0 || reply.End.After(from) {
+			t.Fatalf("progress beyond a loss: %d events, %v, %v", len(reply.Events), reply.End, err)
+		}
+	}
+	t.Error("the loss is not seen")
+}
+
+// Whether the position is in the log is asked on another connection, which may break too: then it is asked again.
+func TestProofThatBreaksIsTriedAgain(t *testing.T) {
+	s := newScene(t, devmongotest.URI(t), SourceConfig{})
+	stream := s.open(change.Position{})
+	s.fail(times(6), failing("find", 91)) // more than the driver retries
+	for from := stream.Base(); ; {
+		reply, err := stream.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.End.After(from) {
+			break
+		}
+		s.noop()
+	}
+	s.insert(1)
+	s.read(stream, 1)
+}
+
+// noop lets the log move on without an event.
+func (s *scene) noop() {
+	s.Helper()
+	other := s.client.Driver().Database(mongodbtest.Database(s.T, s.client)).Collection("c")
+	if _, err := other.InsertOne(s.Context(), bson.D{{Key: "v", Value: 1}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // A stream that always breaks after an opening that succeeds is opened at most once in the time set, by whomever.
 func TestReopeningIsHeldBack(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{})

@@ -39,9 +39,10 @@ type stream struct {
 	suspect  bool             // opened in a way that does not prove that nothing was left out; the next reply says so
 	view     view             // how much of an event is shown
 	large    change.Timestamp // the time of the event for which less is shown, zero before it has come
+	lenient  bool             // images are asked for as far as they are there
 	parts    assembly
 	stepped  *lane.Reply // the place of an event that was left out at an opening, to be handed out next
-	opened   int         // openings that have been proven
+	opened   int         // openings that the cursor has behind it, the driver's own included
 	failures int         // in a row, since the last reply
 	unknown  int         // of those, with a code of no known meaning
 }
@@ -66,7 +67,7 @@ func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
 		got := st.cursor.TryNext(st.waiting(ctx))
 		at := time.Now()
 		if st.gate.opened != st.opened {
-			st.proven = false // the driver has resumed by itself
+			st.opened, st.fresh, st.proven = st.gate.opened, true, false // the driver has resumed by itself
 		}
 		switch err := st.cursor.Err(); {
 		case got:
@@ -85,7 +86,13 @@ func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
 		case st.fresh:
 			st.fresh = false
 		default:
-			return st.quiet(ctx, at)
+			reply, err := st.quiet(ctx, at)
+			if err == nil || errors.Is(err, lane.ErrPositionLost) {
+				return reply, err
+			}
+			if _, err := st.failed(ctx, err); err != nil {
+				return lane.Reply{}, err
+			}
 		}
 	}
 }
@@ -122,7 +129,7 @@ func (st *stream) collect(at time.Time) (lane.Reply, error) {
 		return lane.Reply{}, fault.Newf(fault.LogTokenRefused, "read a resume token: %w", err)
 	}
 	// An event has come, so the server has found what it was to resume after.
-	st.proven, st.opened = true, st.gate.opened
+	st.fresh, st.proven = false, true
 	st.failures, st.unknown, st.byTime = 0, 0, false
 	st.reach(&reply, position)
 	return reply, nil
@@ -132,6 +139,9 @@ func (st *stream) collect(at time.Time) (lane.Reply, error) {
 func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	reply.Size += len(event)
 	if !isFragment(event) {
+		if st.lenient {
+			event = marked(event)
+		}
 		reply.Events = append(reply.Events, event)
 		st.parts = assembly{}
 		return nil
@@ -139,6 +149,9 @@ func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	event, err := st.parts.add(event)
 	if event != nil {
 		reply.Size += len(event)
+		if st.lenient {
+			event = marked(event)
+		}
 		reply.Events = append(reply.Events, event)
 	}
 	return err
@@ -170,9 +183,10 @@ func (st *stream) quiet(ctx context.Context, at time.Time) (lane.Reply, error) {
 		if err := st.prove(ctx); err != nil {
 			return reply, err
 		}
+		st.proven = true
 	}
 	st.failures, st.unknown = 0, 0
-	if position, err := change.ParseToken(st.cursor.ResumeToken()); err == nil && st.proven && position.After(st.position) {
+	if position, err := change.ParseToken(st.cursor.ResumeToken()); err == nil && position.After(st.position) {
 		st.byTime = false
 		st.reach(&reply, position)
 	}
@@ -192,7 +206,10 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 		return nil, st.lost(ctx, err)
 	case class == mongodb.Poison:
 		return st.less(err)
-	case class == mongodb.Fatal:
+	case class == mongodb.NoImage && st.images() == options.Required:
+		st.relent(err)
+		return nil, nil
+	case class == mongodb.Fatal, class == mongodb.NoImage:
 		return nil, mongodb.AsFault(err)
 	}
 	st.failures++
@@ -237,8 +254,8 @@ func (st *stream) openOnce(ctx context.Context) error {
 	src := st.source
 	// An empty first reply brings a post-batch token before the first event.
 	opts := options.ChangeStream().SetBatchSize(0).SetMaxAwaitTime(src.cfg.MaxAwait).SetComment(src.client.Application())
-	if mode := src.cfg.Watch.FullDocument; mode != "" {
-		opts.SetFullDocument(options.FullDocument(mode))
+	if mode := st.images(); mode != "" {
+		opts.SetFullDocument(mode)
 	}
 	if st.position.IsZero() {
 		// "Now" is an operation time too, so that nothing is between the question and the opening.
@@ -263,21 +280,21 @@ func (st *stream) openOnce(ctx context.Context) error {
 		return fmt.Errorf("open a change stream: %w", err)
 	}
 	src.metrics.opened.Inc()
-	st.cursor, st.fresh, st.proven, st.suspect = cursor, true, false, src.client.Blind()
+	st.cursor, st.opened, st.fresh, st.proven, st.suspect = cursor, st.gate.opened, true, false, src.client.Blind()
 	if err := st.prove(ctx); err != nil {
 		st.close()
 		return err
 	}
-	if base, err := change.ParseToken(cursor.ResumeToken()); err == nil && st.proven {
+	if base, err := change.ParseToken(cursor.ResumeToken()); err == nil {
 		st.position = change.Later(st.position, base.Clone())
 	}
 	return nil
 }
 
 // prove finds out whether the position is in the log: the log's first entry, read after the opening, is not younger, and the server's
-// own time is not older. Where the oplog cannot be read the stream was opened by operation time, which the server itself checks.
+// own time is not older. It is asked right after an opening, and again after the first empty answer, because the server looks for the
+// position only when it is first read from. Where the oplog cannot be read the stream was opened by operation time, which the server itself checks.
 func (st *stream) prove(ctx context.Context) error {
-	opened := st.gate.opened
 	reach, err := st.source.client.Reach(ctx)
 	if err != nil {
 		return err
@@ -285,7 +302,6 @@ func (st *stream) prove(ctx context.Context) error {
 	if err := outside(reach, st.position); err != nil {
 		return &lane.LostError{First: reach.First, Last: reach.Last, Err: err}
 	}
-	st.proven, st.opened = true, opened
 	return nil
 }
 
