@@ -7,6 +7,7 @@
 // document's key. Coarser keys lose events: two updates of one document within a second, or several changes of one document
 // in one transaction, are different events.
 //
-// The window is an LRU of bounded size whose entries live for a bounded time. A deliberate step back in the log clears it, so
+// The window is an LRU of bounded size whose entries live for a bounded time, kept without pointers and without an allocation for
+// each event (docs/adr says why it is not golang-lru's). A deliberate step back in the log clears it, so
 // that a redelivery is contiguous.
 package dedup

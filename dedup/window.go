@@ -2,9 +2,10 @@ package dedup
 
 import (
 	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/zeebo/xxh3"
 
 	"mongostream/change"
@@ -19,40 +20,120 @@ type Config struct {
 }
 
 // A Window remembers the events that a lane has passed. It belongs to one goroutine.
+//
+// An event that is remembered already changes nothing, so the one least recently remembered is always the oldest: the LRU is a queue.
+// It is kept in two slices without pointers, because a node has hundreds of thousands of entries, which the garbage collector would
+// otherwise look at again and again.
 type Window struct {
-	ttl   time.Duration
-	begun time.Time
-	seen  *simplelru.LRU[key, time.Duration]
+	size int
+	ttl  time.Duration
+	seed uint64 // of the hashes: who chooses documents' keys must not choose places in the table
+	zero time.Time
+	last time.Duration // since zero, of the youngest entry
+
+	ring   []entry // a queue that begins at oldest and goes around
+	oldest int
+	count  int
+	table  []uint32 // open addressing: 0 for none, otherwise 1 + the entry's index in ring; at most half full
 }
 
-// A key is an event's identity: its cluster time and a 128-bit hash of its token.
-type key struct {
+// An entry is an event's identity, its cluster time and a 128-bit hash of its token, and when it was remembered.
+type entry struct {
 	time change.Timestamp
 	hash xxh3.Uint128
+	at   time.Duration // since the window's zero
 }
+
+// firstRing is how many entries there is room for at first; it doubles as the window fills.
+const firstRing = 16
 
 // NewWindow makes an empty window. It takes memory as it fills.
 func NewWindow(cfg Config) *Window {
-	seen, err := simplelru.NewLRU[key, time.Duration](cmp.Or(cfg.Size, 10000), nil)
-	if err != nil {
-		panic("dedup: " + err.Error()) // a negative size
+	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute), seed: rand.Uint64(), zero: time.Now()} //nolint:gosec // no secret
+	if w.size < 0 {
+		panic(fmt.Sprintf("dedup: a window of %d events", w.size))
 	}
-	return &Window{ttl: cmp.Or(cfg.TTL, 3*time.Minute), begun: time.Now(), seen: seen}
+	return w
 }
 
-// Seen reports whether the event has passed within the TTL before now, and remembers it from now on.
+// Seen reports whether the event has passed within the TTL before now, and remembers it from now on. Of a now before an earlier one
+// the earlier counts.
 func (w *Window) Seen(e *change.Event, now time.Time) bool {
-	k := key{time: e.Time(), hash: xxh3.Hash128(e.Token())}
-	at := now.Sub(w.begun) // the LRU holds no pointers into the clock
-	if before, ok := w.seen.Peek(k); ok && at-before < w.ttl {
+	w.last = max(w.last, now.Sub(w.zero))
+	for w.count > 0 && w.last-w.ring[w.oldest].at >= w.ttl {
+		w.forget()
+	}
+	seen := entry{time: e.Time(), hash: xxh3.Hash128Seed(e.Token(), w.seed), at: w.last}
+	if w.count > 0 && w.table[w.find(&seen)] != 0 {
 		return true
 	}
-	w.seen.Add(k, at)
+	switch {
+	case w.count == w.size:
+		w.forget()
+	case w.count == len(w.ring):
+		w.grow()
+	}
+	at := w.oldest + w.count
+	if at >= len(w.ring) {
+		at -= len(w.ring)
+	}
+	w.ring[at] = seen
+	w.count++
+	w.table[w.find(&seen)] = uint32(at + 1)
 	return false
 }
 
-// Len returns how many events are remembered, those of outlived entries included.
-func (w *Window) Len() int { return w.seen.Len() }
+// find returns the place in the table where the event is, or the free one where it would be.
+func (w *Window) find(e *entry) int {
+	mask := len(w.table) - 1
+	for i := w.home(e); ; i = (i + 1) & mask {
+		n := w.table[i]
+		if n == 0 {
+			return i
+		}
+		if o := &w.ring[n-1]; o.hash == e.hash && o.time == e.time {
+			return i
+		}
+	}
+}
+
+// home returns where the search for an event begins.
+func (w *Window) home(e *entry) int { return int(e.hash.Lo & uint64(len(w.table)-1)) }
+
+// forget takes the oldest entry out. What stands behind it in the table moves up, so that a search does not end before it.
+func (w *Window) forget() {
+	mask := len(w.table) - 1
+	free := w.find(&w.ring[w.oldest])
+	for i := (free + 1) & mask; w.table[i] != 0; i = (i + 1) & mask {
+		if home := w.home(&w.ring[w.table[i]-1]); (i-home)&mask >= (i-free)&mask {
+			w.table[free] = w.table[i]
+			free = i
+		}
+	}
+	w.table[free] = 0
+	w.count--
+	if w.oldest++; w.oldest == len(w.ring) {
+		w.oldest = 0
+	}
+}
+
+// grow makes room for more entries.
+func (w *Window) grow() {
+	ring := make([]entry, min(max(2*len(w.ring), firstRing), w.size))
+	n := copy(ring, w.ring[w.oldest:])
+	copy(ring[n:], w.ring[:w.oldest])
+	slots := 2 * firstRing
+	for slots < 2*len(ring) {
+		slots *= 2
+	}
+	w.ring, w.oldest, w.table = ring, 0, make([]uint32, slots)
+	for i := range w.count {
+		w.table[w.find(&w.ring[i])] = uint32(i + 1)
+	}
+}
+
+// Len returns how many events are remembered, also of those whose time has run out since the last one passed.
+func (w *Window) Len() int { return w.count }
 
 // Clear forgets everything.
-func (w *Window) Clear() { w.seen.Purge() }
+func (w *Window) Clear() { w.ring, w.oldest, w.count, w.table = nil, 0, 0, nil }

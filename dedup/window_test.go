@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"pgregory.net/rapid"
 
 	"mongostream/change"
 	"mongostream/change/changetest"
@@ -67,6 +69,83 @@ func TestWindowIsBoundedInSizeAndTime(t *testing.T) {
 	w.Clear()
 	if w.Len() != 0 || w.Seen(events[3], now.Add(90*time.Second)) {
 		t.Error("remembered after Clear")
+	}
+}
+
+// A model answers as the window must: golang-lru's LRU, and the time at which each entry was remembered.
+type model struct {
+	lru *simplelru.LRU[string, time.Time]
+	ttl time.Duration
+}
+
+func (m *model) seen(e *change.Event, now time.Time) bool {
+	k := string(e.Token())
+	if before, ok := m.lru.Peek(k); ok && now.Sub(before) < m.ttl {
+		return true
+	}
+	m.lru.Add(k, now)
+	return false
+}
+
+func TestWindowAnswersAsAnLRU(t *testing.T) {
+	events := make([]*change.Event, 200)
+	for i := range events {
+		events[i] = parse(t, changetest.Event{ID: int64(i), Time: change.Timestamp{T: 5, I: uint32(i/2 + 1)}})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := dedup.Config{Size: rapid.IntRange(1, 150).Draw(t, "size"), TTL: time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl"))}
+		lru, err := simplelru.NewLRU[string, time.Time](cfg.Size, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, m, now := dedup.NewWindow(cfg), &model{lru: lru, ttl: cfg.TTL}, time.Now()
+		span := rapid.IntRange(1, len(events)).Draw(t, "span")
+		for range rapid.IntRange(1, 1000).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "wait")))
+			if rapid.IntRange(0, 400).Draw(t, "clear") == 0 {
+				w.Clear()
+				m.lru.Purge()
+			}
+			i := rapid.IntRange(0, span-1).Draw(t, "event")
+			if got, want := w.Seen(events[i], now), m.seen(events[i], now); got != want {
+				t.Fatalf("event %d is seen: %v, want %v", i, got, want)
+			}
+			if w.Len() > min(cfg.Size, m.lru.Len()) || w.Len() == 0 {
+				t.Fatalf("%d events remembered, of at most %d", w.Len(), cfg.Size)
+			}
+		}
+	})
+}
+
+func TestClockThatGoesBackForgetsNothing(t *testing.T) {
+	w, now := dedup.NewWindow(dedup.Config{TTL: time.Minute}), time.Now()
+	first, second := parse(t, changetest.Event{ID: 1, Time: change.Timestamp{T: 5, I: 1}}), parse(t, changetest.Event{ID: 2, Time: change.Timestamp{T: 5, I: 2}})
+	w.Seen(first, now.Add(50*time.Second))
+	w.Seen(second, now) // of a reply that arrived earlier
+	if !w.Seen(first, now.Add(100*time.Second)) || !w.Seen(second, now.Add(100*time.Second)) {
+		t.Error("forgotten before its time")
+	}
+	if w.Seen(second, now.Add(110*time.Second)) || w.Seen(first, now.Add(110*time.Second)) {
+		t.Error("remembered beyond its time")
+	}
+}
+
+func TestFullWindowAllocatesNothing(t *testing.T) {
+	const size = 100
+	events := make([]*change.Event, 2*size)
+	for i := range events {
+		events[i] = parse(t, changetest.Event{ID: int64(i), Time: change.Timestamp{T: 5, I: uint32(i + 1)}})
+	}
+	w, now, i := dedup.NewWindow(dedup.Config{Size: size}), time.Now(), 0
+	next := func() {
+		w.Seen(events[i%len(events)], now)
+		i++
+	}
+	for range events {
+		next()
+	}
+	if n := testing.AllocsPerRun(1000, next); n != 0 {
+		t.Errorf("%v allocations per event", n)
 	}
 }
 
