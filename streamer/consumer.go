@@ -167,8 +167,7 @@ func (c *Consumer) deliver(s *delivery.Session, to change.Position) {
 	if wanted == 0 {
 		return
 	}
-	b := c.batch(to)
-	b.Events = make([]change.Event, 0, wanted)
+	b := c.batchOf(wanted, to)
 	copied := make([]byte, 0, size)
 	for _, e := range c.fresh {
 		if s.Wants(e) {
@@ -183,6 +182,21 @@ func (c *Consumer) deliver(s *delivery.Session, to change.Position) {
 // batch makes an empty batch that spans from the lane's progress to the position.
 func (c *Consumer) batch(to change.Position) *delivery.Batch {
 	return &delivery.Batch{Partition: c.term.Partition, Epoch: c.term.Epoch, From: c.progress, To: to}
+}
+
+// batchOf makes a batch with room for so many events. At the log's end most are of one event, which lies beside its batch then.
+func (c *Consumer) batchOf(events int, to change.Position) *delivery.Batch {
+	if events == 1 {
+		single := &struct {
+			delivery.Batch
+			event [1]change.Event
+		}{Batch: *c.batch(to)}
+		single.Events = single.event[:0]
+		return &single.Batch
+	}
+	b := c.batch(to)
+	b.Events = make([]change.Event, 0, events)
+	return b
 }
 
 // offer notes a batch as in flight and hands it to the session, unless that has left.

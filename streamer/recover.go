@@ -64,8 +64,7 @@ func (c *Consumer) jump(batch *lane.Batch) *gap.Span {
 		c.detector.Reached(batch.End())
 		return nil
 	}
-	span.From, span.To = span.From.Clone(), span.To.Clone()
-	return &span
+	return &gap.Span{From: span.From.Clone(), To: span.To.Clone(), Reason: span.Reason} // a copy: span itself would be on the heap each time
 }
 
 // recover deals with a span that was or may have been missed: what the log still has is read again, what it has not is told.

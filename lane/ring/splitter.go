@@ -58,10 +58,10 @@ func (s *Splitter) Split(r Reply) (sl *Slot, repeated int, err error) {
 			continue
 		}
 		end = p
-		if s.keep != nil && !s.keep(&e) {
-			continue
-		}
 		events = append(events, e)
+		if s.keep != nil && !s.keep(&events[len(events)-1]) { // not e, which would go to the heap for it, event by event
+			events = events[:len(events)-1]
+		}
 	}
 	end = change.Later(end, r.End)
 	if len(r.Events) > 0 {
