@@ -49,7 +49,7 @@ const firstRing = 16
 
 // NewWindow makes an empty window. It takes memory as it fills.
 func NewWindow(cfg Config) *Window {
-	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute), seed: rand.Uint64(), zero: time.Now()} //nolint:gosec // no secret
+	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute), seed: rand.Uint64(), zero: time.Now()}
 	if w.size < 0 {
 		panic(fmt.Sprintf("dedup: a window of %d events", w.size))
 	}
