@@ -79,6 +79,11 @@ func (v Value) Int64() (n int64, ok bool) {
 	return 0, false
 }
 
+// Element reads the element at offset at of a document's bytes (of an embedded document or array the same); the first stands at 4.
+// It returns the element's name, its value and the offset behind it; at the end of the document the name is nil. Nothing inside the
+// value is looked at.
+func Element(doc []byte, at int) (name []byte, v Value, next int, err error) { return element(doc, at) }
+
 // documentAt returns the document that b starts with, its length and terminator checked.
 func documentAt(b []byte) ([]byte, error) {
 	if len(b) < 5 {

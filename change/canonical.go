@@ -24,8 +24,9 @@ const (
 // maxCanonicalDepth bounds the recursion; MongoDB stores no deeper documents (100 levels).
 const maxCanonicalDepth = 200
 
-// appendCanonical appends the canonical form of a value.
-func appendCanonical(b []byte, v Value) []byte { return appendNested(b, v, 0) }
+// AppendCanonical appends bytes that are the same for values that MongoDB takes for equal and different for others. Unlike in
+// arithmetic, NaN equals NaN.
+func AppendCanonical(b []byte, v Value) []byte { return appendNested(b, v, 0) }
 
 func appendNested(b []byte, v Value, depth int) []byte {
 	if v.isNested() && depth < maxCanonicalDepth {

@@ -100,13 +100,13 @@ func canonicalRows() [][]Value {
 func TestEqualIDsHaveOneCanonicalForm(t *testing.T) {
 	seen := make(map[string]string)
 	for row, values := range canonicalRows() {
-		want := appendCanonical(nil, values[0])
+		want := AppendCanonical(nil, values[0])
 		if at, twice := seen[string(want)]; twice {
 			t.Errorf("rows %s and %d have one form", at, row)
 		}
 		seen[string(want)] = fmt.Sprint(row)
 		for i, v := range values[1:] {
-			if got := appendCanonical(nil, v); !bytes.Equal(got, want) {
+			if got := AppendCanonical(nil, v); !bytes.Equal(got, want) {
 				t.Errorf("row %d, value %d: %x, want %x", row, i+1, got, want)
 			}
 		}
@@ -115,11 +115,11 @@ func TestEqualIDsHaveOneCanonicalForm(t *testing.T) {
 
 // A Decimal128 whose significand is out of range is zero, and the second encoding of large ones always is (IEEE 754-2008, 3.5.2).
 func TestNonCanonicalDecimalsAreZero(t *testing.T) {
-	zero := appendCanonical(nil, int32Value(0))
+	zero := AppendCanonical(nil, int32Value(0))
 	large := bytes.Repeat([]byte{0xFF}, 16)
 	large[15], large[14] = 0x31, 0xFF
 	for _, data := range [][]byte{large, append(make([]byte, 15), 0x6C)} {
-		if got := appendCanonical(nil, Value{typeDecimal128, data}); !bytes.Equal(got, zero) {
+		if got := AppendCanonical(nil, Value{typeDecimal128, data}); !bytes.Equal(got, zero) {
 			t.Errorf("%x became %x", data, got)
 		}
 	}

@@ -28,7 +28,7 @@ func (p Partitioner) Of(e *Event) (partition Partition, keyed bool) {
 		return 0, false
 	}
 	if id.isNested() {
-		return p.hash(appendCanonical(appendPrefix(nil, e), id)), true
+		return p.hash(AppendCanonical(appendPrefix(nil, e), id)), true
 	}
 	var stack [192]byte
 	return p.hash(appendScalar(appendPrefix(stack[:0], e), id)), true

@@ -13,6 +13,12 @@ const (
 	ConfigUnreadable   Code = "STRM-CONFIG-UNREADABLE"
 	EtcdUnreachable    Code = "STRM-ETCD-UNREACHABLE"
 	EtcdRefused        Code = "STRM-ETCD-REFUSED"
+	FilterCost         Code = "STRM-FILTER-COST"
+	FilterEvaluation   Code = "STRM-FILTER-EVALUATION"
+	FilterInvalid      Code = "STRM-FILTER-INVALID"
+	FilterNeedsBefore  Code = "STRM-FILTER-NEEDS-BEFORE"
+	FilterNeedsDoc     Code = "STRM-FILTER-NEEDS-DOCUMENT"
+	FilterTooLarge     Code = "STRM-FILTER-TOO-LARGE"
 	LogAhead           Code = "STRM-LOG-AHEAD"
 	LogHistoryLost     Code = "STRM-LOG-HISTORY-LOST"
 	LogNoProgress      Code = "STRM-LOG-NO-PROGRESS"
@@ -31,7 +37,11 @@ const (
 	NodeRunning        Code = "STRM-NODE-RUNNING"
 	NodeStopping       Code = "STRM-NODE-STOPPING"
 	NodeTermLost       Code = "STRM-NODE-TERM-LOST"
+	SessionBadAck      Code = "STRM-SESSION-BAD-ACK"
 	SessionBadPosition Code = "STRM-SESSION-BAD-POSITION"
+	SessionEncoding    Code = "STRM-SESSION-ENCODING"
+	SessionReplaced    Code = "STRM-SESSION-REPLACED"
+	SessionSilent      Code = "STRM-SESSION-SILENT"
 	SessionBadRequest  Code = "STRM-SESSION-BAD-REQUEST"
 	SessionStalled     Code = "STRM-SESSION-STALLED"
 	SessionTooMany     Code = "STRM-SESSION-TOO-MANY"
@@ -92,6 +102,42 @@ var catalogue = []Entry{
 		Summary: "no etcd endpoint can be reached",
 		Meaning: "None of etcd.endpoints answered within etcd.dial_timeout. Marks are as they were.",
 		Remedy:  "Check etcd.endpoints, the network, and that etcd runs; or keep the marks in MongoDB with reliability.checkpoint.backend: mongo.",
+	},
+	{
+		Code:    FilterCost,
+		Summary: "a filter would take too long on an event",
+		Meaning: "The evaluation was ended: the filter has comprehensions over large arrays, a large pattern on a long text, or walks a large document again and again. The event was not delivered to this subscription; others are not affected.",
+		Remedy:  "Make the filter cheaper: put a comparison with == in front, avoid one comprehension inside another, and compare fields instead of whole documents.",
+	},
+	{
+		Code:    FilterEvaluation,
+		Summary: "a filter could not be evaluated on an event",
+		Meaning: "The filter does with a field what the field's value does not allow, like comparing a string with a number. The event was not delivered to this subscription; whether it should have been, the filter cannot say.",
+		Remedy:  "Make the filter ask first: has(doc.a) for a field that may be missing, type(doc.a) == string for one of several types. docs/filters.md has the table of types.",
+	},
+	{
+		Code:    FilterInvalid,
+		Summary: "the filter is not an expression that can be used",
+		Meaning: "It cannot be parsed, names something that there is not, compares types that never compare, or is nested too deep. The text says where and why. Nothing was subscribed.",
+		Remedy:  "Correct the expression at the place that is named; docs/filters.md lists variables, functions and limits.",
+	},
+	{
+		Code:    FilterNeedsBefore,
+		Summary: "the filter reads the image before the change, and the stream carries none",
+		Meaning: "The node does not ask MongoDB for the images before changes. The filter would never match, so it is refused.",
+		Remedy:  "Leave `before` (or deletes: before) out, limit the filter to inserts, or have the operator turn on images before changes.",
+	},
+	{
+		Code:    FilterNeedsDoc,
+		Summary: "the filter reads the document, and updates come without it",
+		Meaning: "With mongodb.full_document: default an update tells only what it changed. The filter would never match an update, so it is refused.",
+		Remedy:  "Limit the filter to other operations (op != \"update\"), read update.updatedFields instead, or have the operator set mongodb.full_document to updateLookup or whenAvailable.",
+	},
+	{
+		Code:    FilterTooLarge,
+		Summary: "the filter is too long",
+		Meaning: "A filter has at most 4096 bytes. Nothing was subscribed.",
+		Remedy:  "Split it into several subscriptions: an event that matches more than one still comes once.",
 	},
 	{
 		Code:    LogAhead,
@@ -202,6 +248,12 @@ var catalogue = []Entry{
 		Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the mark store.",
 	},
 	{
+		Code:    SessionBadAck,
+		Summary: "a gateway acknowledged what it was never sent",
+		Meaning: "The session was ended: a mark must not pass what nobody has had. What the gateway did not acknowledge comes again.",
+		Remedy:  "Acknowledge only positions that batches of the same session ended with.",
+	},
+	{
 		Code:    SessionBadPosition,
 		Summary: "the position to resume at is malformed or belongs to another cluster",
 		Meaning: "Last-Event-ID must be an id that this cluster sent. Nothing was delivered.",
@@ -212,6 +264,24 @@ var catalogue = []Entry{
 		Summary: "the subscription request cannot be understood",
 		Meaning: "A parameter is unknown or has a value of the wrong form. Nothing was delivered.",
 		Remedy:  "Correct the parameter named.",
+	},
+	{
+		Code:    SessionEncoding,
+		Summary: "a change cannot be written in the form that a subscription asks for",
+		Meaning: "The subscription was told; the other subscriptions got the change.",
+		Remedy:  "Subscribe in another format, and read the document that the notice names.",
+	},
+	{
+		Code:    SessionReplaced,
+		Summary: "another process has connected under the gateway's id",
+		Meaning: "Of two processes with one id the one that started later is served. Nothing is lost: it goes on from the positions that it gave.",
+		Remedy:  "Give every gateway an id of its own. After a restart this is the old process being let go, and nothing is to be done.",
+	},
+	{
+		Code:    SessionSilent,
+		Summary: "nothing came from a gateway for longer than the heartbeat timeout",
+		Meaning: "The session was ended. What the gateway did not acknowledge comes again when it is back.",
+		Remedy:  "Send heartbeats as often as the welcome says; look for a blocked process or a broken connection.",
 	},
 	{
 		Code:    SessionStalled,

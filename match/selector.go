@@ -31,9 +31,13 @@ func ParseOps(names []string) ([]change.Op, error) {
 
 // Selects reports whether the event is wanted.
 func (s *Selector) Selects(e *change.Event) bool {
-	if len(s.Ops) > 0 && !slices.Contains(s.Ops, e.Op()) {
-		return false
-	}
+	return s.wants(e.Op()) && s.reaches(e)
+}
+
+func (s *Selector) wants(op change.Op) bool { return len(s.Ops) == 0 || slices.Contains(s.Ops, op) }
+
+// reaches reports whether the event concerns one of the namespaces.
+func (s *Selector) reaches(e *change.Event) bool {
 	return s.fits(e.DB(), e.Coll()) || len(e.ToDB()) > 0 && s.fits(e.ToDB(), e.ToColl())
 }
 

@@ -1,0 +1,35 @@
+package bsonval
+
+import (
+	"errors"
+
+	"mongostream/change"
+)
+
+// ErrMalformed says that bytes are not the BSON they claim to be.
+var ErrMalformed = errors.New("malformed BSON")
+
+// First is where the elements of a document begin, behind its length.
+const First = 4
+
+// Lookup returns a field, the zero Value where there is none. Of fields that stand twice the first counts.
+func Lookup(doc []byte, name string) (change.Value, error) {
+	v, _, err := Find(doc, name)
+	return v, err
+}
+
+// Find is Lookup that says how many elements it looked at.
+func Find(doc []byte, name string) (v change.Value, walked int, err error) {
+	for at := First; ; walked++ {
+		key, v, next, err := change.Element(doc, at)
+		switch {
+		case err != nil:
+			return change.Value{}, walked, ErrMalformed
+		case key == nil:
+			return change.Value{}, walked, nil
+		case string(key) == name:
+			return v, walked, nil
+		}
+		at = next
+	}
+}

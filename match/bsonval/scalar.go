@@ -1,0 +1,175 @@
+package bsonval
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+
+	"mongostream/change"
+)
+
+// BSON types as the specification numbers them (bsonspec.org, version 1.1).
+const (
+	typeDouble     = 0x01
+	typeString     = 0x02
+	typeBinary     = 0x05
+	typeUndefined  = 0x06
+	typeObjectID   = 0x07
+	typeBool       = 0x08
+	typeDateTime   = 0x09
+	typeNull       = 0x0A
+	typeSymbol     = 0x0E
+	typeInt32      = 0x10
+	typeInt64      = 0x12
+	typeDecimal128 = 0x13
+)
+
+// BSON types of what has values inside.
+const (
+	TypeDocument = 0x03
+	TypeArray    = 0x04
+)
+
+// A Class is a kind of value within which values may be equal and, for some, have an order. Across classes nothing is equal.
+type Class uint8
+
+// The classes; the ordered ones come first.
+const (
+	Absent Class = iota // null, undefined, and a field that is not there
+	Number
+	Text
+	Bytes // binary data of subtype 0
+	Bool
+	Date
+	ObjectID
+	lastOrdered = ObjectID
+	Binary      = lastOrdered + 1 // binary data of other subtypes
+	Opaque      = lastOrdered + 2 // regular expressions, code, timestamps of the log, …: equal to themselves only
+	Document    = lastOrdered + 3
+	Array       = lastOrdered + 4
+)
+
+// Classes is the number of classes.
+const Classes = int(Array) + 1
+
+var classNames = [Classes]string{"null", "number", "string", "bytes", "bool", "date", "ObjectId", "binary", "other", "document", "array"} //nolint:gochecknoglobals // a constant table
+
+// String returns the name that people see in errors.
+func (c Class) String() string { return classNames[c] }
+
+// IsOrdered reports whether values of the class have an order.
+func (c Class) IsOrdered() bool { return c > Absent && c <= lastOrdered }
+
+// ClassOf returns the class of a value; the zero Value is absent.
+func ClassOf(v change.Value) Class {
+	switch v.Type {
+	case 0, typeNull, typeUndefined:
+		return Absent
+	case typeDouble, typeInt32, typeInt64, typeDecimal128:
+		return Number
+	case typeString, typeSymbol:
+		return Text
+	case typeBinary:
+		if v.Data[4] == 0 {
+			return Bytes
+		}
+		return Binary
+	case typeBool:
+		return Bool
+	case typeDateTime:
+		return Date
+	case typeObjectID:
+		return ObjectID
+	case TypeDocument:
+		return Document
+	case TypeArray:
+		return Array
+	}
+	return Opaque
+}
+
+// A Scalar is a value taken apart for comparisons. It aliases what it was made of. The zero Scalar is absent.
+type Scalar struct {
+	Class Class
+	num   number // Number; Bool and Date in its integer, a Date's nanoseconds below the millisecond in its double
+	text  []byte // Text, Bytes, ObjectID; Binary and Opaque with a first byte that tells subtype or type
+	tag   byte
+}
+
+// ScalarOf takes a value apart. Documents and arrays stay whole: only their class is known.
+func ScalarOf(v change.Value) Scalar {
+	s := Scalar{Class: ClassOf(v)}
+	switch s.Class {
+	case Number:
+		s.num = numberOf(v)
+	case Text:
+		s.text = v.Data[4 : len(v.Data)-1]
+	case Bytes:
+		s.text = v.Data[5:]
+	case Binary:
+		s.text, s.tag = v.Data[5:], v.Data[4]
+	case Bool:
+		s.num.i = int64(btoi(v.Data[0] != 0))
+	case Date:
+		s.num.i = int64(binary.LittleEndian.Uint64(v.Data))
+	case ObjectID:
+		s.text = v.Data
+	case Opaque:
+		s.text, s.tag = v.Data, v.Type
+	case Absent, Document, Array:
+	}
+	return s
+}
+
+func numberOf(v change.Value) number {
+	switch v.Type {
+	case typeInt32:
+		return intNumber(int64(int32(binary.LittleEndian.Uint32(v.Data))))
+	case typeInt64:
+		return intNumber(int64(binary.LittleEndian.Uint64(v.Data)))
+	case typeDouble:
+		return doubleNumber(math.Float64frombits(binary.LittleEndian.Uint64(v.Data)))
+	}
+	return decimalNumber(decimalOf(v.Data))
+}
+
+// IsNaN reports whether the scalar is a number that equals nothing and has no order.
+func (s Scalar) IsNaN() bool { return s.Class == Number && s.num.isNaN() }
+
+// Compare orders two scalars of one ordered class, of which none is NaN.
+func (s Scalar) Compare(t Scalar) int {
+	switch s.Class {
+	case Number:
+		return s.num.compare(t.num)
+	case Bool, Date:
+		return cmp.Or(cmp.Compare(s.num.i, t.num.i), cmp.Compare(s.num.near, t.num.near))
+	}
+	return bytes.Compare(s.text, t.text)
+}
+
+// Equal reports whether two scalars are equal. Documents and arrays equal nothing here: who meets two of them compares what is inside.
+func (s Scalar) Equal(t Scalar) bool {
+	switch {
+	case s.Class != t.Class || s.IsNaN() || t.IsNaN() || s.Class >= Document:
+		return false
+	case s.Class == Absent:
+		return true
+	case s.Class.IsOrdered():
+		return s.Compare(t) == 0
+	}
+	return s.tag == t.tag && bytes.Equal(s.text, t.text)
+}
+
+// Order compares two scalars for <, <=, > and >=. Not ordered: every one of them is false. Not ok: they have no meaning.
+func Order(s, t Scalar) (order int, ordered, ok bool) {
+	switch {
+	case s.Class == Absent || t.Class == Absent:
+		return 0, false, true
+	case s.Class != t.Class || !s.Class.IsOrdered():
+		return 0, false, false
+	case s.IsNaN() || t.IsNaN():
+		return 0, false, true
+	}
+	return s.Compare(t), true, true
+}

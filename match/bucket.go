@@ -1,0 +1,148 @@
+package match
+
+import (
+	"sync/atomic"
+
+	"mongostream/match/bsonval"
+	"mongostream/match/expr"
+	"mongostream/match/posting"
+)
+
+// A bucket holds the subscriptions of one scope.
+type bucket struct {
+	// fields are by variable, apart for those who read the image before a delete as doc.
+	fields [2][expr.Roots]field
+	// rest are the subscriptions that are asked about every event.
+	rest posting.List[*subscription]
+	size int // writers only
+}
+
+// A field is a place in documents: what subscriptions ask of it, and the fields inside.
+type field struct {
+	number int // for readers to note that they have been here
+	users  atomic.Int64
+	equal  posting.Table[*posting.List[*subscription]]
+	ranges [bsonval.Classes]posting.Tree[*subscription]
+	inside posting.Table[*field]
+}
+
+// numbers are handed out to fields, the lowest free one first that was given back.
+type numbers struct {
+	next int
+	free []int
+}
+
+func (n *numbers) take() int {
+	if last := len(n.free) - 1; last >= 0 {
+		number := n.free[last]
+		n.free = n.free[:last]
+		return number
+	}
+	n.next++
+	return n.next
+}
+
+func (n *numbers) giveBack(number int) { n.free = append(n.free, number) }
+
+func (b *bucket) start(c condition) *field {
+	image := 0
+	if c.image {
+		image = 1
+	}
+	return &b.fields[image][c.root]
+}
+
+// crowd counts the subscriptions that already stand where an equality would.
+func (b *bucket) crowd(c condition) int {
+	f := b.start(c)
+	for _, name := range c.path {
+		inside, ok := f.inside.Get([]byte(name))
+		if !ok {
+			return len(c.keys)
+		}
+		f = inside
+	}
+	crowd := len(c.keys)
+	for _, key := range c.keys {
+		if list, ok := f.equal.Get([]byte(key)); ok {
+			crowd += len(list.Values())
+		}
+	}
+	return crowd
+}
+
+func (b *bucket) add(s *subscription, n *numbers) {
+	b.size++
+	if len(s.access.conditions) == 0 {
+		b.rest.Add(s)
+		return
+	}
+	for i, c := range s.access.conditions {
+		f := b.start(c)
+		f.users.Add(1)
+		for _, name := range c.path {
+			inside, ok := f.inside.Get([]byte(name))
+			if !ok {
+				inside = &field{number: n.take()}
+				f.inside.Put(name, inside)
+			}
+			f = inside
+			f.users.Add(1)
+		}
+		f.add(s, c, i)
+	}
+}
+
+// add puts a subscription here; place tells apart the conditions of one subscription.
+func (f *field) add(s *subscription, c condition, place int) {
+	if c.keys == nil {
+		f.ranges[c.class].Insert(c.interval, s.orderAt(place), s)
+		return
+	}
+	for _, key := range c.keys {
+		list, ok := f.equal.Get([]byte(key))
+		if !ok {
+			list = new(posting.List[*subscription])
+			f.equal.Put(key, list)
+		}
+		list.Add(s)
+	}
+}
+
+// orderAt is a number of its own for each condition: a filter has fewer than 4096 of them.
+func (s *subscription) orderAt(place int) uint64 { return s.order*MaxSource + uint64(place) }
+
+func (b *bucket) remove(s *subscription, n *numbers) {
+	b.size--
+	if len(s.access.conditions) == 0 {
+		b.rest.Remove(s)
+		return
+	}
+	for i, c := range s.access.conditions {
+		b.start(c).remove(s, c, i, c.path, n)
+	}
+}
+
+// remove takes a subscription away from the field at the path below, and drops fields that nobody asks for any more.
+func (f *field) remove(s *subscription, c condition, place int, path []string, n *numbers) {
+	f.users.Add(-1)
+	if len(path) > 0 {
+		inside, _ := f.inside.Get([]byte(path[0]))
+		inside.remove(s, c, place, path[1:], n)
+		if inside.users.Load() == 0 {
+			f.inside.Delete(path[0])
+			n.giveBack(inside.number)
+		}
+		return
+	}
+	if c.keys == nil {
+		f.ranges[c.class].Remove(c.interval, s.orderAt(place))
+		return
+	}
+	for _, key := range c.keys {
+		list, _ := f.equal.Get([]byte(key))
+		if list.Remove(s); len(list.Values()) == 0 {
+			f.equal.Delete(key)
+		}
+	}
+}

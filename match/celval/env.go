@@ -1,0 +1,102 @@
+package celval
+
+import (
+	"regexp/syntax"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"mongostream/match/bsonval"
+)
+
+// Functions that make values which CEL has no literals for, as they are called in filters.
+const (
+	funcObjectID = "ObjectId"
+	funcUUID     = "uuid"
+	funcDecimal  = "decimal"
+)
+
+// funcHas is what the macro has() becomes.
+const funcHas = "@has"
+
+// EnvOptions declare what filters may use beside CEL's standard library: ObjectId, uuid and decimal, and has() on absent fields.
+func EnvOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.ClearMacros(),
+		cel.Macros(cel.GlobalMacro(operators.Has, 1, expandHas), cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro),
+		cel.Function(funcHas, cel.Overload("bson_has", []*cel.Type{cel.DynType, cel.StringType}, cel.BoolType, cel.BinaryBinding(has))),
+		maker(funcObjectID), maker(funcUUID), maker(funcDecimal),
+	}
+}
+
+// Make calls one of the functions that make values; known is false for any other.
+func Make(function, text string) (val ref.Val, known bool, err error) {
+	var s bsonval.Scalar
+	switch function {
+	case funcObjectID:
+		s, err = bsonval.ParseObjectID(text)
+	case funcUUID:
+		s, err = bsonval.ParseUUID(text)
+	case funcDecimal:
+		s, err = bsonval.ParseNumber(text)
+	default:
+		return nil, false, nil
+	}
+	return scalar(s), true, err
+}
+
+// maker declares a function from a string to a value; its result is dyn, so that it compares with every field.
+func maker(name string) cel.EnvOption {
+	return cel.Function(name, cel.Overload(strings.ToLower(name)+"_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(func(arg ref.Val) ref.Val {
+		text, ok := arg.(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(arg)
+		}
+		val, _, err := Make(name, string(text))
+		if err != nil {
+			return types.WrapErr(err)
+		}
+		return val
+	})))
+}
+
+// expandHas makes has(x.y) a call: a field that is absent can be read, so only a question of its own tells null from missing.
+func expandHas(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
+	if args[0].Kind() != ast.SelectKind {
+		return nil, eh.NewError(args[0].ID(), "has() takes a field, like has(doc.a)")
+	}
+	field := args[0].AsSelect()
+	return eh.NewCall(funcHas, field.Operand(), eh.NewLiteral(types.String(field.FieldName()))), nil
+}
+
+func has(obj, field ref.Val) ref.Val {
+	name, ok := field.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(field)
+	}
+	if d, ok := obj.(*View); ok {
+		return d.Has(string(name))
+	}
+	if s, ok := Scalar(obj); !ok || s.Class != bsonval.Document && s.Class != bsonval.Absent {
+		return types.NewErr("a %s has no fields", className(obj))
+	}
+	return In(field, obj)
+}
+
+// RegexSize returns how many instructions a regular expression compiles to.
+func RegexSize(pattern string) (int, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(prog.Inst), nil
+}

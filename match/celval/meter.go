@@ -1,0 +1,26 @@
+package celval
+
+import "cel.dev/cel-go/interpreter"
+
+// A Meter bounds what one evaluation walks and copies. CEL's own cost counts the steps of an expression; a step here may walk a document
+// of 16 MiB, so that is counted apart. The zero Meter is used up; a nil Meter counts nothing.
+type Meter struct{ left int }
+
+// bytesPerUnit is how many bytes cost as much as one element walked.
+const bytesPerUnit = 64
+
+// Reset allows units: elements walked, or 64 bytes copied, or 8 steps of a regular expression.
+func (m *Meter) Reset(units int) { m.left = units }
+
+// Charge takes units off. With none left it panics with what the interpreter recovers from: the evaluation ends with an error.
+func (m *Meter) Charge(units int) {
+	if m == nil {
+		return
+	}
+	if m.left -= units; m.left < 0 {
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "the filter walks more of this event than one evaluation may"})
+	}
+}
+
+// ChargeBytes takes off what copying n bytes costs.
+func (m *Meter) ChargeBytes(n int) { m.Charge(1 + n/bytesPerUnit) }

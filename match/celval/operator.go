@@ -1,0 +1,151 @@
+package celval
+
+import (
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"mongostream/match/bsonval"
+)
+
+// maxDepth bounds the comparison of nested values; MongoDB stores no deeper documents (100 levels).
+const maxDepth = 200
+
+// Equal is == for filters.
+func Equal(a, b ref.Val) ref.Val { return equal(a, b, 0) }
+
+func equal(a, b ref.Val, depth int) ref.Val {
+	if depth > maxDepth {
+		return types.NewErr("values nested too deep to compare")
+	}
+	if s, ok := a.(types.String); ok { // the most common, without a copy
+		t, ok := b.(types.String)
+		return types.Bool(ok && s == t)
+	}
+	s, sOK := Scalar(a)
+	t, tOK := Scalar(b)
+	switch {
+	case !sOK || !tOK:
+		return types.Equal(a, b)
+	case s.Class == bsonval.Document && t.Class == bsonval.Document:
+		return equalMaps(a.(traits.Mapper), b.(traits.Mapper), depth)
+	case s.Class == bsonval.Array && t.Class == bsonval.Array:
+		return equalLists(a.(traits.Lister), b.(traits.Lister), depth)
+	}
+	return types.Bool(s.Equal(t))
+}
+
+// equalMaps compares without regard to the order of fields, as CEL does.
+func equalMaps(a, b traits.Mapper, depth int) ref.Val {
+	if a.Size() != b.Size() {
+		return types.False
+	}
+	for it := a.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		other, found := b.Find(key)
+		switch {
+		case types.IsError(other):
+			return other
+		case !found || isAbsent(other) && b.Contains(key) != types.True:
+			return types.False
+		}
+		if same := equal(a.Get(key), other, depth+1); same != types.True {
+			return same
+		}
+	}
+	return types.True
+}
+
+func equalLists(a, b traits.Lister, depth int) ref.Val {
+	if a.Size() != b.Size() {
+		return types.False
+	}
+	for x, y := a.Iterator(), b.Iterator(); x.HasNext() == types.True && y.HasNext() == types.True; {
+		if same := equal(x.Next(), y.Next(), depth+1); same != types.True {
+			return same
+		}
+	}
+	return types.True
+}
+
+// In is the operator in: an element of an array, or a field of a document. Nothing is in an absent container.
+func In(elem, container ref.Val) ref.Val {
+	switch c := container.(type) {
+	case absent, types.Null:
+		return types.False
+	case *View:
+		return c.Contains(elem)
+	case traits.Mapper:
+		_, found := c.Find(elem)
+		return types.Bool(found)
+	case traits.Lister:
+		return inList(elem, c)
+	}
+	return types.NewErr("nothing can be in a %s", className(container))
+}
+
+// inList is true where one element is equal, whatever cannot be compared beside it.
+func inList(elem ref.Val, list traits.Lister) ref.Val {
+	var failed ref.Val = types.False
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		switch same := Equal(elem, it.Next()); {
+		case same == types.True:
+			return types.True
+		case types.IsError(same):
+			failed = same
+		}
+	}
+	return failed
+}
+
+// compare is <, <=, > or >=: holds says for which orders it is true.
+func compare(a, b ref.Val, function string, holds func(order int) bool) ref.Val {
+	if s, ok := a.(types.String); ok {
+		if t, ok := b.(types.String); ok {
+			return types.Bool(holds(stringsCompare(s, t)))
+		}
+	}
+	s, sOK := Scalar(a)
+	t, tOK := Scalar(b)
+	if !sOK || !tOK {
+		return compareOthers(a, b, function, holds)
+	}
+	order, ordered, ok := bsonval.Order(s, t)
+	if !ok {
+		return types.NewErr("%s %s %s has no meaning", s.Class, symbol(function), t.Class)
+	}
+	return types.Bool(ordered && holds(order))
+}
+
+// compareOthers compares what BSON has no values for, like durations.
+func compareOthers(a, b ref.Val, function string, holds func(order int) bool) ref.Val {
+	if isAbsent(a) || isAbsent(b) {
+		return types.False
+	}
+	if c, ok := a.(traits.Comparer); ok && a.Type() == b.Type() {
+		if order, ok := c.Compare(b).(types.Int); ok {
+			return types.Bool(holds(int(order)))
+		}
+	}
+	return types.NewErr("%s %s %s has no meaning", className(a), symbol(function), className(b))
+}
+
+func stringsCompare(s, t types.String) int {
+	switch {
+	case s < t:
+		return -1
+	case s > t:
+		return 1
+	}
+	return 0
+}
+
+// symbol is the operator as it is written: CEL calls it _<_.
+func symbol(function string) string { return function[1 : len(function)-1] }
+
+func className(v ref.Val) string {
+	if s, ok := Scalar(v); ok {
+		return s.Class.String()
+	}
+	return v.Type().TypeName()
+}

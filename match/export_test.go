@@ -1,0 +1,14 @@
+package match
+
+import "mongostream/change"
+
+// MatchInCEL is Program.Match with the whole expression evaluated by CEL, whatever the index would make of it.
+func (p *Program) MatchInCEL(e *change.Event) (bool, error) {
+	m := takeMatcher()
+	defer m.giveBack()
+	m.facts.Of(e)
+	return p.match(&m.facts, p.expression.EvalInCEL)
+}
+
+// IsSimple reports whether the filter is evaluated without CEL.
+func (p *Program) IsSimple() bool { return p.expression.Simple && p.filter.Source != "" }

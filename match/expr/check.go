@@ -1,0 +1,273 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+
+	"mongostream/fault"
+	"mongostream/match/celval"
+)
+
+// MaxSource is how many bytes an expression may have.
+const MaxSource = 4096
+
+// Limits of expressions. What they bound is told in docs/filters.md.
+const (
+	maxNesting        = 50   // of parentheses, calls and lists
+	maxNodes          = 2000 // of the checked expression, macros expanded
+	maxComprehensions = 3    // one inside the other
+	maxRegex          = 1000 // instructions of a compiled pattern
+)
+
+// env is what filters may use. It is built once and only read.
+//
+//nolint:gochecknoglobals // a constant that takes a while to build
+var env = sync.OnceValues(func() (*cel.Env, error) {
+	options := []cel.EnvOption{cel.StdLib()}
+	options = append(options, celval.EnvOptions()...)
+	document := cel.MapType(cel.StringType, cel.DynType)
+	options = append(options,
+		cel.Variable("doc", document), cel.Variable("doc._id", cel.DynType), cel.Variable("before", document),
+		cel.Variable("key", document), cel.Variable("update", document),
+		cel.Variable("op", cel.StringType), cel.Variable("ns.db", cel.StringType), cel.Variable("ns.coll", cel.StringType),
+		cel.ParserRecursionLimit(maxNesting), cel.ParserExpressionSizeLimit(MaxSource), cel.ExpressionNestingDepthLimit(maxNesting),
+		cel.ExpressionNodeLimit(maxNodes), cel.DefaultUTCTimeZone(true),
+		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateDurationLiterals(), cel.ValidateRegexLiterals(),
+			cel.ValidateComprehensionNestingLimit(maxComprehensions)))
+	return cel.NewCustomEnv(options...)
+})
+
+// reserved are names that a macro's variable would hide.
+func reserved() []string { return []string{"doc", "before", "key", "update", "op", "ns"} }
+
+// A Checked is an expression that was parsed and typed.
+type Checked struct {
+	source string
+	ast    *cel.Ast
+	tree   *ast.AST
+}
+
+// A SourceError says where an expression is wrong.
+type SourceError struct {
+	Line, Column int // from 1
+	Reason       string
+}
+
+// Error returns place and reason.
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
+}
+
+// Check parses and types an expression and looks for what only fails when evaluated, as far as that can be
+// seen. Its errors are faults, STRM-FILTER-INVALID, with a SourceError inside.
+func Check(source string) (*Checked, error) {
+	e, err := env()
+	if err != nil {
+		return nil, fmt.Errorf("set up filters: %w", err)
+	}
+	compiled, issues := e.Compile(source)
+	if issues.Err() != nil {
+		return nil, invalid(issues)
+	}
+	c := &Checked{source: source, ast: compiled, tree: compiled.NativeRep()}
+	if compiled.OutputType() != cel.BoolType {
+		return nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the filter is a %s; it must be true or false: write a comparison", compiled.OutputType()))
+	}
+	var wrong error
+	ast.PreOrderVisit(c.tree.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if wrong == nil {
+			wrong = c.inspect(x)
+		}
+	}))
+	if wrong != nil {
+		return nil, wrong
+	}
+	return c, nil
+}
+
+// invalid makes a fault of the first thing that the parser or the checker complains about.
+func invalid(issues *cel.Issues) error {
+	found := issues.Errors()
+	if len(found) == 0 {
+		return fault.New(fault.FilterInvalid, issues.Err())
+	}
+	first := found[0]
+	return fault.New(fault.FilterInvalid, &SourceError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Reason: first.Message})
+}
+
+func (c *Checked) invalidAt(x ast.Expr, reason string) error {
+	place := c.tree.SourceInfo().GetStartLocation(x.ID())
+	return fault.New(fault.FilterInvalid, &SourceError{Line: max(place.Line(), 1), Column: max(place.Column(), 0) + 1, Reason: reason})
+}
+
+// inspect looks at one node.
+func (c *Checked) inspect(x ast.Expr) error {
+	switch x.Kind() {
+	case ast.ComprehensionKind:
+		if name := x.AsComprehension().IterVar(); slices.Contains(reserved(), name) {
+			return c.invalidAt(x, fmt.Sprintf("the variable %q has a meaning of its own in filters: choose another name", name))
+		}
+	case ast.CallKind:
+		return c.inspectCall(x)
+	}
+	return nil
+}
+
+var errComputedPattern = errors.New("the pattern of matches() must be a literal")
+
+func (c *Checked) inspectCall(x ast.Expr) error {
+	call := x.AsCall()
+	arg, isText := lastText(call)
+	if call.FunctionName() == overloads.Matches {
+		if !isText {
+			return c.invalidAt(x, errComputedPattern.Error())
+		}
+		size, err := celval.RegexSize(arg)
+		switch {
+		case err != nil:
+			return c.invalidAt(x, err.Error())
+		case size > maxRegex:
+			return c.invalidAt(x, fmt.Sprintf("the pattern compiles to %d instructions, at most %d", size, maxRegex))
+		}
+		return nil
+	}
+	if !isText {
+		return nil
+	}
+	if _, _, err := celval.Make(call.FunctionName(), arg); err != nil {
+		return c.invalidAt(x, err.Error())
+	}
+	return nil
+}
+
+// lastText returns the last argument of a call, where that is the literal of a string.
+func lastText(call ast.CallExpr) (string, bool) {
+	args := call.Args()
+	if len(args) == 0 || args[len(args)-1].Kind() != ast.LiteralKind {
+		return "", false
+	}
+	text, ok := args[len(args)-1].AsLiteral().(types.String)
+	return string(text), ok
+}
+
+// variable returns the root that an identifier, or a name like doc._id, refers to.
+func (c *Checked) variable(x ast.Expr) (Root, bool) {
+	ref, ok := c.tree.ReferenceMap()[x.ID()]
+	if !ok || x.Kind() != ast.IdentKind && x.Kind() != ast.SelectKind {
+		return 0, false
+	}
+	return rootOf(ref.Name)
+}
+
+// An outcome is what can be said of an expression when only the operation is known.
+type outcome struct {
+	Verdict Verdict
+	reads   bool // the root in question is read on the way to what is unknown
+}
+
+// Reads reports whether the verdict on an operation may hang on what a variable holds.
+func (c *Checked) Reads(r Root, op fmt.Stringer) bool {
+	return c.foresee(c.tree.Expr(), r, op.String()).reads
+}
+
+func (c *Checked) foresee(x ast.Expr, r Root, op string) outcome {
+	switch {
+	case x.Kind() == ast.LiteralKind:
+		if b, ok := x.AsLiteral().(types.Bool); ok {
+			return decided(bool(b))
+		}
+	case x.Kind() == ast.CallKind:
+		return c.foreseeCall(x, r, op)
+	}
+	return outcome{Unknown, c.mentions(x, r)}
+}
+
+func decided(b bool) outcome {
+	if b {
+		return outcome{Verdict: Yes}
+	}
+	return outcome{Verdict: No}
+}
+
+func (c *Checked) foreseeCall(x ast.Expr, r Root, op string) outcome {
+	call := x.AsCall()
+	var args []outcome
+	foresee := func() {
+		for _, arg := range call.Args() {
+			args = append(args, c.foresee(arg, r, op))
+		}
+	}
+	switch call.FunctionName() {
+	case operators.LogicalAnd:
+		foresee()
+		return joined(args, No, Yes)
+	case operators.LogicalOr:
+		foresee()
+		return joined(args, Yes, No)
+	case operators.LogicalNot:
+		foresee()
+		if args[0].Verdict != Unknown {
+			return decided(args[0].Verdict == No)
+		}
+		return args[0]
+	case operators.Conditional:
+		foresee()
+		switch args[0].Verdict {
+		case Yes:
+			return args[1]
+		case No:
+			return args[2]
+		}
+		return outcome{Unknown, args[0].reads || args[1].reads || args[2].reads}
+	case operators.Equals, operators.NotEquals, operators.In:
+		if names, ok := c.operations(call); ok {
+			return decided(slices.Contains(names, op) == (call.FunctionName() != operators.NotEquals))
+		}
+	}
+	return outcome{Unknown, c.mentions(x, r)}
+}
+
+// joined is a conjunction (decisive: no) or a disjunction (decisive: yes).
+func joined(args []outcome, decisive, neutral Verdict) outcome {
+	result := outcome{Verdict: neutral}
+	for _, arg := range args {
+		switch arg.Verdict {
+		case decisive:
+			return outcome{Verdict: decisive}
+		case Unknown:
+			result = outcome{Unknown, result.reads || arg.reads}
+		}
+	}
+	return result
+}
+
+// operations returns the names that a comparison with op names, where it is one.
+func (c *Checked) operations(call ast.CallExpr) (names []string, ok bool) {
+	predicates := c.predicateOf(call)
+	if predicates == nil || predicates.Root != Op || predicates.Relation != Equals {
+		return nil, false
+	}
+	for _, constant := range predicates.Constants {
+		names = append(names, string(constant.Text()))
+	}
+	return names, true
+}
+
+// mentions reports whether a root occurs.
+func (c *Checked) mentions(x ast.Expr, r Root) bool {
+	found := false
+	ast.PreOrderVisit(x, ast.NewExprVisitor(func(x ast.Expr) {
+		if v, ok := c.variable(x); ok && v == r {
+			found = true
+		}
+	}))
+	return found
+}

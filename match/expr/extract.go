@@ -1,0 +1,157 @@
+package expr
+
+import (
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"mongostream/match/bsonval"
+	"mongostream/match/celval"
+)
+
+// A Conjunct is one of the conditions that an expression joins with &&, as predicates of which one must hold. Without any it is a condition
+// that predicates cannot say.
+type Conjunct []Predicate
+
+// conjunctsOf takes an expression apart; simple reports that nothing of it was left over.
+func (c *Checked) conjunctsOf() (all []Conjunct, simple bool) {
+	simple = true
+	for _, x := range flatten(c.tree.Expr(), operators.LogicalAnd, nil) {
+		one := c.conjunct(x)
+		simple = simple && one != nil
+		all = append(all, one)
+	}
+	return all, simple
+}
+
+// flatten lists what an operator joins, at whatever depth.
+func flatten(x ast.Expr, operator string, to []ast.Expr) []ast.Expr {
+	if x.Kind() != ast.CallKind || x.AsCall().FunctionName() != operator {
+		return append(to, x)
+	}
+	for _, arg := range x.AsCall().Args() {
+		to = flatten(arg, operator, to)
+	}
+	return to
+}
+
+func (c *Checked) conjunct(x ast.Expr) Conjunct {
+	var one Conjunct
+	for _, y := range flatten(x, operators.LogicalOr, nil) {
+		if y.Kind() != ast.CallKind {
+			return nil
+		}
+		p := c.predicateOf(y.AsCall())
+		if p == nil {
+			return nil
+		}
+		one = append(one, *p)
+	}
+	return one
+}
+
+// predicateOf makes a predicate of a comparison of a field with a constant, nil of anything else. A != is no predicate, but has the
+// constants of one.
+func (c *Checked) predicateOf(call ast.CallExpr) *Predicate {
+	args := call.Args()
+	if len(args) != 2 || call.IsMemberFunction() {
+		return nil
+	}
+	relations := map[string]Relation{
+		operators.Equals: Equals, operators.In: Equals,
+		operators.Less: Less, operators.LessEquals: AtMost, operators.Greater: Greater, operators.GreaterEquals: AtLeast,
+	}
+	rel, ok := relations[call.FunctionName()]
+	if !ok {
+		return nil
+	}
+	if call.FunctionName() == operators.In {
+		return c.membership(args[0], args[1])
+	}
+	field, value := args[0], args[1]
+	constant, ok := constantOf(value)
+	if !ok {
+		field, rel = value, rel.turned()
+		if constant, ok = constantOf(args[0]); !ok {
+			return nil
+		}
+	}
+	r, path, ok := c.path(field)
+	if !ok || rel != Equals && !constant.Class.IsOrdered() {
+		return nil
+	}
+	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []bsonval.Constant{constant}}
+}
+
+// membership makes a predicate of a field in a list of constants.
+func (c *Checked) membership(field, list ast.Expr) *Predicate {
+	r, path, ok := c.path(field)
+	if !ok || list.Kind() != ast.ListKind || list.AsList().Size() == 0 {
+		return nil
+	}
+	p := &Predicate{Root: r, Path: path}
+	for _, x := range list.AsList().Elements() {
+		constant, ok := constantOf(x)
+		if !ok {
+			return nil
+		}
+		p.Constants = append(p.Constants, constant)
+	}
+	return p
+}
+
+// path returns the variable and the names of fields that an expression selects.
+func (c *Checked) path(x ast.Expr) (r Root, path []string, ok bool) {
+	if r, ok := c.variable(x); ok {
+		return r, nil, true
+	}
+	var operand ast.Expr
+	var name string
+	switch x.Kind() {
+	case ast.SelectKind:
+		operand, name = x.AsSelect().Operand(), x.AsSelect().FieldName()
+	case ast.CallKind:
+		call := x.AsCall()
+		text, isText := lastText(call)
+		if call.FunctionName() != operators.Index || !isText {
+			return 0, nil, false
+		}
+		operand, name = call.Args()[0], text
+	default:
+		return 0, nil, false
+	}
+	r, path, ok = c.path(operand)
+	return r, append(path, name), ok
+}
+
+// constantOf returns the value of a literal, or of a call that makes a value of one.
+func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
+	var val ref.Val
+	switch x.Kind() {
+	case ast.LiteralKind:
+		val = x.AsLiteral()
+	case ast.CallKind:
+		text, isText := lastText(x.AsCall())
+		if !isText || len(x.AsCall().Args()) != 1 {
+			return c, false
+		}
+		if x.AsCall().FunctionName() == overloads.TypeConvertTimestamp {
+			val = types.String(text).ConvertToType(types.TimestampType)
+			break
+		}
+		made, known, err := celval.Make(x.AsCall().FunctionName(), text)
+		if !known || err != nil {
+			return c, false
+		}
+		val = made
+	default:
+		return c, false
+	}
+	scalar, ok := celval.Scalar(val)
+	if !ok {
+		return c, false
+	}
+	return bsonval.ConstantOf(scalar)
+}

@@ -1,0 +1,131 @@
+package expr
+
+import (
+	"fmt"
+
+	"mongostream/match/bsonval"
+)
+
+// A Verdict is what an expression says of an event.
+type Verdict uint8
+
+// The verdicts.
+const (
+	No Verdict = iota
+	Yes
+	// Unknown: it depends on what the event does not tell.
+	Unknown
+)
+
+// A Relation is what a predicate asks of a field.
+type Relation uint8
+
+// The relations.
+const (
+	Equals  Relation = iota // to one of the constants
+	Less                    // the field than the constant
+	AtMost                  // the field is the constant or less
+	Greater                 // the field than the constant
+	AtLeast                 // the field is the constant or more
+)
+
+var relationSymbols = [...]string{"==", "<", "<=", ">", ">="} //nolint:gochecknoglobals // a constant table
+
+// A Predicate compares a field with constants: the part of filters that the index understands. It says exactly what CEL says of the
+// expression that it was taken from.
+type Predicate struct {
+	Root      Root
+	Path      []string
+	Relation  Relation
+	Constants []bsonval.Constant // one, but for equals
+}
+
+// eval says whether the predicate holds.
+func (p *Predicate) eval(f *Facts) (Verdict, error) {
+	field, known, err := p.field(f)
+	if err != nil {
+		return No, err
+	}
+	if !known {
+		return Unknown, nil
+	}
+	if p.Relation == Equals {
+		for i := range p.Constants {
+			if field.Equal(p.Constants[i].Scalar) {
+				return Yes, nil
+			}
+		}
+		return No, nil
+	}
+	order, ordered, ok := bsonval.Order(field, p.Constants[0].Scalar)
+	if !ok {
+		return No, fmt.Errorf("%s %s %s has no meaning", field.Class, relationSymbols[p.Relation], p.Constants[0].Class)
+	}
+	if ordered && p.Relation.holds(order) {
+		return Yes, nil
+	}
+	return No, nil
+}
+
+// field finds the field.
+func (p *Predicate) field(f *Facts) (s bsonval.Scalar, known bool, err error) {
+	if p.Root.IsName() {
+		text, known := f.name(p.Root)
+		if len(p.Path) > 0 && known {
+			return s, true, noFields(bsonval.Text, p.Path[0])
+		}
+		return bsonval.TextScalar(text), known, nil
+	}
+	v, known, err := f.Value(p.Root)
+	if err != nil || !known {
+		return s, known, err
+	}
+	for _, name := range p.Path {
+		switch class := bsonval.ClassOf(v); class {
+		case bsonval.Absent:
+			return s, true, nil
+		case bsonval.Document:
+		default:
+			return s, true, noFields(class, name)
+		}
+		if v, err = bsonval.Lookup(v.Data, name); err != nil {
+			return s, true, err
+		}
+	}
+	return bsonval.ScalarOf(v), true, nil
+}
+
+func noFields(class bsonval.Class, name string) error {
+	return fmt.Errorf("a %s has no field %q", class, name)
+}
+
+func (r Relation) holds(order int) bool {
+	switch r {
+	case Less:
+		return order < 0
+	case AtMost:
+		return order <= 0
+	case Greater:
+		return order > 0
+	case AtLeast:
+		return order >= 0
+	case Equals:
+	}
+	return order == 0
+}
+
+// turned is the relation as seen from the other side.
+func (r Relation) turned() Relation {
+	switch r {
+	case Less:
+		return Greater
+	case AtMost:
+		return AtLeast
+	case Greater:
+		return Less
+	case AtLeast:
+		return AtMost
+	case Equals:
+	}
+	return r
+}

@@ -1,0 +1,233 @@
+package match
+
+import (
+	"sync"
+
+	"mongostream/change"
+	"mongostream/match/bsonval"
+	"mongostream/match/expr"
+)
+
+// A matcher is what one Match needs; matchers are used again.
+type matcher struct {
+	facts expr.Facts
+	hits  []hit
+	key   []byte
+	// visited holds, by the fields' numbers, the round in which each was met: of fields that stand twice in a document the first counts.
+	visited []uint32
+	round   uint32
+	// seen are the subscriptions with several conditions that were decided.
+	seen map[*subscription]struct{}
+}
+
+// A hit is a subscription that may match; sure: it does, unless it does not want the operation.
+type hit struct {
+	subscription *subscription
+	sure         bool
+}
+
+//nolint:gochecknoglobals // a pool
+var matchers = sync.Pool{New: func() any { return new(matcher) }}
+
+func takeMatcher() *matcher { return matchers.Get().(*matcher) }
+
+// giveBack lets go of the event and of subscriptions.
+func (m *matcher) giveBack() {
+	m.facts = expr.Facts{}
+	clear(m.hits)
+	m.hits = m.hits[:0]
+	clear(m.seen)
+	matchers.Put(m)
+}
+
+// find collects who may want the event. It returns false if the event cannot be walked.
+func (m *matcher) find(x *Index, e *change.Event) bool {
+	if m.round++; m.round == 0 {
+		clear(m.visited)
+		m.round = 1
+	}
+	for shape := range x.shapes {
+		if x.shapes[shape].Load() == 0 {
+			continue
+		}
+		m.key = m.key[:0]
+		if shape&hasDB != 0 {
+			m.key = append(m.key, e.DB()...)
+		}
+		m.key = append(m.key, 0)
+		if shape&hasColl != 0 {
+			m.key = append(m.key, e.Coll()...)
+		}
+		if b, ok := x.buckets.Get(m.key); ok && !m.collect(b) {
+			m.hits = m.hits[:0]
+			return false
+		}
+	}
+	return true
+}
+
+// collect looks at every variable that somebody asks for.
+func (m *matcher) collect(b *bucket) bool {
+	for _, s := range b.rest.Values() {
+		m.hits = append(m.hits, hit{s, s.access.sure})
+	}
+	for image := range b.fields {
+		m.facts.ImageAsDoc(image == 1)
+		for r := range b.fields[image] {
+			f := &b.fields[image][r]
+			if f.users.Load() == 0 {
+				continue
+			}
+			switch v, known, err := m.facts.Value(expr.Root(r)); {
+			case err != nil:
+				return false
+			case !known:
+				m.everyone(f)
+			case !m.visit(f, v):
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// visit looks at a field that has a value.
+func (m *matcher) visit(f *field, v change.Value) bool {
+	class := bsonval.ClassOf(v)
+	if class == bsonval.Absent {
+		// Equal to no constant, in no range, and nothing inside.
+		return true
+	}
+	m.probe(f, v, class)
+	if f.inside.Len() == 0 {
+		return true
+	}
+	if class == bsonval.Document {
+		return m.walk(f, v.Data)
+	}
+	// To ask for a field of this is an error, which every filter that does must report.
+	for _, inside := range f.inside.All() {
+		m.everyone(inside)
+	}
+	return true
+}
+
+// probe finds who asks for this value.
+func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
+	scalar := bsonval.Scalar{Class: class}
+	if class < bsonval.Document {
+		scalar = bsonval.ScalarOf(v)
+	}
+	comparable := !scalar.IsNaN() && class < bsonval.Document
+	if comparable && f.equal.Len() > 0 {
+		m.key = bsonval.AppendKey(m.key[:0], v)
+		if list, ok := f.equal.Get(m.key); ok {
+			for _, s := range list.Values() {
+				m.hits = append(m.hits, hit{s, s.access.sure})
+			}
+		}
+	}
+	for c := range f.ranges {
+		switch {
+		case f.ranges[c].IsEmpty():
+		case bsonval.Class(c) != class:
+			// Another kind of value has no order with this one: an error to report.
+			f.ranges[c].Each(m.maybe)
+		case comparable:
+			f.ranges[c].Stab(scalar, m.surely)
+		}
+	}
+}
+
+func (m *matcher) maybe(s *subscription)  { m.hits = append(m.hits, hit{s, false}) }
+func (m *matcher) surely(s *subscription) { m.hits = append(m.hits, hit{s, s.access.sure}) }
+
+// walk goes through a document once for all fields that are asked for, and no further than the last of them.
+func (m *matcher) walk(f *field, doc []byte) bool {
+	left := f.inside.Len()
+	for at := bsonval.First; left > 0; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil {
+			return false
+		}
+		if name == nil {
+			return true
+		}
+		if inside, ok := f.inside.Get(name); ok && m.isFirst(inside) {
+			left--
+			if !m.visit(inside, v) {
+				return false
+			}
+		}
+		at = next
+	}
+	return true
+}
+
+// isFirst reports whether the field is met for the first time in this event.
+func (m *matcher) isFirst(f *field) bool {
+	if f.number >= len(m.visited) {
+		m.visited = append(m.visited, make([]uint32, f.number+1-len(m.visited))...)
+	}
+	if m.visited[f.number] == m.round {
+		return false
+	}
+	m.visited[f.number] = m.round
+	return true
+}
+
+// everyone finds all who ask for a field or for one inside.
+func (m *matcher) everyone(f *field) {
+	for _, list := range f.equal.All() {
+		for _, s := range list.Values() {
+			m.maybe(s)
+		}
+	}
+	for c := range f.ranges {
+		f.ranges[c].Each(m.maybe)
+	}
+	for _, inside := range f.inside.All() {
+		m.everyone(inside)
+	}
+}
+
+// decide settles a hit.
+func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
+	s := h.subscription
+	if !s.live.Load() {
+		return dst
+	}
+	if len(s.access.conditions) > 1 || len(s.access.conditions) == 1 && len(s.access.conditions[0].keys) > 1 {
+		if _, again := m.seen[s]; again {
+			return dst
+		}
+		if m.seen == nil {
+			m.seen = make(map[*subscription]struct{})
+		}
+		m.seen[s] = struct{}{}
+	}
+	if h.sure {
+		if s.program.admits(m.facts.Event()) {
+			return append(dst, s.id)
+		}
+		return dst
+	}
+	return m.ask(s, dst, report)
+}
+
+// ask evaluates the whole filter.
+func (m *matcher) ask(s *subscription, dst []ID, report func(ID, error)) []ID {
+	if !s.live.Load() {
+		return dst
+	}
+	matched, err := s.program.match(&m.facts, s.program.expression.Eval)
+	switch {
+	case err != nil:
+		if report != nil {
+			report(s.id, err)
+		}
+	case matched:
+		return append(dst, s.id)
+	}
+	return dst
+}

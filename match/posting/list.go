@@ -1,0 +1,37 @@
+package posting
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// A List is a set of values. The zero List is empty and ready for use.
+type List[V comparable] struct {
+	values atomic.Pointer[[]V]
+}
+
+// Values returns the values as they are now; the slice is read-only and does not change.
+func (l *List[V]) Values() []V {
+	if p := l.values.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Add adds a value. It writes behind what readers have seen, so that many additions cost no copies.
+func (l *List[V]) Add(value V) {
+	values := append(l.Values(), value)
+	l.values.Store(&values)
+}
+
+// Remove removes a value, if it is there.
+func (l *List[V]) Remove(value V) {
+	old := l.Values()
+	i := slices.Index(old, value)
+	if i < 0 {
+		return
+	}
+	values := make([]V, 0, len(old)-1)
+	values = append(append(values, old[:i]...), old[i+1:]...)
+	l.values.Store(&values)
+}

@@ -1,0 +1,128 @@
+package posting
+
+import (
+	"hash/maphash"
+	"iter"
+	"sync/atomic"
+)
+
+// minSlots is the size of a small table.
+const minSlots = 8
+
+// A Table maps keys to values: a hash table of chains that are replaced, never changed. The zero Table is empty and ready for use.
+type Table[V any] struct {
+	slots atomic.Pointer[slots[V]]
+	size  atomic.Int64
+}
+
+type slots[V any] struct {
+	seed   maphash.Seed
+	mask   uint64
+	chains []atomic.Pointer[entry[V]]
+}
+
+type entry[V any] struct {
+	hash  uint64
+	key   string
+	value V
+	next  *entry[V]
+}
+
+// Get returns the value of the key.
+func (t *Table[V]) Get(key []byte) (value V, ok bool) {
+	s := t.slots.Load()
+	if s == nil {
+		return value, false
+	}
+	hash := maphash.Bytes(s.seed, key)
+	for e := s.chains[hash&s.mask].Load(); e != nil; e = e.next {
+		if e.hash == hash && e.key == string(key) {
+			return e.value, true
+		}
+	}
+	return value, false
+}
+
+// Len returns how many keys there are.
+func (t *Table[V]) Len() int { return int(t.size.Load()) }
+
+// All yields every key and value, in no order.
+func (t *Table[V]) All() iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		s := t.slots.Load()
+		if s == nil {
+			return
+		}
+		for i := range s.chains {
+			for e := s.chains[i].Load(); e != nil; e = e.next {
+				if !yield(e.key, e.value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Put sets the value of the key.
+func (t *Table[V]) Put(key string, value V) {
+	t.Delete(key)
+	n := t.Len() + 1
+	if s := t.slots.Load(); s == nil || n > len(s.chains) {
+		t.resize(max(minSlots, 2*n))
+	}
+	t.slots.Load().add(key, value)
+	t.size.Store(int64(n))
+}
+
+// Delete removes the key, if it is there.
+func (t *Table[V]) Delete(key string) {
+	s := t.slots.Load()
+	if s == nil {
+		return
+	}
+	chain := &s.chains[maphash.String(s.seed, key)&s.mask]
+	rest, found := without(chain.Load(), key)
+	if !found {
+		return
+	}
+	chain.Store(rest)
+	n := t.Len() - 1
+	t.size.Store(int64(n))
+	if len(s.chains) > minSlots && n < len(s.chains)/8 {
+		t.resize(max(minSlots, 2*n))
+	}
+}
+
+// without copies a chain without the key.
+func without[V any](e *entry[V], key string) (rest *entry[V], found bool) {
+	if e == nil {
+		return nil, false
+	}
+	if e.key == key {
+		return e.next, true
+	}
+	next, found := without(e.next, key)
+	if !found {
+		return e, false
+	}
+	return &entry[V]{hash: e.hash, key: e.key, value: e.value, next: next}, true
+}
+
+// resize moves everything into at least n slots. Readers go on in the old ones, which stay as they were.
+func (t *Table[V]) resize(n int) {
+	size := minSlots
+	for size < n {
+		size *= 2
+	}
+	s := &slots[V]{seed: maphash.MakeSeed(), mask: uint64(size - 1), chains: make([]atomic.Pointer[entry[V]], size)}
+	for key, value := range t.All() {
+		s.add(key, value)
+	}
+	t.slots.Store(s)
+}
+
+func (s *slots[V]) add(key string, value V) {
+	hash := maphash.String(s.seed, key)
+	chain := &s.chains[hash&s.mask]
+	chain.Store(&entry[V]{hash: hash, key: key, value: value, next: chain.Load()})
+}
