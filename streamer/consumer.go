@@ -247,6 +247,15 @@ func (c *Consumer) LowWater() change.Position {
 	return c.flight.tracker.LowWater(progress)
 }
 
+// markable returns how far the mark may go.
+func (c *Consumer) markable() change.Position {
+	low := c.LowWater()
+	if hold := c.node.cfg.Hold; hold != nil {
+		low = hold(c.term.Partition, low)
+	}
+	return low
+}
+
 // inFlight reports whether some session has yet to acknowledge.
 func (c *Consumer) inFlight() bool {
 	c.flight.Lock()

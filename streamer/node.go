@@ -50,6 +50,9 @@ type Config struct {
 	Rescan rescan.Config
 	// Board takes notices; nil for none.
 	Board *notice.Board
+	// Hold says how far the mark of a partition may go whose lane has been acknowledged up to a position, for subscribers that read
+	// the log by themselves. Nil holds nothing.
+	Hold func(change.Partition, change.Position) change.Position
 	// Dedup configures the lanes' windows; nil turns them off.
 	Dedup *dedup.Config
 	// Policy says when marks are saved.
@@ -180,7 +183,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	}
 	c.place.Store(n.log.Lane(term.Partition, start))
 	ctx, end := context.WithCancelCause(term.Context)
-	c.keeper = n.manager.Begin(term, mark.Position, c.LowWater, end)
+	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
 	n.mu.consumers[term.Partition] = c
 	n.metrics.restarts.Inc()
 	stop := context.AfterFunc(n.reading, func() { end(context.Cause(n.reading)) })
@@ -351,6 +354,16 @@ func (n *Node) Detach(s *delivery.Session) {
 }
 
 func (n *Node) attached() []*delivery.Session { return *n.sessions.Load() }
+
+// Epoch returns the epoch of the node's term of a partition, zero where it has none.
+func (n *Node) Epoch(p change.Partition) change.Epoch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.mu.consumers[p]; c != nil {
+		return c.term.Epoch
+	}
+	return change.Epoch{}
+}
 
 // consumers returns the consumers in the order of their partitions.
 func (n *Node) consumers() []*Consumer {

@@ -50,6 +50,8 @@ func packages() []rule {
 		{"handoff", []string{"change", "checkpoint"}, "moves a partition's mark from owner to owner"},
 
 		{"gateway", []string{"change", "lane", "match", "delivery", "gateway/streampb"}, "serves what delivery queues; a session that is not on the live path yet is a cursor of its own"},
+		{"gateway/fanout", []string{"change", "change/build", "lane", "match", "delivery"}, "serves what sessions want of the log, whatever carries it"},
+		{"gateway/connect", []string{"change", "checkpoint", "delivery", "match", "gateway/fanout", "gateway/streampb"}, "the wire: what is served, where a session begins, and where gateways stand"},
 		{"gateway/client", []string{"gateway/streampb"}, "what other people's programs link: the wire and nothing else"},
 		{"gateway/sse", nil, "reads a standard format"},
 		{"gateway/streampb", nil, "generated"},

@@ -1,0 +1,39 @@
+package fanout
+
+import (
+	"mongostream/change"
+	"mongostream/delivery"
+)
+
+// Bounds of a batch; a single event may go beyond the bytes.
+const (
+	MaxBatchEvents = 256
+	MaxBatchBytes  = 256 << 10
+)
+
+// A Batch is a stretch of one partition. It belongs to the transport from Receive on.
+type Batch struct {
+	Partition change.Partition
+	Epoch     change.Epoch
+	From, To  Place
+	Events    []Event
+	// Loss, in the place of events, says what became of the stretch.
+	Loss *delivery.Notice
+
+	bytes int
+}
+
+// An Event is one change as a session gets it. Its payload is shared with other sessions.
+type Event struct {
+	Head    [change.HeadSize]byte
+	Hash    [16]byte
+	Payload []byte
+	Format  Format
+	// Subscriptions are those that match and ask for this form.
+	Subscriptions []string
+}
+
+// grows reports whether an event may still be added.
+func (b *Batch) grows() bool {
+	return b.Loss == nil && len(b.Events) < MaxBatchEvents && b.bytes < MaxBatchBytes
+}

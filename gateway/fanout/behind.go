@@ -1,0 +1,253 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mongostream/change"
+	"mongostream/delivery"
+	"mongostream/fault"
+	logs "mongostream/lane"
+	"mongostream/match"
+)
+
+// Open begins a session with its whole set of subscriptions. It is closed with its context.
+func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subscription) (*Session, error) {
+	s := &Session{
+		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	s.mu.subscriptions = make(map[string]*Subscription)
+	s.mu.byKey = make(map[match.ID]*Subscription)
+	s.mu.lanes = make(map[change.Partition]*lane)
+	s.mu.index = &match.Index{}
+	s.mu.position = cfg.Start
+	s.Subscribe(subscriptions)
+	s.mu.Lock()
+	s.welcome()
+	s.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.closed {
+		return nil, fault.Newf(fault.NodeStopping, "the node stops")
+	}
+	h.mu.sessions[s] = struct{}{}
+	h.reading.Go(func() { s.run(ctx) })
+	return s, nil
+}
+
+// welcome queues a bookmark in every partition where the session begins, so that its subscriber knows where it stands in each. Under
+// the mutex.
+func (s *Session) welcome() {
+	for p := range change.Partition(s.hub.cfg.Partitions) {
+		l := s.lane(p)
+		b := s.begin(p, l)
+		if s.cfg.Lost != nil {
+			b.From, b.Loss = Place{}, s.cfg.Lost
+		}
+		l.sent[len(l.sent)-1].end = l.acked
+		l.open = nil
+	}
+	s.signal()
+}
+
+// Subscribe adds subscriptions, or replaces those with the same ids, and returns the position behind which they hold.
+func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range subscriptions {
+		sub := &subscriptions[i]
+		s.remove(sub.ID)
+		h.mu.last++
+		sub.session, sub.key, sub.ids = s, h.mu.last, []string{sub.ID}
+		s.mu.subscriptions[sub.ID], s.mu.byKey[sub.key] = sub, sub
+		s.mu.index.Add(sub.key, sub.Program)
+		h.index.Add(sub.key, sub.Program)
+		h.mu.subscriptions[sub.key] = sub
+	}
+	if s.live {
+		return change.Later(h.at(), s.from)
+	}
+	return s.mu.position
+}
+
+// Unsubscribe removes subscriptions. Ids that there are not change nothing.
+func (s *Session) Unsubscribe(ids []string) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.remove(id)
+	}
+}
+
+// remove forgets a subscription. Under both mutexes.
+func (s *Session) remove(id string) {
+	if sub := s.mu.subscriptions[id]; sub != nil {
+		s.mu.index.Remove(sub.key)
+		s.hub.index.Remove(sub.key)
+		delete(s.hub.mu.subscriptions, sub.key)
+		delete(s.mu.subscriptions, id)
+		delete(s.mu.byKey, sub.key)
+	}
+}
+
+// Subscriptions returns their number.
+func (s *Session) Subscriptions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.subscriptions)
+}
+
+// tryJoin is how often a session that has read everything tries to join the live path.
+const tryJoin = 200 * time.Millisecond
+
+// run reads for the session while it is off the live path, until it is over.
+func (s *Session) run(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.done:
+			cancel(ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	for losses := 0; ; {
+		moved, err := s.readOn(ctx)
+		if moved {
+			losses = 0
+		}
+		switch {
+		case err == nil:
+			err = s.parked(ctx) // on the live path, or without credit
+		case errors.Is(err, logs.ErrPositionLost):
+			if losses++; losses > maxLosses {
+				err = fault.New(fault.LogHistoryLost, err)
+				break
+			}
+			s.passLoss(err)
+			err = nil
+		}
+		if err != nil {
+			s.Close(err)
+			return
+		}
+	}
+}
+
+// maxLosses is how often in a row a session is told of a loss before it is let go.
+const maxLosses = 3
+
+// parked waits until the session is off the live path and has credit.
+func (s *Session) parked(ctx context.Context) error {
+	for {
+		select {
+		case <-s.stirred:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		s.hub.mu.Lock()
+		live := s.live
+		s.hub.mu.Unlock()
+		s.mu.Lock()
+		ready := !live && s.hasRoom()
+		s.mu.Unlock()
+		if ready {
+			return nil
+		}
+	}
+}
+
+// readOn reads with a cursor of the session's own, until the session is on the live path or has no credit.
+func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
+	s.mu.Lock()
+	at, rewinds := s.mu.position, s.mu.rewinds
+	s.mu.Unlock()
+	cursor := s.hub.log.All(logs.Start{Position: at})
+	defer cursor.Close()
+	w := writer{json: s.hub.cfg.JSON}
+	var matched []match.ID
+	for {
+		if reached := cursor.Position(); reached.After(at) {
+			at = reached.Clone()
+		}
+		if s.hub.join(s, at, rewinds) {
+			return moved, nil
+		}
+		wait, cancel := context.WithTimeout(ctx, tryJoin)
+		batch, err := cursor.Next(wait)
+		cancel()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return moved, context.Cause(ctx)
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
+		default:
+			return moved, err
+		}
+		moved, at = true, batch.End().Clone()
+		more := false
+		if matched, more = s.take(batch, rewinds, &w, matched); !more {
+			s.stir()
+			return moved, nil
+		}
+	}
+}
+
+// take queues what the session wants of a reply; more is false where it has no credit left, or has been moved meanwhile.
+func (s *Session) take(batch *logs.Batch, rewinds int, w *writer, matched []match.ID) (_ []match.ID, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.rewinds != rewinds {
+		return matched, false
+	}
+	var touched []change.Partition
+	var failures []func()
+	for i := range batch.Len() {
+		e := batch.Event(i)
+		if e.Op() == change.OpSkipped {
+			s.lose(poison(s.hub.cfg.Namespaces), e.Position().Clone())
+			continue
+		}
+		matched = s.mu.index.Match(e, matched[:0], func(id match.ID, err error) {
+			failures = append(failures, func() { s.hub.failed(s.mu.byKey[id], err) })
+		})
+		if len(matched) == 0 {
+			continue
+		}
+		w.next(e)
+		forSessions(matched, s.mu.byKey, func(_ *Session, subscriptions []*Subscription) {
+			touched = s.hub.queue(s, e, subscriptions, w, touched)
+		})
+	}
+	s.mu.position = batch.End().Clone()
+	s.reached(touched, s.mu.position)
+	for _, fail := range failures {
+		fail()
+	}
+	return matched, s.hasCredit()
+}
+
+// passLoss tells the subscriber what the log no longer holds, and moves the session to where the log begins.
+func (s *Session) passLoss(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to := change.At(s.mu.position.Time.Next())
+	if lost, ok := errors.AsType[*logs.LostError](err); ok && lost.First.Compare(s.mu.position.Time) > 0 {
+		to = change.At(lost.First)
+	} else if end := s.hub.log.End(); end.After(to) {
+		to = end.Clone()
+	}
+	s.hub.metrics.lost.Inc()
+	s.lose(&delivery.Notice{
+		Kind: delivery.Resync, Reason: "history_lost", Namespaces: s.hub.cfg.Namespaces, Found: time.Now(),
+		Advice: "Changes between from and to may have been missed: read the documents of the namespaces again.",
+	}, to)
+	s.mu.position = to
+}

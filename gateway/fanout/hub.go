@@ -1,0 +1,420 @@
+package fanout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/change"
+	"mongostream/delivery"
+	"mongostream/fault"
+	logs "mongostream/lane"
+	"mongostream/match"
+)
+
+// Config configures a Hub.
+type Config struct {
+	// Partitions is N. Required.
+	Partitions int
+	// JSON appends a BSON document as relaxed Extended JSON. Required.
+	JSON func(b, doc []byte) ([]byte, error)
+	// Epoch returns the epoch of this node's term of a partition, zero where it has none. Defaults to none.
+	Epoch func(change.Partition) change.Epoch
+	// Namespaces are those that the log's streams watch; they go into what subscribers are told of a loss.
+	Namespaces []string
+	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. What one
+	// reply of MongoDB has for a session may go beyond.
+	CreditEvents, CreditBytes int
+	// Hold is for how long, from Run on, marks stay where they are, unless all gateways that are expected have come to the live path.
+	Hold time.Duration
+	// Bookmark is how often sessions on the live path are told how far they are where nothing happens. Defaults to 15 s.
+	Bookmark time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Hub reads the log for the sessions on the live path.
+type Hub struct {
+	cfg         Config
+	log         *logs.Log
+	logger      *slog.Logger
+	metrics     metrics
+	partitioner change.Partitioner
+	index       *match.Index // the subscriptions of all sessions
+
+	reading sync.WaitGroup // the loops of the sessions
+
+	mu struct {
+		sync.Mutex
+		cursor        *logs.Cursor    // nil before Run
+		passed        change.Position // the end of the last reply
+		sessions      map[*Session]struct{}
+		subscriptions map[match.ID]*Subscription
+		last          match.ID
+		closed        bool
+		expected      map[string]struct{} // gateways that have yet to come to the live path
+		holdUntil     time.Time
+	}
+
+	// Of the loop alone.
+	writer  writer
+	matched []match.ID
+	touched map[*Session][]change.Partition
+}
+
+// New makes a Hub over a log.
+func New(cfg Config, log *logs.Log) *Hub {
+	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
+	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
+	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
+	if cfg.Epoch == nil {
+		cfg.Epoch = func(change.Partition) change.Epoch { return change.Epoch{} }
+	}
+	h := &Hub{
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
+		index: &match.Index{}, writer: writer{json: cfg.JSON}, touched: make(map[*Session][]change.Partition),
+	}
+	h.mu.expected = make(map[string]struct{})
+	h.mu.sessions = make(map[*Session]struct{})
+	h.mu.subscriptions = make(map[match.ID]*Subscription)
+	h.metrics = newMetrics(cfg.Registerer, h)
+	return h
+}
+
+// Run reads for the sessions until the context ends; then it closes them.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.reading.Wait()
+	defer h.closeAll()
+	h.locked(func() {
+		h.mu.cursor = h.log.All(logs.Start{})
+		h.mu.holdUntil = time.Now().Add(h.cfg.Hold)
+	})
+	defer func() { h.mu.cursor.Close() }()
+	tick := time.NewTicker(h.cfg.Bookmark)
+	defer tick.Stop()
+	next := time.Now().Add(h.cfg.Bookmark)
+	for {
+		wait, cancel := context.WithDeadline(ctx, next)
+		batch, err := h.mu.cursor.Next(wait)
+		cancel()
+		switch {
+		case err == nil:
+			h.pass(batch)
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // a planned stop
+		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, logs.ErrPositionLost):
+			h.lost()
+		default:
+			return err
+		}
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(h.cfg.Bookmark)
+			h.bookmark()
+		}
+	}
+}
+
+func (h *Hub) locked(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
+// pass takes one reply to the sessions on the live path.
+func (h *Hub) pass(batch *logs.Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range batch.Len() {
+		h.event(batch.Event(i))
+	}
+	end := batch.End().Clone() // the reply is let go of
+	for s, partitions := range h.touched {
+		s.mu.Lock()
+		s.reached(partitions, end)
+		stays := s.hasCredit()
+		if !stays {
+			s.mu.position = end
+		}
+		s.mu.Unlock()
+		if !stays {
+			h.metrics.left.Inc()
+			s.live = false
+			s.stir()
+		}
+	}
+	clear(h.touched)
+	h.mu.passed = end
+}
+
+// at returns how far the hub has read. The cursor counts a reply as read only when it is asked for the next one, but knows how far the
+// log is where nothing happens. Under the mutex.
+func (h *Hub) at() change.Position { return change.Later(h.mu.cursor.Position(), h.mu.passed) }
+
+// event matches one event and queues it for the sessions on the live path.
+func (h *Hub) event(e *change.Event) {
+	if e.Op() == change.OpSkipped {
+		for s := range h.mu.sessions {
+			if s.live && e.Position().After(s.from) {
+				s.mu.Lock()
+				s.lose(poison(h.cfg.Namespaces), e.Position().Clone())
+				s.mu.Unlock()
+			}
+		}
+		return
+	}
+	h.matched = h.index.Match(e, h.matched[:0], h.complain)
+	if len(h.matched) == 0 {
+		return
+	}
+	h.writer.next(e)
+	forSessions(h.matched, h.mu.subscriptions, func(s *Session, subscriptions []*Subscription) {
+		if !s.live || !e.Position().After(s.from) {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		h.touched[s] = h.queue(s, e, subscriptions, &h.writer, h.touched[s])
+	})
+}
+
+// queue puts an event into a session's queue, once for each form that its subscriptions ask for, and notes the partitions. Under the
+// session's mutex.
+func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, w *writer, touched []change.Partition) []change.Partition {
+	first, last := change.Partition(0), change.Partition(h.cfg.Partitions-1)
+	if p, keyed := h.partitioner.Of(e); keyed {
+		first, last = p, p
+	}
+	for p := first; p <= last; p++ {
+		if s.cfg.Owned && h.cfg.Epoch(p) == (change.Epoch{}) || s.lane(p).seen(e) {
+			continue
+		}
+		for rest := subscriptions; len(rest) > 0; {
+			var others []*Subscription
+			shape, ids := rest[0].Shape, rest[0].ids
+			for _, sub := range rest[1:] {
+				if sub.Shape.equal(shape) {
+					ids = append(ids[:len(ids):len(ids)], sub.ID)
+				} else {
+					others = append(others, sub)
+				}
+			}
+			payload, err := w.payload(shape)
+			if err != nil {
+				h.failed(rest[0], fault.New(fault.SessionEncoding, err))
+			} else {
+				s.add(p, e, payload, shape, ids)
+			}
+			rest = others
+		}
+		touched = append(touched, p)
+	}
+	return touched
+}
+
+// forSessions groups matching subscriptions by their sessions.
+func forSessions(matched []match.ID, all map[match.ID]*Subscription, each func(*Session, []*Subscription)) {
+	var stack [16]*Subscription
+	subscriptions := stack[:0]
+	for _, id := range matched {
+		if sub := all[id]; sub != nil {
+			subscriptions = append(subscriptions, sub)
+		}
+	}
+	for len(subscriptions) > 0 {
+		s := subscriptions[0].session
+		rest, mine := subscriptions[:0], make([]*Subscription, 0, 1)
+		for _, sub := range subscriptions {
+			if sub.session == s {
+				mine = append(mine, sub)
+			} else {
+				rest = append(rest, sub)
+			}
+		}
+		each(s, mine)
+		subscriptions = rest
+	}
+}
+
+// complain tells a session that its filter failed on an event: neither a yes nor a no. Under the hub's mutex.
+func (h *Hub) complain(id match.ID, err error) {
+	if sub := h.mu.subscriptions[id]; sub != nil {
+		h.failed(sub, err)
+	}
+}
+
+// failed tells a session of what went wrong with one of its subscriptions.
+func (h *Hub) failed(sub *Subscription, err error) {
+	h.metrics.failed.Inc()
+	go sub.session.Tell(Notice{Kind: "filter_failed", Text: err.Error(), Subscription: sub.ID, Code: fault.Of(err), At: time.Now()})
+}
+
+func poison(namespaces []string) *delivery.Notice {
+	return &delivery.Notice{
+		Kind: delivery.Resync, Reason: "poison", Namespaces: namespaces, Found: time.Now(),
+		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
+	}
+}
+
+// lost takes every session off the live path, because the log has wrapped past its end: each finds out what it has lost.
+func (h *Hub) lost() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.at()
+	for s := range h.mu.sessions {
+		if s.live {
+			h.park(s, at)
+		}
+	}
+	h.mu.cursor.Close()
+	h.mu.cursor = h.log.All(logs.Start{})
+}
+
+// park takes a session off the live path, where it stands at the position. Under the mutex.
+func (h *Hub) park(s *Session, at change.Position) {
+	s.live = false
+	s.mu.Lock()
+	s.mu.position = change.Later(at, s.from).Clone()
+	s.mu.Unlock()
+	s.stir()
+}
+
+// Rewound tells every session that an operator has moved a partition back, and moves it: what follows is delivered again.
+func (h *Hub) Rewound(p change.Partition, to change.Position) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := &delivery.Notice{
+		Kind: delivery.Rewound, Reason: "operator", Namespaces: h.cfg.Namespaces, Found: time.Now(),
+		Advice: "An operator has moved the partition in the log: what follows has been delivered before.",
+	}
+	for s := range h.mu.sessions {
+		s.mu.Lock()
+		if PlaceOf(to).compare(s.lane(p).at) < 0 {
+			s.rewind(p, n, to)
+			s.live = false
+		}
+		s.mu.Unlock()
+		s.stir()
+	}
+}
+
+// bookmark tells the sessions on the live path how far they are.
+func (h *Hub) bookmark() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.at().Clone()
+	for s := range h.mu.sessions {
+		if s.live && !s.from.After(at) {
+			s.mu.Lock()
+			s.bookmark(at)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// join puts a session that has read up to the position onto the live path, if the hub is no further and the session has not been moved
+// meanwhile. Also where it is not, the session has the position from now on.
+func (h *Hub) join(s *Session, at change.Position, rewinds int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.mu.cursor == nil || s.mu.rewinds != rewinds {
+		return false
+	}
+	s.mu.position = at
+	hub := h.at()
+	if hub.IsZero() || hub.After(at) {
+		return false
+	}
+	s.live, s.from = true, at.Clone()
+	delete(h.mu.expected, s.cfg.Gateway)
+	h.metrics.joined.Inc()
+	return true
+}
+
+// leave forgets a session.
+func (h *Hub) leave(s *Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.live = false
+	delete(h.mu.sessions, s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.mu.subscriptions {
+		h.index.Remove(sub.key)
+		delete(h.mu.subscriptions, sub.key)
+	}
+}
+
+func (h *Hub) closeAll() {
+	h.mu.Lock()
+	h.mu.closed = true
+	sessions := make([]*Session, 0, len(h.mu.sessions))
+	for s := range h.mu.sessions {
+		sessions = append(sessions, s)
+	}
+	h.mu.Unlock()
+	for _, s := range sessions {
+		s.Close(fault.Newf(fault.NodeStopping, "the node stops"))
+	}
+}
+
+// considered returns the position up to which everything has been considered for the session.
+func (h *Hub) considered(s *Session) change.Position {
+	h.mu.Lock()
+	live, from := s.live, s.from
+	var at change.Position
+	if live {
+		at = change.Later(h.at(), from)
+	}
+	h.mu.Unlock()
+	if live {
+		return at
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.position
+}
+
+// Expect names gateways that were there before the node began: marks wait for them, within Hold. It is called before Run.
+func (h *Hub) Expect(gateways []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range gateways {
+		h.mu.expected[g] = struct{}{}
+	}
+}
+
+// Low returns how far the mark of a partition may go whose lane has come to progress: not beyond what the hub has read while there
+// are sessions on the live path, and not beyond what one of them has yet to acknowledge. It is zero, and the mark stays where it is,
+// while gateways are expected.
+func (h *Hub) Low(p change.Partition, progress change.Position) change.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.cursor == nil || len(h.mu.expected) > 0 && time.Now().Before(h.mu.holdUntil) {
+		return change.Position{}
+	}
+	low := progress
+	for s := range h.mu.sessions {
+		if !s.live {
+			continue
+		}
+		if at := h.at(); low.After(at) {
+			low = at
+		}
+		s.mu.Lock()
+		if l := s.mu.lanes[p]; l != nil && len(l.sent) > 0 && low.After(l.held()) {
+			low = l.held()
+		}
+		s.mu.Unlock()
+	}
+	return low
+}

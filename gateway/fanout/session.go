@@ -1,0 +1,383 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"mongostream/change"
+	"mongostream/delivery"
+	"mongostream/fault"
+	"mongostream/match"
+)
+
+// ErrClosed says that the session is over.
+var ErrClosed = errors.New("session closed")
+
+// A Subscription is a filter of a session.
+type Subscription struct {
+	ID      string
+	Program *match.Program
+	Shape   Shape
+
+	session *Session
+	key     match.ID
+	ids     []string // ID alone
+}
+
+// SessionConfig configures a Session.
+type SessionConfig struct {
+	// Gateway names the subscriber, Process one life of it.
+	Gateway, Process string
+	// Start is where it begins in the log; it has seen what Have tells it has seen, by partition.
+	Start change.Position
+	Have  map[change.Partition]Place
+	// Owned leaves out the partitions that the node does not own.
+	Owned bool
+	// Lost are notices for every partition, before anything else: what the subscriber may have missed before Start.
+	Lost *delivery.Notice
+}
+
+// A Session is a subscriber. Its transport receives and acknowledges from any number of goroutines.
+type Session struct {
+	hub      *Hub
+	cfg      SessionConfig
+	received chan struct{} // holds one signal: there may be something to receive
+	stirred  chan struct{} // holds one signal: the session has left the live path, or has credit again
+	done     chan struct{}
+
+	// Guarded by the hub's mutex.
+	live bool
+	from change.Position // on the live path: what is not behind it has been considered before the session joined
+
+	mu struct {
+		sync.Mutex
+		subscriptions map[string]*Subscription
+		byKey         map[match.ID]*Subscription
+		index         *match.Index // of the session alone, for when it reads by itself
+		lanes         map[change.Partition]*lane
+		position      change.Position // everything up to here has been considered; not moved while on the live path
+		queue         []*Batch
+		notices       []Notice
+		rewinds       int // counts them, so that who reads on meanwhile notices
+		events, bytes int // queued or sent, and not acknowledged
+		cause         error
+	}
+}
+
+// A lane is what a session knows of one partition.
+type lane struct {
+	have  *Place          // what the subscriber had seen before the session, nil once the log is behind it
+	at    Place           // where the last batch ended
+	acked change.Position // everything up to here has been acknowledged
+	sent  []sent          // not acknowledged, in their order
+	open  *Batch          // the last one of the queue, which may still grow
+
+	before Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
+}
+
+// A sent is a batch on its way.
+type sent struct {
+	to            Place
+	end           change.Position
+	events, bytes int
+	exact         bool // acknowledged by its own end alone, because what is behind it has been sent before
+}
+
+// A Notice is something about the service that has no place in the log.
+type Notice struct {
+	Kind, Text, Subscription string
+	Code                     fault.Code
+	At                       time.Time
+}
+
+// Receive returns what is there next, at least one batch or notice. It blocks until there is something; a session that is over gives
+// the error with which it was closed.
+func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
+	for {
+		s.mu.Lock()
+		queue, notices, cause := s.mu.queue, s.mu.notices, s.mu.cause
+		s.mu.queue, s.mu.notices = nil, nil
+		for _, b := range queue {
+			s.mu.lanes[b.Partition].open = nil
+		}
+		s.mu.Unlock()
+		switch {
+		case cause != nil:
+			return nil, notices, cause
+		case len(queue) > 0 || len(notices) > 0:
+			return queue, notices, nil
+		}
+		select {
+		case <-s.received:
+		case <-s.done:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Ack acknowledges everything of a partition up to a place at which a received batch ended. What was acknowledged before changes
+// nothing; a place beyond what was sent is refused with the fault SessionBadAck.
+func (s *Session) Ack(p change.Partition, to Place) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.mu.lanes[p]
+	if l == nil {
+		return fault.Newf(fault.SessionBadAck, "partition %d: nothing was sent", p)
+	}
+	if to.compare(l.at) > 0 && to.compare(l.before) > 0 {
+		return fault.Newf(fault.SessionBadAck, "partition %d: beyond what was sent", p)
+	}
+	n := 0
+	for n < len(l.sent) && l.sent[n].reachedBy(to) {
+		n++
+	}
+	for _, b := range l.sent[:n] {
+		s.mu.events -= b.events
+		s.mu.bytes -= b.bytes
+		l.acked = b.end
+	}
+	l.sent = slices.Delete(l.sent, 0, n)
+	if n > 0 && s.hasRoom() {
+		s.stir()
+	}
+	return nil
+}
+
+// reachedBy reports whether whoever stands at the place has everything up to the end of the batch.
+func (b *sent) reachedBy(at Place) bool {
+	switch c := at.compare(b.to); {
+	case c != 0:
+		return c > 0 && !b.exact
+	case len(b.to.Hashes) == 0:
+		return true
+	default:
+		return slices.Contains(at.Hashes, b.to.Hashes[0])
+	}
+}
+
+// room is the share of the credit that must be free before a session that had none reads on.
+const room = 2 // half
+
+// hasCredit reports whether anything more may be queued, hasRoom whether it is worth to begin. Under the mutex.
+func (s *Session) hasCredit() bool {
+	return s.mu.events < s.hub.cfg.CreditEvents && s.mu.bytes < s.hub.cfg.CreditBytes
+}
+
+func (s *Session) hasRoom() bool {
+	return s.mu.events <= s.hub.cfg.CreditEvents/room && s.mu.bytes <= s.hub.cfg.CreditBytes/room
+}
+
+// stir lets the session's loop look again. It never blocks.
+func (s *Session) stir() {
+	select {
+	case s.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// signal lets Receive look again. It never blocks.
+func (s *Session) signal() {
+	select {
+	case s.received <- struct{}{}:
+	default:
+	}
+}
+
+// Tell queues a notice. It never blocks.
+func (s *Session) Tell(n Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.notices) < maxNotices {
+		s.mu.notices = append(s.mu.notices, n)
+	}
+	s.signal()
+}
+
+// maxNotices bounds the notices that wait for a subscriber that takes nothing; they are about the present, and more of them say no
+// more.
+const maxNotices = 100
+
+// lane returns what the session knows of a partition. Under the mutex.
+func (s *Session) lane(p change.Partition) *lane {
+	l := s.mu.lanes[p]
+	if l == nil {
+		l = &lane{at: PlaceOf(s.cfg.Start), acked: s.cfg.Start}
+		if have, ok := s.cfg.Have[p]; ok {
+			l.have, l.at = &have, have
+			l.acked = change.At(have.Time())
+		}
+		s.mu.lanes[p] = l
+	}
+	return l
+}
+
+// seen reports whether the subscriber had seen the event before the session. Under the mutex.
+func (l *lane) seen(e *change.Event) bool {
+	if l.have == nil {
+		return false
+	}
+	p := e.Position()
+	head := headOf(p)
+	if l.have.has(head, p.Hash) {
+		return true
+	}
+	if string(head[:]) > string(l.have.Head[:]) {
+		l.have = nil
+	}
+	return false
+}
+
+// add queues an event that subscriptions match, in one shape, in the batch of its partition. Under the mutex.
+func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape Shape, ids []string) {
+	l := s.lane(p)
+	b := l.open
+	if b == nil || !b.grows() {
+		b = s.begin(p, l)
+	}
+	position := e.Position()
+	b.Events = append(b.Events, Event{Head: headOf(position), Hash: position.Hash(), Payload: payload, Format: shape.Format, Subscriptions: ids})
+	b.bytes += len(payload)
+	s.mu.events++
+	s.mu.bytes += len(payload)
+	l.end(b, position)
+	l.sent[len(l.sent)-1].events++
+	l.sent[len(l.sent)-1].bytes += len(payload)
+}
+
+// begin puts a new batch into the queue. Under the mutex.
+func (s *Session) begin(p change.Partition, l *lane) *Batch {
+	if n := len(l.sent); n > 0 {
+		l.sent[n-1].end = l.sent[n-1].end.Clone() // it ends there, and the reply is let go of
+	}
+	b := &Batch{Partition: p, Epoch: s.hub.cfg.Epoch(p), From: l.at, To: l.at}
+	s.mu.queue = append(s.mu.queue, b)
+	l.open = b
+	l.sent = append(l.sent, sent{to: b.To})
+	return b
+}
+
+// end moves the end of the last batch. Under the mutex.
+func (l *lane) end(b *Batch, to change.Position) {
+	place := PlaceOf(to)
+	last := &l.sent[len(l.sent)-1]
+	last.to, last.end = place, to
+	if place.Head == b.To.Head { // changes of different shards: all that was seen at this head
+		for _, h := range b.To.Hashes {
+			if !slices.Contains(place.Hashes, h) {
+				place.Hashes = append(place.Hashes[:len(place.Hashes):len(place.Hashes)], h)
+			}
+		}
+	}
+	b.To, l.at = place, place
+}
+
+// reached moves the ends of the batches that a reply has filled to where the reply ends. Under the mutex.
+func (s *Session) reached(touched []change.Partition, to change.Position) {
+	for _, p := range touched {
+		l := s.lane(p)
+		if l.open != nil && !l.sent[len(l.sent)-1].end.After(to) {
+			l.end(l.open, to)
+		}
+	}
+	s.signal()
+}
+
+// bookmark queues an empty batch of each partition that stands before the position and has nothing on its way. Under the mutex.
+func (s *Session) bookmark(to change.Position) {
+	place := PlaceOf(to)
+	for p := range change.Partition(s.hub.cfg.Partitions) {
+		if l := s.lane(p); len(l.sent) == 0 && l.open == nil && place.compare(l.at) > 0 {
+			l.end(s.begin(p, l), to)
+		}
+	}
+	s.signal()
+}
+
+// lose queues a notice in every partition that stands before the position. Under the mutex.
+func (s *Session) lose(n *delivery.Notice, to change.Position) {
+	place := PlaceOf(to)
+	for p := range change.Partition(s.hub.cfg.Partitions) {
+		l := s.lane(p)
+		if place.compare(l.at) <= 0 {
+			continue
+		}
+		b := s.begin(p, l)
+		b.Loss = n
+		l.end(b, to)
+		l.open, l.have = nil, nil
+	}
+	s.signal()
+}
+
+// rewind moves a partition back, with a notice in its place, and the session with it: what the other partitions have had is skipped. Under
+// the mutex.
+func (s *Session) rewind(p change.Partition, n *delivery.Notice, to change.Position) {
+	s.mu.position = to
+	s.mu.rewinds++
+	for q := range change.Partition(s.hub.cfg.Partitions) {
+		if l := s.lane(q); q != p {
+			have := l.at
+			l.have = &have
+		}
+	}
+	l := s.lane(p)
+	if l.at.compare(l.before) > 0 {
+		l.before = l.at
+	}
+	l.have, l.at = nil, PlaceOf(to)
+	b := s.begin(p, l)
+	b.Loss = n
+	l.end(b, to)
+	l.sent[len(l.sent)-1].exact, l.open = true, nil
+	s.signal()
+}
+
+// held returns the position up to which a lane with something on its way has been acknowledged.
+func (l *lane) held() change.Position {
+	held := l.acked
+	for _, b := range l.sent {
+		if before := b.end.Time; b.exact && held.After(change.At(before.Prev())) {
+			held = change.At(before.Prev())
+		}
+	}
+	return held
+}
+
+// Close ends the session with the error that Receive gives from now on; nil means ErrClosed.
+func (s *Session) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	s.mu.Lock()
+	first := s.mu.cause == nil
+	if first {
+		s.mu.cause = cause
+		s.mu.queue = nil
+		close(s.done)
+	}
+	s.mu.Unlock()
+	if first {
+		s.hub.leave(s)
+	}
+}
+
+// Done is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Standing returns how far the session has acknowledged each partition, and the position up to which all others stand.
+func (s *Session) Standing() (base change.Position, positions map[change.Partition]change.Position) {
+	considered := s.hub.considered(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	positions = make(map[change.Partition]change.Position)
+	for p, l := range s.mu.lanes {
+		if len(l.sent) > 0 {
+			positions[p] = l.held()
+		}
+	}
+	return considered, positions
+}
