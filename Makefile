@@ -50,8 +50,9 @@ proto:
 
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:
+	@mkdir -p .bench/profile
 	$(GO) build -o bin/bench ./cmd/bench
-	bin/bench -o markdown > bin/benchmarks.md
+	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
 
 # Compares with .bench/old.txt where there is one; keep a run with: cp .bench/new.txt .bench/old.txt

@@ -94,7 +94,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := o.print(&out, r); err != nil {
+	if err := o.print(t.Context(), &out, r); err != nil {
 		t.Fatal(err)
 	}
 	var figures map[string]struct {
@@ -131,7 +131,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	for _, output := range []string{"", "markdown"} {
 		o.output = output
 		out.Reset()
-		if err := o.print(&out, r); err != nil || !strings.Contains(out.String(), "partitions_256_vs_1") {
+		if err := o.print(t.Context(), &out, r); err != nil || !strings.Contains(out.String(), "partitions_256_vs_1") {
 			t.Errorf("output %q: %v\n%s", output, err, out.String())
 		}
 	}

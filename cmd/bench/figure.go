@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -72,6 +73,14 @@ type target struct {
 	Bound   float64 `json:"bound"`
 	Want    string  `json:"want"`
 	Reached bool    `json:"reached"`
+
+	of string // the race and contender whose profile says why it is missed
+}
+
+// by says whose profile explains a miss, where it is not the figure's first contender.
+func (t target) by(key string) target {
+	t.of = key
+	return t
 }
 
 func atLeast(what string, value, bound float64) target {
@@ -172,12 +181,13 @@ func (b *bench) measurement(key string) (m measurement) {
 // A figuring computes a figure from measurements.
 type figuring struct {
 	bench *bench
+	first string // of the keys
 	figure
 }
 
 // from makes a figure of the measurements of races and contenders, void where one of them is.
 func (b *bench) from(of string, keys ...string) *figuring {
-	f := &figuring{bench: b, figure: figure{Of: of, From: make(map[string]measurement, len(keys)), Values: make(map[string]float64)}}
+	f := &figuring{bench: b, first: keys[0], figure: figure{Of: of, From: make(map[string]measurement, len(keys)), Values: make(map[string]float64)}}
 	for _, key := range keys {
 		m := b.measurement(key)
 		f.From[key] = m
@@ -201,7 +211,7 @@ func (f *figuring) done(ratio float64, targets ...target) figure {
 	ratio = round(ratio)
 	f.Ratio = &ratio
 	for _, t := range targets {
-		t.Value, t.Bound = round(t.Value), round(t.Bound)
+		t.Value, t.Bound, t.of = round(t.Value), round(t.Bound), cmp.Or(t.of, f.first)
 		f.Targets = append(f.Targets, t)
 	}
 	for name, v := range f.Values {
@@ -210,7 +220,13 @@ func (f *figuring) done(ratio float64, targets ...target) figure {
 	return f.figure
 }
 
-// rate returns the ratio of two contenders' events a second.
+// rate returns the ratio of two contenders' events a second: the median of the rounds' ratios, because what else the machine does
+// weighs on both sides of a round alike, and on two rounds it does not.
 func (f *figuring) rate(a, b string) float64 {
-	return f.of(a).EventsPerSecond.Median / f.of(b).EventsPerSecond.Median
+	over, under := f.of(a).EventsPerSecond.Rounds, f.of(b).EventsPerSecond.Rounds
+	ratios := make([]float64, min(len(over), len(under)))
+	for i := range ratios {
+		ratios[i] = over[i] / under[i]
+	}
+	return sample(ratios).Median
 }

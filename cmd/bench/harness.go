@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"mongostream/cmd/bench/contender"
@@ -37,8 +36,8 @@ func full() scale {
 
 func quick() scale {
 	s := full()
-	s.rounds, s.unpaced, s.naive, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 800*time.Millisecond, 96_000, 100_000
-	s.delays, s.steps, s.timeout = 800*time.Millisecond, 500_000, 30*time.Second
+	s.rounds, s.unpaced, s.naive, s.paced, s.shared, s.backlog = 3, 400_000, 50_000, 800*time.Millisecond, 96_000, 100_000
+	s.delays, s.steps, s.timeout = 600*time.Millisecond, 500_000, 30*time.Second
 	return s
 }
 
@@ -218,7 +217,7 @@ func (b *bench) round(ctx context.Context, p *part.Process, group string, e entr
 	}
 	key := group + "/" + e.name
 	if b.profile != "" {
-		j.Profile = filepath.Join(b.profile, group+"-"+e.name+".cpu")
+		j.Profile = b.profileOf(key)
 	}
 	before, err := b.meter(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ func command(ctx context.Context, args []string, in io.Reader, out, notes io.Wri
 	if err != nil {
 		return err
 	}
-	return errors.Join(o.print(out, report), report.verdict())
+	return errors.Join(o.print(ctx, out, report), report.verdict())
 }
 
 // servePart is what this program is as a part of the benchmark.

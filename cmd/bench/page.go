@@ -2,15 +2,19 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"mongostream/cmd/bench/blame"
 )
 
 // page writes the report as docs/benchmarks.md.
-func (o options) page(out io.Writer, r *report) error {
+func (o options) page(ctx context.Context, out io.Writer, r *report) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, `# Benchmarks
 
@@ -55,6 +59,7 @@ written by `+"`make bench`"+`; the command's documentation (`+"`go doc ./cmd/ben
 			m.Allocations.span(), m.RSS.span(), m.P50.span(), m.P99.span())
 	}
 	fmt.Fprint(w, legend)
+	o.reasons(ctx, w, r)
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
@@ -82,6 +87,36 @@ Contenders:
   numbers of partitions, unmarked saves no marks before the last ones, unsubscribed has a session that wants nothing.
 - window, expirable: a lane's window, and golang-lru's expirable LRU in its place.
 `
+
+// reasons writes where the CPU time went of the contenders that have missed what they were to reach, as far as there are profiles.
+func (o options) reasons(ctx context.Context, w io.Writer, r *report) {
+	missed := make(map[string][]string)
+	for name, f := range r.each {
+		for _, t := range f.Targets {
+			if !t.Reached {
+				missed[t.of] = append(missed[t.of], fmt.Sprintf("`%s` (%s)", name, t.What))
+			}
+		}
+	}
+	if len(missed) == 0 || o.profile == "" {
+		return
+	}
+	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
+	for _, key := range slices.Sorted(maps.Keys(missed)) {
+		fmt.Fprintf(w, "\n%s: %s\n", key, strings.Join(missed[key], ", "))
+		header, lines, err := blame.Top(ctx, o.profileOf(key))
+		if err != nil {
+			fmt.Fprintf(w, "\nThere is no profile: %v.\n", err)
+			continue
+		}
+		fmt.Fprintf(w, "\n```\n%s\n%s\n```\n", header, strings.Join(lines, "\n"))
+	}
+}
+
+// profileOf returns the file of a contender's CPU profile.
+func (o options) profileOf(key string) string {
+	return filepath.Join(o.profile, strings.ReplaceAll(key, "/", "-")+".cpu")
+}
 
 // values writes further results behind a figure's headline.
 func values(v map[string]float64) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,7 +9,7 @@ import (
 )
 
 // print writes the report in the form that was asked for.
-func (o options) print(out io.Writer, r *report) error {
+func (o options) print(ctx context.Context, out io.Writer, r *report) error {
 	switch o.output {
 	case "json":
 		if err := json.NewEncoder(out).Encode(r); err != nil {
@@ -16,7 +17,7 @@ func (o options) print(out io.Writer, r *report) error {
 		}
 		return nil
 	case "markdown":
-		return o.page(out, r)
+		return o.page(ctx, out, r)
 	}
 	return table(out, r)
 }

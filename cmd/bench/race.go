@@ -36,15 +36,16 @@ func measure(ctx context.Context, o options, notes io.Writer) (r *report, err er
 	return b.report(), nil
 }
 
-// raceUnpaced reads a backlog as fast as possible: the capacity of the client, where the server is the development one.
+// raceUnpaced reads a backlog as fast as possible: the capacity of the client, where the server is the development one. Who is
+// compared with whom stands side by side.
 func (b *bench) raceUnpaced(ctx context.Context) error {
 	return b.raceBacklog(ctx, "unpaced", func() server.Data { return b.data(b.scale.unpaced, 1) }, []entry{
 		{name: "raw", contender: "raw"},
 		{name: "naive", contender: "naive", adjust: func(j *contender.Job) { j.Events = b.scale.naive }},
 		{name: "node", contender: "node"},
+		{name: "unmarked", contender: "node", adjust: func(j *contender.Job) { j.Unmarked = true }},
 		{name: "node256", contender: "node", adjust: func(j *contender.Job) { j.Partitions = manyPartition }},
 		{name: "node1", contender: "node", adjust: func(j *contender.Job) { j.Partitions = 1 }},
-		{name: "unmarked", contender: "node", adjust: func(j *contender.Job) { j.Unmarked = true }},
 		{name: "unsubscribed", contender: "node", adjust: func(j *contender.Job) { j.Unsubscribe = true }},
 	})
 }

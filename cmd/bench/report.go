@@ -97,7 +97,7 @@ func (b *bench) addedLatency() figure {
 	f.Values["p50"], f.Values["p99"], f.Values["half_capacity_p50"], f.Values["half_capacity_p99"] = slow50, slow99, half50, half99
 	f.Values["half_capacity_events_per_s"] = b.capacity() / 2
 	return f.done(slow50, atMost("p50 at 500 events/s", slow50, 0.2), atMost("p99 at 500 events/s", slow99, 1),
-		atMost("p50 at half capacity", half50, 0.2), atMost("p99 at half capacity", half99, 1))
+		atMost("p50 at half capacity", half50, 0.2).by("half/node"), atMost("p99 at half capacity", half99, 1).by("half/node"))
 }
 
 // What a node's memory is bounded by: its default ring and prefetch.

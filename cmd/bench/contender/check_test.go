@@ -60,6 +60,24 @@ func TestCheckTakesOnlyEveryChangeInItsPlace(t *testing.T) {
 	}
 }
 
+func TestCheckTakesAnOfferOnceHoweverOftenItIsMade(t *testing.T) {
+	c := NewCheck(3, 2, false)
+	for _, ch := range []struct{ id, seq int64 }{{1, 1}, {1, 1}, {2, 1}, {2, 1}, {1, 2}} {
+		c.Offered(changeEvent(t, ch.id, ch.seq, 5))
+	}
+	if !c.Done() || c.Fault() != "" {
+		t.Errorf("done %v, fault %q", c.Done(), c.Fault())
+	}
+	for _, ch := range []struct{ id, seq int64 }{{1, 4}, {2, 3}, {3, 1}, {-1, 0}} {
+		c := NewCheck(3, 2, false)
+		c.Offered(changeEvent(t, 1, 1, 5))
+		c.Offered(changeEvent(t, ch.id, ch.seq, 5))
+		if c.Fault() == "" || !c.Done() {
+			t.Errorf("change %d of document %d is taken", ch.seq, ch.id)
+		}
+	}
+}
+
 func TestCheckRefusesWhatItDoesNotKnow(t *testing.T) {
 	c := NewCheck(1, 1, false)
 	c.Event([]byte("\x05\x00\x00\x00\x00"), time.Now())

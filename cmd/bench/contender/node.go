@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,7 +23,7 @@ type node struct {
 	round    *Round
 	service  *wiring.Service
 	sessions []*delivery.Session
-	passed   atomic.Int64 // events that nobody wanted
+	offered  sync.Mutex // guards the check where nobody wants anything: lanes ask side by side
 	stop     context.CancelFunc
 	ended    chan struct{} // closed when the node has ended
 	err      error         // why, after that
@@ -44,8 +44,10 @@ func (n *node) Open(ctx context.Context, round *Round) error {
 		var cfg delivery.Config
 		switch {
 		case round.Unsubscribe:
-			cfg.Wants = func(*change.Event) bool {
-				n.passed.Add(1)
+			cfg.Wants = func(e *change.Event) bool {
+				n.offered.Lock()
+				defer n.offered.Unlock()
+				round.Checks[0].Offered(e.Raw())
 				return false
 			}
 		case round.PerSession:
@@ -154,10 +156,10 @@ func (n *node) subscribe(ctx context.Context, s *delivery.Session, check *Check)
 
 // watch waits until the session has been offered everything.
 func (n *node) watch(ctx context.Context) error {
-	check := n.round.Checks[0]
 	return n.await(ctx, func() bool {
-		check.Count(int(n.passed.Load()) - check.seen)
-		return check.Done()
+		n.offered.Lock()
+		defer n.offered.Unlock()
+		return n.round.Checks[0].Done()
 	})
 }
 

@@ -81,8 +81,9 @@ func (h *hinge) join(client net.Conn) {
 	}()
 	buffer := make([]byte, 64<<10)
 	for {
+		since := time.Now()
 		n, err := server.Read(buffer)
-		if err != nil || h.wait(n) != nil {
+		if err != nil || h.wait(n, since) != nil {
 			return
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
@@ -91,12 +92,16 @@ func (h *hinge) join(client net.Conn) {
 	}
 }
 
-// wait takes the time that so many bytes need. Time in which nothing was sent is lost.
-func (h *hinge) wait(n int) error {
+// wait takes the time that so many bytes need, which were waited for since then. That time is lost, because nothing was sent in it;
+// by how much a timer was late is not, so that the pace is kept.
+func (h *hinge) wait(n int, since time.Time) error {
 	h.mu.Lock()
 	now := time.Now()
-	if h.free.Before(now) {
+	if h.free.IsZero() {
 		h.free = now
+	}
+	if late := now.Sub(h.free); late > 0 {
+		h.free = h.free.Add(min(late, now.Sub(since)))
 	}
 	h.free = h.free.Add(time.Duration(float64(n) / h.rate * float64(time.Second)))
 	timer := time.NewTimer(h.free.Sub(now))
