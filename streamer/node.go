@@ -20,6 +20,7 @@ import (
 	"mongostream/fault"
 	"mongostream/gap"
 	"mongostream/lane"
+	"mongostream/lane/plan"
 	"mongostream/notice"
 	"mongostream/rescan"
 	"mongostream/streamer/survey"
@@ -270,7 +271,11 @@ func (n *Node) runLog(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // only the context's end makes it give up
 	}
-	return n.log.Run(ctx, tailStart(n.starts(), reach.Last))
+	var starts []change.Position
+	for _, c := range n.consumers() {
+		starts = append(starts, c.opened)
+	}
+	return n.log.Run(ctx, plan.Tail(starts, reach.Last))
 }
 
 // stop ends the reading of every consumer, and takes no more terms and sessions. A nil cause is a planned stop.

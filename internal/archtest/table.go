@@ -40,7 +40,7 @@ func packages() []rule {
 		{"checkpoint/checkpointtest", []string{"change", "change/changetest", "checkpoint"}, "the suite that every store passes"},
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
-		{"streamer", []string{"change", "lane", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "health", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
+		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "health", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
 

@@ -1,2 +1,2 @@
-// Package plan decides which catch-up serves which cursor. It is pure.
+// Package plan decides which catch-up serves which cursor, and where the tail begins. It is pure.
 package plan
