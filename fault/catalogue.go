@@ -2,53 +2,14 @@ package fault
 
 //go:generate go test -run TestCodesAreDocumented -args -rewrite
 
-// The codes, by subject.
-const (
-	ClusterChanged     Code = "STRM-CLUSTER-CHANGED"
-	ClusterUnknown     Code = "STRM-CLUSTER-UNKNOWN"
-	CommandUnconfirmed Code = "STRM-COMMAND-UNCONFIRMED"
-	ConfigUnknownKey   Code = "STRM-CONFIG-UNKNOWN-KEY"
-	ConfigBadValue     Code = "STRM-CONFIG-BAD-VALUE"
-	ConfigConflict     Code = "STRM-CONFIG-CONFLICT"
-	ConfigUnreadable   Code = "STRM-CONFIG-UNREADABLE"
-	EtcdUnreachable    Code = "STRM-ETCD-UNREACHABLE"
-	EtcdRefused        Code = "STRM-ETCD-REFUSED"
-	FilterCost         Code = "STRM-FILTER-COST"
-	FilterEvaluation   Code = "STRM-FILTER-EVALUATION"
-	FilterInvalid      Code = "STRM-FILTER-INVALID"
-	FilterNeedsBefore  Code = "STRM-FILTER-NEEDS-BEFORE"
-	FilterNeedsDoc     Code = "STRM-FILTER-NEEDS-DOCUMENT"
-	FilterTooLarge     Code = "STRM-FILTER-TOO-LARGE"
-	LogAhead           Code = "STRM-LOG-AHEAD"
-	LogHistoryLost     Code = "STRM-LOG-HISTORY-LOST"
-	LogNoProgress      Code = "STRM-LOG-NO-PROGRESS"
-	LogTokenRefused    Code = "STRM-LOG-TOKEN-REFUSED"
-	LogPoisonEvent     Code = "STRM-LOG-POISON-EVENT"
-	MarkNewer          Code = "STRM-MARK-NEWER"
-	MarkCorrupt        Code = "STRM-MARK-CORRUPT"
-	MarkPartitions     Code = "STRM-MARK-PARTITIONS"
-	MarkRewind         Code = "STRM-MARK-REWIND"
-	MarkSource         Code = "STRM-MARK-SOURCE"
-	MongoUnreachable   Code = "STRM-MONGODB-UNREACHABLE"
-	MongoStandalone    Code = "STRM-MONGODB-STANDALONE"
-	MongoUnauthorized  Code = "STRM-MONGODB-UNAUTHORIZED"
-	MongoRefused       Code = "STRM-MONGODB-REFUSED"
-	NodeAddressInUse   Code = "STRM-NODE-ADDRESS-IN-USE"
-	NodeRunning        Code = "STRM-NODE-RUNNING"
-	NodeStopping       Code = "STRM-NODE-STOPPING"
-	NodeTermLost       Code = "STRM-NODE-TERM-LOST"
-	SessionBadAck      Code = "STRM-SESSION-BAD-ACK"
-	SessionBadPosition Code = "STRM-SESSION-BAD-POSITION"
-	SessionEncoding    Code = "STRM-SESSION-ENCODING"
-	SessionReplaced    Code = "STRM-SESSION-REPLACED"
-	SessionSilent      Code = "STRM-SESSION-SILENT"
-	SessionBadRequest  Code = "STRM-SESSION-BAD-REQUEST"
-	SessionStalled     Code = "STRM-SESSION-STALLED"
-	SessionTooMany     Code = "STRM-SESSION-TOO-MANY"
-)
-
 //nolint:gochecknoglobals // the catalogue is a constant table
 var catalogue = []Entry{
+	{
+		Code:    ClockSkew,
+		Summary: "this machine's clock and MongoDB's differ",
+		Meaning: "Nothing that is decided depends on it: positions carry the server's time, and ages are measured by one clock. Times that people read in logs and tables do not fit each other.",
+		Remedy:  "Keep the clocks of all machines in step (chrony, ntpd).",
+	},
 	{
 		Code:    ClusterChanged,
 		Summary: "somebody else changed the origin of the marks meanwhile",
@@ -62,10 +23,16 @@ var catalogue = []Entry{
 		Remedy:  "Give the nodes' own configuration with -f, and check cluster.id, reliability.checkpoint.backend, and etcd.prefix or marks.database.",
 	},
 	{
+		Code:    CommandBadArgument,
+		Summary: "an argument of the command is of the wrong form, or names what there is not",
+		Meaning: "The message says which one, and what was expected. Nothing was written.",
+		Remedy:  "Correct the argument; the command with --help lists its forms, and `streamer checkpoint list` the partitions.",
+	},
+	{
 		Code:    CommandUnconfirmed,
 		Summary: "the command changes something and was not confirmed",
 		Meaning: "It asks before it writes, and either the answer was no or there is no terminal to ask on. Nothing was written.",
-		Remedy:  "Look at what it would do (rewind: --dry-run), then give it again with --yes.",
+		Remedy:  "Look at what it would do with --dry-run, then give it again with --yes.",
 	},
 	{
 		Code:    ConfigBadValue,
@@ -90,6 +57,24 @@ var catalogue = []Entry{
 		Summary: "the configuration cannot be read",
 		Meaning: "The file is missing, not readable, or not YAML. Nothing was started.",
 		Remedy:  "Check the path given with -f, the file's rights, and its syntax at the line named.",
+	},
+	{
+		Code:    EtcdAlarm,
+		Summary: "etcd has raised an alarm, or is about to",
+		Meaning: "With NOSPACE etcd refuses every write: no mark can be saved and no claim be renewed. With CORRUPT a member's data differ from the others'.",
+		Remedy:  "NOSPACE: compact, defragment, raise --quota-backend-bytes, then `etcdctl alarm disarm`. CORRUPT: replace the member.",
+	},
+	{
+		Code:    EtcdCompaction,
+		Summary: "etcd shows no sign of automatic compaction",
+		Meaning: "etcd keeps every revision until it is told to compact, and each round of marks makes one: in the end its quota is used up and it refuses writes.",
+		Remedy:  "Start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h. On an etcd that has just been set up so, the warning goes with the first compaction.",
+	},
+	{
+		Code:    EtcdMember,
+		Summary: "an etcd endpoint does not answer, or has no leader",
+		Meaning: "The others serve; with one more failure there may be no quorum.",
+		Remedy:  "Start the member again or correct etcd.endpoints; `etcdctl endpoint status` shows them all.",
 	},
 	{
 		Code:    EtcdRefused,
@@ -146,6 +131,12 @@ var catalogue = []Entry{
 		Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such marks back and tells the subscribers; otherwise correct mongodb.uri.",
 	},
 	{
+		Code:    LogHidden,
+		Summary: "the oplog cannot be looked at",
+		Meaning: "Through mongos, or without the right to read local, nobody can tell how far the log reaches back: there is no head-room, and a position that is lost shows only when a stream is opened at it.",
+		Remedy:  "On a replica set give the user read on local. Through mongos look at the shards' own oplogs (rs.printReplicationInfo()).",
+	},
+	{
 		Code:    LogHistoryLost,
 		Summary: "the oplog no longer reaches back to the position to resume at",
 		Meaning: "Changes between the position and the oplog's first entry can no longer be read from the log. The mark was left where it was.",
@@ -162,6 +153,12 @@ var catalogue = []Entry{
 		Summary: "a change event is larger than MongoDB can deliver",
 		Meaning: "A change event above 16 MiB stops every change stream that meets it (BSONObjectTooLarge).",
 		Remedy:  "Use MongoDB 6.0.9 or later, where large events are split; keep documents below 8 MiB, or do not ask for full documents.",
+	},
+	{
+		Code:    LogShort,
+		Summary: "the oplog is shorter than the outage to be survived",
+		Meaning: "A node that is away for longer than the oplog reaches back loses changes, and its subscribers must read documents again.",
+		Remedy:  "Enlarge the oplog (replSetResizeOplog: size, or minRetentionHours), on every member.",
 	},
 	{
 		Code:    LogTokenRefused,
@@ -200,10 +197,40 @@ var catalogue = []Entry{
 		Remedy:  "Correct mongodb.uri, or give this deployment marks of its own with another cluster.id. If it is the same data, restored or moved, accept it with `streamer cluster adopt --source`.",
 	},
 	{
+		Code:    MongoConnections,
+		Summary: "MongoDB has few connections left, or the connection string allows fewer than the node needs",
+		Meaning: "Each change stream holds a connection while it waits. Where there is none left, catch-ups and marks wait.",
+		Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
+	},
+	{
+		Code:    MongoImages,
+		Summary: "full documents are asked for that MongoDB does not keep",
+		Meaning: "With mongodb.full_document: whenAvailable or required the collection must keep pre- and post-images. Where it does not, updates come without their document.",
+		Remedy:  "Turn them on for the collections named: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup.",
+	},
+	{
+		Code:    MongoMajority,
+		Summary: "a majority of the replica set lags behind",
+		Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing comes.",
+		Remedy:  "Look at rs.status() for members that are down or behind. A set of primary, secondary and arbiter has no majority of data once one of the two is down.",
+	},
+	{
 		Code:    MongoRefused,
 		Summary: "MongoDB answered and refused the request",
 		Meaning: "The server's own error code stands in the message.",
 		Remedy:  "Look the server's error code up in the MongoDB manual; check that the deployment is MongoDB 4.2 or later.",
+	},
+	{
+		Code:    MongoResume,
+		Summary: "change streams cannot be resumed as they must be",
+		Meaning: "The server gives no post-batch resume token or refuses startAfter, so a quiet partition's position would grow old and a stream could not go on behind an invalidate.",
+		Remedy:  "Use MongoDB 4.2 or later; products that only speak MongoDB's protocol often lack this.",
+	},
+	{
+		Code:    MongoSplit,
+		Summary: "MongoDB does not split large change events",
+		Meaning: "A change event above 16 MiB comes with less in it, or is stepped over and told to the subscribers.",
+		Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
 	},
 	{
 		Code:    MongoStandalone,
@@ -222,6 +249,12 @@ var catalogue = []Entry{
 		Summary: "no MongoDB server can be reached",
 		Meaning: "No member of the deployment answered in time, or none is primary.",
 		Remedy:  "Check mongodb.uri (hosts, replicaSet, tls), the network, and that the deployment has a primary (rs.status()).",
+	},
+	{
+		Code:    MongoVersion,
+		Summary: "the version of MongoDB is not supported, or no longer by its maker",
+		Meaning: "The node needs change streams over a deployment with post-batch resume tokens and startAfter (4.2). Versions that MongoDB no longer maintains get no fixes.",
+		Remedy:  "Use MongoDB 4.2 or later; one that is maintained is better.",
 	},
 	{
 		Code:    NodeAddressInUse,
@@ -246,6 +279,12 @@ var catalogue = []Entry{
 		Summary: "the node lost its partitions to another process",
 		Meaning: "The lease ended or another process took over; what this node had not marked will be delivered again by the new owner.",
 		Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the mark store.",
+	},
+	{
+		Code:    NodeUnreachable,
+		Summary: "no node answers at the address",
+		Meaning: "Nothing listens there, or what listens is no node. Nothing was changed.",
+		Remedy:  "Check --address (http.listen of the node's configuration), and that the node runs.",
 	},
 	{
 		Code:    SessionBadAck,
