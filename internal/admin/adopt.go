@@ -9,6 +9,7 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/fault"
+	"mongostream/gap"
 )
 
 // An AdoptPlan says what adopting the marks would do.
@@ -17,7 +18,8 @@ type AdoptPlan struct {
 	// Source is the deployment that the configuration leads to, NewSource whether it is another one than the origin's.
 	Source    string `json:"source"`
 	NewSource bool   `json:"new_source"`
-	// Now is the deployment's time. Ahead are the marks that stand behind it: positions of a log that is no more.
+	// Now is the deployment's time. Ahead are the marks of a log that is no more: those that stand behind it or, where a time was given,
+	// behind that.
 	Now   Position `json:"now"`
 	Ahead []Mark   `json:"ahead"`
 	// To is where the marks ahead, and an origin ahead, are moved back to.
@@ -25,17 +27,18 @@ type AdoptPlan struct {
 	// StartAhead says that the origin's start is ahead too.
 	StartAhead bool `json:"start_ahead"`
 
-	last checkpoint.Origin
-	to   change.Timestamp
+	last  checkpoint.Origin
+	ahead []checkpoint.Mark
+	to    change.Timestamp
 }
 
-// PlanAdopt finds out what adopting would do. Marks that are ahead of the deployment's time go back to the given time, which is
-// the time of the log's oldest entry where it is zero: whatever the restored deployment has written since is delivered. It changes
-// nothing.
+// PlanAdopt finds out what adopting would do. The time that may be given is the one to which the deployment was restored: marks behind
+// it go back to it. Without one, marks ahead of the deployment's time go back to the log's oldest entry: whatever the restored
+// deployment has written since is delivered, and more. It changes nothing.
 func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp) (*AdoptPlan, error) {
-	origin, err := s.Origin(ctx)
+	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
-		return nil, noCluster(err)
+		return nil, err
 	}
 	identity, err := source.Identity(ctx)
 	if err != nil {
@@ -45,33 +48,41 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp)
 	if err != nil {
 		return nil, err
 	}
+	if ahead(to, now) {
+		return nil, fault.Newf(fault.MarkRewind, "%s is ahead of MongoDB, which is at %s", to.Time().Format(time.RFC3339), now.Time().Format(time.RFC3339))
+	}
 	marks, err := s.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	plan := &AdoptPlan{
 		Origin: ShowOrigin(origin), Source: identity, NewSource: !origin.Of(identity), Now: ShowPosition(change.At(now)), Ahead: []Mark{},
-		StartAhead: ahead(origin.Start, now), last: origin,
+		last: origin, to: to,
 	}
-	for _, m := range marks {
-		if ahead(m.Position.Time, now) {
-			plan.Ahead = append(plan.Ahead, ShowMark(m))
-		}
-	}
-	if plan.to = to; to.IsZero() {
-		first, known, err := source.FirstEntry(ctx)
-		if err != nil {
+	lost := func(t change.Timestamp) bool { return ahead(t, now) }
+	if to.IsZero() {
+		if plan.to, err = oldest(ctx, source, now); err != nil {
 			return nil, err
 		}
-		if plan.to = now; known {
-			plan.to = first
+	} else {
+		lost = func(t change.Timestamp) bool { return t.Compare(to) > 0 }
+	}
+	plan.To, plan.StartAhead = ShowPosition(change.At(plan.to)), lost(origin.Start)
+	for _, m := range marks {
+		if lost(m.Position.Time) {
+			plan.ahead, plan.Ahead = append(plan.ahead, m), append(plan.Ahead, ShowMark(m))
 		}
 	}
-	if ahead(plan.to, now) {
-		return nil, fault.Newf(fault.MarkRewind, "%s is ahead of MongoDB, which is at %s", plan.to.Time().Format(time.RFC3339), now.Time().Format(time.RFC3339))
-	}
-	plan.To = ShowPosition(change.At(plan.to))
 	return plan, nil
+}
+
+// oldest returns the time of the log's oldest entry, or now where that cannot be known.
+func oldest(ctx context.Context, source Source, now change.Timestamp) (change.Timestamp, error) {
+	first, known, err := source.FirstEntry(ctx)
+	if err != nil || !known {
+		return now, err
+	}
+	return first, nil
 }
 
 // ahead reports whether a time lies behind the deployment's. Only the seconds count: the next operation's time may have been told
@@ -86,8 +97,9 @@ func (p *AdoptPlan) Check(acceptSource bool) error {
 	return nil
 }
 
-// Apply raises the incarnation, which ends every epoch before, and moves the marks back that are ahead. It returns the origin that
-// stands then.
+// Apply raises the incarnation, which ends every epoch before, and moves the marks back that are ahead, each after an entry in the gap
+// log: what its subscribers have had of the log that is no more. It returns the origin that stands then. When it ends half-way, a new plan
+// does the rest.
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
 	next.Incarnation++
@@ -102,8 +114,15 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	if err != nil {
 		return checkpoint.Origin{}, err
 	}
-	for _, m := range p.Ahead {
-		why := fmt.Sprintf("adopted: the mark was ahead of MongoDB, which was at %s", p.Now)
+	why := fmt.Sprintf("adopted: the mark was of a log that is no more; MongoDB was at %s", p.Now)
+	for _, m := range p.ahead {
+		lost := checkpoint.Gap{
+			Partition: m.Partition, From: change.At(p.to), To: m.Position, Reason: string(gap.AheadOfServer), Fingerprint: m.Fingerprint,
+			Epoch: change.Epoch{Incarnation: next.Incarnation}, Found: next.At, By: by,
+		}
+		if err := s.AddGap(ctx, lost); err != nil {
+			return next, fmt.Errorf("record what partition %d has lost: %w", m.Partition, err)
+		}
 		if _, err := s.Rewind(ctx, m.Partition, change.At(p.to), by, why); err != nil {
 			return next, fmt.Errorf("move partition %d back: %w", m.Partition, err)
 		}

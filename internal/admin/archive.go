@@ -42,9 +42,9 @@ type archivedMark struct {
 
 // Export reads all marks. One that cannot be read is an error: an archive is whole or is not made.
 func Export(ctx context.Context, s Store, by string) (Archive, error) {
-	origin, err := s.Origin(ctx)
+	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
-		return Archive{}, noCluster(err)
+		return Archive{}, err
 	}
 	marks, err := s.List(ctx)
 	return Archive{Origin: origin, Marks: marks, At: time.Now().UTC(), By: by}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"mongostream/change"
@@ -69,22 +68,27 @@ type RewindStep struct {
 	Events *int64 `json:"events,omitempty"`
 }
 
-// PlanRewind finds out what a rewind of partitions to a position would do; no partitions are all of them. It changes nothing.
+// PlanRewind finds out what a rewind of partitions to a position would do; no partitions are all of them. It changes nothing. Only the
+// marks of these partitions are read: a mark that cannot be read is in the way of no other.
 func PlanRewind(ctx context.Context, s Store, source Source, partitions []change.Partition, to change.Position) (*RewindPlan, error) {
-	origin, err := s.Origin(ctx)
-	if err != nil {
-		return nil, noCluster(err)
-	}
-	marks, err := s.List(ctx)
+	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if len(partitions) == 0 {
-		for p := range origin.Partitions {
-			partitions = append(partitions, change.Partition(p))
-		}
+	marks, err := standing(ctx, s, origin, partitions)
+	if err != nil {
+		return nil, err
 	}
 	plan := &RewindPlan{To: ShowPosition(to), Reached: Unknown, to: to}
+	furthest := to
+	froms := make([]change.Position, len(marks))
+	for i, m := range marks {
+		froms[i] = m.Position
+		furthest = change.Later(furthest, m.Position)
+		plan.Steps = append(plan.Steps, RewindStep{
+			Partition: m.Partition, From: ShowPosition(m.Position), Generation: m.Generation, Moves: m.Position.After(to),
+		})
+	}
 	first, known, err := source.FirstEntry(ctx)
 	if err != nil {
 		return nil, err
@@ -96,20 +100,35 @@ func PlanRewind(ctx context.Context, s Store, source Source, partitions []change
 			plan.Reached = Reached
 		}
 	}
-	furthest := to
-	froms := make([]change.Position, 0, len(partitions))
-	for _, p := range partitions {
-		from, generation := change.At(origin.Start), uint64(0)
-		if i := slices.IndexFunc(marks, func(m checkpoint.Mark) bool { return m.Partition == p }); i >= 0 {
-			from, generation = marks[i].Position, marks[i].Generation
-		} else if int(p) >= origin.Partitions {
-			return nil, fault.Newf(fault.MarkRewind, "there is no partition %d among %d", p, origin.Partitions)
-		}
-		froms = append(froms, from)
-		furthest = change.Later(furthest, from)
-		plan.Steps = append(plan.Steps, RewindStep{Partition: p, From: ShowPosition(from), Generation: generation, Moves: from.After(to)})
-	}
 	return plan, plan.estimate(ctx, source, origin.Partitions, froms, furthest)
+}
+
+// standing returns the marks of partitions, of all where none are given; where there is no mark, one at the origin's start.
+func standing(ctx context.Context, s Store, origin checkpoint.Origin, partitions []change.Partition) ([]checkpoint.Mark, error) {
+	var marks []checkpoint.Mark
+	if len(partitions) == 0 {
+		stored, err := s.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for p := range change.Partition(origin.Partitions) {
+			marks = append(marks, checkpoint.Mark{Partition: p, Position: change.At(origin.Start)})
+		}
+		for _, m := range stored {
+			marks[m.Partition] = m
+		}
+	}
+	for _, p := range partitions {
+		m, err := s.Load(ctx, p)
+		if errors.Is(err, checkpoint.ErrNoMark) {
+			m, err = checkpoint.Mark{Partition: p, Position: change.At(origin.Start)}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, m)
+	}
+	return marks, nil
 }
 
 // estimate fills in how much comes again. The span is counted once; a partition has its share of the part that it goes back over.
@@ -183,10 +202,11 @@ func (p *RewindPlan) Apply(ctx context.Context, s Store, by, why string) ([]chec
 	return written, nil
 }
 
-// noCluster says that there are no marks where an operator looks for them.
-func noCluster(err error) error {
+// ReadOrigin reads the origin. That there is none is the fault ClusterUnknown: an operator looks for marks in the wrong place.
+func ReadOrigin(ctx context.Context, s checkpoint.OriginKeeper) (checkpoint.Origin, error) {
+	o, err := s.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		return fault.New(fault.ClusterUnknown, err)
+		err = fault.New(fault.ClusterUnknown, err)
 	}
-	return err
+	return o, err
 }

@@ -3,44 +3,78 @@ package admin
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/fault"
 )
 
 // ErrTarget says that a text is none of the forms of a position.
-var ErrTarget = errors.New("a position is an RFC 3339 time, a cluster time t:i, or the hexadecimal _data of a resume token")
+var ErrTarget = errors.New("a position is an RFC 3339 time (2026-01-31T12:00:00Z), a cluster time t:i, or a resume token's _data in hexadecimal")
 
 // ParseTarget reads a position as an operator writes it: an RFC 3339 time, which stands before everything of its second; a cluster time
-// t:i, which stands before that operation; or the _data of a resume token in hexadecimal, which stands behind its event.
+// t:i, which stands before that operation; or a resume token, as {"_data": "82…"} or its _data alone, which stands behind its event.
+// Anything else is the fault CommandBadArgument.
 func ParseTarget(text string) (change.Position, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		if seconds := at.Unix(); seconds > 0 && seconds <= 1<<32-1 {
 			return change.At(change.Timestamp{T: uint32(seconds), I: 1}), nil
 		}
-		return change.Position{}, fmt.Errorf("%q: %w", text, ErrTarget)
+		return badTarget(text)
 	}
-	if t, i, ok := strings.Cut(text, ":"); ok {
-		seconds, errT := strconv.ParseUint(t, 10, 32)
-		increment, errI := strconv.ParseUint(i, 10, 32)
-		if errT != nil || errI != nil || seconds == 0 {
-			return change.Position{}, fmt.Errorf("%q: %w", text, ErrTarget)
+	if data, isToken := tokenData(text); isToken {
+		p, err := change.ParseToken(tokenOf(data))
+		if err != nil {
+			return badTarget(text)
 		}
-		return change.At(change.Timestamp{T: uint32(seconds), I: uint32(increment)}), nil
+		return p, nil
 	}
-	data := strings.ToUpper(text)
-	if _, err := hex.DecodeString(data); err != nil {
-		return change.Position{}, fmt.Errorf("%q: %w", text, ErrTarget)
+	t, i, _ := strings.Cut(text, ":")
+	seconds, errT := strconv.ParseUint(t, 10, 32)
+	increment, errI := strconv.ParseUint(i, 10, 32)
+	if errT != nil || errI != nil || seconds == 0 {
+		return badTarget(text)
 	}
-	p, err := change.ParseToken(tokenOf(data))
-	if err != nil {
-		return change.Position{}, fmt.Errorf("%w (%w)", ErrTarget, err)
+	return change.At(change.Timestamp{T: uint32(seconds), I: uint32(increment)}), nil
+}
+
+// shownTarget is how much of what was given is repeated: a token contains a document's key.
+const shownTarget = 24
+
+func badTarget(text string) (change.Position, error) {
+	if len(text) > shownTarget {
+		text = text[:shownTarget] + "…"
 	}
-	return p, nil
+	return change.Position{}, fault.Newf(fault.CommandBadArgument, "%q: %w", text, ErrTarget)
+}
+
+// tokenData returns the hexadecimal digits of a token. A token that was cut off while it was copied is none: it would stand somewhere
+// among the events of its time, and those before it would be skipped.
+func tokenData(text string) (data string, ok bool) {
+	var token struct {
+		Data string `json:"_data"`
+	}
+	if err := json.Unmarshal([]byte(text), &token); err == nil {
+		text = token.Data
+	}
+	const end = "04" // of every KeyString
+	data = strings.ToUpper(text)
+	_, err := hex.DecodeString(data)
+	return data, err == nil && strings.HasSuffix(data, end)
+}
+
+// ParsePartition reads the number of a partition; that there is none of this number is the fault CommandBadArgument too.
+func ParsePartition(text string, o checkpoint.Origin) (change.Partition, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n >= uint64(o.Partitions) {
+		return 0, fault.Newf(fault.CommandBadArgument, "there is no partition %q: they are numbered from 0 to %d", text, o.Partitions-1)
+	}
+	return change.Partition(n), nil
 }
 
 // tokenOf makes the resume token {_data: data}.

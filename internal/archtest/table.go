@@ -68,7 +68,7 @@ func packages() []rule {
 		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record", "handoff"}, "the connection, and the mark store"},
 		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd"}, "implements the registry: claims under leases"},
 		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
-		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record"}, "what operators do to marks, apart from how they say it"},
+		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap"}, "what operators do to marks, apart from how they say it"},
 		{"internal/retry", nil, "the one way to wait between attempts"},
 		{"internal/config", []string{"internal/config/table"}, "plain values: the wiring turns them into each package's Config"},
 		{"internal/config/table", nil, "reads files and variables, whatever the keys"},
