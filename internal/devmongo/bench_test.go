@@ -40,6 +40,7 @@ func BenchmarkCursor(b *testing.B) {
 }
 
 func benchmarkCursor(b *testing.B, release string, stages []any) {
+	b.ReportAllocs()
 	const logged = 200_000
 	s := devmongotest.Start(b, devmongo.Config{Release: release, OplogBytes: 1 << 30})
 	from := s.ClusterTime() + 1
@@ -132,6 +133,7 @@ func BenchmarkGenerate(b *testing.B) {
 		{Documents: 1000, Payload: 64}, {Documents: 1000, Payload: 64, ObjectIDs: true}, {Documents: 100_000, Payload: 256},
 	} {
 		b.Run(fmt.Sprintf("documents=%d payload=%d objectIDs=%t", g.Documents, g.Payload, g.ObjectIDs), func(b *testing.B) {
+			b.ReportAllocs()
 			s := devmongotest.Start(b, devmongo.Config{})
 			g.DB, g.Coll, g.Count = "bench", "a", b.N
 			b.ResetTimer()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"mongostream/internal/devmongo/oplog"
@@ -18,6 +19,11 @@ type Config struct {
 	Release string
 	// Standalone makes a server that is no replica set: no change streams, no transactions.
 	Standalone bool
+	// Members are other members of the replica set, host:port, to tell clients of. Nothing is replicated: start them from one
+	// snapshot to make them members that have the same log.
+	Members []string
+	// Primary, if it is one of Members, makes this server a secondary: it takes no writes.
+	Primary string
 	// OplogBytes bounds the oplog. Defaults to 64 MiB.
 	OplogBytes int64
 	// Snapshot is a file that keeps data and oplog over restarts; it is read by Listen and written by Run.
@@ -60,6 +66,9 @@ func (c Config) Validate() error {
 	}
 	if c.RequireAuth {
 		errs = append(errs, errors.New("devmongo has no authentication; use a failCommand fail point with error 13"))
+	}
+	if c.Primary != "" && !slices.Contains(c.Members, c.Primary) {
+		errs = append(errs, fmt.Errorf("primary %s is not among the other members", c.Primary))
 	}
 	if c.OplogBytes < 0 || c.SnapshotEvery < 0 || c.NoopEvery < 0 || c.HelloAwait < 0 || c.CursorTimeout < 0 {
 		errs = append(errs, errors.New("sizes and durations must not be negative"))

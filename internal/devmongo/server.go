@@ -51,7 +51,7 @@ func Listen(c Config) (*Server, error) {
 	s.mu.conns = map[*conn]struct{}{}
 	s.node = &node.Node{
 		Release: oplog.Release(c.Release), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
-		Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
+		Members: c.Members, Primary: c.Primary, Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
 	}
 	if err := s.restore(); err != nil {
 		return nil, err

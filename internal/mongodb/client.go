@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"mongostream/change"
@@ -33,9 +35,15 @@ type Config struct {
 type Client struct {
 	cfg     Config
 	logger  *slog.Logger
+	host    string          // of the one member that it is connected to, empty where it is connected to the deployment
 	pools   []*mongo.Client // the first is for everything that has none of its own
 	sharded bool            // reached through mongos
 	blind   bool            // the oplog cannot be looked at: through mongos, or for want of the right
+
+	mu struct {
+		sync.Mutex
+		members map[string]*Client
+	}
 }
 
 // Dial connects and finds out what the deployment is. A deployment that cannot be reached, that refuses the user, or that is not
@@ -55,10 +63,15 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern.
+// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern, and from the primary whatever
+// the URI prefers: whether a stream's position is in the log can be told only by the member that the stream reads.
 func (c *Client) Pool(adjust func(*options.ClientOptions)) (*mongo.Client, error) {
-	o := options.Client().ApplyURI(c.cfg.URI).SetAppName(c.cfg.Application).SetServerSelectionTimeout(c.cfg.SelectionTimeout).
-		SetReadConcern(readconcern.Majority())
+	o := options.Client().ApplyURI(c.cfg.URI)
+	if c.host != "" {
+		o = direct(o, c.host)
+	}
+	o.SetAppName(c.cfg.Application).SetServerSelectionTimeout(c.cfg.SelectionTimeout).
+		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())
 	adjust(o)
 	pool, err := mongo.Connect(o)
 	if err != nil {
@@ -104,6 +117,8 @@ type hello struct {
 	Message   string    `bson:"msg"`
 	SetName   string    `bson:"setName"`
 	Me        string    `bson:"me"`
+	Hosts     []string  `bson:"hosts"`
+	Passives  []string  `bson:"passives"` // have data, and are never elected
 	LocalTime time.Time `bson:"localTime"`
 	LastWrite struct {
 		Last     opTime `bson:"opTime"`
@@ -253,6 +268,11 @@ const CloseTimeout = 5 * time.Second
 
 // Close disconnects.
 func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.mu.members {
+		m.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 	defer cancel()
 	for _, pool := range c.pools {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -87,10 +88,12 @@ func wireVersion(release oplog.Release) int32 {
 
 // replication appends what hello and serverStatus say of the replica set.
 func replication(r *node.Request, b *doc.Builder, primary string) {
-	addr := r.Addr
 	topology(r, b)
-	b.Strings("hosts", addr).String("setName", node.SetName).Int32("setVersion", 1)
-	b.Bool(primary, true).Bool("secondary", false).String("primary", addr).String("me", addr).ObjectID("electionId", node.ElectionID())
+	b.Strings("hosts", append([]string{r.Addr}, r.Members...)...).String("setName", node.SetName).Int32("setVersion", 1)
+	b.Bool(primary, r.Primary == "").Bool("secondary", r.Primary != "").String("primary", cmp.Or(r.Primary, r.Addr)).String("me", r.Addr)
+	if r.Primary == "" {
+		b.ObjectID("electionId", node.ElectionID())
+	}
 	applied, committed := r.Oplog.Applied(), r.Oplog.Committed()
 	b.Open("lastWrite")
 	node.OpTime(b, "opTime", applied)

@@ -29,6 +29,8 @@ type Node struct {
 	Persistent bool          // keeps its data over restarts
 	HelloAwait time.Duration // bounds a waiting hello; 0 is what clients ask for
 	Addr       string
+	Members    []string // the others of the set
+	Primary    string   // of the others; empty where it is this one
 	Started    time.Time
 	// Process identifies this run of the server, Set the replica set for ever.
 	Process, Set bson.ObjectID

@@ -29,6 +29,9 @@ func (r *Request) Run(ctx context.Context, cmd Command, b *doc.Builder) error {
 		r.Session.Lock()
 		defer r.Session.Unlock()
 	}
+	if err := r.served(cmd); err != nil {
+		return err
+	}
 	if err := r.begin(cmd); err != nil {
 		return err
 	}
@@ -44,6 +47,22 @@ func (r *Request) Run(ctx context.Context, cmd Command, b *doc.Builder) error {
 	}
 	if cmd.Writes && !r.InTxn || r.Name == "commitTransaction" {
 		return r.concern(ctx, b, before)
+	}
+	return nil
+}
+
+// served refuses what a secondary does not do: writes, and reads whose client does not say that it may answer them.
+func (r *Request) served(cmd Command) error {
+	if r.Primary == "" {
+		return nil
+	}
+	mode, _ := doc.Path(r.Body, "$readPreference.mode")
+	preference, _ := mode.StringValueOK()
+	switch reads := r.Name == "find" || r.Name == "aggregate"; {
+	case cmd.Writes:
+		return fault.New(fault.NotPrimary, "not master")
+	case reads && (preference == "" || preference == "primary"):
+		return fault.New(fault.NotPrimaryNoSecondaryOk, "not master and slaveOk=false")
 	}
 	return nil
 }

@@ -223,6 +223,7 @@ func TestSnapshotOfEntries(t *testing.T) {
 }
 
 func BenchmarkAppend(b *testing.B) {
+	b.ReportAllocs()
 	l, ns, _ := testLog(0)
 	op := insertOp(ns, 1)
 	for b.Loop() {

@@ -7,7 +7,7 @@
 //	open ──► read ──reply──► read
 //	  ▲        │ transient (network, election, cursor gone): back off
 //	  └────────┤ token refused: by operation time, once
-//	           │ position dead: lane.ErrPositionLost
+//	           │ position dead: on another member that has it; on none: lane.ErrPositionLost
 //	           └ fatal (rights, malformed token): fault.Error
 //
 // # Progress is believed late

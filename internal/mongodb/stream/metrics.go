@@ -7,7 +7,7 @@ type metrics struct {
 	failures prometheus.Counter
 	tooLarge prometheus.Counter
 
-	incomplete prometheus.Counter
+	incomplete, elsewhere prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -25,8 +25,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m.incomplete = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_mongodb_images_missing_total", Help: "Times a stream met an event without the full document that is required, and went on without requiring it.",
 	})
+	m.elsewhere = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "streamer_mongodb_member_reads_total", Help: "Times a position was lost on one member of the replica set and found on another.",
+	})
 	if reg != nil {
-		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete)
+		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete, m.elsewhere)
 	}
 	return m
 }

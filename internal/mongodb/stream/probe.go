@@ -50,7 +50,7 @@ func (s *Source) try(ctx context.Context) error {
 	if mode := s.cfg.Watch.FullDocument; mode != "" {
 		opts.SetFullDocument(options.FullDocument(mode))
 	}
-	cursor, err := s.watch(ctx, s.pipeline(whole), opts)
+	cursor, err := s.watch(ctx, s.home.pool, s.pipeline(whole), opts)
 	if err != nil {
 		return err
 	}
@@ -61,11 +61,13 @@ func (s *Source) try(ctx context.Context) error {
 }
 
 // watch opens a change stream of the scope that the user may watch.
-func (s *Source) watch(ctx context.Context, pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder) (*mongo.ChangeStream, error) {
+func (s *Source) watch(
+	ctx context.Context, pool *mongo.Client, pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder,
+) (*mongo.ChangeStream, error) {
 	if s.can.database != "" {
-		return s.pool.Database(s.can.database).Watch(ctx, pipeline, opts)
+		return pool.Database(s.can.database).Watch(ctx, pipeline, opts)
 	}
-	return s.pool.Watch(ctx, pipeline, opts)
+	return pool.Watch(ctx, pipeline, opts)
 }
 
 // pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the server demands.

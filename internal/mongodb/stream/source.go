@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"mongostream/change"
 	"mongostream/internal/mongodb"
@@ -41,9 +39,14 @@ type SourceConfig struct {
 type Source struct {
 	cfg     SourceConfig
 	client  *mongodb.Client
-	pool    *mongo.Client // of its own: a stream holds its connection while it waits for events
+	home    site
 	can     abilities
 	metrics metrics
+
+	mu struct {
+		sync.Mutex
+		members map[string]site // by host
+	}
 }
 
 var _ lane.Source = (*Source)(nil)
@@ -57,21 +60,18 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 	if cfg.Guard == nil {
 		cfg.Guard = func(open func() error) error { return open() }
 	}
-	pool, err := client.Pool(func(o *options.ClientOptions) {
-		// Openings are ours to repeat, and those that the driver makes all the same are held back.
-		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate})
-		// A stream that is being closed and the one that takes its place are open together for a moment.
-		o.SetMaxPoolSize(uint64(2 * cfg.MaxStreams))
-	})
-	if err != nil {
+	s := &Source{cfg: cfg, client: client, metrics: newMetrics(cfg.Registerer)}
+	var err error
+	if s.home, err = s.site(client); err != nil {
 		return nil, err
 	}
-	return &Source{cfg: cfg, client: client, pool: pool, metrics: newMetrics(cfg.Registerer)}, nil
+	s.mu.members = make(map[string]site)
+	return s, nil
 }
 
 // Open implements lane.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
-	st := &stream{source: s, position: from, gate: gate{least: s.cfg.MinReopen}}
+	st := &stream{source: s, at: s.home, position: from, gate: gate{least: s.cfg.MinReopen}}
 	if err := st.open(ctx); err != nil {
 		return nil, err
 	}

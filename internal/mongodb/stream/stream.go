@@ -29,6 +29,8 @@ type stream struct {
 	source *Source
 	base   change.Position
 	gate   gate
+	at     site     // where it is open, or will be
+	tried  []string // members that were asked for a lost position since the stream last got on
 
 	patience context.Context //nolint:containedctx // outlives by a little the context of Next, with which it is made once
 	cursor   *mongo.ChangeStream
@@ -87,8 +89,8 @@ func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
 			st.fresh = false
 		default:
 			reply, err := st.quiet(ctx, at)
-			if err == nil || errors.Is(err, lane.ErrPositionLost) {
-				return reply, err
+			if err == nil {
+				return reply, nil
 			}
 			if _, err := st.failed(ctx, err); err != nil {
 				return lane.Reply{}, err
@@ -130,7 +132,7 @@ func (st *stream) collect(at time.Time) (lane.Reply, error) {
 	}
 	// An event has come, so the server has found what it was to resume after.
 	st.fresh, st.proven = false, true
-	st.failures, st.unknown, st.byTime = 0, 0, false
+	st.gotOn(position)
 	st.reach(&reply, position)
 	return reply, nil
 }
@@ -185,9 +187,12 @@ func (st *stream) quiet(ctx context.Context, at time.Time) (lane.Reply, error) {
 		}
 		st.proven = true
 	}
-	st.failures, st.unknown = 0, 0
-	if position, err := change.ParseToken(st.cursor.ResumeToken()); err == nil && position.After(st.position) {
-		st.byTime = false
+	position, err := change.ParseToken(st.cursor.ResumeToken())
+	if err != nil {
+		position = st.position
+	}
+	st.gotOn(position)
+	if position.After(st.position) {
 		st.reach(&reply, position)
 	}
 	return reply, nil
@@ -199,11 +204,13 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 	st.source.metrics.failures.Inc()
 	class := mongodb.Classify(err)
 	switch {
+	case errors.Is(err, lane.ErrPositionLost):
+		return nil, st.gone(ctx, err)
 	case class == mongodb.BadToken && !st.byTime && !st.position.IsZero():
 		st.byTime = true
 		return nil, nil
 	case class == mongodb.BadToken, class == mongodb.Lost:
-		return nil, st.lost(ctx, err)
+		return nil, st.gone(ctx, st.lost(ctx, err))
 	case class == mongodb.Poison:
 		return st.less(err)
 	case class == mongodb.NoImage && st.images() == options.Required:
@@ -212,6 +219,7 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 	case class == mongodb.Fatal, class == mongodb.NoImage:
 		return nil, mongodb.AsFault(err)
 	}
+	st.comesHome()
 	st.failures++
 	if !mongodb.Passes(err) && !errors.Is(err, ErrNotTried) {
 		if st.unknown++; st.unknown > maxUnknown {
@@ -221,7 +229,12 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 	if st.failures == 1 {
 		st.source.client.Logger().Warn("change stream broke; it is opened again", "error", err)
 	}
-	return nil, retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
+	return nil, st.backOff(ctx)
+}
+
+// backOff waits before the next attempt.
+func (st *stream) backOff(ctx context.Context) error {
+	return retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
 }
 
 // open opens the cursor at the position, and goes on trying until the context ends or the error is final.
@@ -236,9 +249,6 @@ func (st *stream) open(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		}
-		if errors.Is(err, lane.ErrPositionLost) {
-			return err
 		}
 		reply, err := st.failed(ctx, err)
 		if err != nil {
@@ -259,7 +269,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	}
 	if st.position.IsZero() {
 		// "Now" is an operation time too, so that nothing is between the question and the opening.
-		now, err := src.client.Now(ctx)
+		now, err := st.at.client.Now(ctx)
 		if err != nil {
 			return err
 		}
@@ -273,7 +283,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	}
 	var cursor *mongo.ChangeStream
 	err := src.cfg.Guard(func() (err error) {
-		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), src.pipeline(st.view), opts)
+		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), st.at.pool, src.pipeline(st.view), opts)
 		return err
 	})
 	if err != nil {
@@ -295,7 +305,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 // own time is not older. It is asked right after an opening, and again after the first empty answer, because the server looks for the
 // position only when it is first read from. Where the oplog cannot be read the stream was opened by operation time, which the server itself checks.
 func (st *stream) prove(ctx context.Context) error {
-	reach, err := st.source.client.Reach(ctx)
+	reach, err := st.at.client.Reach(ctx)
 	if err != nil {
 		return err
 	}
@@ -319,7 +329,7 @@ func outside(reach mongodb.Reach, p change.Position) error {
 // lost makes the error for a position that the server has refused, with what the log holds instead.
 func (st *stream) lost(ctx context.Context, cause error) error {
 	e := &lane.LostError{Err: cause}
-	if reach, err := st.source.client.Reach(ctx); err == nil {
+	if reach, err := st.at.client.Reach(ctx); err == nil {
 		e.First = reach.First
 		if reach.Behind(st.position.Time) {
 			e.Last = reach.Last

@@ -1,0 +1,62 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Members returns the data-bearing members of the replica set beside the one that answers for it, in the order in which that names
+// them; none through mongos, where no member can be chosen.
+func (c *Client) Members(ctx context.Context) ([]string, error) {
+	if c.sharded {
+		return nil, nil
+	}
+	h, err := c.hello(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the members of the set: %w", AsFault(err))
+	}
+	return h.others(), nil
+}
+
+// others returns the data-bearing members beside the one that tells of them. Arbiters have no data; hidden members are not told of.
+func (h hello) others() (hosts []string) {
+	for _, host := range slices.Concat(h.Hosts, h.Passives) {
+		if host != h.Me && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// Member returns a client of one member, which is connected to directly and ends with this client. It connects when it is first used.
+func (c *Client) Member(host string) (*Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.mu.members[host]; m != nil {
+		return m, nil
+	}
+	m := &Client{cfg: c.cfg, logger: c.logger.With("member", host), host: host, blind: c.blind}
+	if _, err := m.Pool(func(*options.ClientOptions) {}); err != nil {
+		return nil, err
+	}
+	if c.mu.members == nil {
+		c.mu.members = make(map[string]*Client)
+	}
+	c.mu.members[host] = m
+	return m, nil
+}
+
+// direct returns what of the options a direct connection to one host needs. They are made anew, because those of a mongodb+srv URI
+// are refused there.
+func direct(o *options.ClientOptions, host string) *options.ClientOptions {
+	d := options.Client().SetHosts([]string{host}).SetDirect(true)
+	d.Auth, d.TLSConfig, d.ReplicaSet = o.Auth, o.TLSConfig, o.ReplicaSet
+	d.ConnectTimeout, d.Compressors, d.ServerAPIOptions = o.ConnectTimeout, o.Compressors, o.ServerAPIOptions
+	d.HeartbeatInterval, d.MaxConnIdleTime, d.Timeout = o.HeartbeatInterval, o.MaxConnIdleTime, o.Timeout
+	d.DisableOCSPEndpointCheck, d.DisableCertificateRevocationCheck = o.DisableOCSPEndpointCheck, o.DisableCertificateRevocationCheck
+	d.ZlibLevel, d.ZstdLevel, d.Dialer = o.ZlibLevel, o.ZstdLevel, o.Dialer
+	return d
+}

@@ -1,0 +1,120 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/internal/mongodb"
+)
+
+// A site is where streams are opened: the deployment, or one of its members where the member that answers for the deployment no
+// longer has a position. A member that was synced a short while ago has a short log.
+type site struct {
+	client *mongodb.Client
+	pool   *mongo.Client // of its own: a stream holds its connection while it waits for events
+	host   string        // of the member, empty for the deployment
+}
+
+// memberTimeout bounds the question how far a member's log goes.
+const memberTimeout = 3 * time.Second
+
+// site makes a site of a client.
+func (s *Source) site(client *mongodb.Client) (site, error) {
+	pool, err := client.Pool(func(o *options.ClientOptions) {
+		// Openings are ours to repeat, and those that the driver makes all the same are held back.
+		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate})
+		// A stream that is being closed and the one that takes its place are open together for a moment.
+		o.SetMaxPoolSize(uint64(2 * s.cfg.MaxStreams))
+	})
+	return site{client: client, pool: pool}, err
+}
+
+// member returns the site of a member.
+func (s *Source) member(host string) (site, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.mu.members[host]; ok {
+		return known, nil
+	}
+	client, err := s.client.Member(host)
+	if err != nil {
+		return site{}, err
+	}
+	made, err := s.site(client)
+	if err != nil {
+		return site{}, err
+	}
+	made.host = host
+	s.mu.members[host] = made
+	return made, nil
+}
+
+// gone decides about a position that is lost where the stream is: nil means to open it again, there or elsewhere.
+func (st *stream) gone(ctx context.Context, lost error) error {
+	hosts, err := st.source.client.Members(ctx)
+	if err != nil { // who could have it is not known
+		st.failures++
+		return st.backOff(ctx)
+	}
+	switch {
+	case st.elsewhere(ctx, hosts):
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return lost
+}
+
+// elsewhere moves the stream to one of the members that has its position, and reports whether there is one. Each is asked once, until
+// the stream has got on.
+func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
+	src := st.source
+	for host, ok := untried(hosts, st.tried); ok; host, ok = untried(hosts, st.tried) {
+		st.tried = append(st.tried, host)
+		member, err := src.member(host)
+		if err != nil {
+			continue
+		}
+		reach, err := member.reach(ctx)
+		if err == nil && outside(reach, st.position) == nil {
+			src.metrics.elsewhere.Inc()
+			src.client.Logger().Warn("the position is lost on one member of the set; another one has it", "member", host, "first", reach.First.String())
+			st.at, st.byTime = member, false
+			return true
+		}
+	}
+	return false
+}
+
+// reach asks how far the member's log goes. The deployment is there and others may answer: one that does not is not waited for.
+func (m site) reach(ctx context.Context) (mongodb.Reach, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	return m.client.Reach(ctx)
+}
+
+// untried returns the first host that has not been tried.
+func untried(hosts, tried []string) (host string, ok bool) {
+	i := slices.IndexFunc(hosts, func(h string) bool { return !slices.Contains(tried, h) })
+	if i < 0 {
+		return "", false
+	}
+	return hosts[i], true
+}
+
+// comesHome lets the next opening be on the deployment again.
+func (st *stream) comesHome() { st.at = st.source.home }
+
+// gotOn notes that the stream has answered with what is to be believed.
+func (st *stream) gotOn(to change.Position) {
+	st.failures, st.unknown = 0, 0
+	if to.After(st.position) {
+		st.byTime, st.tried = false, nil
+	}
+}
