@@ -203,7 +203,11 @@ func (c *Consumer) batchOf(events int, to change.Position) *delivery.Batch {
 func (c *Consumer) offer(s *delivery.Session, b *delivery.Batch) {
 	c.flight.Lock()
 	left := s.Closed()
-	if !left {
+	switch {
+	case left:
+	case b.Rescan:
+		c.intake.Sent(s)
+	default:
 		c.flight.tracker.Sent(s, b.From, b.To)
 	}
 	c.flight.Unlock()
@@ -249,11 +253,10 @@ func (c *Consumer) LowWater() change.Position {
 
 // markable returns how far the mark may go.
 func (c *Consumer) markable() change.Position {
-	low := c.LowWater()
-	if hold := c.node.cfg.Hold; hold != nil {
-		low = hold(c.term.Partition, low)
+	if readers := c.node.cfg.Readers; readers != nil {
+		return readers.Low(c.term.Partition, c.LowWater())
 	}
-	return low
+	return c.LowWater()
 }
 
 // inFlight reports whether some session has yet to acknowledge.

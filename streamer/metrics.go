@@ -27,8 +27,8 @@ func newMetrics(reg prometheus.Registerer, n *Node) metrics {
 		jumps:      counter("streamer_time_jumps_total", "Jumps of cluster time above max_gap, proven quiet ones included."),
 		rescans:    counter("streamer_rescans_total", "Spans that were read again from the log."),
 		lost:       counter("streamer_history_lost_total", "Spans that the log no longer had, by partition and span."),
+		rescanned:  counter("streamer_rescan_events_total", "Documents that were read again after a loss and delivered."),
 	}
-	m.rescanned = counter("streamer_rescan_events_total", "Documents that were read again after a loss and delivered.")
 	if reg != nil {
 		reg.MustRegister(m.duplicates, m.restarts, m.gaps, m.jumps, m.rescans, m.lost, m.rescanned, gauges{node: n})
 	}

@@ -51,9 +51,8 @@ type Config struct {
 	Rescan rescan.Config
 	// Board takes notices; nil for none.
 	Board *notice.Board
-	// Hold says how far the mark of a partition may go whose lane has been acknowledged up to a position, for subscribers that read
-	// the log by themselves. Nil holds nothing.
-	Hold func(change.Partition, change.Position) change.Position
+	// Readers are subscribers that read the log by themselves; nil for none.
+	Readers Readers
 	// Dedup configures the lanes' windows; nil turns them off.
 	Dedup *dedup.Config
 	// Policy says when marks are saved.
@@ -66,6 +65,17 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
+}
+
+// Readers are subscribers that read the log by themselves, beside the lanes.
+type Readers interface {
+	// Low returns how far the mark of a partition may go whose lane has come to progress. It must not block for long.
+	Low(p change.Partition, progress change.Position) change.Position
+	// Rewound says that an operator has moved a partition back.
+	Rewound(p change.Partition, to change.Position)
+	// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. From then on Low
+	// stays at the last acknowledgements.
+	Settle(ctx context.Context)
 }
 
 // Marks is where a node keeps its marks.
@@ -291,6 +301,9 @@ func (n *Node) stop(cause error) {
 func (n *Node) shutdown(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
+	if n.cfg.Readers != nil {
+		n.cfg.Readers.Settle(flush)
+	}
 	if left := n.drain(flush); left > 0 {
 		n.logger.Warn("not everything was acknowledged in time; the rest is delivered again after the restart", "partitions", left)
 	}

@@ -175,6 +175,9 @@ func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, e
 // moved on, every term that begins there says so.
 func (c *Consumer) announceRewind(ctx context.Context) error {
 	at := c.progress
+	if readers := c.node.cfg.Readers; readers != nil {
+		readers.Rewound(c.term.Partition, at)
+	}
 	c.progress = change.At(at.Time.Prev()) // the notice stands at the mark, and holds it until it is acknowledged
 	return c.announce(ctx, delivery.Notice{
 		Kind: delivery.Rewound, Reason: "operator", Namespaces: c.node.cfg.Namespaces, Found: time.Now(),

@@ -74,17 +74,8 @@ func (c *Consumer) deliverPage(docs []change.Event) {
 				b.Events = append(b.Events, docs[i])
 			}
 		}
-		if len(b.Events) == 0 {
-			continue
-		}
-		c.flight.Lock()
-		left := s.Closed()
-		if !left {
-			c.intake.Sent(s)
-		}
-		c.flight.Unlock()
-		if !left {
-			s.Offer(b, c)
+		if len(b.Events) > 0 {
+			c.offer(s, b)
 		}
 	}
 }

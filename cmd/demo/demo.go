@@ -102,7 +102,7 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
 	cfg, err := config.Load("", []string{
 		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
-		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_NODE_ID=demo",
+		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_NODE_ID=demo",
 	})
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func labOn(t testing.TB, backend, uri string, shared bool) *lab {
 	t.Cleanup(func() { l.drop(l.database) })
 	l.settings = []string{
 		"STREAMER_MONGODB_URI=" + uri, "STREAMER_CLUSTER_ID=" + l.cluster, fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", partitions),
-		"STREAMER_NODE_ID=node", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=" + backend,
+		"STREAMER_NODE_ID=node", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=" + backend,
 	}
 	if shared {
 		l.settings = append(l.settings, "STREAMER_MONGODB_WATCH="+l.database+".*")

@@ -42,7 +42,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.yaml), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			env := []string{"STREAMER_HTTP_LISTEN=127.0.0.1:0"}
+			env := []string{"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0"}
 			if tt.env != "" {
 				env = append(env, tt.env)
 			}

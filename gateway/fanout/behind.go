@@ -28,7 +28,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.closed {
+	if h.mu.settling {
 		return nil, fault.Newf(fault.NodeStopping, "the node stops")
 	}
 	h.mu.sessions[s] = struct{}{}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +52,7 @@ type Hub struct {
 	index       *match.Index // the subscriptions of all sessions
 
 	reading sync.WaitGroup // the loops of the sessions
+	acked   chan struct{}  // holds one signal while Settle waits for acknowledgements
 
 	mu struct {
 		sync.Mutex
@@ -58,7 +61,7 @@ type Hub struct {
 		sessions      map[*Session]struct{}
 		subscriptions map[match.ID]*Subscription
 		last          match.ID
-		closed        bool
+		settling      bool                // nothing more is begun
 		expected      map[string]struct{} // gateways that have yet to come to the live path
 		holdUntil     time.Time
 	}
@@ -79,7 +82,7 @@ func New(cfg Config, log *logs.Log) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
-		index: &match.Index{}, writer: writer{json: cfg.JSON}, touched: make(map[*Session][]change.Partition),
+		index: &match.Index{}, acked: make(chan struct{}, 1), writer: writer{json: cfg.JSON}, touched: make(map[*Session][]change.Partition),
 	}
 	h.mu.expected = make(map[string]struct{})
 	h.mu.sessions = make(map[*Session]struct{})
@@ -132,6 +135,9 @@ func (h *Hub) locked(f func()) {
 func (h *Hub) pass(batch *logs.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mu.settling {
+		return
+	}
 	for i := range batch.Len() {
 		h.event(batch.Event(i))
 	}
@@ -156,7 +162,12 @@ func (h *Hub) pass(batch *logs.Batch) {
 
 // at returns how far the hub has read. The cursor counts a reply as read only when it is asked for the next one, but knows how far the
 // log is where nothing happens. Under the mutex.
-func (h *Hub) at() change.Position { return change.Later(h.mu.cursor.Position(), h.mu.passed) }
+func (h *Hub) at() change.Position {
+	if h.mu.settling || h.mu.cursor == nil {
+		return h.mu.passed
+	}
+	return change.Later(h.mu.cursor.Position(), h.mu.passed)
+}
 
 // event matches one event and queues it for the sessions on the live path.
 func (h *Hub) event(e *change.Event) {
@@ -309,6 +320,9 @@ func (h *Hub) Rewound(p change.Partition, to change.Position) {
 func (h *Hub) bookmark() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mu.settling {
+		return
+	}
 	at := h.at().Clone()
 	for s := range h.mu.sessions {
 		if s.live && !s.from.After(at) {
@@ -326,7 +340,7 @@ func (h *Hub) join(s *Session, at change.Position, rewinds int) bool {
 	defer h.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.mu.cursor == nil || s.mu.rewinds != rewinds {
+	if h.mu.cursor == nil || h.mu.settling || s.mu.rewinds != rewinds {
 		return false
 	}
 	s.mu.position = at
@@ -344,6 +358,9 @@ func (h *Hub) join(s *Session, at change.Position, rewinds int) bool {
 func (h *Hub) leave(s *Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mu.settling {
+		return // it goes on to count
+	}
 	s.live = false
 	delete(h.mu.sessions, s)
 	s.mu.Lock()
@@ -354,13 +371,41 @@ func (h *Hub) leave(s *Session) {
 	}
 }
 
+// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the
+// sessions. From then on Low stays at their last acknowledgements: our own closing releases nothing.
+func (h *Hub) Settle(ctx context.Context) {
+	h.locked(func() {
+		h.mu.passed, h.mu.settling = h.at(), true
+		for s := range h.mu.sessions {
+			s.Tell(Notice{Kind: "shutting_down", Text: "The node stops: acknowledge what you have, and connect again.", Code: fault.NodeStopping, At: time.Now()})
+		}
+	})
+	defer h.closeAll()
+	for h.unacknowledged() {
+		select {
+		case <-h.acked:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// unacknowledged reports whether something is on its way to a session on the live path.
+func (h *Hub) unacknowledged() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.mu.sessions {
+		if s.live && s.onItsWay() {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *Hub) closeAll() {
 	h.mu.Lock()
-	h.mu.closed = true
-	sessions := make([]*Session, 0, len(h.mu.sessions))
-	for s := range h.mu.sessions {
-		sessions = append(sessions, s)
-	}
+	h.mu.settling = true
+	sessions := slices.Collect(maps.Keys(h.mu.sessions))
 	h.mu.Unlock()
 	for _, s := range sessions {
 		s.Close(fault.Newf(fault.NodeStopping, "the node stops"))

@@ -144,7 +144,23 @@ func (s *Session) Ack(p change.Partition, to Place) error {
 	if n > 0 && s.hasRoom() {
 		s.stir()
 	}
+	select {
+	case s.hub.acked <- struct{}{}:
+	default:
+	}
 	return nil
+}
+
+// onItsWay reports whether something was queued or sent and is not acknowledged.
+func (s *Session) onItsWay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.mu.lanes {
+		if len(l.sent) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // reachedBy reports whether whoever stands at the place has everything up to the end of the batch.

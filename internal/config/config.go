@@ -17,6 +17,8 @@ type Config struct {
 	Marks         Marks       `key:"marks"`
 	Rescan        Rescan      `key:"rescan"`
 	HTTP          HTTP        `key:"http"`
+	GRPC          GRPC        `key:"grpc"`
+	Gateway       Gateway     `key:"gateway"`
 	Log           Log         `key:"log"`
 	Debug         Debug       `key:"debug"`
 	Reliability   Reliability `key:"reliability"`
@@ -105,6 +107,26 @@ type HTTP struct {
 	StallTimeout time.Duration `key:"stall_timeout" default:"30s" range:"1ms..1h"`
 	// MaxClients bounds the event streams open at a time.
 	MaxClients int `key:"max_clients" default:"1000" range:"1..1000000"`
+}
+
+// GRPC is the node's gRPC server.
+type GRPC struct {
+	// Listen is host:port; empty means no server.
+	Listen string `key:"listen" default:"127.0.0.1:9090" check:"listener"`
+	// HeartbeatTimeout is how long a gateway may be silent before its session is closed.
+	HeartbeatTimeout time.Duration `key:"heartbeat_timeout" default:"30s" range:"1s..1h"`
+}
+
+// Gateway is what gateways get.
+type Gateway struct {
+	// Hold is for how long marks stay where they are after a start, unless all gateways of before are back.
+	Hold time.Duration `key:"hold" default:"30s" range:"0s..1h"`
+	// CreditEvents and CreditBytes bound what a session has been sent and has not acknowledged.
+	CreditEvents int   `key:"credit_events" default:"65536" range:"1..100000000"`
+	CreditBytes  int64 `key:"credit_bytes" default:"16MiB" range:"1KiB..1TiB"`
+	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
+	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
+	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
 }
 
 // Log says what is logged, and how it is written.

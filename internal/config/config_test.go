@@ -41,6 +41,10 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Etcd:  Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
 		Marks: Marks{Database: "streamer"},
 		HTTP:  HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
+		GRPC:  GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
+		Gateway: Gateway{
+			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000,
+		},
 		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Debug: Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{

@@ -15,6 +15,7 @@ func forms() map[string]func(string) error {
 		"database":  checkDatabase,
 		"endpoint":  checkEndpoint,
 		"loopback":  checkLoopback,
+		"listener":  checkListener,
 		"name":      checkName,
 		"namespace": checkNamespace,
 		"prefix":    checkPrefix,
@@ -74,6 +75,14 @@ func checkAddress(text string, lowest int) error {
 		return fmt.Errorf("must end in a port from %d to 65535", lowest)
 	}
 	return nil
+}
+
+// checkListener takes an address, or nothing where there is to be no listener.
+func checkListener(text string) error {
+	if text == "" {
+		return nil
+	}
+	return checkAddress(text, 0)
 }
 
 // checkLoopback takes an address that cannot be reached from other machines.

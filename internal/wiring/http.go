@@ -20,18 +20,28 @@ import (
 	"mongostream/streamer/survey"
 )
 
-// listen binds the HTTP address, first of all: a port in use must harm nothing.
+// listen binds the addresses, first of all: a port in use must harm nothing.
 func (s *Service) listen(ctx context.Context) (err error) {
-	address := s.opts.Config.HTTP.Listen
-	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if s.listener, err = s.bind(ctx, "http.listen", s.opts.Config.HTTP.Listen); err != nil {
+		return err
+	}
+	if address := s.opts.Config.GRPC.Listen; address != "" {
+		s.grpc, err = s.bind(ctx, "grpc.listen", address)
+	}
+	return err
+}
+
+// bind listens on the address that a key of the configuration names.
+func (s *Service) bind(ctx context.Context, key, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fault.New(fault.NodeAddressInUse, err)
+		return nil, fault.Newf(fault.NodeAddressInUse, "%s: %w", key, err)
 	case err != nil:
-		return fault.Newf(fault.ConfigBadValue, "http.listen: %w", err)
+		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", key, err)
 	}
-	s.closers = append(s.closers, func() { _ = s.listener.Close() }) // closed by the server already, where it ran
-	return nil
+	s.closers = append(s.closers, func() { _ = listener.Close() }) // closed by the server already, where it ran
+	return listener, nil
 }
 
 // newServer makes the HTTP server: events for subscribers, health and metrics for those who look after the node.

@@ -17,6 +17,8 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/cluster"
 	"mongostream/delivery"
+	"mongostream/gateway/connect"
+	"mongostream/gateway/fanout"
 	"mongostream/internal/breaker"
 	"mongostream/internal/config"
 	"mongostream/internal/mongodb"
@@ -47,6 +49,9 @@ type Service struct {
 	registry *prometheus.Registry
 
 	listener   net.Listener
+	grpc       net.Listener // nil without a gRPC server
+	hub        *fanout.Hub
+	gateway    *connect.Server
 	server     *http.Server
 	endClients context.CancelFunc // ends the event streams of subscribers
 	stopping   atomic.Bool
@@ -72,7 +77,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildNode,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildLog, s.buildGateway, s.buildNode,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -112,17 +117,23 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 	return s.source.Probe(trying)
 }
 
-// buildNode makes log, node and gateway.
-func (s *Service) buildNode(context.Context) error {
+// buildLog makes the node's view of the log.
+func (s *Service) buildLog(context.Context) error {
 	cfg := s.opts.Config
 	watch := s.watch()
 	s.log = lane.NewLog(lane.Config{
 		Partitions: cfg.Cluster.Partitions, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch, MaxStreams: cfg.MongoDB.MaxStreams,
 		Keep: watch.Keeps(), Logger: s.logger, Registerer: s.registry,
 	}, s.source)
+	return nil
+}
+
+// buildNode makes the node and its HTTP server.
+func (s *Service) buildNode(context.Context) error {
+	cfg := s.opts.Config
 	s.node = streamer.NewNode(streamer.Config{
 		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: maxGap(cfg.Reliability.GapDetection), Board: s.board,
-		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Dedup: dedupConfig(cfg.Reliability.Dedup),
+		Origin: s.origin, Readers: s.hub, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Dedup: dedupConfig(cfg.Reliability.Dedup),
 		OnHistoryLost: streamer.LossPolicy(cfg.OnHistoryLost), Rescan: s.rescan(),
 		HeadRoomWarning: cfg.MongoDB.HeadRoomWarning, HeadRoomCritical: cfg.MongoDB.HeadRoomCritical,
 		Policy: checkpoint.Policy{
@@ -172,6 +183,14 @@ func (s *Service) SavedMarks(ctx context.Context) map[change.Partition]checkpoin
 	return byPartition
 }
 
+// Gateway returns the address of the gRPC server, empty where there is none.
+func (s *Service) Gateway() string {
+	if s.grpc == nil {
+		return ""
+	}
+	return s.grpc.Addr().String()
+}
+
 // Addr returns the address of the HTTP server.
 func (s *Service) Addr() string { return s.listener.Addr().String() }
 
@@ -202,6 +221,14 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer stopWeb()
 		return solo.Run(ctx, s.serve)
+	})
+	g.Go(func() error {
+		defer cancel()
+		return s.hub.Run(web)
+	})
+	g.Go(func() error {
+		defer cancel()
+		return s.runGateway(web)
 	})
 	g.Go(func() error {
 		s.terms.giveBack(web, s.node, solo)

@@ -87,7 +87,7 @@ func (r *Round) settings() []string {
 	}
 	settings := []string{
 		"STREAMER_CLUSTER_ID=" + r.Name, "STREAMER_NODE_ID=bench", "STREAMER_MONGODB_URI=" + r.URI, "STREAMER_ETCD_ENDPOINTS=" + r.Etcd,
-		"STREAMER_MONGODB_WATCH=" + r.DB + ".*", "STREAMER_START_FROM=" + from, "STREAMER_HTTP_LISTEN=127.0.0.1:0",
+		"STREAMER_MONGODB_WATCH=" + r.DB + ".*", "STREAMER_START_FROM=" + from, "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0",
 		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", r.Partitions), "STREAMER_MONGODB_MAX_AWAIT=" + maxAwait.String(),
 	}
 	if r.Unmarked {

@@ -1,0 +1,138 @@
+package connect
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/fault"
+	"mongostream/gateway/fanout"
+	"mongostream/gateway/streampb"
+	"mongostream/match"
+)
+
+// Config configures a Server.
+type Config struct {
+	// Cluster, Node and Partitions go into every Welcome. Required.
+	Cluster, Node string
+	Partitions    int
+	// Now returns the log's current time. Required.
+	Now func(context.Context) (change.Timestamp, error)
+	// First returns the time of the log's oldest entry; known is false where the log cannot be looked at. Required.
+	First func(context.Context) (first change.Timestamp, known bool, err error)
+	// Rows keeps where gateways stand; nil keeps nothing.
+	Rows Rows
+	// Carries says what the log's events have, for filters.
+	Carries match.Carries
+	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
+	MaxSessions, MaxSubscriptions int
+	// Credit goes into every Welcome, as the hub has it.
+	CreditEvents, CreditBytes int
+	// HeartbeatTimeout is how long a client may be silent. Defaults to 30 s; heartbeats are asked for three times as often.
+	HeartbeatTimeout time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// Rows keeps where gateways stand. checkpoint.RowKeeper is one.
+type Rows interface {
+	SaveRow(ctx context.Context, r checkpoint.Row) error
+	Row(ctx context.Context, gateway string) (row checkpoint.Row, ok bool, err error)
+}
+
+// A Server implements streampb.GatewayServer.
+type Server struct {
+	streampb.UnimplementedGatewayServer
+
+	cfg    Config
+	hub    *fanout.Hub
+	logger *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		connections int
+		gateways    map[string]*holder
+	}
+}
+
+// A holder is who has a gateway's id.
+type holder struct {
+	process string
+	started time.Time
+	session *fanout.Session
+}
+
+var _ streampb.GatewayServer = (*Server)(nil)
+
+// NewServer makes a Server over a hub.
+func NewServer(cfg Config, hub *fanout.Hub) *Server {
+	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
+	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
+	s := &Server{cfg: cfg, hub: hub, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	s.mu.gateways = make(map[string]*holder)
+	return s
+}
+
+// Connect implements streampb.GatewayServer.
+func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
+	if !s.enter() {
+		return refusal(fault.Newf(fault.SessionTooMany, "%d gateways are connected", s.cfg.MaxSessions))
+	}
+	defer s.exit()
+	c := &connection{server: s, stream: stream, requests: make(chan *streampb.ConnectRequest)}
+	return refusal(c.run(stream.Context()))
+}
+
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.connections >= s.cfg.MaxSessions {
+		return false
+	}
+	s.mu.connections++
+	return true
+}
+
+func (s *Server) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.connections--
+}
+
+// claim gives a session its gateway's id, and closes the session that had it. An older process is refused.
+func (s *Server) claim(gateway string, h *holder) error {
+	s.mu.Lock()
+	before := s.mu.gateways[gateway]
+	if before != nil && before.process != h.process && before.started.After(h.started) {
+		s.mu.Unlock()
+		return fault.Newf(fault.SessionReplaced, "gateway %q is process %q, which started later", gateway, before.process)
+	}
+	s.mu.gateways[gateway] = h
+	s.mu.Unlock()
+	if before != nil {
+		before.session.Close(fault.Newf(fault.SessionReplaced, "gateway %q has connected again, as process %q", gateway, h.process))
+	}
+	return nil
+}
+
+// release gives a gateway's id back, unless another session has it.
+func (s *Server) release(gateway string, h *holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.gateways[gateway] == h {
+		delete(s.mu.gateways, gateway)
+	}
+}
+
+// Announce tells every session of the node something that has no place in the log.
+func (s *Server) Announce(n fanout.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.mu.gateways {
+		h.session.Tell(n)
+	}
+}

@@ -1,0 +1,60 @@
+package wiring
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/gateway/connect"
+	"mongostream/gateway/fanout"
+	"mongostream/internal/mongodb/stream"
+	"mongostream/match"
+)
+
+// buildGateway makes what serves gateways: the hub that reads for them, and the server of their protocol.
+func (s *Service) buildGateway(ctx context.Context) error {
+	cfg := s.opts.Config
+	s.hub = fanout.New(fanout.Config{
+		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Logger: s.logger, Registerer: s.registry,
+	}, s.log)
+	var keeper connect.Rows
+	if rows, ok := s.store.(checkpoint.RowKeeper); ok {
+		keeper = rows
+		known, err := rows.Rows(ctx)
+		if err != nil {
+			return fmt.Errorf("read the gateways' rows: %w", firstOf(err))
+		}
+		s.hub.Expect(recent(known, time.Now()))
+	}
+	s.gateway = connect.NewServer(connect.Config{
+		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: keeper,
+		Carries:     match.Carries{Document: cfg.MongoDB.FullDocument != "default"},
+		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
+	}, s.hub)
+	return nil
+}
+
+// seenRecently is how long ago a gateway may have been seen and still be expected back after a start.
+const seenRecently = time.Hour
+
+// recent returns the gateways that may come back.
+func recent(rows []checkpoint.Row, now time.Time) (gateways []string) {
+	for _, r := range rows {
+		if now.Sub(r.SeenAt) < seenRecently {
+			gateways = append(gateways, r.Gateway)
+		}
+	}
+	return gateways
+}
+
+// runGateway serves gateways until the context ends.
+func (s *Service) runGateway(ctx context.Context) error {
+	if s.grpc == nil {
+		return nil
+	}
+	return s.gateway.Serve(ctx, s.grpc, nil, closeTimeout)
+}
