@@ -110,8 +110,8 @@ func (h *Hub) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			h.pass(batch)
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // a planned stop
+		case ctx.Err() != nil, errors.Is(err, context.Canceled):
+			return nil // a planned stop, of the hub or of the log
 		case errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, logs.ErrPositionLost):
 			h.lost()
