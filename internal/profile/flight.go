@@ -1,8 +1,10 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/trace"
@@ -31,9 +33,30 @@ func newFlight(dir string, keep int) (*flight, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
+		if err := tidy(dir); err != nil {
+			return nil, err
+		}
 	}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: flightAge, MaxBytes: flightBytes})
 	return &flight{dir: dir, keep: keep, recorder: recorder}, nil
+}
+
+// unfinished is the name of a recording while it is written.
+const unfinished = "flight-writing-*"
+
+// tidy removes what a process left behind that was killed while it wrote; otherwise a node that is killed again and again would fill
+// the disk.
+func tidy(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, unfinished))
+	if err != nil {
+		return fmt.Errorf("list unfinished flight recordings: %w", err)
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an unfinished flight recording: %w", err)
+		}
+	}
+	return nil
 }
 
 // start begins to record. A process has one recorder at a time.
@@ -59,7 +82,7 @@ func (f *flight) write(w io.Writer) error {
 // dump writes a recording into the folder and removes the oldest ones that are too many. It returns the file's name.
 func (f *flight) dump(reason string, now time.Time) (string, error) {
 	name := filepath.Join(f.dir, fmt.Sprintf("flight-%s-%s.trace", now.UTC().Format("20060102T150405.000"), reason))
-	file, err := os.CreateTemp(f.dir, "writing-*")
+	file, err := os.CreateTemp(f.dir, unfinished)
 	if err != nil {
 		return "", fmt.Errorf("write a flight recording: %w", err)
 	}

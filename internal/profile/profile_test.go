@@ -144,6 +144,27 @@ func TestDumpKeepsTheNewest(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	half, err := os.CreateTemp(dir, unfinished)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, other := filepath.Join(dir, "flight-20260101T000000.000-lag.trace"), filepath.Join(dir, "writing-notes")
+	if err := errors.Join(half.Close(), os.WriteFile(whole, nil, 0o600), os.WriteFile(other, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(t.Context(), Config{DumpDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || strings.Join(found, " ") != whole+" "+other {
+		t.Errorf("left are %v, %v", found, err)
+	}
+}
+
 func TestFolderThatCannotBeMadeIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
