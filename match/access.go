@@ -16,6 +16,11 @@ type access struct {
 	sure bool
 }
 
+// isMany reports whether there are several places to find the subscription at.
+func (a *access) isMany() bool {
+	return len(a.conditions) > 1 || len(a.conditions) == 1 && len(a.conditions[0].keys) > 1
+}
+
 // A condition is a place in the index.
 type condition struct {
 	image    bool // the filter reads the image before a delete as doc

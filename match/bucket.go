@@ -21,7 +21,7 @@ type bucket struct {
 type field struct {
 	number int // for readers to note that they have been here
 	users  atomic.Int64
-	equal  posting.Table[*posting.List[*subscription]]
+	equal  posting.Table[[]*subscription]
 	ranges [bsonval.Classes]posting.Tree[*subscription]
 	inside posting.Table[*field]
 }
@@ -65,7 +65,7 @@ func (b *bucket) crowd(c condition) int {
 	crowd := len(c.keys)
 	for _, key := range c.keys {
 		if list, ok := f.equal.Get([]byte(key)); ok {
-			crowd += len(list.Values())
+			crowd += len(list)
 		}
 	}
 	return crowd
@@ -100,12 +100,9 @@ func (f *field) add(s *subscription, c condition, place int) {
 		return
 	}
 	for _, key := range c.keys {
-		list, ok := f.equal.Get([]byte(key))
-		if !ok {
-			list = new(posting.List[*subscription])
-			f.equal.Put(key, list)
-		}
-		list.Add(s)
+		list, _ := f.equal.Get([]byte(key))
+		// Behind what readers have seen, so that many subscriptions to one value cost no copies.
+		f.equal.Put(key, append(list, s))
 	}
 }
 
@@ -141,8 +138,10 @@ func (f *field) remove(s *subscription, c condition, place int, path []string, n
 	}
 	for _, key := range c.keys {
 		list, _ := f.equal.Get([]byte(key))
-		if list.Remove(s); len(list.Values()) == 0 {
+		if len(list) == 1 {
 			f.equal.Delete(key)
+			continue
 		}
+		f.equal.Put(key, posting.Without(list, s))
 	}
 }

@@ -31,12 +31,16 @@ type Index struct {
 	shapes  [shapeCount]atomic.Int64
 }
 
-// A subscription is a program in the index.
+// A subscription is a program in the index. What every hit needs stands in front.
 type subscription struct {
-	id      ID
+	live atomic.Bool
+	sure bool   // one condition that holds decides
+	many bool   // it may be found more than once
+	ops  uint16 // bits of the operations that it wants
+	id   ID
+
 	program *Program
 	order   uint64
-	live    atomic.Bool
 	scope   scope
 	access  access
 }
@@ -83,6 +87,7 @@ func (x *Index) Add(id ID, p *Program) bool {
 		b = new(bucket)
 	}
 	s.access = b.choose(p, s.scope)
+	s.sure, s.many, s.ops = s.access.sure, s.access.isMany(), p.operations()
 	b.add(s, &x.mu.number)
 	if !ok {
 		x.buckets.Put(s.scope.key(), b)

@@ -20,10 +20,10 @@ type matcher struct {
 	seen map[*subscription]struct{}
 }
 
-// A hit is a subscription that may match; sure: it does, unless it does not want the operation.
+// A hit is a subscription that may match; met: a condition of its access holds.
 type hit struct {
 	subscription *subscription
-	sure         bool
+	met          bool
 }
 
 //nolint:gochecknoglobals // a pool
@@ -69,7 +69,7 @@ func (m *matcher) find(x *Index, e *change.Event) bool {
 // collect looks at every variable that somebody asks for.
 func (m *matcher) collect(b *bucket) bool {
 	for _, s := range b.rest.Values() {
-		m.hits = append(m.hits, hit{s, s.access.sure})
+		m.hits = append(m.hits, hit{s, true})
 	}
 	for image := range b.fields {
 		m.facts.ImageAsDoc(image == 1)
@@ -122,8 +122,8 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 	if comparable && f.equal.Len() > 0 {
 		m.key = bsonval.AppendKey(m.key[:0], v)
 		if list, ok := f.equal.Get(m.key); ok {
-			for _, s := range list.Values() {
-				m.hits = append(m.hits, hit{s, s.access.sure})
+			for _, s := range list {
+				m.hits = append(m.hits, hit{s, true})
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 }
 
 func (m *matcher) maybe(s *subscription)  { m.hits = append(m.hits, hit{s, false}) }
-func (m *matcher) surely(s *subscription) { m.hits = append(m.hits, hit{s, s.access.sure}) }
+func (m *matcher) surely(s *subscription) { m.hits = append(m.hits, hit{s, true}) }
 
 // walk goes through a document once for all fields that are asked for, and no further than the last of them.
 func (m *matcher) walk(f *field, doc []byte) bool {
@@ -179,7 +179,7 @@ func (m *matcher) isFirst(f *field) bool {
 // everyone finds all who ask for a field or for one inside.
 func (m *matcher) everyone(f *field) {
 	for _, list := range f.equal.All() {
-		for _, s := range list.Values() {
+		for _, s := range list {
 			m.maybe(s)
 		}
 	}
@@ -197,7 +197,10 @@ func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
 	if !s.live.Load() {
 		return dst
 	}
-	if len(s.access.conditions) > 1 || len(s.access.conditions) == 1 && len(s.access.conditions[0].keys) > 1 {
+	if s.ops&(1<<m.facts.Event().Op()) == 0 {
+		return dst
+	}
+	if s.many {
 		if _, again := m.seen[s]; again {
 			return dst
 		}
@@ -206,11 +209,8 @@ func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
 		}
 		m.seen[s] = struct{}{}
 	}
-	if h.sure {
-		if s.program.admits(m.facts.Event()) {
-			return append(dst, s.id)
-		}
-		return dst
+	if h.met && s.sure {
+		return append(dst, s.id)
 	}
 	return m.ask(s, dst, report)
 }

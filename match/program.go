@@ -58,3 +58,13 @@ func (p *Program) wants(op change.Op) bool {
 	}
 	return p.selector.wants(op)
 }
+
+// operations returns a bit for each operation that the filter admits.
+func (p *Program) operations() (bits uint16) {
+	for op := change.OpOther; op <= change.OpSkipped; op++ {
+		if op == change.OpSkipped || p.wants(op) {
+			bits |= 1 << op
+		}
+	}
+	return bits
+}

@@ -148,6 +148,27 @@ func (s Scalar) Compare(t Scalar) int {
 	return bytes.Compare(s.text, t.text)
 }
 
+// Prefix returns a number that orders scalars of one ordered class as Compare does, as far as 64 bits can: of unequal prefixes the smaller
+// belongs to the smaller scalar.
+func (s Scalar) Prefix() uint64 {
+	const sign = 1 << 63
+	switch s.Class {
+	case Number:
+		if s.num.near == 0 {
+			return sign // of either sign
+		}
+		if bits := math.Float64bits(s.num.near); bits&sign == 0 {
+			return bits | sign
+		}
+		return ^math.Float64bits(s.num.near)
+	case Bool, Date:
+		return uint64(s.num.i) ^ sign
+	}
+	var head [8]byte
+	copy(head[:], s.text)
+	return binary.BigEndian.Uint64(head[:])
+}
+
 // Equal reports whether two scalars are equal. Documents and arrays equal nothing here: who meets two of them compares what is inside.
 func (s Scalar) Equal(t Scalar) bool {
 	switch {

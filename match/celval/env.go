@@ -31,6 +31,10 @@ func EnvOptions() []cel.EnvOption {
 		cel.Macros(cel.GlobalMacro(operators.Has, 1, expandHas), cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro),
 		cel.Function(funcHas, cel.Overload("bson_has", []*cel.Type{cel.DynType, cel.StringType}, cel.BoolType, cel.BinaryBinding(has))),
 		maker(funcObjectID), maker(funcUUID), maker(funcDecimal),
+		conversion("string", cel.StringType, objectIDType, decimalType, binaryType),
+		conversion("double", cel.DoubleType, decimalType),
+		conversion("int", cel.IntType, decimalType),
+		conversion("bytes", cel.BytesType, binaryType),
 	}
 }
 
@@ -65,6 +69,16 @@ func maker(name string) cel.EnvOption {
 	})))
 }
 
+// conversion adds overloads to one of CEL's conversions, for types that CEL does not know.
+func conversion(name string, to *cel.Type, from ...*cel.Type) cel.EnvOption {
+	var overloads []cel.FunctionOpt
+	for _, t := range from {
+		overloads = append(overloads, cel.Overload(strings.ToLower(t.TypeName())+"_to_"+name, []*cel.Type{t}, to,
+			cel.UnaryBinding(func(arg ref.Val) ref.Val { return arg.ConvertToType(to) })))
+	}
+	return cel.Function(name, overloads...)
+}
+
 // expandHas makes has(x.y) a call: a field that is absent can be read, so only a question of its own tells null from missing.
 func expandHas(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 	if args[0].Kind() != ast.SelectKind {
@@ -83,7 +97,7 @@ func has(obj, field ref.Val) ref.Val {
 		return d.Has(string(name))
 	}
 	if s, ok := Scalar(obj); !ok || s.Class != bsonval.Document && s.Class != bsonval.Absent {
-		return types.NewErr("a %s has no fields", className(obj))
+		return types.NewErr("no field %q in %s", string(name), className(obj))
 	}
 	return In(field, obj)
 }

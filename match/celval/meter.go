@@ -1,6 +1,11 @@
 package celval
 
-import "cel.dev/cel-go/interpreter"
+import (
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
+)
 
 // A Meter bounds what one evaluation walks and copies. CEL's own cost counts the steps of an expression; a step here may walk a document
 // of 16 MiB, so that is counted apart. The zero Meter is used up; a nil Meter counts nothing.
@@ -18,9 +23,23 @@ func (m *Meter) Charge(units int) {
 		return
 	}
 	if m.left -= units; m.left < 0 {
-		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "the filter walks more of this event than one evaluation may"})
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "the filter reads more of this event, or makes more of it, than one evaluation may"})
 	}
 }
 
-// ChargeBytes takes off what copying n bytes costs.
+// ChargeBytes takes off what reading or copying n bytes costs.
 func (m *Meter) ChargeBytes(n int) { m.Charge(1 + n/bytesPerUnit) }
+
+// chargeValue takes off what making a value costs, where that may be large.
+func (m *Meter) chargeValue(v ref.Val) {
+	switch v := v.(type) {
+	case types.String:
+		m.ChargeBytes(len(v))
+	case types.Bytes:
+		m.ChargeBytes(len(v))
+	case traits.Lister:
+		if size, ok := v.Size().(types.Int); ok {
+			m.Charge(int(size))
+		}
+	}
+}

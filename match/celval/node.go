@@ -9,6 +9,7 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 )
 
@@ -31,17 +32,20 @@ func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error
 		return i, nil
 	}
 	args := call.Args()
+	if call.Function() == overloads.Size && len(args) == 1 {
+		return &sizeNode{call, args[0]}, nil
+	}
 	if len(args) != 2 {
-		return i, nil
+		return &chargedNode{call}, nil
 	}
 	node := binaryNode{id: call.ID(), function: call.Function(), overload: call.OverloadID(), lhs: args[0], rhs: args[1]}
 	switch function := call.Function(); function {
 	case operators.Equals:
-		node.apply = Equal
+		node.apply = func(m *Meter, a, b ref.Val) ref.Val { return equal(m, a, b, 0) }
 	case operators.NotEquals:
 		node.apply = notEqual
 	case operators.In, operators.OldIn:
-		node.apply = In
+		node.apply = in
 	case operators.Less:
 		node.apply = ordering(function, func(order int) bool { return order < 0 })
 	case operators.LessEquals:
@@ -53,21 +57,82 @@ func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error
 	case overloads.Matches:
 		return newMatches(node)
 	default:
-		return i, nil
+		return &chargedNode{call}, nil
 	}
 	return &node, nil
 }
 
-func notEqual(a, b ref.Val) ref.Val {
-	same, ok := Equal(a, b).(types.Bool)
-	if !ok {
-		return Equal(a, b)
+func notEqual(m *Meter, a, b ref.Val) ref.Val {
+	same := equal(m, a, b, 0)
+	if yes, ok := same.(types.Bool); ok {
+		return !yes
 	}
-	return !same
+	return same
 }
 
-func ordering(function string, holds func(order int) bool) func(a, b ref.Val) ref.Val {
-	return func(a, b ref.Val) ref.Val { return compare(a, b, function, holds) }
+func ordering(function string, holds func(order int) bool) func(m *Meter, a, b ref.Val) ref.Val {
+	return func(m *Meter, a, b ref.Val) ref.Val { return compare(m, a, b, function, holds) }
+}
+
+// A chargedNode is a step as CEL makes it, whose result is charged: one that is doubled again and again fills the memory in few steps.
+type chargedNode struct{ interpreter.InterpretableCall }
+
+// Exec implements interpreter.InterpretableV2.
+func (n *chargedNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	result := n.InterpretableCall.Exec(frame)
+	if isLarge(result) {
+		meterOf(frame).chargeValue(result)
+	}
+	return result
+}
+
+// Eval implements interpreter.Interpretable.
+func (n *chargedNode) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, n.Exec)
+}
+
+// A sizeNode is size(), which CEL takes for cheap; it counts the characters of a text.
+type sizeNode struct {
+	interpreter.InterpretableCall
+
+	arg interpreter.InterpretableV2
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (n *sizeNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	arg := n.arg.Exec(frame)
+	if types.IsUnknownOrError(arg) {
+		return arg
+	}
+	if isLarge(arg) {
+		meterOf(frame).chargeValue(arg)
+	}
+	sized, ok := arg.(traits.Sizer)
+	if !ok || isAbsent(arg) {
+		return types.NewErr("no such overload: size(%s)", className(arg))
+	}
+	if costs := frame.CostTracker(); costs != nil {
+		costs.Qualify(n.ID())
+	}
+	return sized.Size()
+}
+
+// Eval implements interpreter.Interpretable.
+func (n *sizeNode) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, n.Exec)
+}
+
+// isLarge reports whether it is worth while to look for the meter.
+func isLarge(v ref.Val) bool {
+	switch v := v.(type) {
+	case types.String:
+		return len(v) > bytesPerUnit
+	case types.Bytes:
+		return len(v) > bytesPerUnit
+	case traits.Lister, traits.Mapper:
+		return true
+	}
+	return false
 }
 
 // A binaryNode is a step of a program: an operator on two values.
@@ -75,7 +140,7 @@ type binaryNode struct {
 	id                 int64
 	function, overload string
 	lhs, rhs           interpreter.InterpretableV2
-	apply              func(a, b ref.Val) ref.Val
+	apply              func(m *Meter, a, b ref.Val) ref.Val
 }
 
 // ID implements interpreter.Interpretable.
@@ -97,7 +162,11 @@ func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	a, b := n.lhs.Exec(frame), n.rhs.Exec(frame)
 	result, plain := strict(a, b)
 	if plain {
-		result = n.apply(a, b)
+		var meter *Meter
+		if isLarge(a) || isLarge(b) {
+			meter = meterOf(frame)
+		}
+		result = n.apply(meter, a, b)
 	}
 	if costs := frame.CostTracker(); costs != nil {
 		costs.Qualify(n.id)
@@ -165,7 +234,7 @@ func (n *matches) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	}
 	text, ok := arg.(types.String)
 	if !ok {
-		return types.NewErr("matches() takes a string, not a %s", className(arg))
+		return types.NewErr("matches() takes a string, not %s", className(arg))
 	}
 	meterOf(frame).Charge(1 + len(text)*n.size/regexSteps)
 	result := types.Bool(n.pattern.MatchString(string(text)))

@@ -1,6 +1,8 @@
 package celval
 
 import (
+	"strings"
+
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -12,14 +14,17 @@ import (
 const maxDepth = 200
 
 // Equal is == for filters.
-func Equal(a, b ref.Val) ref.Val { return equal(a, b, 0) }
+func Equal(a, b ref.Val) ref.Val { return equal(nil, a, b, 0) }
 
-func equal(a, b ref.Val, depth int) ref.Val {
+// equal compares at the meter's cost. What the values charge themselves is on top: lists and maps of CEL's own charge nothing, and may
+// be far larger than what made them.
+func equal(meter *Meter, a, b ref.Val, depth int) ref.Val {
 	if depth > maxDepth {
 		return types.NewErr("values nested too deep to compare")
 	}
 	if s, ok := a.(types.String); ok { // the most common, without a copy
 		t, ok := b.(types.String)
+		meter.ChargeBytes(min(len(s), len(t)))
 		return types.Bool(ok && s == t)
 	}
 	s, sOK := Scalar(a)
@@ -28,19 +33,20 @@ func equal(a, b ref.Val, depth int) ref.Val {
 	case !sOK || !tOK:
 		return types.Equal(a, b)
 	case s.Class == bsonval.Document && t.Class == bsonval.Document:
-		return equalMaps(a.(traits.Mapper), b.(traits.Mapper), depth)
+		return equalMaps(meter, a.(traits.Mapper), b.(traits.Mapper), depth)
 	case s.Class == bsonval.Array && t.Class == bsonval.Array:
-		return equalLists(a.(traits.Lister), b.(traits.Lister), depth)
+		return equalLists(meter, a.(traits.Lister), b.(traits.Lister), depth)
 	}
 	return types.Bool(s.Equal(t))
 }
 
 // equalMaps compares without regard to the order of fields, as CEL does.
-func equalMaps(a, b traits.Mapper, depth int) ref.Val {
+func equalMaps(meter *Meter, a, b traits.Mapper, depth int) ref.Val {
 	if a.Size() != b.Size() {
 		return types.False
 	}
 	for it := a.Iterator(); it.HasNext() == types.True; {
+		meter.Charge(1)
 		key := it.Next()
 		other, found := b.Find(key)
 		switch {
@@ -49,19 +55,20 @@ func equalMaps(a, b traits.Mapper, depth int) ref.Val {
 		case !found || isAbsent(other) && b.Contains(key) != types.True:
 			return types.False
 		}
-		if same := equal(a.Get(key), other, depth+1); same != types.True {
+		if same := equal(meter, a.Get(key), other, depth+1); same != types.True {
 			return same
 		}
 	}
 	return types.True
 }
 
-func equalLists(a, b traits.Lister, depth int) ref.Val {
+func equalLists(meter *Meter, a, b traits.Lister, depth int) ref.Val {
 	if a.Size() != b.Size() {
 		return types.False
 	}
 	for x, y := a.Iterator(), b.Iterator(); x.HasNext() == types.True && y.HasNext() == types.True; {
-		if same := equal(x.Next(), y.Next(), depth+1); same != types.True {
+		meter.Charge(1)
+		if same := equal(meter, x.Next(), y.Next(), depth+1); same != types.True {
 			return same
 		}
 	}
@@ -69,7 +76,9 @@ func equalLists(a, b traits.Lister, depth int) ref.Val {
 }
 
 // In is the operator in: an element of an array, or a field of a document. Nothing is in an absent container.
-func In(elem, container ref.Val) ref.Val {
+func In(elem, container ref.Val) ref.Val { return in(nil, elem, container) }
+
+func in(meter *Meter, elem, container ref.Val) ref.Val {
 	switch c := container.(type) {
 	case absent, types.Null:
 		return types.False
@@ -79,16 +88,17 @@ func In(elem, container ref.Val) ref.Val {
 		_, found := c.Find(elem)
 		return types.Bool(found)
 	case traits.Lister:
-		return inList(elem, c)
+		return inList(meter, elem, c)
 	}
-	return types.NewErr("nothing can be in a %s", className(container))
+	return types.NewErr("%s in %s has no meaning", className(elem), className(container))
 }
 
 // inList is true where one element is equal, whatever cannot be compared beside it.
-func inList(elem ref.Val, list traits.Lister) ref.Val {
+func inList(meter *Meter, elem ref.Val, list traits.Lister) ref.Val {
 	var failed ref.Val = types.False
 	for it := list.Iterator(); it.HasNext() == types.True; {
-		switch same := Equal(elem, it.Next()); {
+		meter.Charge(1)
+		switch same := equal(meter, elem, it.Next(), 0); {
 		case same == types.True:
 			return types.True
 		case types.IsError(same):
@@ -99,10 +109,11 @@ func inList(elem ref.Val, list traits.Lister) ref.Val {
 }
 
 // compare is <, <=, > or >=: holds says for which orders it is true.
-func compare(a, b ref.Val, function string, holds func(order int) bool) ref.Val {
+func compare(meter *Meter, a, b ref.Val, function string, holds func(order int) bool) ref.Val {
 	if s, ok := a.(types.String); ok {
 		if t, ok := b.(types.String); ok {
-			return types.Bool(holds(stringsCompare(s, t)))
+			meter.ChargeBytes(min(len(s), len(t)))
+			return types.Bool(holds(strings.Compare(string(s), string(t))))
 		}
 	}
 	s, sOK := Scalar(a)
@@ -128,16 +139,6 @@ func compareOthers(a, b ref.Val, function string, holds func(order int) bool) re
 		}
 	}
 	return types.NewErr("%s %s %s has no meaning", className(a), symbol(function), className(b))
-}
-
-func stringsCompare(s, t types.String) int {
-	switch {
-	case s < t:
-		return -1
-	case s > t:
-		return 1
-	}
-	return 0
 }
 
 // symbol is the operator as it is written: CEL calls it _<_.

@@ -40,7 +40,7 @@ var env = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("op", cel.StringType), cel.Variable("ns.db", cel.StringType), cel.Variable("ns.coll", cel.StringType),
 		cel.ParserRecursionLimit(maxNesting), cel.ParserExpressionSizeLimit(MaxSource), cel.ExpressionNestingDepthLimit(maxNesting),
 		cel.ExpressionNodeLimit(maxNodes), cel.DefaultUTCTimeZone(true),
-		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateDurationLiterals(), cel.ValidateRegexLiterals(),
+		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateDurationLiterals(),
 			cel.ValidateComprehensionNestingLimit(maxComprehensions)))
 	return cel.NewCustomEnv(options...)
 })
@@ -251,11 +251,15 @@ func joined(args []outcome, decisive, neutral Verdict) outcome {
 
 // operations returns the names that a comparison with op names, where it is one.
 func (c *Checked) operations(call ast.CallExpr) (names []string, ok bool) {
-	predicates := c.predicateOf(call)
-	if predicates == nil || predicates.Root != Op || predicates.Relation != Equals {
+	function := call.FunctionName()
+	if function == operators.NotEquals {
+		function = operators.Equals
+	}
+	p := c.predicate(function, call.Args())
+	if p == nil || p.Root != Op || p.Relation != Equals {
 		return nil, false
 	}
-	for _, constant := range predicates.Constants {
+	for _, constant := range p.Constants {
 		names = append(names, string(constant.Text()))
 	}
 	return names, true

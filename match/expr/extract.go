@@ -43,7 +43,7 @@ func (c *Checked) conjunct(x ast.Expr) Conjunct {
 		if y.Kind() != ast.CallKind {
 			return nil
 		}
-		p := c.predicateOf(y.AsCall())
+		p := c.predicate(y.AsCall().FunctionName(), y.AsCall().Args())
 		if p == nil {
 			return nil
 		}
@@ -52,22 +52,20 @@ func (c *Checked) conjunct(x ast.Expr) Conjunct {
 	return one
 }
 
-// predicateOf makes a predicate of a comparison of a field with a constant, nil of anything else. A != is no predicate, but has the
-// constants of one.
-func (c *Checked) predicateOf(call ast.CallExpr) *Predicate {
-	args := call.Args()
-	if len(args) != 2 || call.IsMemberFunction() {
+// predicate makes a predicate of a comparison of a field with a constant, nil of anything else.
+func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
+	if len(args) != 2 {
 		return nil
 	}
 	relations := map[string]Relation{
 		operators.Equals: Equals, operators.In: Equals,
 		operators.Less: Less, operators.LessEquals: AtMost, operators.Greater: Greater, operators.GreaterEquals: AtLeast,
 	}
-	rel, ok := relations[call.FunctionName()]
+	rel, ok := relations[function]
 	if !ok {
 		return nil
 	}
-	if call.FunctionName() == operators.In {
+	if function == operators.In {
 		return c.membership(args[0], args[1])
 	}
 	field, value := args[0], args[1]

@@ -96,7 +96,7 @@ func (p *Predicate) field(f *Facts) (s bsonval.Scalar, known bool, err error) {
 }
 
 func noFields(class bsonval.Class, name string) error {
-	return fmt.Errorf("a %s has no field %q", class, name)
+	return fmt.Errorf("no field %q in %s", name, class)
 }
 
 func (r Relation) holds(order int) bool {

@@ -26,12 +26,16 @@ func (l *List[V]) Add(value V) {
 
 // Remove removes a value, if it is there.
 func (l *List[V]) Remove(value V) {
-	old := l.Values()
-	i := slices.Index(old, value)
-	if i < 0 {
-		return
-	}
-	values := make([]V, 0, len(old)-1)
-	values = append(append(values, old[:i]...), old[i+1:]...)
+	values := Without(l.Values(), value)
 	l.values.Store(&values)
+}
+
+// Without returns a copy of the values without one of them.
+func Without[V comparable](values []V, value V) []V {
+	i := slices.Index(values, value)
+	if i < 0 {
+		return values
+	}
+	rest := make([]V, 0, len(values)-1)
+	return append(append(rest, values[:i]...), values[i+1:]...)
 }

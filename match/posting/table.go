@@ -65,13 +65,30 @@ func (t *Table[V]) All() iter.Seq2[string, V] {
 
 // Put sets the value of the key.
 func (t *Table[V]) Put(key string, value V) {
-	t.Delete(key)
+	if t.replace(key, value) {
+		return
+	}
 	n := t.Len() + 1
 	if s := t.slots.Load(); s == nil || n > len(s.chains) {
 		t.resize(max(minSlots, 2*n))
 	}
 	t.slots.Load().add(key, value)
 	t.size.Store(int64(n))
+}
+
+// replace changes the value of a key that is there: no reader finds the key missing.
+func (t *Table[V]) replace(key string, value V) bool {
+	s := t.slots.Load()
+	if s == nil {
+		return false
+	}
+	hash := maphash.String(s.seed, key)
+	chain := &s.chains[hash&s.mask]
+	rest, found := without(chain.Load(), key)
+	if found {
+		chain.Store(&entry[V]{hash: hash, key: key, value: value, next: rest})
+	}
+	return found
 }
 
 // Delete removes the key, if it is there.

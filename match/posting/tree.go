@@ -1,6 +1,7 @@
 package posting
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -26,13 +27,16 @@ type Tree[V any] struct {
 }
 
 type node[V any] struct {
+	// What a reader needs of most nodes stands together: prefixes of the two ends and of the highest below, which mostly decide.
+	low, high, top uint64
+	left, right    *node[V]
+	value          V
+
 	Interval
 
-	order       uint64 // tells equal low ends apart
-	value       V
-	priority    uint64
-	highest     Bound
-	left, right *node[V]
+	highest  Bound
+	order    uint64 // tells equal low ends apart
+	priority uint64
 }
 
 // IsEmpty reports whether there are no intervals.
@@ -40,7 +44,13 @@ func (t *Tree[V]) IsEmpty() bool { return t.root.Load() == nil }
 
 // Insert adds an interval; order tells it from others with the same low end.
 func (t *Tree[V]) Insert(in Interval, order uint64, value V) {
-	n := &node[V]{Interval: in, order: order, value: value, priority: rand.Uint64()}
+	n := &node[V]{Interval: in, order: order, value: value, priority: rand.Uint64(), high: math.MaxUint64}
+	if !in.Low.Far {
+		n.low = in.Low.At.Prefix()
+	}
+	if !in.High.Far {
+		n.high = in.High.At.Prefix()
+	}
 	n.fix()
 	t.root.Store(t.root.Load().insert(n))
 }
@@ -51,19 +61,21 @@ func (t *Tree[V]) Remove(in Interval, order uint64) {
 }
 
 // Stab yields the values of the intervals that contain the point, which is of the tree's class and not NaN.
-func (t *Tree[V]) Stab(point bsonval.Scalar, yield func(V)) { t.root.Load().stab(point, yield) }
+func (t *Tree[V]) Stab(point bsonval.Scalar, yield func(V)) {
+	t.root.Load().stab(point.Prefix(), &point, yield)
+}
 
 // Each yields every value.
 func (t *Tree[V]) Each(yield func(V)) { t.root.Load().each(yield) }
 
-func (n *node[V]) stab(point bsonval.Scalar, yield func(V)) {
-	for n != nil && n.highest.reaches(point) {
-		n.left.stab(point, yield)
-		if !n.Low.lets(point) {
+func (n *node[V]) stab(prefix uint64, point *bsonval.Scalar, yield func(V)) {
+	for n != nil && (n.top > prefix || n.top == prefix && n.highest.reaches(point)) {
+		n.left.stab(prefix, point, yield)
+		if n.low > prefix || n.low == prefix && !n.Low.lets(point) {
 			// Everything to the right begins later still.
 			return
 		}
-		if n.High.reaches(point) {
+		if n.high > prefix || n.high == prefix && n.High.reaches(point) {
 			yield(n.value)
 		}
 		n = n.right
@@ -78,20 +90,20 @@ func (n *node[V]) each(yield func(V)) {
 }
 
 // lets reports whether an interval with this low end contains the point or ends before it.
-func (b Bound) lets(point bsonval.Scalar) bool {
+func (b *Bound) lets(point *bsonval.Scalar) bool {
 	if b.Far {
 		return true
 	}
-	order := b.At.Compare(point)
+	order := b.At.Compare(*point)
 	return order < 0 || order == 0 && !b.Open
 }
 
 // reaches reports whether an interval with this high end contains the point or begins behind it.
-func (b Bound) reaches(point bsonval.Scalar) bool {
+func (b *Bound) reaches(point *bsonval.Scalar) bool {
 	if b.Far {
 		return true
 	}
-	order := b.At.Compare(point)
+	order := b.At.Compare(*point)
 	return order > 0 || order == 0 && !b.Open
 }
 
@@ -134,10 +146,10 @@ func (n *node[V]) before(low Bound, order uint64) bool {
 }
 
 func (n *node[V]) fix() {
-	n.highest = n.High
+	n.highest, n.top = n.High, n.high
 	for _, child := range []*node[V]{n.left, n.right} {
 		if child != nil {
-			n.highest = higher(n.highest, child.highest)
+			n.highest, n.top = higher(n.highest, child.highest), max(n.top, child.top)
 		}
 	}
 }
