@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mongostream/change"
-	"mongostream/delivery"
 	"mongostream/fault"
 	"mongostream/lane"
 	"mongostream/match"
@@ -31,6 +29,8 @@ type EventsConfig struct {
 	Encode func(b []byte, e *change.Event) ([]byte, error)
 	// Now returns the log's current time, where a client without an id begins. Required.
 	Now func(context.Context) (change.Timestamp, error)
+	// Carries says what the log's events have, for filters.
+	Carries match.Carries
 	// Heartbeat is how long a quiet connection stays silent. Defaults to 15 s.
 	Heartbeat time.Duration
 	// StallTimeout is how long a client may take nothing. Defaults to 30 s.
@@ -64,13 +64,18 @@ func NewEvents(cfg EventsConfig, log *lane.Log) *Events {
 	}
 }
 
-// ServeHTTP implements http.Handler. Parameters: db, coll, op (several, or separated by commas). The header Last-Event-ID, or the
+// ServeHTTP implements http.Handler. Parameters: db, coll, op (several, or separated by commas), filter (CEL). The header Last-Event-ID, or the
 // parameter of that name, resumes behind the event that carried the id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if stopping(w, r) {
 		return
 	}
-	selector, id, err := h.parse(r)
+	filter, id, err := h.parse(r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	program, err := match.Compile(filter)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
@@ -84,7 +89,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.clients.Inc()
 	defer h.metrics.clients.Dec()
 	c := &client{
-		events: h, selector: selector, out: http.NewResponseController(w), w: w,
+		events: h, program: program, out: http.NewResponseController(w), w: w,
 		encoder: NewEncoder(h.cfg.Cluster, h.cfg.Partitions, h.cfg.Encode),
 	}
 	now, err := h.cfg.Now(r.Context())
@@ -125,7 +130,8 @@ func stopping(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // parse reads the request.
-func (h *Events) parse(r *http.Request) (s match.Selector, id *eventID, err error) {
+func (h *Events) parse(r *http.Request) (s match.Filter, id *eventID, err error) {
+	s.Carries = h.cfg.Carries
 	if r.Method != http.MethodGet {
 		return s, nil, fault.Newf(fault.SessionBadRequest, "method %s: use GET", r.Method)
 	}
@@ -144,10 +150,12 @@ func (h *Events) parse(r *http.Request) (s match.Selector, id *eventID, err erro
 			if s.Ops, err = match.ParseOps(strings.Split(strings.Join(values, ","), ",")); err != nil {
 				return s, nil, fault.Newf(fault.SessionBadRequest, "parameter op: %w", err)
 			}
+		case "filter":
+			s.Source = values[0]
 		case "Last-Event-ID":
 			last = cmp.Or(last, values[0])
 		default:
-			return s, nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use db, coll, op", name)
+			return s, nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use db, coll, op, filter", name)
 		}
 		if name != "op" && len(values) > 1 {
 			return s, nil, fault.Newf(fault.SessionBadRequest, "parameter %s stands twice", name)
@@ -188,203 +196,3 @@ func describe(err error) description {
 // aheadSlack is how far an id may be ahead of the log's current time, which different servers of a sharded cluster tell a little
 // differently.
 const aheadSlack = 15 * time.Second
-
-// maxLosses is how often in a row a client is told of a loss before it is let go: a log that is gone again and again before anything
-// was read from it is of no use.
-const maxLosses = 3
-
-// maxWrite is how much is written to a client at a time; while it is being written the client holds nothing else.
-const maxWrite = 256 << 10
-
-// A client is one connection.
-type client struct {
-	events     *Events
-	selector   match.Selector
-	cursor     *lane.Cursor
-	resumption *resumption // nil once everything that comes is new
-	losses     int         // that the client was told of since its last event
-	w          http.ResponseWriter
-	out        *http.ResponseController
-	encoder    *Encoder
-	buffer     []byte
-}
-
-// run writes events until the client leaves, stalls, or the log or the node ends, and says which.
-func (c *client) run(ctx context.Context) (reason string) {
-	c.buffer = append(c.buffer, ": connected\n\n"...)
-	for {
-		if err := c.flush(); err != nil {
-			if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
-				c.events.logger.Warn("subscriber cut off", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
-				return "stalled"
-			}
-			return "left"
-		}
-		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
-		batch, err := c.cursor.Next(wait)
-		cancel()
-		switch {
-		case err == nil:
-			if err := c.write(batch); err != nil {
-				c.events.logger.Error("event cannot be written as JSON", "error", err)
-				return "failed"
-			}
-		case ctx.Err() != nil:
-			return "left"
-		case errors.Is(err, context.DeadlineExceeded):
-			if err := c.heartbeat(); err != nil {
-				c.events.logger.Error("event cannot be written as JSON", "error", err)
-				return "failed"
-			}
-		case errors.Is(err, lane.ErrPositionLost):
-			if err := c.resync(ctx, err); err != nil {
-				c.fail(err)
-				return "lost"
-			}
-		default:
-			c.fail(err)
-			return "stopped"
-		}
-	}
-}
-
-// heartbeat writes a comment and the id of the progress, which moves the client's last id without an event.
-func (c *client) heartbeat() error {
-	position := c.cursor.Position()
-	if r := c.resumption; r != nil && r.passed(position) {
-		for i := range r.held {
-			if err := c.event(&r.held[i]); err != nil {
-				return err
-			}
-		}
-		c.resumption = nil
-	}
-	if c.resumption == nil {
-		c.buffer = append(c.buffer, "id: "...)
-		c.buffer = c.encoder.ID(c.buffer, position)
-		c.buffer = append(c.buffer, '\n')
-	}
-	c.buffer = append(c.buffer, ": heartbeat\n\n"...)
-	return nil
-}
-
-// write puts what the client wants of a batch into its buffer. What does not fit is given back and comes again.
-func (c *client) write(batch *lane.Batch) error {
-	for i := range batch.Len() {
-		if len(c.buffer) >= maxWrite {
-			c.cursor.Return(batch, i)
-			return nil
-		}
-		e := batch.Event(i)
-		if c.resumption == nil {
-			if err := c.event(e); err != nil {
-				return err
-			}
-			continue
-		}
-		fresh, done := c.resumption.pass(e)
-		for j := range fresh {
-			if err := c.event(&fresh[j]); err != nil {
-				return err
-			}
-		}
-		if done {
-			c.resumption = nil
-		}
-	}
-	return nil
-}
-
-// event writes one event, if the client wants it.
-func (c *client) event(e *change.Event) (err error) {
-	if e.Op() == change.OpSkipped {
-		c.tell(&delivery.Notice{
-			Kind: delivery.Resync, Reason: "poison", Found: time.Now(),
-			Advice: "One change was too large for MongoDB to deliver: read the large documents again.",
-		}, e.Position(), e.Position())
-		return nil
-	}
-	if !c.selector.Selects(e) {
-		return nil
-	}
-	b := append(c.buffer, "id: "...)
-	b = c.encoder.ID(b, e.Position())
-	b = append(b, "\ndata: "...)
-	if b, err = c.encoder.Event(b, e); err != nil {
-		return err
-	}
-	c.buffer = append(b, "\n\n"...)
-	c.events.metrics.events.Inc()
-	c.losses = 0
-	return nil
-}
-
-// resync tells the client what the log no longer holds of what it wants, and goes on where the log begins.
-func (c *client) resync(ctx context.Context, err error) error {
-	if c.losses++; c.losses > maxLosses {
-		return fault.New(fault.LogHistoryLost, err)
-	}
-	from := c.cursor.Position()
-	lost, ok := errors.AsType[*lane.LostError](err)
-	var to change.Timestamp
-	if ok && lost.First.Compare(from.Time) > 0 {
-		to = lost.First
-	} else {
-		now, err := c.events.cfg.Now(ctx)
-		if err != nil {
-			return fault.New(fault.MongoUnreachable, err)
-		}
-		to = now
-	}
-	c.tell(&delivery.Notice{
-		Kind: delivery.Resync, Reason: "history_lost", Found: time.Now(),
-		Advice: "Changes between lost_from and lost_to may have been missed: read the documents again.",
-	}, from, change.At(to))
-	c.cursor.Close()
-	c.cursor, c.resumption = c.events.log.All(lane.Start{Position: change.At(to)}), nil
-	return nil
-}
-
-// tell writes a notice in its place between the events.
-func (c *client) tell(n *delivery.Notice, from, to change.Position) {
-	c.buffer = append(c.buffer, "id: "...)
-	c.buffer = c.encoder.ID(c.buffer, to)
-	c.buffer = append(c.buffer, "\nevent: "...)
-	c.buffer = append(c.buffer, n.Kind...)
-	c.buffer = append(c.buffer, "\ndata: "...)
-	c.buffer = c.encoder.Notice(c.buffer, n, nil, from, to)
-	c.buffer = append(c.buffer, "\n\n"...)
-}
-
-// fail writes why the stream ends.
-func (c *client) fail(err error) {
-	text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
-	c.buffer = fmt.Appendf(c.buffer, "event: error\ndata: %s\n\n", text)
-	_ = c.flush() // it ends either way
-}
-
-// flush writes the buffer to the client, within the stall timeout.
-func (c *client) flush() error {
-	if len(c.buffer) == 0 {
-		return nil
-	}
-	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
-		return fmt.Errorf("set a deadline: %w", err)
-	}
-	if _, err := c.w.Write(c.buffer); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	c.buffer = c.buffer[:0]
-	if err := c.out.Flush(); err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
-	return nil
-}
-
-func isTimeout(err error) bool {
-	timeout, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	return ok && timeout.Timeout()
-}

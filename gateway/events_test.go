@@ -154,6 +154,19 @@ func TestClientSeesWhatItAskedForAndResumesBehindIt(t *testing.T) {
 	}
 }
 
+func TestFilterChoosesEvents(t *testing.T) {
+	p := open(t, gateway.EventsConfig{})
+	r := p.get("?coll=orders&filter="+url.QueryEscape(`key._id in [2, 4] && op == "insert"`), "")
+	p.source.Append(
+		changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3}, changetest.Event{ID: 4, Op: "delete"}, changetest.Event{ID: 4},
+	)
+	for _, want := range []uint32{3, 6} {
+		if got := next(t, r); got.I != want {
+			t.Errorf("%+v, want increment %d", got, want)
+		}
+	}
+}
+
 // Events of different shards may share everything of their heads; only their tokens' hashes tell which the client has seen.
 func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
 	p := open(t, gateway.EventsConfig{})
@@ -225,6 +238,8 @@ func TestBadRequestsAreRefusedWithACode(t *testing.T) {
 		"unknown operation":    {query: "?op=upsert", code: fault.SessionBadRequest},
 		"parameter twice":      {query: "?db=a&db=b", code: fault.SessionBadRequest},
 		"malformed query":      {query: "?db=%zz", code: fault.SessionBadRequest},
+		"malformed filter":     {query: "?filter=key._id+%3D%3D", code: fault.FilterInvalid},
+		"filter without doc":   {query: "?filter=doc.a+%3D%3D+1", code: fault.FilterNeedsDocument},
 		"malformed id":         {id: "17", code: fault.SessionBadPosition},
 		"damaged id":           {id: damaged, code: fault.SessionBadPosition},
 		"id of another":        {id: theirs, code: fault.SessionBadPosition},

@@ -31,11 +31,16 @@ func (s *Service) buildGateway(ctx context.Context) error {
 	}
 	s.gateway = connect.NewServer(connect.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: keeper,
-		Carries:     match.Carries{Document: cfg.MongoDB.FullDocument != "default"},
+		Carries:     s.carries(),
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
 	}, s.hub)
 	return nil
+}
+
+// carries says what the log's events have beside the changes themselves.
+func (s *Service) carries() match.Carries {
+	return match.Carries{Document: s.opts.Config.MongoDB.FullDocument != "default"}
 }
 
 // seenRecently is how long ago a gateway may have been seen and still be expected back after a start.

@@ -49,7 +49,7 @@ func (s *Service) newServer() *http.Server {
 	cfg := s.opts.Config
 	mux := http.NewServeMux()
 	mux.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now,
+		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Logger: s.logger, Registerer: s.registry,
 	}, s.log))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
