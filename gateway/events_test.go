@@ -239,7 +239,7 @@ func TestBadRequestsAreRefusedWithACode(t *testing.T) {
 		"parameter twice":      {query: "?db=a&db=b", code: fault.SessionBadRequest},
 		"malformed query":      {query: "?db=%zz", code: fault.SessionBadRequest},
 		"malformed filter":     {query: "?filter=key._id+%3D%3D", code: fault.FilterInvalid},
-		"filter without doc":   {query: "?filter=doc.a+%3D%3D+1", code: fault.FilterNeedsDocument},
+		"filter without doc":   {query: "?filter=doc.a+%3D%3D+1", code: fault.FilterNeedsDoc},
 		"malformed id":         {id: "17", code: fault.SessionBadPosition},
 		"damaged id":           {id: damaged, code: fault.SessionBadPosition},
 		"id of another":        {id: theirs, code: fault.SessionBadPosition},
