@@ -51,7 +51,7 @@ proto:
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:
 	@mkdir -p .bench/profile
-	$(GO) build -o bin/bench ./cmd/bench
+	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench
 	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
 

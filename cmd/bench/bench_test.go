@@ -79,7 +79,7 @@ func (p *pretender) Close() error { return nil }
 // tiny is a scale at which figures mean nothing.
 func tiny() scale {
 	return scale{
-		rounds: 1, unpaced: 6400, naive: 1000, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
+		rounds: 1, unpaced: 6400, naive: 1000, marked: 6400, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
 		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000,
 	}
 }

@@ -17,6 +17,7 @@ type scale struct {
 	rounds     int
 	unpaced    int           // events of a backlog that is read as fast as possible
 	naive      int           // of these, how many the naive loop reads
+	marked     int           // events of a backlog that takes longer than marks are apart
 	paced      time.Duration // of reading at the pace
 	shared     int           // events that 16 subscribers share
 	backlog    int           // events to catch up with
@@ -29,14 +30,14 @@ type scale struct {
 
 func full() scale {
 	return scale{
-		rounds: 7, unpaced: 1_000_000, naive: 200_000, paced: 3 * time.Second, shared: 480_000, backlog: 1_000_000, delays: 3 * time.Second,
+		rounds: 7, unpaced: 1_000_000, naive: 200_000, marked: 3_000_000, paced: 3 * time.Second, shared: 480_000, backlog: 1_000_000, delays: 3 * time.Second,
 		steps: 3_000_000, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 	}
 }
 
 func quick() scale {
 	s := full()
-	s.rounds, s.unpaced, s.naive, s.paced, s.shared, s.backlog = 3, 400_000, 50_000, 800*time.Millisecond, 96_000, 100_000
+	s.rounds, s.unpaced, s.naive, s.marked, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 1_000_000, 800*time.Millisecond, 96_000, 100_000
 	s.delays, s.steps, s.timeout = 600*time.Millisecond, 500_000, 30*time.Second
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"mongostream/cmd/bench/blame"
+	"mongostream/cmd/bench/machine"
 )
 
 // page writes the report as docs/benchmarks.md.
@@ -23,10 +24,13 @@ written by `+"`make bench`"+`; the command's documentation (`+"`go doc ./cmd/ben
 `+"`go run ./cmd/bench -quick`"+` does it in less than a minute. Micro-benchmarks stand beside the code: `+"`make microbench`"+`.
 
 `)
-	here := o.surroundings()
+	mongo := "development MongoDB, serving from memory"
+	if o.uri != "" {
+		mongo = "the one of -uri"
+	}
 	fmt.Fprint(w, "| machine | |\n|---|---|\n")
-	for _, fact := range here {
-		fmt.Fprintf(w, "| %s | %s |\n", fact.name, fact.value)
+	for _, fact := range append(machine.Facts(), machine.Fact{Name: "MongoDB", Value: mongo}, machine.Fact{Name: "command", Value: "`" + o.command + "`"}) {
+		fmt.Fprintf(w, "| %s | %s |\n", fact.Name, fact.Value)
 	}
 	fmt.Fprint(w, "\n## Figures\n\n| figure | of what | measured | wanted | |\n|---|---|---|---|---|\n")
 	for name, f := range r.each {
@@ -71,6 +75,7 @@ const legend = `
 Races:
 
 - unpaced: a backlog is read as fast as possible from a server that has it in memory.
+- marks: the same, for so long that the rounds of marks come as often as they do in a node that runs for days: at most every 2 s.
 - paced: the end of the log is followed while 120,000 changes a second are written; the server's CPU includes the writing.
 - shared: 16 subscribers of a collection each. streams has a change stream for each, tail is one node.
 - slow, half: the end of the log is followed at 500 changes a second and at half of what machine, writer and node can do together;

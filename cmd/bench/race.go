@@ -24,7 +24,7 @@ func measure(ctx context.Context, o options, notes io.Writer) (r *report, err er
 		name string
 		run  func(context.Context) error
 	}{
-		{"unpaced", b.raceUnpaced}, {"paced", b.racePaced}, {"shared", b.raceShared}, {"delays", b.raceDelays}, {"memory", b.raceMemory},
+		{"unpaced", b.raceUnpaced}, {"marks", b.raceMarks}, {"paced", b.racePaced}, {"shared", b.raceShared}, {"delays", b.raceDelays}, {"memory", b.raceMemory},
 		{"catch-up", b.raceCatchUp},
 	} {
 		begun := time.Now()
@@ -43,10 +43,16 @@ func (b *bench) raceUnpaced(ctx context.Context) error {
 		{name: "raw", contender: "raw"},
 		{name: "naive", contender: "naive", adjust: func(j *contender.Job) { j.Events = b.scale.naive }},
 		{name: "node", contender: "node"},
-		{name: "unmarked", contender: "node", adjust: func(j *contender.Job) { j.Unmarked = true }},
 		{name: "node256", contender: "node", adjust: func(j *contender.Job) { j.Partitions = manyPartition }},
 		{name: "node1", contender: "node", adjust: func(j *contender.Job) { j.Partitions = 1 }},
 		{name: "unsubscribed", contender: "node", adjust: func(j *contender.Job) { j.Unsubscribe = true }},
+	})
+}
+
+// raceMarks is longer, because marks are saved in rounds at least 2 s apart: a short run has one round too many, or none.
+func (b *bench) raceMarks(ctx context.Context) error {
+	return b.raceBacklog(ctx, "marks", func() server.Data { return b.data(b.scale.marked, 1) }, []entry{
+		{name: "node", contender: "node"}, {name: "unmarked", contender: "node", adjust: func(j *contender.Job) { j.Unmarked = true }},
 	})
 }
 

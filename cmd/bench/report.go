@@ -59,9 +59,9 @@ func (b *bench) streams16VsTail() figure {
 }
 
 func (b *bench) checkpointsOnVsOff() figure {
-	f := b.from("events/s with marks in etcd ÷ events/s without any before the last, unpaced", "unpaced/node", "unpaced/unmarked")
-	f.Values["client_cpu_ratio"] = f.of("unpaced/node").ClientCPU.Median / f.of("unpaced/unmarked").ClientCPU.Median
-	ratio := f.rate("unpaced/node", "unpaced/unmarked")
+	f := b.from("events/s with marks in etcd ÷ events/s without any before the last, unpaced", "marks/node", "marks/unmarked")
+	f.Values["client_cpu_ratio"] = f.of("marks/node").ClientCPU.Median / f.of("marks/unmarked").ClientCPU.Median
+	ratio := f.rate("marks/node", "marks/unmarked")
 	return f.done(ratio, atLeast("events/s", ratio, 0.98))
 }
 
@@ -107,7 +107,7 @@ const (
 )
 
 func (b *bench) rss() figure {
-	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions", "unpaced/node", "paced/node", "backlog/node", "catchup/node")
+	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions", "unpaced/node", "marks/node", "paced/node", "backlog/node", "catchup/node")
 	peak := 0.0
 	for _, m := range f.From {
 		for _, v := range m.RSS.Rounds {

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"cmp"
@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// A fact is a line of what a run took place on.
-type fact struct{ name, value string }
+// A Fact is a line of what a run took place on.
+type Fact struct{ Name, Value string }
 
-// surroundings are the machine, the versions and the command, as far as they can be found out.
-func (o options) surroundings() []fact {
-	facts := []fact{
+// Facts are the machine and the versions, as far as they can be found out.
+func Facts() []Fact {
+	facts := []Fact{
 		{"CPU", fmt.Sprintf("%s, %d cores", line("/proc/cpuinfo", "model name"), runtime.NumCPU())},
 		{"memory", line("/proc/meminfo", "MemTotal")},
 		{"system", fmt.Sprintf("%s/%s %s", runtime.GOOS, runtime.GOARCH, strings.TrimSpace(file("/proc/sys/kernel/osrelease")))},
@@ -24,16 +24,12 @@ func (o options) surroundings() []fact {
 		for _, dep := range info.Deps {
 			switch dep.Path {
 			case "go.mongodb.org/mongo-driver/v2", "go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3":
-				facts = append(facts, fact{dep.Path, dep.Version})
+				facts = append(facts, Fact{dep.Path, dep.Version})
 			}
 		}
-		facts = append(facts, fact{"commit", commit(info)})
+		facts = append(facts, Fact{"commit", commit(info)})
 	}
-	server := "development MongoDB, serving from memory"
-	if o.uri != "" {
-		server = "the one of -uri"
-	}
-	return append(facts, fact{"MongoDB", server}, fact{"command", "`" + o.command + "`"})
+	return facts
 }
 
 // commit is what the program was built from, where the build noted it.
