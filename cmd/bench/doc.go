@@ -7,8 +7,10 @@
 // a real one and also measures that server. etcd is real, and started here. Every side is a process of its own (package part), so
 // that CPU and memory are told apart.
 //
-// Contenders run in the order A B B A; figures are medians over the rounds. Each is held to the number of changes and to the order of
-// every document's; a contender that fails makes the figures it is part of void, and the exit code 1.
+// Contenders run in the order A B B A; figures are medians over the rounds, and a ratio of two rates is the median of the rounds'
+// ratios. Each is held to the number of changes and to the order of every document's; a contender that fails makes the figures it is
+// part of void, and the exit code 1. A figure that is not what was wanted is told as it is; with -profile and -o markdown, with where
+// the CPU time went.
 //
 // The development MongoDB hands out events many times faster than a real one, which has to read and to build them. Where that would
 // make a ratio meaningless it is paced at 120,000 events a second, which a MongoDB 4.4 does on a machine of two cores; the

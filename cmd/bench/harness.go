@@ -37,8 +37,8 @@ func full() scale {
 
 func quick() scale {
 	s := full()
-	s.rounds, s.unpaced, s.naive, s.marked, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 1_000_000, 800*time.Millisecond, 96_000, 100_000
-	s.delays, s.steps, s.timeout = 600*time.Millisecond, 500_000, 30*time.Second
+	s.rounds, s.unpaced, s.naive, s.marked, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 300_000, 600*time.Millisecond, 96_000, 100_000
+	s.delays, s.steps, s.timeout = 400*time.Millisecond, 500_000, 30*time.Second
 	return s
 }
 
