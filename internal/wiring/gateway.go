@@ -3,6 +3,7 @@ package wiring
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"mongostream/change"
@@ -61,5 +62,25 @@ func (s *Service) runGateway(ctx context.Context) error {
 	if s.grpc == nil {
 		return nil
 	}
+	var forwarding sync.WaitGroup
+	defer forwarding.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	forwarding.Go(func() { s.forward(ctx) })
 	return s.gateway.Serve(ctx, s.grpc, nil, closeTimeout)
+}
+
+// forward hands what is posted on the board on to gateways, until the context ends.
+func (s *Service) forward(ctx context.Context) {
+	var last uint64
+	for {
+		notices, _, err := s.board.Follow(ctx, last)
+		if err != nil {
+			return
+		}
+		for _, n := range notices {
+			last = n.ID
+			s.gateway.Announce(fanout.Notice{Kind: n.Kind, Text: n.Text, At: n.At})
+		}
+	}
 }
