@@ -34,7 +34,9 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), tailCommand(), configCommand(), explainCommand(), versionCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.New(fault.CommandBadArgument, err) })
+	root.AddCommand(runCommand(), tailCommand(), statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand(),
+		configCommand(), explainCommand(), versionCommand())
 	return root
 }
 

@@ -98,7 +98,7 @@ func (p *AdoptPlan) Check(acceptSource bool) error {
 }
 
 // Apply raises the incarnation, which ends every epoch before, and moves the marks back that are ahead, each after an entry in the gap
-// log: what its subscribers have had of the log that is no more. It returns the origin that stands then. When it ends half-way, a new plan
+// log: its subscribers have had what is no more. A node that met the mark has written the same entry. It returns the origin that stands then. When it ends half-way, a new plan
 // does the rest.
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
@@ -117,7 +117,7 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	why := fmt.Sprintf("adopted: the mark was of a log that is no more; MongoDB was at %s", p.Now)
 	for _, m := range p.ahead {
 		lost := checkpoint.Gap{
-			Partition: m.Partition, From: change.At(p.to), To: m.Position, Reason: string(gap.AheadOfServer), Fingerprint: m.Fingerprint,
+			Partition: m.Partition, From: m.Position, To: change.At(p.to), Reason: string(gap.AheadOfServer), Fingerprint: m.Fingerprint,
 			Epoch: change.Epoch{Incarnation: next.Incarnation}, Found: next.At, By: by,
 		}
 		if err := s.AddGap(ctx, lost); err != nil {

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/fault"
+	"mongostream/internal/admin"
+	"mongostream/internal/wiring"
+)
+
+func exportCommand() *cobra.Command {
+	o := operation{quiet: true}
+	cmd := o.command("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
+		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+			archive, err := admin.Export(ctx, at.Marks, operator())
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 || args[0] == "-" {
+				return archive.Write(w)
+			}
+			return writeFile(args[0], archive.Write)
+		})
+	cmd.Long = `Write the origin and all marks as one JSON document, for "streamer checkpoint import" at another store. The document contains resume
+tokens, and those contain keys of documents: keep it as you keep the data.`
+	return cmd
+}
+
+// writeFile makes a new file for its owner alone; one that exists is not touched.
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fault.New(fault.CommandBadArgument, err)
+	}
+	err = errors.Join(write(f), f.Close())
+	if err != nil {
+		_ = os.Remove(name) // half an archive is none
+	}
+	return err
+}
+
+// An imported is what an import would do, and whether it was done.
+type imported struct {
+	*admin.ImportPlan
+
+	Done bool `json:"done"`
+}
+
+func importCommand() *cobra.Command {
+	var o operation
+	cmd := o.command("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
+		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+			archive, err := readArchive(args[0])
+			if err != nil {
+				return err
+			}
+			source, err := at.Mongo(ctx)
+			if err != nil {
+				return err
+			}
+			plan, err := admin.PlanImport(ctx, at.Marks, source, archive)
+			if err != nil {
+				return err
+			}
+			i := imported{ImportPlan: plan}
+			if o.dryRun {
+				return o.print(w, i, i.write)
+			}
+			if o.output == "" {
+				if err := o.print(w, i, i.write); err != nil {
+					return err
+				}
+			}
+			if err := o.confirm(fmt.Sprintf("Import %d marks? What is between is skipped where a mark moves forward.", len(plan.Steps))); err != nil {
+				return err
+			}
+			if err := apply(ctx, at, plan, args[0]); err != nil {
+				return err
+			}
+			i.Done = true
+			return o.print(w, i, i.write)
+		})
+	cmd.Long = `Take over the marks that "streamer checkpoint export" wrote, for example when they move from etcd to MongoDB. No node may be running.
+Where there is no cluster yet, its origin is taken over too. A mark that moves back is rewound; one that moves forward skips what is
+between.`
+	return o.writing(cmd)
+}
+
+// importTTL is how long the claim of an import lives without being renewed.
+const importTTL = 10 * time.Second
+
+// apply claims the partitions as a node does, so that none can be saving, and imports.
+func apply(ctx context.Context, at *wiring.Place, plan *admin.ImportPlan, from string) error {
+	if err := plan.Found(ctx, at.Marks); err != nil {
+		return err
+	}
+	by := operator()
+	solo := cluster.NewSolo(cluster.SoloConfig{
+		Member: cluster.Member{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
+	}, at.Owner)
+	applied := false
+	err := solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {
+		err := plan.Apply(ctx, at.Marks, terms, by, from)
+		applied = err == nil
+		return err
+	})
+	if err == nil && !applied {
+		return fmt.Errorf("import: %w", context.Cause(ctx))
+	}
+	return err
+}
+
+func readArchive(name string) (admin.Archive, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return admin.Archive{}, fault.New(fault.CommandBadArgument, err)
+		}
+		defer f.Close() //nolint:errcheck // read only
+	}
+	return admin.ReadArchive(f, name)
+}
+
+// write writes what would be done, or was.
+func (i imported) write(t *tabwriter.Writer) {
+	if i.Done {
+		fmt.Fprintf(t, "%d marks are new, %d were moved forward, %d back, %d stood there already.\n",
+			i.Count(admin.New), i.Count(admin.Forward), i.Count(admin.Back), i.Count(admin.Stays))
+		return
+	}
+	if i.Founds {
+		fmt.Fprintf(t, "There is no cluster here yet: its origin is taken over (%s, %d partitions, of %s).\n\n", i.Origin.Cluster, i.Origin.Partitions, i.Origin.Source)
+	}
+	fmt.Fprintln(t, "PARTITION\tSTANDS AT\tARCHIVE\tTIME\tMOVE")
+	for _, s := range i.Steps {
+		from := "-"
+		if s.From != nil {
+			from = s.From.String()
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, from, s.To, clock(s.To.Time), s.Move)
+	}
+}

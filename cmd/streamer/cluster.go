@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/change"
+	"mongostream/fault"
+	"mongostream/internal/admin"
+	"mongostream/internal/wiring"
+)
+
+func clusterCommand() *cobra.Command {
+	return group("cluster", "Look after a cluster as a whole", adoptCommand())
+}
+
+// An adopted is what adopting would do, and what stands when it was done.
+type adopted struct {
+	*admin.AdoptPlan
+
+	Done bool `json:"done"`
+	// Stands is the origin afterwards.
+	Stands *admin.Origin `json:"stands,omitempty"`
+}
+
+func adoptCommand() *cobra.Command {
+	var o operation
+	var to string
+	var source bool
+	cmd := o.command("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
+		func(ctx context.Context, at *wiring.Place, _ []string, w io.Writer) error {
+			var restored change.Timestamp
+			if to != "" {
+				p, err := admin.ParseTarget(to)
+				if err != nil {
+					return err
+				}
+				if !p.IsProgress() {
+					return fault.Newf(fault.CommandBadArgument, "--to takes a time, not a token")
+				}
+				restored = p.Time
+			}
+			mongo, err := at.Mongo(ctx)
+			if err != nil {
+				return err
+			}
+			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored)
+			if err != nil {
+				return err
+			}
+			a := adopted{AdoptPlan: plan}
+			if o.dryRun || o.output == "" {
+				if err := o.print(w, a, a.write); err != nil {
+					return err
+				}
+			}
+			if err := plan.Check(source); err != nil || o.dryRun {
+				return err
+			}
+			if err := o.confirm("Adopt? Every node that runs now ends."); err != nil {
+				return err
+			}
+			next, err := plan.Apply(ctx, at.Marks, operator())
+			if err != nil {
+				return err
+			}
+			stands := admin.ShowOrigin(next)
+			a.Done, a.Stands = true, &stands
+			return o.print(w, a, a.write)
+		})
+	cmd.Long = `Take the marks over after a restore, and before nodes are started again.
+
+After a restore of etcd the epochs that were given since the backup would be given once more. Adopting raises the incarnation, which ends
+every epoch from before: nodes that survived cannot save marks any more.
+
+After a restore of MongoDB marks may be of a log that is no more. Those ahead of MongoDB's time, or with --to behind the time of the backup,
+are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
+	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
+	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the marks were made with: the same data, moved or restored")
+	return o.writing(cmd)
+}
+
+// write writes what would be done, or was.
+func (a adopted) write(t *tabwriter.Writer) {
+	if a.Done {
+		fmt.Fprintf(t, "The cluster is adopted: incarnation %d. %d marks were moved back.\n", a.Stands.Incarnation, len(a.Ahead))
+		return
+	}
+	fmt.Fprintf(t, "cluster\t%s, %d partitions, incarnation %d\n", a.Origin.Cluster, a.Origin.Partitions, a.Origin.Incarnation)
+	fmt.Fprintf(t, "marks are of\t%s\n", a.Origin.Source)
+	if a.NewSource {
+		fmt.Fprintf(t, "MongoDB is\t%s\n", a.Source)
+	}
+	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, clock(a.Now.Time))
+	fmt.Fprintf(t, "marks ahead\t%d\n", len(a.Ahead))
+	if len(a.Ahead) > 0 {
+		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nPARTITION\tSTANDS AT\tTIME\n", a.To, clock(a.To.Time))
+		for _, m := range a.Ahead {
+			fmt.Fprintf(t, "%d\t%s\t%s\n", m.Partition, m.Position, clock(m.Position.Time))
+		}
+	}
+}

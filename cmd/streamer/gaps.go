@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/internal/admin"
+	"mongostream/internal/wiring"
+)
+
+func gapsCommand() *cobra.Command {
+	var o operation
+	return o.command("gaps", "List what could not be read from the log any more", cobra.NoArgs,
+		func(ctx context.Context, at *wiring.Place, _ []string, w io.Writer) error {
+			if _, err := admin.ReadOrigin(ctx, at.Marks); err != nil {
+				return err
+			}
+			gaps, unread := at.Marks.Gaps(ctx)
+			if unread != nil && len(gaps) == 0 {
+				return unread
+			}
+			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
+			err := o.print(w, log, func(t *tabwriter.Writer) {
+				if len(log.Gaps) == 0 {
+					fmt.Fprintln(t, "Nothing was lost.")
+					return
+				}
+				fmt.Fprintln(t, "FOUND\tPARTITION\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY\tREAD AGAIN")
+				for _, g := range log.Gaps {
+					fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", clock(g.Found), g.Partition, clock(g.LostFrom.Time), clock(g.LostTo.Time), g.Reason,
+						orDash(strings.Join(g.Namespaces, ",")), g.By, readAgain(g.Rescan))
+				}
+			})
+			return cmp.Or(err, unread)
+		})
+}
+
+// readAgain tells how far the documents have been read again.
+func readAgain(all []admin.Rescan) string {
+	var parts []string
+	for _, r := range all {
+		state := "waits"
+		switch {
+		case r.Done:
+			state = "done"
+		case r.Begun:
+			state = "under way"
+		}
+		parts = append(parts, r.Collection+" "+state)
+	}
+	return orDash(strings.Join(parts, ", "))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

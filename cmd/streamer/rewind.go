@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/change"
+	"mongostream/fault"
+	"mongostream/internal/admin"
+	"mongostream/internal/wiring"
+)
+
+// A rewound is what a rewind would do, and whether it was done.
+type rewound struct {
+	*admin.RewindPlan
+
+	Done bool `json:"done"`
+}
+
+func rewindCommand() *cobra.Command {
+	var o operation
+	var to, why string
+	var all bool
+	cmd := o.command("rewind PARTITION… | --all", "Move marks back, so that what is behind them is delivered again", cobra.ArbitraryArgs,
+		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+			if all == (len(args) > 0) {
+				return fault.Newf(fault.CommandBadArgument, "give partitions, or --all for every one")
+			}
+			if to == "" {
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: where to go back to")
+			}
+			target, err := admin.ParseTarget(to)
+			if err != nil {
+				return err
+			}
+			var partitions []change.Partition
+			for _, arg := range args {
+				_, p, err := partition(ctx, at, arg)
+				if err != nil {
+					return err
+				}
+				partitions = append(partitions, p)
+			}
+			source, err := at.Mongo(ctx)
+			if err != nil {
+				return err
+			}
+			plan, err := admin.PlanRewind(ctx, at.Marks, source, partitions, target)
+			if err != nil {
+				return err
+			}
+			r := rewound{RewindPlan: plan}
+			if refused := plan.Check(); refused != nil || o.dryRun {
+				if err := o.print(w, r, r.write); err != nil || o.dryRun && refused == nil {
+					return err
+				}
+				return refused
+			}
+			// Without a terminal it is done: where to go back to has been said, and --dry-run shows it.
+			if askable() && !o.yes {
+				if err := printed(os.Stderr, "", r, r.write); err != nil {
+					return err
+				}
+				if err := o.confirm(fmt.Sprintf("Move %d marks back?", plan.Moves())); err != nil {
+					return err
+				}
+			}
+			if _, err := plan.Apply(ctx, at.Marks, operator(), why); err != nil {
+				return err
+			}
+			r.Done = true
+			return o.print(w, r, r.write)
+		})
+	cmd.Long = `Move the marks of partitions back to a time or to a resume token. It is the only way back: what is behind the new mark is delivered
+again, after a notice (rewound) to the subscribers in its place. A node that owns a partition loses its term, and claims the partition
+again by itself. Marks that stand before the target stay where they are.
+
+  streamer checkpoint rewind 3 --to 2026-01-31T12:00:00Z --dry-run
+  streamer checkpoint rewind --all --to 1769860800:1 --yes --why "orders were written twice"`
+	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
+	cmd.Flags().StringVar(&why, "why", "", "what it is for; stands in the history")
+	cmd.Flags().BoolVar(&all, "all", false, "every partition")
+	return o.writing(cmd)
+}
+
+// write writes what would be done, or was.
+func (r rewound) write(t *tabwriter.Writer) {
+	if r.Done {
+		fmt.Fprintf(t, "%d marks were moved back to %s (%s).\n", r.Moves(), r.To, clock(r.To.Time))
+		return
+	}
+	fmt.Fprintf(t, "to\t%s (%s)\n", r.To, clock(r.To.Time))
+	if r.OplogBegins == nil {
+		fmt.Fprintln(t, "oplog\tcannot be looked at: whether it reaches back so far shows when it is read")
+	} else {
+		fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", clock(*r.OplogBegins), r.Reached)
+	}
+	fmt.Fprintf(t, "entries\t%s of all partitions, from there to the mark that stands furthest on\n", estimate(r.Entries))
+	fmt.Fprint(t, "subscribers\tevery gateway that is attached to a node gets them again, after a notice; which have had them is not known here\n\n")
+	fmt.Fprintln(t, "PARTITION\tSTANDS AT\tTIME\tMOVES\tEVENTS AGAIN")
+	for _, s := range r.Steps {
+		moves := "no: it stands before"
+		if s.Moves {
+			moves = fmt.Sprintf("back %s, to generation %d", short(s.From.Time.Sub(r.To.Time)), s.Generation+1)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, s.From, clock(s.From.Time), moves, estimate(s.Events))
+	}
+}
+
+// estimate shows a number that may not be known.
+func estimate(n *int64) string {
+	if n == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("about %d", *n)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/fault"
+	"mongostream/health"
+)
+
+// statusTimeout is how long a node may take to tell how it does.
+const statusTimeout = 10 * time.Second
+
+func statusCommand() *cobra.Command {
+	var address, output string
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show how a running node does", Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			report, err := askHealth(cmd.Context(), address)
+			if err != nil {
+				return err
+			}
+			return printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// askHealth asks a node for its report. One that is unhealthy answers too.
+func askHealth(ctx context.Context, address string) (report health.Report, err error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return report, fault.Newf(fault.CommandBadArgument, "--address %q: it must be like http://127.0.0.1:8080", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("health").String(), nil)
+	if err != nil {
+		return report, fault.New(fault.CommandBadArgument, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return report, fault.New(fault.NodeUnreachable, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
+	if err != nil {
+		return report, fault.New(fault.NodeUnreachable, err)
+	}
+	if err := json.Unmarshal(body, &report); err != nil || report.Status == "" {
+		return report, fault.Newf(fault.NodeUnreachable, "%s answers %s, and not as a node does", req.URL, resp.Status)
+	}
+	return report, nil
+}
+
+// maxReport bounds an answer: 16384 partitions take some 3 MiB.
+const maxReport = 32 << 20
+
+// writeReport writes a report for people.
+func writeReport(t *tabwriter.Writer, r health.Report) {
+	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, short(seconds(r.Uptime)))
+	fmt.Fprintln(t, "CHECK\tSTATE\tSAYS")
+	for _, c := range r.Checks {
+		if c.OK {
+			fmt.Fprintf(t, "%s\tok\t\n", c.Name)
+		} else {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Severity, c.Error)
+		}
+	}
+	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
+	for _, p := range r.Partitions {
+		lag, room, last := "unknown", "unknown", "-"
+		if p.Lag != nil {
+			lag = short(seconds(*p.Lag))
+		}
+		if p.HeadRoom != nil {
+			room = "this position dies in " + short(seconds(*p.HeadRoom))
+		}
+		if p.LastEvent != nil {
+			last = clock(*p.LastEvent)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lag, p.EventRate, last, room)
+	}
+	for _, p := range r.Partitions {
+		if p.Error != "" {
+			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
+		}
+	}
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// short shows a duration with its two largest units: 2 h 10 m.
+func short(d time.Duration) string {
+	if d < 0 {
+		return "-" + short(-d)
+	}
+	units := []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		parts := []string{fmt.Sprintf("%d %s", d/u.size, u.name)}
+		if i+1 < len(units) {
+			if rest := d % u.size / units[i+1].size; rest > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", rest, units[i+1].name))
+			}
+		}
+		return strings.Join(parts, " ")
+	}
+	return fmt.Sprintf("%d ms", d.Milliseconds())
+}
