@@ -28,7 +28,7 @@ const memberTimeout = 3 * time.Second
 func (s *Source) site(client *mongodb.Client) (site, error) {
 	pool, err := client.Pool(func(o *options.ClientOptions) {
 		// Openings are ours to repeat, and those that the driver makes all the same are held back.
-		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate})
+		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate, Succeeded: noteReply})
 		// A stream that is being closed and the one that takes its place are open together for a moment.
 		o.SetMaxPoolSize(uint64(2 * s.cfg.MaxStreams))
 	})
@@ -85,7 +85,7 @@ func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 		if err == nil && outside(reach, st.position) == nil {
 			src.metrics.elsewhere.Inc()
 			src.client.Logger().Warn("the position is lost on one member of the set; another one has it", "member", host, "first", reach.First.String())
-			st.at, st.byTime = member, false
+			st.at, st.byTime, st.gate.ids = member, false, nil
 			return true
 		}
 	}
@@ -109,7 +109,11 @@ func untried(hosts, tried []string) (host string, ok bool) {
 }
 
 // comesHome lets the next opening be on the deployment again.
-func (st *stream) comesHome() { st.at = st.source.home }
+func (st *stream) comesHome() {
+	if st.at.host != "" {
+		st.at, st.gate.ids = st.source.home, nil
+	}
+}
 
 // gotOn notes that the stream has answered with what is to be believed.
 func (st *stream) gotOn(to change.Position) {

@@ -46,6 +46,7 @@ type Source struct {
 	mu struct {
 		sync.Mutex
 		members map[string]site // by host
+		due     time.Time       // when all losses so far have been paid for, at one each MinReopen
 	}
 }
 
@@ -71,9 +72,12 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 
 // Open implements lane.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
+	if err := s.waitForPace(ctx); err != nil {
+		return nil, err
+	}
 	st := &stream{source: s, at: s.home, position: from, gate: gate{least: s.cfg.MinReopen}}
 	if err := st.open(ctx); err != nil {
-		return nil, err
+		return nil, s.slowDown(err)
 	}
 	st.base = st.position
 	return st, nil

@@ -395,7 +395,32 @@ func TestReopeningIsHeldBack(t *testing.T) {
 	begun, before := time.Now(), server.Stats().Aggregates
 	s.insert(1)
 	s.read(stream, 1)
-	if n, took := server.Stats().Aggregates-before, time.Since(begun); n < 5 || took < time.Duration(n)*100*time.Millisecond {
+	if n, took := server.Stats().Aggregates-before, time.Since(begun); n < 5 || took < time.Duration(n-1)*100*time.Millisecond {
+		t.Errorf("opened %d times in %v", n, took)
+	}
+}
+
+// Who loses a position opens a new stream: those too are at most one in the time set, once every stream there may be has lost its own.
+func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
+	s := newScene(t, devmongotest.URI(t), SourceConfig{MaxStreams: 3})
+	s.source.cfg.MinReopen = 100 * time.Millisecond
+	s.fail("alwaysOn", failing("getMore", 286))
+	begun := time.Now()
+	const n = 8
+	for range n {
+		stream, err := s.source.Open(t.Context(), change.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = stream.Next(t.Context())
+		}
+		stream.Close()
+		if !errors.Is(err, lane.ErrPositionLost) {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); took < (n-1-3)*100*time.Millisecond {
 		t.Errorf("opened %d times in %v", n, took)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -53,6 +52,11 @@ func (st *stream) Base() change.Position { return st.base }
 
 // Next implements lane.Stream.
 func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
+	reply, err := st.next(ctx)
+	return reply, st.source.slowDown(err)
+}
+
+func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 	for {
 		if ctx.Err() != nil {
 			return lane.Reply{}, context.Cause(ctx)
@@ -69,7 +73,9 @@ func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
 		got := st.cursor.TryNext(st.waiting(ctx))
 		at := time.Now()
 		if st.gate.opened != st.opened {
+			st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
 			st.opened, st.fresh, st.proven = st.gate.opened, true, false // the driver has resumed by itself
+			st.sweep()
 		}
 		switch err := st.cursor.Err(); {
 		case got:
@@ -291,6 +297,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	}
 	src.metrics.opened.Inc()
 	st.cursor, st.opened, st.fresh, st.proven, st.suspect = cursor, st.gate.opened, true, false, src.client.Blind()
+	st.sweep()
 	if err := st.prove(ctx); err != nil {
 		st.close()
 		return err
@@ -351,31 +358,3 @@ func (st *stream) close() {
 
 // Close implements lane.Stream.
 func (st *stream) Close() { st.close() }
-
-// A gate keeps openings of one stream apart, also those that the driver makes by itself inside TryNext.
-type gate struct {
-	least  time.Duration
-	last   time.Time
-	opened int
-}
-
-type gateKey struct{}
-
-// noteAggregate is called by the driver before it sends a command. It holds back an aggregate that opens a stream too soon after
-// the last one: the driver's own resuming knows no limit while the aggregates succeed.
-func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
-	g, ok := ctx.Value(gateKey{}).(*gate)
-	if !ok || e.CommandName != "aggregate" {
-		return
-	}
-	if wait := time.Until(g.last.Add(g.least)); !g.last.IsZero() && wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	g.last = time.Now()
-	g.opened++
-}

@@ -1,0 +1,196 @@
+package wiring
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/delivery"
+	"mongostream/gap"
+	"mongostream/health"
+	"mongostream/internal/devmongo"
+	"mongostream/notice"
+	"mongostream/streamer"
+)
+
+// A server that refuses every position although its log has them is asked once a second at most; nothing is told as lost, and when it
+// answers again nothing is missing.
+func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{286, 136, 280} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			const free, more = 5, 3 // openings that losses do not hold back, and those that we wait for
+			r := newRig(t, devmongo.Config{NoopEvery: 100 * time.Millisecond})
+			n := r.begin()
+			before := r.series(0, 20)
+			n.sees(before...)
+			opened, connections, begun := r.server.Stats().ChangeStreamsOpened, r.server.Stats().ConnectionsOpen, time.Now()
+			r.fail("alwaysOn", code, "getMore")
+			after := r.series(20, 40)
+			n.until("streams were opened again and again", func() bool { return r.server.Stats().ChangeStreamsOpened-opened >= free+more })
+			stats, took := r.server.Stats(), time.Since(begun)
+			// A token that is refused is tried by operation time too, which is an opening of the same stream.
+			if most := 2*free + 2*(1+int64(took/time.Second)); stats.ChangeStreamsOpened-opened > most {
+				t.Errorf("opened %d times in %v", stats.ChangeStreamsOpened-opened, took)
+			}
+			if stats.ChangeStreamsOpen > free || stats.ConnectionsOpen-connections > free {
+				t.Errorf("%d streams and %d connections more than before are open", stats.ChangeStreamsOpen, stats.ConnectionsOpen-connections)
+			}
+			r.heal()
+			n.sees(after...)
+			n.once(append(before, after...)...)
+			n.goesOn()
+			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
+				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+			}
+		})
+	}
+}
+
+// wantOneLoss holds what a node tells of one lost stretch against what was missed: one notice and one gap entry for each partition,
+// whose bounds contain every missed event, and nothing more afterwards.
+func (n *live) wantOneLoss(missed []change.Position, first change.Timestamp) {
+	n.Helper()
+	n.until("every partition is told", func() bool { return len(n.notices()) >= partitions })
+	n.goesOn()
+	told := map[change.Partition]int{}
+	for _, b := range n.notices() {
+		told[b.Partition]++
+		if b.Notice.Kind != delivery.Resync || b.Notice.Reason != string(gap.HistoryLost) || b.Notice.Advice == "" || !slices.Equal(b.Notice.Namespaces, []string{"shop.*"}) {
+			n.Errorf("notice %+v", b.Notice)
+		}
+		if b.To.Time != first {
+			n.Errorf("partition %d: the loss ends at %v, the log begins at %v", b.Partition, b.To, first)
+		}
+		for _, p := range missed {
+			if !p.After(b.From) || !b.To.After(p) {
+				n.Errorf("partition %d: %v is outside of (%v, %v)", b.Partition, p, b.From, b.To)
+			}
+		}
+	}
+	gaps := n.gaps()
+	if len(told) != partitions || len(n.notices()) != partitions || len(gaps) != partitions {
+		n.Errorf("%d partitions in %d notices, %d gap entries", len(told), len(n.notices()), len(gaps))
+	}
+	for _, g := range gaps {
+		if g.Reason != string(gap.HistoryLost) || g.To.Time != first {
+			n.Errorf("gap %+v", g)
+		}
+		for _, p := range missed {
+			if !p.After(g.From) || !g.To.After(p) {
+				n.Errorf("the gap of partition %d does not hold %v", g.Partition, p)
+			}
+		}
+	}
+	if kinds := n.posted(notice.Resync); len(kinds) != partitions {
+		n.Errorf("operators were told %v", kinds)
+	}
+	if lost, found := n.metric("streamer_history_lost_total"), n.metric("streamer_gaps_detected_total"); lost != partitions || found != partitions {
+		n.Errorf("%v losses counted, %v spans", lost, found)
+	}
+}
+
+// positions returns the positions of the inserts of shop.orders since the time, read past the node.
+func (r *rig) positions(since change.Timestamp) (positions []change.Position) {
+	r.Helper()
+	stream, err := r.coll("orders").Watch(r.Context(), bson.A{}, options.ChangeStream().SetStartAtOperationTime(&bson.Timestamp{T: since.T, I: since.I}))
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() { _ = stream.Close(r.Context()) }()
+	for stream.TryNext(r.Context()) {
+		e, err := change.Parse(stream.Current)
+		if err != nil {
+			r.Fatal(err)
+		}
+		positions = append(positions, e.Position().Clone())
+	}
+	if err := stream.Err(); err != nil {
+		r.Fatal(err)
+	}
+	return positions
+}
+
+// A node that was stopped for longer than the log reaches back records and tells one loss for each partition, and is live at once.
+func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "7.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, devmongo.Config{Release: release})
+			n := r.begin()
+			n.sees(r.series(0, 40)...)
+			n.stopped()
+			since := r.now().Next()
+			r.series(40, 80)
+			missed := r.positions(since)
+			if len(missed) != 40 {
+				t.Fatalf("%d missed", len(missed))
+			}
+			kept := r.series(80, 100)
+			r.server.TruncateOplog(20)
+			first := r.first()
+			opened := r.server.Stats().ChangeStreamsOpened
+			n = r.beginDeaf()
+			n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
+			for _, s := range n.status() {
+				if s.State != health.Stale {
+					t.Errorf("partition %d is %s", s.Partition, s.State)
+				}
+			}
+			n.sees(kept...)
+			n.once(kept...)
+			n.wantOneLoss(missed, first)
+			n.listen()
+			n.until("no partition is stale", func() bool {
+				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State == health.Stale })
+			})
+			// One stream to look what can be done, the tail, and the catch-ups: one that learns of the loss, one behind it.
+			if again := r.server.Stats().ChangeStreamsOpened - opened; again > 5 {
+				t.Errorf("%d streams were opened", again)
+			}
+			n.marked(first)
+			n.stopped()
+			n = r.begin()
+			n.goesOn()
+			if len(n.notices()) != 0 || len(n.gaps()) != partitions {
+				t.Errorf("after a restart: %d notices, %d gaps", len(n.notices()), len(n.gaps()))
+			}
+		})
+	}
+}
+
+// The server takes a lost position without an error, answers with progress beyond the loss, and says what is wrong only with the
+// next event. No mark may follow that progress.
+func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{NoopEvery: 20 * time.Millisecond})
+	n := r.begin()
+	n.sees(r.series(0, 40)...)
+	n.stopped()
+	before := n.last
+	since := r.now().Next()
+	r.series(40, 80)
+	missed := r.positions(since)
+	r.server.TruncateOplog(0) // and only no-ops follow
+	first := r.first()
+	n = r.beginDeaf()
+	n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
+	// Rounds of marks go by while the log moves on.
+	at := r.now().T
+	n.until("the log has moved on for a while", func() bool { return r.now().T > at+4 })
+	for p, m := range n.marks() {
+		if m.Position.Compare(before[p].Position) != 0 {
+			t.Errorf("the mark of partition %d has moved from %v to %v", p, before[p].Position, m.Position)
+		}
+	}
+	n.wantOneLoss(missed, first)
+	n.listen()
+	n.marked(first)
+}

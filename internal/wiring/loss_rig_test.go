@@ -1,0 +1,465 @@
+package wiring
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/delivery"
+	"mongostream/internal/config"
+	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/devmongo"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/etcd"
+	"mongostream/notice"
+	"mongostream/streamer"
+)
+
+const (
+	// partitions is the number that the nodes of these tests have.
+	partitions = 4
+	// application is the name under which a rig's nodes are known to MongoDB: fail points are for them alone.
+	application = "streamer c/n"
+	// patience bounds every wait for something that must come.
+	patience = 60 * time.Second
+)
+
+// A rig is a MongoDB to write to and to spoil, an etcd for marks, and what nodes must be told of them.
+type rig struct {
+	*testing.T
+
+	server   *devmongo.Server
+	client   *mongo.Client
+	store    *etcd.Store // where nodes keep their marks, past them
+	settings []string
+}
+
+func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
+	t.Helper()
+	server, endpoints := devmongotest.Start(t, cfg), devetcdtest.Endpoints(t)
+	prefix := devetcdtest.Prefix(t, endpoints)
+	marks, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := marks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(marks, partitions), settings: append([]string{
+		"STREAMER_MONGODB_URI=" + server.URI() + "&heartbeatFrequencyMS=500", "STREAMER_MONGODB_MAX_AWAIT=20ms", "STREAMER_MONGODB_WATCH=shop.*",
+		"STREAMER_ETCD_ENDPOINTS=" + strings.Join(endpoints, ","), "STREAMER_ETCD_PREFIX=" + prefix,
+		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",
+		fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", partitions), "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms",
+		"STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=100ms",
+	}, settings...)}
+}
+
+func dial(t *testing.T, uri string) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Disconnect(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func (r *rig) coll(name string) *mongo.Collection { return r.client.Database("shop").Collection(name) }
+
+// insert inserts documents into shop.orders.
+func (r *rig) insert(ids ...any) {
+	r.Helper()
+	for _, id := range ids {
+		if _, err := r.coll("orders").InsertOne(r.Context(), bson.D{{Key: "_id", Value: id}}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// series inserts documents with _ids from up to below to, and returns the _ids as they are told.
+func (r *rig) series(from, to int) (ids []string) {
+	r.Helper()
+	var docs []any
+	for i := from; i < to; i++ {
+		docs, ids = append(docs, bson.D{{Key: "_id", Value: i}}), append(ids, fmt.Sprint(i))
+	}
+	if _, err := r.coll("orders").InsertMany(r.Context(), docs); err != nil {
+		r.Fatal(err)
+	}
+	return ids
+}
+
+// elsewhere lets the log move on without anything that is watched.
+func (r *rig) elsewhere(n int) {
+	r.Helper()
+	for range n {
+		if _, err := r.client.Database("other").Collection("c").InsertOne(r.Context(), bson.D{{Key: "v", Value: 1}}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// command runs a command on the admin database.
+func (r *rig) command(cmd bson.D) {
+	r.Helper()
+	if err := r.client.Database("admin").RunCommand(r.Context(), cmd).Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// fail makes commands of nodes fail, as often as mode says.
+func (r *rig) fail(mode any, code int, commands ...string) {
+	r.Helper()
+	data := bson.D{{Key: "failCommands", Value: commands}, {Key: "appName", Value: application}, {Key: "errorCode", Value: code}}
+	if code == 0 {
+		data[2] = bson.E{Key: "closeConnection", Value: true}
+	}
+	r.command(bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data}})
+}
+
+func (r *rig) heal() {
+	r.Helper()
+	r.command(bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "off"}})
+}
+
+func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
+
+// assemble makes a node with a session that sees everything.
+func (r *rig) assemble(settings ...string) (*Service, *delivery.Session, error) {
+	r.Helper()
+	cfg, err := config.Load("", append(slices.Clone(r.settings), settings...))
+	if err != nil {
+		r.Fatal(err)
+	}
+	session := delivery.NewSession(delivery.Config{})
+	service, err := Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), Sessions: []*delivery.Session{session}, TakeOver: true})
+	return service, session, err
+}
+
+// A live is a running node and what its subscriber has received.
+type live struct {
+	*rig
+
+	service *Service
+	session *delivery.Session
+	last    map[change.Partition]checkpoint.Mark // what it has left
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when the node has ended
+	err     error         // how it ended
+
+	deaf atomic.Bool // notices are not acknowledged
+	mu   sync.Mutex
+	got  []*delivery.Batch
+	more chan struct{} // closed when there is more
+}
+
+// begin starts a node; it is stopped at the end of the test.
+func (r *rig) begin(settings ...string) *live {
+	r.Helper()
+	return r.beginAs(func(*live) {}, settings...)
+}
+
+// beginDeaf starts a node whose subscriber acknowledges no notice.
+func (r *rig) beginDeaf(settings ...string) *live {
+	r.Helper()
+	return r.beginAs(func(n *live) { n.deaf.Store(true) }, settings...)
+}
+
+func (r *rig) beginAs(adjust func(*live), settings ...string) *live {
+	r.Helper()
+	service, session, err := r.assemble(settings...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	n := &live{rig: r, service: service, session: session, ended: make(chan struct{}), more: make(chan struct{})}
+	adjust(n)
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	var receiving sync.WaitGroup
+	receiving.Go(n.receive)
+	go func() {
+		defer close(n.ended)
+		n.err = service.Run(ctx)
+		n.last = r.stored()
+		session.Close()
+		receiving.Wait()
+	}()
+	r.Cleanup(func() {
+		cancel()
+		<-n.ended
+	})
+	return n
+}
+
+// receive takes and acknowledges batches until the session ends.
+func (n *live) receive() {
+	for {
+		batches, err := n.session.Receive(context.Background())
+		if err != nil {
+			return
+		}
+		n.mu.Lock()
+		n.got = append(n.got, batches...)
+		close(n.more)
+		n.more = make(chan struct{})
+		n.mu.Unlock()
+		for _, b := range batches {
+			if b.Notice == nil || !n.deaf.Load() {
+				n.session.Ack(b)
+			}
+		}
+	}
+}
+
+// listen acknowledges the notices that were not, and those to come.
+func (n *live) listen() {
+	n.deaf.Store(false)
+	for _, b := range n.notices() {
+		n.session.Ack(b)
+	}
+}
+
+// stop stops the node as planned, or returns how it ended before.
+func (n *live) stop() error {
+	n.cancel()
+	<-n.ended
+	return n.err
+}
+
+// stopped stops the node as planned.
+func (n *live) stopped() {
+	n.Helper()
+	if err := n.stop(); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// until waits for what the subscriber receives, or what a look at the node tells.
+func (n *live) until(what string, holds func() bool) {
+	n.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		n.mu.Lock()
+		more := n.more
+		n.mu.Unlock()
+		if holds() {
+			return
+		}
+		select {
+		case <-more:
+		case <-look.C:
+		case <-n.ended:
+			n.Fatalf("the node ended before %s: %v", what, n.err)
+		case <-timeout.C:
+			n.Fatalf("in vain: %s; %s", what, n.tell())
+		}
+	}
+}
+
+// tell describes the node for a failed test.
+func (n *live) tell() string {
+	var b strings.Builder
+	for _, s := range n.service.node.Status() {
+		fmt.Fprintf(&b, "partition %d %s at %v %v; ", s.Partition, s.State, s.Position, s.Failure)
+	}
+	fmt.Fprintf(&b, "log %+v; events %v; notices %d", n.service.log.Stats(), n.ids(), len(n.notices()))
+	return b.String()
+}
+
+func (n *live) batches() []*delivery.Batch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.got)
+}
+
+// notices returns the batches that are notices.
+func (n *live) notices() []*delivery.Batch {
+	return slices.DeleteFunc(n.batches(), func(b *delivery.Batch) bool { return b.Notice == nil })
+}
+
+// ids returns the _ids of the documents that were told of, in the order of receipt.
+func (n *live) ids() (ids []string) {
+	for _, b := range n.batches() {
+		for i := range b.Events {
+			ids = append(ids, idOf(&b.Events[i]))
+		}
+	}
+	return ids
+}
+
+// idOf returns the text or number of an event's _id.
+func idOf(e *change.Event) string {
+	id, err := bson.Raw(e.Raw()).LookupErr("documentKey", "_id")
+	if err != nil {
+		return e.Op().String()
+	}
+	if text, ok := id.StringValueOK(); ok {
+		return text
+	}
+	if number, ok := id.AsInt64OK(); ok {
+		return fmt.Sprint(number)
+	}
+	return id.String()
+}
+
+// sees waits until every one of the documents has been told of.
+func (n *live) sees(want ...string) {
+	n.Helper()
+	n.until(fmt.Sprintf("%d documents arrive", len(want)), func() bool { return len(missing(n.ids(), want)) == 0 })
+}
+
+// missing returns those of the wanted that are not there.
+func missing(got, want []string) (without []string) {
+	there := make(map[string]bool, len(got))
+	for _, id := range got {
+		there[id] = true
+	}
+	for _, id := range want {
+		if !there[id] {
+			without = append(without, id)
+		}
+	}
+	return without
+}
+
+// once fails the test where one of the documents was told of more than once.
+func (n *live) once(ids ...string) {
+	n.Helper()
+	counts := map[string]int{}
+	for _, id := range n.ids() {
+		counts[id]++
+	}
+	for _, id := range ids {
+		if counts[id] != 1 {
+			n.Errorf("%s was told of %d times", id, counts[id])
+		}
+	}
+}
+
+// status returns how the partitions do, once all are served.
+func (n *live) status() []streamer.PartitionStatus {
+	n.Helper()
+	var all []streamer.PartitionStatus
+	n.until("all partitions are served", func() bool {
+		all = n.service.node.Status()
+		return len(all) == partitions
+	})
+	return all
+}
+
+// metric returns the sum of a metric over its labels.
+func (n *live) metric(name string) (sum float64) {
+	n.Helper()
+	families, err := n.service.registry.Gather()
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// gaps returns the gap log.
+func (n *live) gaps() []checkpoint.Gap {
+	n.Helper()
+	gaps, err := n.store.Gaps(context.Background())
+	if err != nil {
+		n.Fatal(err)
+	}
+	return gaps
+}
+
+// marks returns the marks by partition.
+func (n *live) marks() map[change.Partition]checkpoint.Mark {
+	return n.service.SavedMarks(context.Background())
+}
+
+// stored returns the marks past the nodes.
+func (r *rig) stored() map[change.Partition]checkpoint.Mark {
+	marks, err := r.store.List(context.Background())
+	if err != nil {
+		r.Error(err)
+	}
+	stored := make(map[change.Partition]checkpoint.Mark, len(marks))
+	for _, m := range marks {
+		stored[m.Partition] = m
+	}
+	return stored
+}
+
+// first returns the time of the log's oldest entry.
+func (r *rig) first() change.Timestamp {
+	r.Helper()
+	var entry struct {
+		TS bson.Timestamp `bson:"ts"`
+	}
+	if err := r.client.Database("local").Collection("oplog.rs").FindOne(r.Context(), bson.D{}).Decode(&entry); err != nil {
+		r.Fatal(err)
+	}
+	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}
+}
+
+// posted returns the kinds of the notices that operators got on a channel.
+func (n *live) posted(on notice.Channel) (kinds []string) {
+	all, _ := n.service.board.Since(0)
+	for _, p := range all {
+		if p.Channel == on {
+			kinds = append(kinds, p.Kind)
+		}
+	}
+	return kinds
+}
+
+// goesOn waits until a new document has arrived, which shows that the node is live.
+func (n *live) goesOn() {
+	n.Helper()
+	id := "live " + rand.Text()
+	n.insert(id)
+	n.sees(id)
+}
+
+// marked waits until every partition's mark has reached the time.
+func (n *live) marked(at change.Timestamp) {
+	n.Helper()
+	n.until("marks reach "+at.String(), func() bool {
+		marks := n.marks()
+		for _, m := range marks {
+			if m.Position.Time.Compare(at) < 0 {
+				return false
+			}
+		}
+		return len(marks) == partitions
+	})
+}
+
+// now returns the server's operation time.
+func (r *rig) now() change.Timestamp {
+	t := r.server.ClusterTime()
+	return change.Timestamp{T: uint32(t >> 32), I: uint32(t)}
+}
