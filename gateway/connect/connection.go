@@ -16,6 +16,7 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
+	"mongostream/gateway/wire"
 )
 
 const (
@@ -200,7 +201,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	switch m := r.GetMessage().(type) {
 	case *streampb.ConnectRequest_Ack:
 		for _, p := range m.Ack.GetPositions() {
-			place, err := fanout.ReadPlace(p.GetPosition().GetHead(), p.GetPosition().GetHashes())
+			place, err := wire.ReadPlace(p.GetPosition().GetHead(), p.GetPosition().GetHashes())
 			if err != nil {
 				return fault.Newf(fault.SessionBadAck, "partition %d: not a position", p.GetPartition())
 			}
@@ -217,7 +218,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 			return context.Cause(ctx)
 		}
 		subscriptions, answers := c.compile(m.Subscribe.GetSubscriptions())
-		from := fanout.PlaceOf(c.session.Subscribe(subscriptions))
+		from := wire.PlaceOf(c.session.Subscribe(subscriptions))
 		for _, a := range answers {
 			if subscribed := a.GetSubscribed(); subscribed != nil {
 				subscribed.From = everywhere(c.server.cfg.Partitions, from)

@@ -10,6 +10,7 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
+	"mongostream/gateway/wire"
 	"mongostream/match"
 )
 
@@ -28,7 +29,7 @@ type hello struct {
 	started          time.Time
 	start            streampb.Start
 	time             time.Time
-	have             map[change.Partition]fanout.Place
+	have             map[change.Partition]wire.Place
 	partitions       int // that have is of, 0 where nothing is
 	auto, owned      bool
 	subscriptions    []*streampb.Subscription
@@ -62,9 +63,9 @@ func (s *Server) readHello(m *streampb.Hello) (*hello, error) {
 	case m.GetCluster() != s.cfg.Cluster:
 		return nil, fault.Newf(fault.SessionBadPosition, "the positions are of cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
 	}
-	h.partitions, h.have = int(m.GetPartitionCount()), make(map[change.Partition]fanout.Place)
+	h.partitions, h.have = int(m.GetPartitionCount()), make(map[change.Partition]wire.Place)
 	for _, p := range m.GetPositions() {
-		place, err := fanout.ReadPlace(p.GetPosition().GetHead(), p.GetPosition().GetHashes())
+		place, err := wire.ReadPlace(p.GetPosition().GetHead(), p.GetPosition().GetHashes())
 		if err != nil || int(p.GetPartition()) >= h.partitions {
 			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d of %d: malformed", p.GetPartition(), h.partitions)
 		}
@@ -138,16 +139,16 @@ func (s *Server) resume(ctx context.Context, h *hello, b beginning, now change.T
 		case err != nil:
 			return b, err
 		case ok && row.Partitions == s.cfg.Partitions:
-			b.session.Start, b.session.Have = row.Base, make(map[change.Partition]fanout.Place)
+			b.session.Start, b.session.Have = row.Base, make(map[change.Partition]wire.Place)
 			for p, position := range row.Positions {
-				b.session.Have[p] = fanout.PlaceOf(position)
+				b.session.Have[p] = wire.PlaceOf(position)
 				if b.session.Start.After(position) {
 					b.session.Start = position
 				}
 			}
 			for p := range change.Partition(s.cfg.Partitions) {
 				if _, differs := b.session.Have[p]; !differs {
-					b.session.Have[p] = fanout.PlaceOf(row.Base)
+					b.session.Have[p] = wire.PlaceOf(row.Base)
 				}
 			}
 			return b, nil
@@ -199,9 +200,9 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub fano
 	if err != nil {
 		return sub, err
 	}
-	sub = fanout.Subscription{ID: m.GetId(), Program: program, Shape: fanout.Shape{Fields: m.GetFields()}}
+	sub = fanout.Subscription{ID: m.GetId(), Program: program, Shape: wire.Shape{Fields: m.GetFields()}}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
-		sub.Shape.Format = fanout.JSON
+		sub.Shape.Format = wire.JSON
 	}
 	return sub, nil
 }

@@ -12,10 +12,11 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
+	"mongostream/gateway/wire"
 )
 
 // batchMessage writes a batch for the wire.
-func batchMessage(b *fanout.Batch) *streampb.ConnectResponse {
+func batchMessage(b *wire.Batch) *streampb.ConnectResponse {
 	m := &streampb.Batch{
 		Partition: uint32(b.Partition), From: position(b.From), To: position(b.To),
 		Epoch: &streampb.Epoch{Incarnation: b.Epoch.Incarnation, Revision: b.Epoch.Revision},
@@ -27,7 +28,7 @@ func batchMessage(b *fanout.Batch) *streampb.ConnectResponse {
 	for i := range b.Events {
 		e := &b.Events[i]
 		format := streampb.Format_FORMAT_BSON
-		if e.Format == fanout.JSON {
+		if e.Format == wire.JSON {
 			format = streampb.Format_FORMAT_JSON
 		}
 		m.Events[i] = &streampb.Event{
@@ -45,7 +46,7 @@ func lossMessage(n *delivery.Notice) *streampb.Loss {
 	return &streampb.Loss{Kind: kind, Reason: n.Reason, Namespaces: n.Namespaces, Found: timestamppb.New(n.Found), Advice: n.Advice}
 }
 
-func position(p fanout.Place) *streampb.Position {
+func position(p wire.Place) *streampb.Position {
 	m := &streampb.Position{Head: p.Head[:]}
 	for i := range p.Hashes {
 		m.Hashes = append(m.Hashes, p.Hashes[i][:])
@@ -54,7 +55,7 @@ func position(p fanout.Place) *streampb.Position {
 }
 
 // everywhere is the same place in every partition.
-func everywhere(partitions int, p fanout.Place) []*streampb.PartitionPosition {
+func everywhere(partitions int, p wire.Place) []*streampb.PartitionPosition {
 	all, at := make([]*streampb.PartitionPosition, partitions), position(p)
 	for i := range all {
 		all[i] = &streampb.PartitionPosition{Partition: uint32(i), Position: at}

@@ -8,6 +8,7 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/wire"
 	logs "mongostream/lane"
 	"mongostream/match"
 )
@@ -43,7 +44,7 @@ func (s *Session) welcome() {
 		l := s.lane(p)
 		b := s.begin(p, l)
 		if s.cfg.Lost != nil {
-			b.From, b.Loss = Place{}, s.cfg.Lost
+			b.From, b.Loss = wire.Place{}, s.cfg.Lost
 		}
 		l.sent[len(l.sent)-1].end = l.acked
 		l.open = nil
@@ -170,7 +171,7 @@ func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
 	s.mu.Unlock()
 	cursor := s.hub.log.All(logs.Start{Position: at})
 	defer cursor.Close()
-	w := writer{json: s.hub.cfg.JSON}
+	w := wire.Writer{JSON: s.hub.cfg.JSON}
 	var matched []match.ID
 	for {
 		if reached := cursor.Position(); reached.After(at) {
@@ -201,7 +202,7 @@ func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
 }
 
 // take queues what the session wants of a reply; more is false where it has no credit left, or has been moved meanwhile.
-func (s *Session) take(batch *logs.Batch, rewinds int, w *writer, matched []match.ID) (_ []match.ID, more bool) {
+func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched []match.ID) (_ []match.ID, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.rewinds != rewinds {
@@ -221,7 +222,7 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *writer, matched []matc
 		if len(matched) == 0 {
 			continue
 		}
-		w.next(e)
+		w.Next(e)
 		forSessions(matched, s.mu.byKey, func(_ *Session, subscriptions []*Subscription) {
 			touched = s.hub.queue(s, e, subscriptions, w, touched)
 		})

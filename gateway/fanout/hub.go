@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/wire"
 	logs "mongostream/lane"
 	"mongostream/match"
 )
@@ -67,7 +66,7 @@ type Hub struct {
 	}
 
 	// Of the loop alone.
-	writer  writer
+	writer  wire.Writer
 	matched []match.ID
 	touched map[*Session][]change.Partition
 }
@@ -82,7 +81,7 @@ func New(cfg Config, log *logs.Log) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
-		index: &match.Index{}, acked: make(chan struct{}, 1), writer: writer{json: cfg.JSON}, touched: make(map[*Session][]change.Partition),
+		index: &match.Index{}, acked: make(chan struct{}, 1), writer: wire.Writer{JSON: cfg.JSON}, touched: make(map[*Session][]change.Partition),
 	}
 	h.mu.expected = make(map[string]struct{})
 	h.mu.sessions = make(map[*Session]struct{})
@@ -185,7 +184,7 @@ func (h *Hub) event(e *change.Event) {
 	if len(h.matched) == 0 {
 		return
 	}
-	h.writer.next(e)
+	h.writer.Next(e)
 	forSessions(h.matched, h.mu.subscriptions, func(s *Session, subscriptions []*Subscription) {
 		if !s.live || !e.Position().After(s.from) {
 			return
@@ -198,7 +197,7 @@ func (h *Hub) event(e *change.Event) {
 
 // queue puts an event into a session's queue, once for each form that its subscriptions ask for, and notes the partitions. Under the
 // session's mutex.
-func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, w *writer, touched []change.Partition) []change.Partition {
+func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, w *wire.Writer, touched []change.Partition) []change.Partition {
 	first, last := change.Partition(0), change.Partition(h.cfg.Partitions-1)
 	if p, keyed := h.partitioner.Of(e); keyed {
 		first, last = p, p
@@ -211,13 +210,13 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 			var others []*Subscription
 			shape, ids := rest[0].Shape, rest[0].ids
 			for _, sub := range rest[1:] {
-				if sub.Shape.equal(shape) {
+				if sub.Shape.Equal(shape) {
 					ids = append(ids[:len(ids):len(ids)], sub.ID)
 				} else {
 					others = append(others, sub)
 				}
 			}
-			payload, err := w.payload(shape)
+			payload, err := w.Payload(shape)
 			if err != nil {
 				h.failed(rest[0], fault.New(fault.SessionEncoding, err))
 			} else {
@@ -307,7 +306,7 @@ func (h *Hub) Rewound(p change.Partition, to change.Position) {
 	}
 	for s := range h.mu.sessions {
 		s.mu.Lock()
-		if PlaceOf(to).compare(s.lane(p).at) < 0 {
+		if wire.PlaceOf(to).Compare(s.lane(p).at) < 0 {
 			s.rewind(p, n, to)
 			s.live = false
 		}
@@ -369,97 +368,4 @@ func (h *Hub) leave(s *Session) {
 		h.index.Remove(sub.key)
 		delete(h.mu.subscriptions, sub.key)
 	}
-}
-
-// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the
-// sessions. From then on Low stays at their last acknowledgements: our own closing releases nothing.
-func (h *Hub) Settle(ctx context.Context) {
-	h.locked(func() {
-		h.mu.passed, h.mu.settling = h.at(), true
-		for s := range h.mu.sessions {
-			s.Tell(Notice{Kind: "shutting_down", Text: "The node stops: acknowledge what you have, and connect again.", Code: fault.NodeStopping, At: time.Now()})
-		}
-	})
-	defer h.closeAll()
-	for h.unacknowledged() {
-		select {
-		case <-h.acked:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// unacknowledged reports whether something is on its way to a session on the live path.
-func (h *Hub) unacknowledged() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.mu.sessions {
-		if s.live && s.onItsWay() {
-			return true
-		}
-	}
-	return false
-}
-
-func (h *Hub) closeAll() {
-	h.mu.Lock()
-	h.mu.settling = true
-	sessions := slices.Collect(maps.Keys(h.mu.sessions))
-	h.mu.Unlock()
-	for _, s := range sessions {
-		s.Close(fault.Newf(fault.NodeStopping, "the node stops"))
-	}
-}
-
-// considered returns the position up to which everything has been considered for the session.
-func (h *Hub) considered(s *Session) change.Position {
-	h.mu.Lock()
-	live, from := s.live, s.from
-	var at change.Position
-	if live {
-		at = change.Later(h.at(), from)
-	}
-	h.mu.Unlock()
-	if live {
-		return at
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.position
-}
-
-// Expect names gateways that were there before the node began: marks wait for them, within Hold. It is called before Run.
-func (h *Hub) Expect(gateways []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, g := range gateways {
-		h.mu.expected[g] = struct{}{}
-	}
-}
-
-// Low returns how far the mark of a partition may go whose lane has come to progress: not beyond what the hub has read while there
-// are sessions on the live path, and not beyond what one of them has yet to acknowledge. It is zero, and the mark stays where it is,
-// while gateways are expected.
-func (h *Hub) Low(p change.Partition, progress change.Position) change.Position {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mu.cursor == nil || len(h.mu.expected) > 0 && time.Now().Before(h.mu.holdUntil) {
-		return change.Position{}
-	}
-	low := progress
-	for s := range h.mu.sessions {
-		if !s.live {
-			continue
-		}
-		if at := h.at(); low.After(at) {
-			low = at
-		}
-		s.mu.Lock()
-		if l := s.mu.lanes[p]; l != nil && len(l.sent) > 0 && low.After(l.held()) {
-			low = l.held()
-		}
-		s.mu.Unlock()
-	}
-	return low
 }

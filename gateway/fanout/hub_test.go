@@ -17,6 +17,7 @@ import (
 	"mongostream/delivery"
 	"mongostream/fault"
 	"mongostream/gateway/fanout"
+	"mongostream/gateway/wire"
 	"mongostream/lane"
 	"mongostream/lane/lanetest"
 	"mongostream/match"
@@ -74,19 +75,19 @@ func filter(t *testing.T, id string, f match.Filter) fanout.Subscription {
 // A gateway does what a client does: it keeps where it stands in each partition, and drops what it has.
 type gateway struct {
 	t        *testing.T
-	have     map[change.Partition]fanout.Place
+	have     map[change.Partition]wire.Place
 	got      map[change.Partition][]int64 // documents' ids, in the order in which they came
 	repeated int
-	losses   []*fanout.Batch
-	unacked  []*fanout.Batch
+	losses   []*wire.Batch
+	unacked  []*wire.Batch
 }
 
 func newGateway(t *testing.T) *gateway {
-	return &gateway{t: t, have: map[change.Partition]fanout.Place{}, got: map[change.Partition][]int64{}}
+	return &gateway{t: t, have: map[change.Partition]wire.Place{}, got: map[change.Partition][]int64{}}
 }
 
 // take takes a batch as the protocol says.
-func (g *gateway) take(b *fanout.Batch) {
+func (g *gateway) take(b *wire.Batch) {
 	g.unacked = append(g.unacked, b)
 	have, known := g.have[b.Partition]
 	if known && string(b.From.Head[:]) > string(have.Head[:]) {
@@ -474,7 +475,7 @@ func TestAcknowledgementBeyondWhatWasSentIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		future := fanout.PlaceOf(change.At(change.Timestamp{T: events[9].Time.T + 100}))
+		future := wire.PlaceOf(change.At(change.Timestamp{T: events[9].Time.T + 100}))
 		for _, p := range []change.Partition{0, partitions + 1} {
 			if err := s.Ack(p, future); fault.Of(err) != fault.SessionBadAck {
 				t.Errorf("partition %d: %v", p, err)
@@ -490,7 +491,7 @@ func TestEachFormIsSentOnceWithItsSubscriptions(t *testing.T) {
 		w.source.Append(inserts(1, 0)...)
 		synctest.Wait()
 		a, b, c := filter(t, "a", match.Filter{}), filter(t, "b", match.Filter{}), filter(t, "c", match.Filter{})
-		b.Shape.Format = fanout.JSON
+		b.Shape.Format = wire.JSON
 		s, err := w.hub.Open(t.Context(), fanout.SessionConfig{Start: w.log.End()}, []fanout.Subscription{a, b, c, filter(t, "d", match.Filter{DB: "other"})})
 		if err != nil {
 			t.Fatal(err)
@@ -498,7 +499,7 @@ func TestEachFormIsSentOnceWithItsSubscriptions(t *testing.T) {
 		time.Sleep(time.Second)
 		w.source.Append(inserts(1, 1)...)
 		synctest.Wait()
-		got := map[fanout.Format][]string{}
+		got := map[wire.Format][]string{}
 		batches, _, err := s.Receive(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -511,7 +512,7 @@ func TestEachFormIsSentOnceWithItsSubscriptions(t *testing.T) {
 				got[e.Format] = slices.Sorted(slices.Values(e.Subscriptions))
 			}
 		}
-		if !slices.Equal(got[fanout.BSON], []string{"a", "c"}) || !slices.Equal(got[fanout.JSON], []string{"b"}) {
+		if !slices.Equal(got[wire.BSON], []string{"a", "c"}) || !slices.Equal(got[wire.JSON], []string{"b"}) {
 			t.Errorf("%v", got)
 		}
 		w.stop()

@@ -10,6 +10,7 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/wire"
 	"mongostream/match"
 )
 
@@ -20,7 +21,7 @@ var ErrClosed = errors.New("session closed")
 type Subscription struct {
 	ID      string
 	Program *match.Program
-	Shape   Shape
+	Shape   wire.Shape
 
 	session *Session
 	key     match.ID
@@ -33,7 +34,7 @@ type SessionConfig struct {
 	Gateway, Process string
 	// Start is where it begins in the log; it has seen what Have tells it has seen, by partition.
 	Start change.Position
-	Have  map[change.Partition]Place
+	Have  map[change.Partition]wire.Place
 	// Owned leaves out the partitions that the node does not own.
 	Owned bool
 	// Lost are notices for every partition, before anything else: what the subscriber may have missed before Start.
@@ -59,7 +60,7 @@ type Session struct {
 		index         *match.Index // of the session alone, for when it reads by itself
 		lanes         map[change.Partition]*lane
 		position      change.Position // everything up to here has been considered; not moved while on the live path
-		queue         []*Batch
+		queue         []*wire.Batch
 		notices       []Notice
 		rewinds       int // counts them, so that who reads on meanwhile notices
 		events, bytes int // queued or sent, and not acknowledged
@@ -69,18 +70,18 @@ type Session struct {
 
 // A lane is what a session knows of one partition.
 type lane struct {
-	have  *Place          // what the subscriber had seen before the session, nil once the log is behind it
-	at    Place           // where the last batch ended
+	have  *wire.Place     // what the subscriber had seen before the session, nil once the log is behind it
+	at    wire.Place      // where the last batch ended
 	acked change.Position // everything up to here has been acknowledged
 	sent  []sent          // not acknowledged, in their order
-	open  *Batch          // the last one of the queue, which may still grow
+	open  *wire.Batch     // the last one of the queue, which may still grow
 
-	before Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
+	before wire.Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
 }
 
 // A sent is a batch on its way.
 type sent struct {
-	to            Place
+	to            wire.Place
 	end           change.Position
 	events, bytes int
 	exact         bool // acknowledged by its own end alone, because what is behind it has been sent before
@@ -95,7 +96,7 @@ type Notice struct {
 
 // Receive returns what is there next, at least one batch or notice. It blocks until there is something; a session that is over gives
 // the error with which it was closed.
-func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
+func (s *Session) Receive(ctx context.Context) ([]*wire.Batch, []Notice, error) {
 	for {
 		s.mu.Lock()
 		queue, notices, cause := s.mu.queue, s.mu.notices, s.mu.cause
@@ -121,14 +122,14 @@ func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 
 // Ack acknowledges everything of a partition up to a place at which a received batch ended. What was acknowledged before changes
 // nothing; a place beyond what was sent is refused with the fault SessionBadAck.
-func (s *Session) Ack(p change.Partition, to Place) error {
+func (s *Session) Ack(p change.Partition, to wire.Place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.mu.lanes[p]
 	if l == nil {
 		return fault.Newf(fault.SessionBadAck, "partition %d: nothing was sent", p)
 	}
-	if to.compare(l.at) > 0 && to.compare(l.before) > 0 {
+	if to.Compare(l.at) > 0 && to.Compare(l.before) > 0 {
 		return fault.Newf(fault.SessionBadAck, "partition %d: beyond what was sent", p)
 	}
 	n := 0
@@ -164,8 +165,8 @@ func (s *Session) onItsWay() bool {
 }
 
 // reachedBy reports whether whoever stands at the place has everything up to the end of the batch.
-func (b *sent) reachedBy(at Place) bool {
-	switch c := at.compare(b.to); {
+func (b *sent) reachedBy(at wire.Place) bool {
+	switch c := at.Compare(b.to); {
 	case c != 0:
 		return c > 0 && !b.exact
 	case len(b.to.Hashes) == 0:
@@ -221,7 +222,7 @@ const maxNotices = 100
 func (s *Session) lane(p change.Partition) *lane {
 	l := s.mu.lanes[p]
 	if l == nil {
-		l = &lane{at: PlaceOf(s.cfg.Start), acked: s.cfg.Start}
+		l = &lane{at: wire.PlaceOf(s.cfg.Start), acked: s.cfg.Start}
 		if have, ok := s.cfg.Have[p]; ok {
 			l.have, l.at = &have, have
 			l.acked = change.At(have.Time())
@@ -237,8 +238,8 @@ func (l *lane) seen(e *change.Event) bool {
 		return false
 	}
 	p := e.Position()
-	head := headOf(p)
-	if l.have.has(head, p.Hash) {
+	head := wire.HeadOf(p)
+	if l.have.Has(head, p.Hash) {
 		return true
 	}
 	if string(head[:]) > string(l.have.Head[:]) {
@@ -248,15 +249,15 @@ func (l *lane) seen(e *change.Event) bool {
 }
 
 // add queues an event that subscriptions match, in one shape, in the batch of its partition. Under the mutex.
-func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape Shape, ids []string) {
+func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape wire.Shape, ids []string) {
 	l := s.lane(p)
 	b := l.open
-	if b == nil || !b.grows() {
+	if b == nil || !b.Grows() {
 		b = s.begin(p, l)
 	}
 	position := e.Position()
-	b.Events = append(b.Events, Event{Head: headOf(position), Hash: position.Hash(), Payload: payload, Format: shape.Format, Subscriptions: ids})
-	b.bytes += len(payload)
+	b.Events = append(b.Events, wire.Event{Head: wire.HeadOf(position), Hash: position.Hash(), Payload: payload, Format: shape.Format, Subscriptions: ids})
+	b.Bytes += len(payload)
 	s.mu.events++
 	s.mu.bytes += len(payload)
 	l.end(b, position)
@@ -265,11 +266,11 @@ func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape
 }
 
 // begin puts a new batch into the queue. Under the mutex.
-func (s *Session) begin(p change.Partition, l *lane) *Batch {
+func (s *Session) begin(p change.Partition, l *lane) *wire.Batch {
 	if n := len(l.sent); n > 0 {
 		l.sent[n-1].end = l.sent[n-1].end.Clone() // it ends there, and the reply is let go of
 	}
-	b := &Batch{Partition: p, Epoch: s.hub.cfg.Epoch(p), From: l.at, To: l.at}
+	b := &wire.Batch{Partition: p, Epoch: s.hub.cfg.Epoch(p), From: l.at, To: l.at}
 	s.mu.queue = append(s.mu.queue, b)
 	l.open = b
 	l.sent = append(l.sent, sent{to: b.To})
@@ -277,8 +278,8 @@ func (s *Session) begin(p change.Partition, l *lane) *Batch {
 }
 
 // end moves the end of the last batch. Under the mutex.
-func (l *lane) end(b *Batch, to change.Position) {
-	place := PlaceOf(to)
+func (l *lane) end(b *wire.Batch, to change.Position) {
+	place := wire.PlaceOf(to)
 	last := &l.sent[len(l.sent)-1]
 	last.to, last.end = place, to
 	if place.Head == b.To.Head { // changes of different shards: all that was seen at this head
@@ -304,9 +305,9 @@ func (s *Session) reached(touched []change.Partition, to change.Position) {
 
 // bookmark queues an empty batch of each partition that stands before the position and has nothing on its way. Under the mutex.
 func (s *Session) bookmark(to change.Position) {
-	place := PlaceOf(to)
+	place := wire.PlaceOf(to)
 	for p := range change.Partition(s.hub.cfg.Partitions) {
-		if l := s.lane(p); len(l.sent) == 0 && l.open == nil && place.compare(l.at) > 0 {
+		if l := s.lane(p); len(l.sent) == 0 && l.open == nil && place.Compare(l.at) > 0 {
 			l.end(s.begin(p, l), to)
 		}
 	}
@@ -315,10 +316,10 @@ func (s *Session) bookmark(to change.Position) {
 
 // lose queues a notice in every partition that stands before the position. Under the mutex.
 func (s *Session) lose(n *delivery.Notice, to change.Position) {
-	place := PlaceOf(to)
+	place := wire.PlaceOf(to)
 	for p := range change.Partition(s.hub.cfg.Partitions) {
 		l := s.lane(p)
-		if place.compare(l.at) <= 0 {
+		if place.Compare(l.at) <= 0 {
 			continue
 		}
 		b := s.begin(p, l)
@@ -341,10 +342,10 @@ func (s *Session) rewind(p change.Partition, n *delivery.Notice, to change.Posit
 		}
 	}
 	l := s.lane(p)
-	if l.at.compare(l.before) > 0 {
+	if l.at.Compare(l.before) > 0 {
 		l.before = l.at
 	}
-	l.have, l.at = nil, PlaceOf(to)
+	l.have, l.at = nil, wire.PlaceOf(to)
 	b := s.begin(p, l)
 	b.Loss = n
 	l.end(b, to)

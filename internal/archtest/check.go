@@ -122,7 +122,7 @@ func CheckShape(tree []Package) (broken []string) {
 	for _, p := range tree {
 		total, doc := 0, false
 		for _, f := range p.Files {
-			if f.Inits {
+			if f.Inits && !f.Generated {
 				complain("%s/%s: has an init(); what it does belongs in a New or in the wiring", p.Path, f.Name)
 			}
 			if f.Test || f.Generated {

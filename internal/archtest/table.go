@@ -13,6 +13,7 @@ func packages() []rule {
 	everything := []string{"..."}
 	return []rule{
 		{"cmd/streamer", everything, "wiring in the order of the flow: the planes meet only here"},
+		{"cmd/streamer/operator", everything, "commands about the whole: marks, logs and nodes"},
 		{"cmd/demo", everything, "the whole system in one process"},
 		{"cmd/bench/...", everything, "the whole system under load, and what it is compared with"},
 
@@ -35,10 +36,12 @@ func packages() []rule {
 		{"match/posting", []string{"match/bsonval"}, "the index's containers, which know nothing of filters"},
 		{"delivery", []string{"change"}, "a stage"},
 		{"ack", []string{"change"}, "a stage"},
-		{"checkpoint", []string{"change"}, "a stage; stores implement its port, not it theirs"},
+		{"checkpoint", []string{"change", "checkpoint/row"}, "a stage; stores implement its port, not it theirs"},
+		{"checkpoint/row", []string{"change"}, "what is remembered of gateways, which marks know nothing of"},
 		{"checkpoint/record", []string{"change", "checkpoint"}, "the form that stores keep"},
 		{"checkpoint/checkpointtest", []string{"change", "change/changetest", "checkpoint"}, "the suite that every store passes"},
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
+		{"checkpoint/rowtest", []string{"change", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
 		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "health", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
@@ -50,8 +53,10 @@ func packages() []rule {
 		{"handoff", []string{"change", "checkpoint"}, "moves a partition's mark from owner to owner"},
 
 		{"gateway", []string{"change", "lane", "match", "delivery", "gateway/streampb"}, "serves what delivery queues; a session that is not on the live path yet is a cursor of its own"},
-		{"gateway/fanout", []string{"change", "change/build", "lane", "match", "delivery"}, "serves what sessions want of the log, whatever carries it"},
-		{"gateway/connect", []string{"change", "checkpoint", "delivery", "match", "gateway/fanout", "gateway/streampb"}, "the wire: what is served, where a session begins, and where gateways stand"},
+		{"gateway/wire", []string{"change", "change/build", "delivery"}, "what sessions are sent"},
+		{"gateway/fanout", []string{"change", "delivery", "gateway/wire", "lane", "match"}, "serves what sessions want of the log, whatever carries it"},
+		{"gateway/connect", []string{"change", "checkpoint", "delivery", "match", "gateway/fanout", "gateway/streampb", "gateway/wire"}, "gRPC: what is served, where a session begins, and where gateways stand"},
+		{"gateway/access", nil, "says who may do what, whatever is served and over which wire"},
 		{"gateway/client", []string{"gateway/streampb"}, "what other people's programs link: the wire and nothing else"},
 		{"gateway/sse", nil, "reads a standard format"},
 		{"gateway/streampb", nil, "generated"},
@@ -112,6 +117,7 @@ func libraries() []library {
 		{"github.com/cespare/xxhash/v2", []string{"change"}, "a document's partition"},
 		{"github.com/zeebo/xxh3", []string{"change", "dedup", "gateway", "rescan"}, "hashes of tokens, and checks of what carries them on the wire"},
 		{"golang.org/x/sync", anywhere, "errgroup"},
+		{"github.com/golang-jwt/jwt/v5", []string{"gateway/access"}, "gateways' JWTs"},
 		{"golang.org/x/time", []string{"gateway/..."}, "rate limits"},
 		{"golang.org/x/sys", []string{"cluster"}, "CLOCK_BOOTTIME"},
 		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},

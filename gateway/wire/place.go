@@ -1,4 +1,4 @@
-package fanout
+package wire
 
 import (
 	"bytes"
@@ -15,14 +15,15 @@ type Place struct {
 
 // PlaceOf returns the place of a position.
 func PlaceOf(p change.Position) Place {
-	place := Place{Head: headOf(p)}
+	place := Place{Head: HeadOf(p)}
 	if !p.IsProgress() {
 		place.Hashes = [][16]byte{p.Hash()}
 	}
 	return place
 }
 
-func headOf(p change.Position) (head [change.HeadSize]byte) {
+// HeadOf returns the encoded head of a position.
+func HeadOf(p change.Position) (head [change.HeadSize]byte) {
 	p.Head().Append(head[:0])
 	return head
 }
@@ -51,11 +52,11 @@ func (p Place) Time() change.Timestamp {
 	return h.Time
 }
 
-// compare orders places by their heads.
-func (p Place) compare(q Place) int { return bytes.Compare(p.Head[:], q.Head[:]) }
+// Compare orders places by their heads.
+func (p Place) Compare(q Place) int { return bytes.Compare(p.Head[:], q.Head[:]) }
 
-// has reports whether somebody who stands at the place has seen what has the head and the hash.
-func (p Place) has(head [change.HeadSize]byte, hash func() [16]byte) bool {
+// Has reports whether somebody who stands at the place has seen what has the head and the hash.
+func (p Place) Has(head [change.HeadSize]byte, hash func() [16]byte) bool {
 	switch c := bytes.Compare(head[:], p.Head[:]); {
 	case c != 0:
 		return c < 0

@@ -1,4 +1,4 @@
-package fanout
+package wire
 
 import (
 	"mongostream/change"
@@ -20,7 +20,8 @@ type Batch struct {
 	// Loss, in the place of events, says what became of the stretch.
 	Loss *delivery.Notice
 
-	bytes int
+	// Bytes is the length of the payloads.
+	Bytes int
 }
 
 // An Event is one change as a session gets it. Its payload is shared with other sessions.
@@ -33,7 +34,7 @@ type Event struct {
 	Subscriptions []string
 }
 
-// grows reports whether an event may still be added.
-func (b *Batch) grows() bool {
-	return b.Loss == nil && len(b.Events) < MaxBatchEvents && b.bytes < MaxBatchBytes
+// Grows reports whether an event may still be added.
+func (b *Batch) Grows() bool {
+	return b.Loss == nil && len(b.Events) < MaxBatchEvents && b.Bytes < MaxBatchBytes
 }

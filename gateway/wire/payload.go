@@ -1,4 +1,4 @@
-package fanout
+package wire
 
 import (
 	"slices"
@@ -24,11 +24,14 @@ type Shape struct {
 	Fields []string
 }
 
-func (s Shape) equal(t Shape) bool { return s.Format == t.Format && slices.Equal(s.Fields, t.Fields) }
+// Equal reports whether two shapes are the same.
+func (s Shape) Equal(t Shape) bool { return s.Format == t.Format && slices.Equal(s.Fields, t.Fields) }
 
-// A writer writes the payloads of one event, each shape once.
-type writer struct {
-	json    func(b, doc []byte) ([]byte, error)
+// A Writer writes the payloads of one event, each shape once. It belongs to one goroutine.
+type Writer struct {
+	// JSON appends a BSON document as relaxed Extended JSON. Required.
+	JSON func(b, doc []byte) ([]byte, error)
+
 	event   *change.Event
 	written []written
 }
@@ -38,13 +41,13 @@ type written struct {
 	payload []byte
 }
 
-// next begins with another event.
-func (w *writer) next(e *change.Event) { w.event, w.written = e, w.written[:0] }
+// Next begins with another event.
+func (w *Writer) Next(e *change.Event) { w.event, w.written = e, w.written[:0] }
 
-// payload returns the event in the shape.
-func (w *writer) payload(s Shape) ([]byte, error) {
+// Payload returns the event in the shape.
+func (w *Writer) Payload(s Shape) ([]byte, error) {
 	for _, done := range w.written {
-		if done.shape.equal(s) {
+		if done.shape.Equal(s) {
 			return done.payload, nil
 		}
 	}
@@ -56,12 +59,12 @@ func (w *writer) payload(s Shape) ([]byte, error) {
 	return payload, nil
 }
 
-func (w *writer) write(s Shape) ([]byte, error) {
+func (w *Writer) write(s Shape) ([]byte, error) {
 	doc := strip(w.event.Raw(), s.Fields)
 	if s.Format == BSON {
 		return doc, nil
 	}
-	return w.json(nil, doc)
+	return w.JSON(nil, doc)
 }
 
 // strip copies an event without its token, and with fields only those of its documents. The event has been walked once already, so
