@@ -113,6 +113,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.DataLoss
 	case fault.NodeStopping, fault.MongoUnreachable:
 		return codes.Unavailable
+	default:
+		return codes.Internal
 	}
-	return codes.Internal
 }

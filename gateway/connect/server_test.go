@@ -2,6 +2,7 @@ package connect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -317,7 +318,7 @@ func TestGatewayGoesOnWhereItStood(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if _, err := again.Recv(); err == io.EOF {
+		if _, err := again.Recv(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
