@@ -23,8 +23,8 @@ type world struct {
 
 // churn adds filters and takes some away.
 func (w *world) churn(t testing.TB, d dice, add int) {
-	for id := range w.programs {
-		if d(8) == 0 {
+	for id := range w.next {
+		if w.programs[id] != nil && d(8) == 0 {
 			if !w.index.Remove(id) || w.index.Remove(id) {
 				t.Fatalf("%d: removed once", id)
 			}

@@ -2,6 +2,7 @@ package match_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -63,11 +64,11 @@ func TestReadersAreRightWhileSubscribersComeAndGo(t *testing.T) {
 			for i := range rounds {
 				id := match.ID(1000 + w*rounds + i)
 				index.Add(id, compile(i, i%8))
-				if got := index.Match(number(i%8), nil, nil); !contains(got, id) {
+				if got := index.Match(number(i%8), nil, nil); !slices.Contains(got, id) {
 					t.Errorf("%d was added and is not found", id)
 				}
 				index.Remove(id)
-				if got := index.Match(number(i%8), nil, nil); contains(got, id) {
+				if got := index.Match(number(i%8), nil, nil); slices.Contains(got, id) {
 					t.Errorf("%d was removed and is found", id)
 				}
 			}
@@ -79,15 +80,6 @@ func TestReadersAreRightWhileSubscribersComeAndGo(t *testing.T) {
 	if index.Len() != stable {
 		t.Errorf("%d subscriptions are left, want %d", index.Len(), stable)
 	}
-}
-
-func contains(ids []match.ID, id match.ID) bool {
-	for _, one := range ids {
-		if one == id {
-			return true
-		}
-	}
-	return false
 }
 
 // number makes an event that has a value wherever the filters above look.

@@ -118,8 +118,8 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 	if class < bsonval.Document {
 		scalar = bsonval.ScalarOf(v)
 	}
-	comparable := !scalar.IsNaN() && class < bsonval.Document
-	if comparable && f.equal.Len() > 0 {
+	ordinary := !scalar.IsNaN() && class < bsonval.Document
+	if ordinary && f.equal.Len() > 0 {
 		m.key = bsonval.AppendKey(m.key[:0], v)
 		if list, ok := f.equal.Get(m.key); ok {
 			for _, s := range list {
@@ -133,7 +133,7 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 		case bsonval.Class(c) != class:
 			// Another kind of value has no order with this one: an error to report.
 			f.ranges[c].Each(m.maybe)
-		case comparable:
+		case ordinary:
 			f.ranges[c].Stab(scalar, m.surely)
 		}
 	}

@@ -117,12 +117,13 @@ func (d dice) constant() string {
 }
 
 func (d dice) field() string {
-	f := pick(d, "doc", "doc", "doc", "key", "before", "update", "update.updatedFields")
+	var f strings.Builder
+	f.WriteString(pick(d, "doc", "doc", "doc", "key", "before", "update", "update.updatedFields"))
 	for range 1 + d(2) {
 		name := d.name()
-		f += pick(d, "."+name, "."+name, fmt.Sprintf("[%q]", name))
+		f.WriteString(pick(d, "."+name, "."+name, fmt.Sprintf("[%q]", name)))
 	}
-	return f
+	return f.String()
 }
 
 // condition is something that is true or false, or fails.

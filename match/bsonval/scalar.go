@@ -144,8 +144,9 @@ func (s Scalar) Compare(t Scalar) int {
 		return s.num.compare(t.num)
 	case Bool, Date:
 		return cmp.Or(cmp.Compare(s.num.i, t.num.i), cmp.Compare(s.num.near, t.num.near))
+	default:
+		return bytes.Compare(s.text, t.text)
 	}
-	return bytes.Compare(s.text, t.text)
 }
 
 // Prefix returns a number that orders scalars of one ordered class as Compare does, as far as 64 bits can: of unequal prefixes the smaller
@@ -163,10 +164,11 @@ func (s Scalar) Prefix() uint64 {
 		return ^math.Float64bits(s.num.near)
 	case Bool, Date:
 		return uint64(s.num.i) ^ sign
+	default:
+		var head [8]byte
+		copy(head[:], s.text)
+		return binary.BigEndian.Uint64(head[:])
 	}
-	var head [8]byte
-	copy(head[:], s.text)
-	return binary.BigEndian.Uint64(head[:])
 }
 
 // Equal reports whether two scalars are equal. Documents and arrays equal nothing here: who meets two of them compares what is inside.

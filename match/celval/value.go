@@ -61,6 +61,7 @@ func scalar(s bsonval.Scalar) ref.Val {
 		return types.Bool(s.Bool())
 	case bsonval.Date:
 		return types.Timestamp{Time: s.Time()}
+	default: // CEL has none
 	}
 	return scalarVal{s}
 }
@@ -106,8 +107,9 @@ func (s scalarVal) Type() ref.Type {
 		return decimalType
 	case bsonval.Binary:
 		return binaryType
+	default:
+		return opaqueType
 	}
-	return opaqueType
 }
 
 // Equal implements ref.Val.

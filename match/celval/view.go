@@ -119,7 +119,7 @@ func (l *ListView) Get(index ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	var found ref.Val = types.NewErr("index out of bounds: %d", i)
+	found := types.NewErr("index out of bounds: %d", i)
 	fold(l.raw, l.meter, func(at int, _ []byte, v change.Value) bool {
 		if at == i {
 			found = Val(v, l.meter)

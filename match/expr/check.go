@@ -117,6 +117,7 @@ func (c *Checked) inspect(x ast.Expr) error {
 		}
 	case ast.CallKind:
 		return c.inspectCall(x)
+	default: // nothing that the checker has not seen
 	}
 	return nil
 }
@@ -225,8 +226,9 @@ func (c *Checked) foreseeCall(x ast.Expr, r Root, op string) outcome {
 			return args[1]
 		case No:
 			return args[2]
+		default:
+			return outcome{Unknown, args[0].reads || args[1].reads || args[2].reads}
 		}
-		return outcome{Unknown, args[0].reads || args[1].reads || args[2].reads}
 	case operators.Equals, operators.NotEquals, operators.In:
 		if names, ok := c.operations(call); ok {
 			return decided(slices.Contains(names, op) == (call.FunctionName() != operators.NotEquals))
@@ -244,6 +246,7 @@ func joined(args []outcome, decisive, neutral Verdict) outcome {
 			return outcome{Verdict: decisive}
 		case Unknown:
 			result = outcome{Unknown, result.reads || arg.reads}
+		default: // changes nothing
 		}
 	}
 	return result

@@ -1,0 +1,72 @@
+package match_test
+
+import (
+	"testing"
+
+	"mongostream/change"
+	"mongostream/fault"
+	"mongostream/match"
+)
+
+// FuzzCompile compiles anything. What is refused has a code; what is not is evaluated, alone and through an index, which must agree.
+func FuzzCompile(f *testing.F) {
+	for _, source := range []string{
+		"", "doc.a == 1", `key._id == ObjectId("000000000000000000000001") && op in ["insert", "update"]`, `doc.items.exists(i, i.price > 100.5 && has(i.sku))`,
+		`ns.db == "shop" || ns.coll != "orders"`, `doc["a"].b[0] >= decimal("1.50")`, `size(doc.tags) > 2 ? "x" in doc.tags : doc.tags == null`, "doc.a.matches('^[a-z]+$')",
+		`before.total < doc.total && "status" in update.updatedFields`, "!(doc.a in [1, 2.0, null])", "((((((((true))))))))", "doc.a == timestamp('2024-01-01T00:00:00Z')", "doc.exists(k, k.startsWith('x'))",
+		"[1, 2].map(x, x * 2).exists(x, x == doc.a)", "type(doc.a) == string", "\xff\x00", "doc.a.b.c.d.e.f == {'a': [1, {}]}",
+	} {
+		f.Add(source)
+	}
+	events := fuzzEvents()
+	f.Fuzz(func(t *testing.T, source string) {
+		p, err := match.Compile(match.Filter{Source: source, Carries: everything()})
+		if err != nil {
+			if code := fault.Of(err); code != fault.FilterInvalid && code != fault.FilterTooLarge {
+				t.Fatalf("%q: %v", source, err)
+			}
+			return
+		}
+		w := &world{programs: map[match.ID]*match.Program{1: p}}
+		w.index.Add(1, p)
+		for i := range events {
+			w.agree(t, &events[i])
+		}
+	})
+}
+
+// fuzzEvents are some events of each kind.
+func fuzzEvents() []change.Event {
+	n := 0
+	d := dice(func(limit int) int {
+		n = n*1103515245 + 12345
+		return (n >> 16 & 0x7FFF) % limit
+	})
+	events := make([]change.Event, 24)
+	for i := range events {
+		events[i] = d.event()
+	}
+	return events
+}
+
+// FuzzIndexAgreesWithFilters lets the fuzzer choose filters and events.
+func FuzzIndexAgreesWithFilters(f *testing.F) {
+	f.Add([]byte("0123456789"))
+	f.Add([]byte("an index and all filters, one by one, must say the same of every event, whatever the filters are"))
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		d := dice(func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			c := int(choices[0])
+			choices = choices[1:]
+			return c % n
+		})
+		w := &world{programs: make(map[match.ID]*match.Program)}
+		for round := 0; len(choices) > 0 && round < 20; round++ {
+			w.churn(t, d, 3)
+			e := d.event()
+			w.agree(t, &e)
+		}
+	})
+}
