@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/operator"
 	"mongostream/fault"
 )
 
@@ -35,8 +36,8 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.New(fault.CommandBadArgument, err) })
-	root.AddCommand(runCommand(), tailCommand(), statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand(),
-		configCommand(), explainCommand(), versionCommand())
+	root.AddCommand(runCommand(), tailCommand(), configCommand(), explainCommand(), versionCommand())
+	root.AddCommand(operator.Commands()...)
 	return root
 }
 

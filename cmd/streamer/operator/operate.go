@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"bufio"
@@ -21,6 +21,11 @@ import (
 	"mongostream/internal/wiring"
 )
 
+// Commands are the commands of operators.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand()}
+}
+
 // An operation is a command about the marks of a cluster: what all of them have in common.
 type operation struct {
 	file   string
@@ -42,7 +47,7 @@ func (o *operation) command(use, short string, args cobra.PositionalArgs, do fun
 			if err != nil {
 				return err
 			}
-			at := wiring.NewPlace(cfg, newLogger(config.Log{Level: max(cfg.Log.Level, slog.LevelWarn), Format: cfg.Log.Format}))
+			at := wiring.NewPlace(cfg, logger(cfg))
 			defer at.Close()
 			if err := at.OpenMarks(cmd.Context()); err != nil {
 				return err
@@ -157,8 +162,17 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// operator names who gives the command, for the history.
-func operator() string {
+// logger makes the logger of a command, which logs no less than warnings: what a command has to say is its output.
+func logger(cfg config.Config) *slog.Logger {
+	options := &slog.HandlerOptions{Level: max(cfg.Log.Level, slog.LevelWarn)}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// who names who gives the command, for the history.
+func who() string {
 	name := "operator"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -70,7 +70,7 @@ func rewindCommand() *cobra.Command {
 					return err
 				}
 			}
-			if _, err := plan.Apply(ctx, at.Marks, operator(), why); err != nil {
+			if _, err := plan.Apply(ctx, at.Marks, who(), why); err != nil {
 				return err
 			}
 			r.Done = true

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func exportCommand() *cobra.Command {
 	o := operation{quiet: true}
 	cmd := o.command("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
 		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
-			archive, err := admin.Export(ctx, at.Marks, operator())
+			archive, err := admin.Export(ctx, at.Marks, who())
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func apply(ctx context.Context, at *wiring.Place, plan *admin.ImportPlan, from s
 	if err := plan.Found(ctx, at.Marks); err != nil {
 		return err
 	}
-	by := operator()
+	by := who()
 	solo := cluster.NewSolo(cluster.SoloConfig{
 		Member: cluster.Member{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
 	}, at.Owner)

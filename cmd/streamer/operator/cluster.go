@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func adoptCommand() *cobra.Command {
 			if err := o.confirm("Adopt? Every node that runs now ends."); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Marks, operator())
+			next, err := plan.Apply(ctx, at.Marks, who())
 			if err != nil {
 				return err
 			}
