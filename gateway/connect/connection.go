@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// helloTimeout is how long a connection may take to say who it is.
-	helloTimeout = 10 * time.Second
 	// rowEvery is how often a gateway's row is written, rowTimeout how long its last writing may take.
 	rowEvery, rowTimeout = 30 * time.Second, 2 * time.Second
 	// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; faster ones are read later.
@@ -98,7 +96,7 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 			}
 		}
 	}()
-	timer := time.NewTimer(helloTimeout)
+	timer := time.NewTimer(c.server.cfg.HandshakeTimeout)
 	defer timer.Stop()
 	select {
 	case r, ok := <-c.requests:
@@ -110,7 +108,7 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 		}
 		return r.GetHello(), nil
 	case <-timer.C:
-		return nil, fault.Newf(fault.SessionSilent, "no hello within %s", helloTimeout)
+		return nil, fault.Newf(fault.SessionSilent, "no hello within %s", c.server.cfg.HandshakeTimeout)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

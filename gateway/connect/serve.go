@@ -24,17 +24,16 @@ const (
 	maxHeaders = 16 << 10
 	maxStreams = 100 // of one connection
 
-	handshakeTimeout = 10 * time.Second
-	probeAfter       = 30 * time.Second // of silence
-	probeTimeout     = 10 * time.Second
-	leastProbe       = 5 * time.Second // between probes of a client
+	probeAfter   = 30 * time.Second // of silence
+	probeTimeout = 10 * time.Second
+	leastProbe   = 5 * time.Second // between probes of a client
 )
 
 // Serve serves the protocol, gRPC's standard health service and reflection on the listener until the context ends; streams that are open
 // then end within grace. Without a TLS configuration it speaks plaintext.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.Config, grace time.Duration) error {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: probeAfter, Timeout: probeTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),
 	}

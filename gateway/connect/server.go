@@ -32,6 +32,8 @@ type Config struct {
 	MaxSessions, MaxSubscriptions int
 	// Credit goes into every Welcome, as the hub has it.
 	CreditEvents, CreditBytes int
+	// HandshakeTimeout is how long a connection may take to be established, and then to say hello. Defaults to 10 s.
+	HandshakeTimeout time.Duration
 	// HeartbeatTimeout is how long a client may be silent. Defaults to 30 s; heartbeats are asked for three times as often.
 	HeartbeatTimeout time.Duration
 	// Logger defaults to one that discards.
@@ -71,6 +73,7 @@ var _ streampb.GatewayServer = (*Server)(nil)
 // NewServer makes a Server over a hub.
 func NewServer(cfg Config, hub *fanout.Hub) *Server {
 	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
 	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
 	s := &Server{cfg: cfg, hub: hub, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
 	s.mu.gateways = make(map[string]*holder)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -39,10 +40,12 @@ const partitions = 4
 type world struct {
 	*testing.T
 
-	source *lanetest.Log
-	log    *lane.Log
-	client streampb.GatewayClient
-	rows   rows
+	source  *lanetest.Log
+	log     *lane.Log
+	address string
+	reg     *prometheus.Registry
+	client  streampb.GatewayClient
+	rows    rows
 }
 
 // rows keeps rows in memory.
@@ -71,7 +74,8 @@ func newWorld(t *testing.T, cfg connect.Config) *world {
 	w.rows.kept = map[string]checkpoint.Row{}
 	w.source.Append(changetest.Event{ID: 1})
 	w.log = lane.NewLog(lane.Config{Partitions: partitions}, w.source)
-	hub := fanout.New(fanout.Config{Partitions: partitions, JSON: func(b, doc []byte) ([]byte, error) { return append(b, fmt.Sprint(len(doc))...), nil }}, w.log)
+	w.reg = prometheus.NewRegistry()
+	hub := fanout.New(fanout.Config{Partitions: partitions, CreditEvents: cfg.CreditEvents, CreditBytes: cfg.CreditBytes, Registerer: w.reg, JSON: func(b, doc []byte) ([]byte, error) { return append(b, fmt.Sprint(len(doc))...), nil }}, w.log)
 	cfg.Cluster, cfg.Node, cfg.Partitions, cfg.Rows = "c", "n", partitions, &w.rows
 	cfg.Now = func(context.Context) (change.Timestamp, error) {
 		_, last := w.source.Reach()
@@ -86,6 +90,7 @@ func newWorld(t *testing.T, cfg connect.Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.address = listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.log.Run(ctx, change.Position{}) })
@@ -95,17 +100,23 @@ func newWorld(t *testing.T, cfg connect.Config) *world {
 			t.Error(err)
 		}
 	})
-	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		_ = connection.Close()
 		cancel()
 		running.Wait()
 	})
-	w.client = streampb.NewGatewayClient(connection)
+	w.client = w.dial()
 	return w
+}
+
+// dial makes a connection of its own.
+func (w *world) dial() streampb.GatewayClient {
+	w.Helper()
+	connection, err := grpc.NewClient(w.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = connection.Close() })
+	return streampb.NewGatewayClient(connection)
 }
 
 func hello(change func(*streampb.Hello)) *streampb.Hello {
