@@ -41,7 +41,6 @@ func (w *world) gauge(name string) float64 {
 func TestGatewayThatNeverAcknowledgesIsBounded(t *testing.T) {
 	const credit, size, n = 1 << 20, 10_000, 2000
 	w := newWorld(t, connect.Config{CreditBytes: credit})
-	w.source.ReplyEvents = 10
 	stuck := w.connect(hello(func(h *streampb.Hello) { h.GatewayId = "stuck" }))
 	next(stuck, (*streampb.ConnectResponse).GetSubscribed)
 	quick := w.connect(hello(func(h *streampb.Hello) { h.GatewayId, h.Ack = "quick", streampb.AckMode_ACK_MODE_AUTO }))

@@ -70,7 +70,7 @@ func (r *rows) Row(_ context.Context, gateway string) (checkpoint.Row, bool, err
 
 func newWorld(t *testing.T, cfg connect.Config) *world {
 	t.Helper()
-	w := &world{T: t, source: &lanetest.Log{}}
+	w := &world{T: t, source: &lanetest.Log{ReplyEvents: 10}}
 	w.rows.kept = map[string]checkpoint.Row{}
 	w.source.Append(changetest.Event{ID: 1})
 	w.log = lane.NewLog(lane.Config{Partitions: partitions}, w.source)
