@@ -87,7 +87,7 @@ func TestGatewayThatNeverAcknowledgesIsBounded(t *testing.T) {
 
 func TestThousandsOfReconnectsAtOnce(t *testing.T) {
 	const connections, each = 50, 100
-	w := newWorld(t, connect.Config{MaxSessions: connections * each})
+	w := newWorld(t, connect.Config{MaxSessions: connections*each + 1})
 	steady := w.connect(hello(func(h *streampb.Hello) { h.GatewayId = "steady" }))
 	next(steady, (*streampb.ConnectResponse).GetSubscribed)
 	var welcomed atomic.Int64
