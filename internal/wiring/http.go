@@ -16,7 +16,9 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway"
 	"mongostream/health"
+	"mongostream/internal/admin"
 	"mongostream/internal/mongodb/stream"
+	"mongostream/notice"
 	"mongostream/streamer/survey"
 )
 
@@ -52,6 +54,8 @@ func (s *Service) newServer() *http.Server {
 		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Logger: s.logger, Registerer: s.registry,
 	}, s.log))
+	mux.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
+	mux.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	s.health().Handle(mux, health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,

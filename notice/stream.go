@@ -1,0 +1,146 @@
+package notice
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"mongostream/fault"
+)
+
+// StreamConfig configures a Stream.
+type StreamConfig struct {
+	// Heartbeat is how long a quiet connection stays silent. Defaults to 15 s.
+	Heartbeat time.Duration
+	// StallTimeout is how long a client may take nothing. Defaults to 30 s.
+	StallTimeout time.Duration
+	// MaxClients bounds the connections. Defaults to 100.
+	MaxClients int
+}
+
+// A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice as one event with its kind's channel as the
+// event's type, first those that are kept, then those that come. An event called missed says how many notices between are kept no more.
+//
+// The header Last-Event-ID, or the parameter of that name, goes on behind the notice with that id. An id of another process, before a
+// restart, begins with the oldest notice: the numbers of a board begin anew with its process.
+type Stream struct {
+	cfg     StreamConfig
+	board   *Board
+	process string
+	clients atomic.Int64
+}
+
+// NewStream makes the handler.
+func NewStream(cfg StreamConfig, board *Board) *Stream {
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
+	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
+	cfg.MaxClients = cmp.Or(cfg.MaxClients, 100)
+	return &Stream{cfg: cfg, board: board, process: rand.Text()[:12]}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Err() != nil {
+		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "no more subscribers are taken"))
+		return
+	}
+	after, err := s.parse(r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	defer s.clients.Add(-1)
+	if s.clients.Add(1) > int64(s.cfg.MaxClients) {
+		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.SessionTooMany, "%d clients follow the notices", s.cfg.MaxClients))
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	s.follow(r.Context(), w, after)
+}
+
+// parse returns the number of the notice to go on behind.
+func (s *Stream) parse(r *http.Request) (after uint64, err error) {
+	query := r.URL.Query()
+	for name := range query {
+		if name != "Last-Event-ID" {
+			return 0, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use Last-Event-ID", name)
+		}
+	}
+	last := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("Last-Event-ID"))
+	if last == "" {
+		return 0, nil
+	}
+	process, number, _ := strings.Cut(last, "-")
+	after, err = strconv.ParseUint(number, 10, 64)
+	if err != nil || len(process) != len(s.process) {
+		return 0, fault.Newf(fault.SessionBadPosition, "Last-Event-ID %.40q is no id of a notice", last)
+	}
+	if process != s.process {
+		return 0, nil
+	}
+	return after, nil
+}
+
+// follow writes notices until the client leaves or takes nothing any more.
+func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64) {
+	out := http.NewResponseController(w)
+	buffer := []byte(": connected\n\n")
+	for {
+		if err := out.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout)); err != nil {
+			return
+		}
+		if _, err := w.Write(buffer); err != nil {
+			return
+		}
+		if err := out.Flush(); err != nil {
+			return
+		}
+		wait, cancel := context.WithTimeout(ctx, s.cfg.Heartbeat)
+		notices, missed, err := s.board.Follow(wait, after)
+		cancel()
+		switch buffer = buffer[:0]; {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			buffer = append(buffer, ": heartbeat\n\n"...)
+			continue
+		}
+		if missed > 0 {
+			buffer = fmt.Appendf(buffer, "event: missed\ndata: {\"missed\":%d}\n\n", missed)
+		}
+		for _, n := range notices {
+			after = n.ID
+			text, err := json.Marshal(n)
+			if err != nil { // a field that JSON has no form for: the notice comes without its particulars
+				n.Fields = map[string]any{"error": err.Error()}
+				text, _ = json.Marshal(n) //nolint:errchkjson // text and numbers only
+			}
+			buffer = fmt.Appendf(buffer, "id: %s-%d\nevent: %s\ndata: %s\n\n", s.process, n.ID, n.Channel, text)
+		}
+	}
+}
+
+// refuse answers with the fault as JSON.
+func refuse(w http.ResponseWriter, status int, err error) {
+	said := struct {
+		Code    fault.Code `json:"code"`
+		Message string     `json:"message"`
+		Remedy  string     `json:"remedy"`
+	}{Message: err.Error()}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		said.Code, said.Message, said.Remedy = f.Code, f.Err.Error(), f.Remedy()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(said) // the client may have gone
+}

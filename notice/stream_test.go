@@ -1,0 +1,196 @@
+package notice_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mongostream/fault"
+	"mongostream/gateway/sse"
+	"mongostream/notice"
+)
+
+// serve serves a board.
+func serve(t *testing.T, cfg notice.StreamConfig, b *notice.Board) string {
+	t.Helper()
+	server := httptest.NewServer(notice.NewStream(cfg, b))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// follow connects as a reader that had the notice with the id, until the returned function is called.
+func follow(t *testing.T, url, last string) (*http.Response, func()) {
+	t.Helper()
+	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := func() { leave(); _ = resp.Body.Close() }
+	t.Cleanup(stop)
+	return resp, stop
+}
+
+// next reads a notice.
+func next(t *testing.T, events *sse.Reader) (m sse.Message, n notice.Notice) {
+	t.Helper()
+	m, err := events.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(m.Data, &n); err != nil {
+		t.Fatal(err)
+	}
+	return m, n
+}
+
+func post(b *notice.Board, kinds ...string) {
+	for _, kind := range kinds {
+		b.Post(notice.Notice{Channel: notice.Breaker, Kind: kind, Level: notice.Warning, Text: "text of " + kind, Fields: map[string]any{"n": 1}})
+	}
+}
+
+func TestReaderThatComesBackGoesOnWhereItWas(t *testing.T) {
+	b := notice.NewBoard(notice.Config{Node: "a"})
+	url := serve(t, notice.StreamConfig{}, b)
+	post(b, "one", "two")
+	resp, leave := follow(t, url, "")
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", resp.Header)
+	}
+	events := sse.NewReader(resp.Body)
+	m, n := next(t, events)
+	if m.Event != "circuit_breaker" || n.Kind != "one" || n.Node != "a" || n.ID != 1 || n.Text != "text of one" {
+		t.Errorf("%+v, %+v", m, n)
+	}
+	id := events.LastID()
+	leave()
+
+	post(b, "three")
+	resp, _ = follow(t, url, id)
+	events = sse.NewReader(resp.Body)
+	for _, want := range []string{"two", "three"} {
+		if _, n := next(t, events); n.Kind != want {
+			t.Errorf("%+v, want %s", n, want)
+		}
+	}
+	post(b, "four") // while it is connected
+	if _, n := next(t, events); n.Kind != "four" {
+		t.Errorf("%+v", n)
+	}
+	if id == events.LastID() {
+		t.Error("the id stands still")
+	}
+}
+
+// The numbers of a board begin anew with its process: who comes back with a high one from before gets what there is.
+func TestReaderFromBeforeARestartMissesNothing(t *testing.T) {
+	old, young := notice.NewBoard(notice.Config{}), notice.NewBoard(notice.Config{})
+	post(old, "one", "two", "three", "four")
+	resp, _ := follow(t, serve(t, notice.StreamConfig{}, old), "")
+	events := sse.NewReader(resp.Body)
+	for range 4 {
+		next(t, events)
+	}
+	post(young, "first")
+	resp, _ = follow(t, serve(t, notice.StreamConfig{}, young), events.LastID())
+	if _, n := next(t, sse.NewReader(resp.Body)); n.Kind != "first" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestReaderIsToldWhatIsKeptNoMore(t *testing.T) {
+	b := notice.NewBoard(notice.Config{Keep: 2})
+	url := serve(t, notice.StreamConfig{}, b)
+	post(b, "one")
+	resp, leave := follow(t, url, "")
+	events := sse.NewReader(resp.Body)
+	next(t, events)
+	leave()
+	post(b, "two", "three", "four", "five")
+	resp, _ = follow(t, url, events.LastID())
+	events = sse.NewReader(resp.Body)
+	m, err := events.Next()
+	if err != nil || m.Event != "missed" || string(m.Data) != `{"missed":2}` {
+		t.Errorf("%+v: %s, %v", m, m.Data, err)
+	}
+	if _, n := next(t, events); n.Kind != "four" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestQuietBoardIsHeard(t *testing.T) {
+	resp, _ := follow(t, serve(t, notice.StreamConfig{Heartbeat: time.Millisecond}, notice.NewBoard(notice.Config{})), "")
+	var got strings.Builder
+	for buffer := make([]byte, 64); strings.Count(got.String(), ": heartbeat\n\n") < 3; {
+		n, err := resp.Body.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Write(buffer[:n])
+	}
+	if !strings.HasPrefix(got.String(), ": connected\n\n: heartbeat\n\n") {
+		t.Errorf("%q", got.String())
+	}
+}
+
+// A particular that JSON has no form for costs itself, and not the notice.
+func TestNoticeThatCannotBeWrittenComesWithoutItsParticulars(t *testing.T) {
+	b := notice.NewBoard(notice.Config{})
+	b.Post(notice.Notice{Channel: notice.Health, Kind: "odd", Fields: map[string]any{"f": func() {}}})
+	resp, _ := follow(t, serve(t, notice.StreamConfig{}, b), "")
+	if _, n := next(t, sse.NewReader(resp.Body)); n.Kind != "odd" || n.Fields["error"] == nil {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestBadRequestsForNoticesAreRefused(t *testing.T) {
+	b := notice.NewBoard(notice.Config{})
+	url := serve(t, notice.StreamConfig{MaxClients: 1}, b)
+	for name, tt := range map[string]struct {
+		query, last string
+		status      int
+		code        fault.Code
+	}{
+		"no id":             {"", "nonsense", 400, fault.SessionBadPosition},
+		"no number":         {"", "ABCDEFGHIJKL-x", 400, fault.SessionBadPosition},
+		"a long one":        {"", strings.Repeat("A", 500), 400, fault.SessionBadPosition},
+		"unknown parameter": {"?channel=x", "", 400, fault.SessionBadRequest},
+		"bad in the query":  {"?Last-Event-ID=7", "", 400, fault.SessionBadPosition},
+	} {
+		resp, _ := follow(t, url+tt.query, tt.last)
+		refused(t, name, resp, tt.status, tt.code)
+	}
+	_, leave := follow(t, url, "")
+	resp, _ := follow(t, url, "")
+	refused(t, "one too many", resp, 503, fault.SessionTooMany)
+	leave()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	notice.NewStream(notice.StreamConfig{}, b).ServeHTTP(w, httptest.NewRequestWithContext(ended, http.MethodGet, "/", nil))
+	refused(t, "stopping", w.Result(), 503, fault.NodeStopping)
+}
+
+func refused(t *testing.T, name string, resp *http.Response, status int, code fault.Code) {
+	t.Helper()
+	var said struct{ Code, Message, Remedy string }
+	err := json.NewDecoder(resp.Body).Decode(&said)
+	entry, _ := fault.Lookup(code)
+	if err != nil || resp.StatusCode != status || said.Code != string(code) || said.Message == "" || said.Remedy != entry.Remedy {
+		t.Errorf("%s: %v, %d, %s", name, err, resp.StatusCode, fmt.Sprintf("%+v", said))
+	}
+}
