@@ -249,12 +249,13 @@ func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []f
 	return subscriptions, answers
 }
 
-// runRow keeps where the gateway stands, now and then and at the end.
+// runRow keeps where the gateway stands, at the beginning, now and then, and at the end.
 func (c *connection) runRow(ctx context.Context) error {
 	if c.server.cfg.Rows == nil || c.hello.gateway == "" {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
+	c.saveRow(ctx) // one that dies before the first acknowledgement comes back to where it began
 	tick := time.NewTicker(rowEvery)
 	defer tick.Stop()
 	for {
