@@ -9,12 +9,15 @@ import (
 	"sync"
 
 	"mongostream/change"
+	"mongostream/checkpoint/key"
 )
 
 // Memory keeps the marks of one cluster in this process, for tests and demonstrations. They are lost with it.
 //
 // It is as strict as the other stores: it takes a mark only with the epoch that [Memory.Claim] gave the partition to.
 type Memory struct {
+	key.Local // the keys that seal cursors, which nothing else here touches
+
 	partitions int
 
 	mu struct {

@@ -21,6 +21,9 @@ func newKeys(prefix, cluster string) Keys {
 // Origin is the key of the origin.
 func (k Keys) Origin() string { return k.root + "origin" }
 
+// Secrets is the key of the keys that seal cursors.
+func (k Keys) Secrets() string { return k.root + "keys" }
+
 // Owners is the prefix of the keys that say who owns the partitions.
 func (k Keys) Owners() string { return k.root + "owner/" }
 

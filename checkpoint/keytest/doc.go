@@ -1,0 +1,2 @@
+// Package keytest is what every keeper of keys must pass.
+package keytest

@@ -1,0 +1,79 @@
+package mark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/record"
+	"mongostream/internal/mongodb"
+)
+
+// keysID is the _id of the document of the keys that seal cursors, which stands beside the origin's.
+const keysID = "keys"
+
+// A keysDocument is the keys as they are stored. Serial is that of the last one: what a write must find, so that no secret stands in a
+// filter.
+type keysDocument struct {
+	ID     string `bson:"_id"`
+	Serial int64  `bson:"serial"`
+	Keys   string `bson:"keys"`
+}
+
+var _ checkpoint.KeyKeeper = (*Store)(nil)
+
+// Keys implements checkpoint.KeyKeeper.
+func (m *Store) Keys(ctx context.Context) (checkpoint.Keys, error) {
+	var d keysDocument
+	err := m.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: keysID}}).Decode(&d)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", mongodb.AsFault(err))
+	}
+	return record.DecodeKeys(m.cluster.Database().Name()+"."+m.cluster.Name()+"/"+keysID, []byte(d.Keys))
+}
+
+// AddKey implements checkpoint.KeyKeeper. Where its answer gets lost, adding again finds the key.
+func (m *Store) AddKey(ctx context.Context, key checkpoint.Key) error {
+	for {
+		added, err := m.addKey(ctx, key)
+		if err != nil {
+			return fmt.Errorf("add a key: %w", err)
+		}
+		if added {
+			return nil
+		}
+	}
+}
+
+// addKey makes one attempt; added is false where somebody else has written the keys meanwhile.
+func (m *Store) addKey(ctx context.Context, key checkpoint.Key) (added bool, err error) {
+	stand, err := m.Keys(ctx)
+	if err != nil {
+		return false, err
+	}
+	keys, changed, err := stand.Add(key)
+	if err != nil || !changed {
+		return err == nil, err
+	}
+	text, err := record.EncodeKeys(keys)
+	if err != nil {
+		return false, err
+	}
+	d := keysDocument{ID: keysID, Serial: int64(key.Serial), Keys: string(text)}
+	if len(stand) == 0 {
+		_, err := m.cluster.InsertOne(ctx, d)
+		if mongo.IsDuplicateKeyError(err) {
+			return false, nil
+		}
+		return err == nil, mongodb.AsFault(err)
+	}
+	result, err := m.cluster.ReplaceOne(ctx, bson.D{{Key: "_id", Value: keysID}, {Key: "serial", Value: int64(stand[len(stand)-1].Serial)}}, d)
+	return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
+}

@@ -1,0 +1,31 @@
+package mark
+
+import (
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"mongostream/checkpoint/key"
+	"mongostream/checkpoint/keytest"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb/mongodbtest"
+)
+
+func TestKeysInMongoDBAreKept(t *testing.T) {
+	uri := devmongotest.URI(t)
+	keytest.TestKeeper(t, func(t *testing.T) keytest.Harness {
+		client := mongodbtest.Dial(t, uri)
+		name := mongodbtest.Database(t, client)
+		open := func() *Store { return NewStore(client, name, "c", 4) }
+		store := open()
+		return keytest.Harness{
+			Keeper: store, Reopen: func() key.Keeper { return open() },
+			Damage: func(value []byte) {
+				set := bson.D{{Key: "$set", Value: bson.D{{Key: "keys", Value: string(value)}}}}
+				if result, err := store.cluster.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: keysID}}, set); err != nil || result.MatchedCount != 1 {
+					t.Fatal(result, err)
+				}
+			},
+		}
+	})
+}
