@@ -139,11 +139,9 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			opened := r.server.Stats().ChangeStreamsOpened
 			n = r.beginDeaf()
 			n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
-			for _, s := range n.status() {
-				if s.State != health.Stale {
-					t.Errorf("partition %d is %s", s.Partition, s.State)
-				}
-			}
+			n.until("every partition is stale", func() bool {
+				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State != health.Stale })
+			})
 			n.sees(kept...)
 			n.once(kept...)
 			n.wantOneLoss(missed, first)

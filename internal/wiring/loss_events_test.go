@@ -1,0 +1,189 @@
+package wiring
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"mongostream/change"
+	"mongostream/internal/devmongo"
+)
+
+// collectionEvents returns the events without a document that a partition was told of, in order.
+func (n *live) collectionEvents(p change.Partition) (ops []string) {
+	for _, b := range n.batches() {
+		for i := range b.Events {
+			if e := &b.Events[i]; b.Partition == p && e.Lookup("documentKey").IsZero() {
+				ops = append(ops, e.Op().String())
+			}
+		}
+	}
+	return ops
+}
+
+// Whatever becomes of a watched collection and its database is told of in its place in every partition, and nothing that follows is
+// missing, with a stream of the cluster and with one of the database, which ends when that is dropped.
+func TestCollectionsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		scope, watch string
+		want         []string
+	}{
+		{"cluster", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase"}},
+		{"cluster", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase"}},
+		{"database", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase", "invalidate"}},
+		{"database", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase", "invalidate"}},
+	} {
+		t.Run(c.scope+" "+c.watch, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, devmongo.Config{Release: "7.0"}, "STREAMER_MONGODB_WATCH="+c.watch)
+			if c.scope == "database" {
+				r.fail(times(1), 13, "aggregate") // the node looks first whether it may watch the cluster
+			}
+			n := r.begin()
+			rename := func(from, to string, drop bool) {
+				r.command(bson.D{{Key: "renameCollection", Value: from}, {Key: "to", Value: to}, {Key: "dropTarget", Value: drop}})
+			}
+			other := func(coll string) {
+				if _, err := r.coll(coll).InsertOne(t.Context(), bson.D{{Key: "_id", Value: "in " + coll}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.insert("a")
+			if err := r.coll("orders").Drop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.insert("b")
+			rename("shop.orders", "shop.away", false)
+			other("staging")
+			rename("shop.staging", "shop.orders", false)
+			r.insert("c")
+			other("temporary")
+			rename("shop.temporary", "shop.orders", true)
+			r.insert("d")
+			if err := r.client.Database("shop").Drop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.insert("e")
+			n.sees("a", "b", "c", "d", "e")
+			n.goesOn()
+			n.once("a", "b", "c", "d", "e")
+			for p := range change.Partition(partitions) {
+				n.until(fmt.Sprint("partition ", p, " is told of everything"), func() bool { return len(n.collectionEvents(p)) >= len(c.want) })
+				if got := n.collectionEvents(p); !slices.Equal(got, c.want) {
+					t.Errorf("partition %d was told of %v, want %v", p, got, c.want)
+				}
+			}
+			if seen := slices.Contains(n.ids(), "in staging"); seen != (c.watch == "shop.*") {
+				t.Errorf("a document of another collection: told of %v", seen)
+			}
+			if n.metric("streamer_history_lost_total") != 0 || len(n.gaps()) != 0 {
+				t.Errorf("%d gaps", len(n.gaps()))
+			}
+			n.stopped()
+			if c.scope == "database" {
+				r.fail(times(1), 13, "aggregate")
+			}
+			next := r.begin()
+			next.goesOn()
+			if again := len(next.ids()); again != 1 || len(next.notices()) != 0 {
+				t.Errorf("after a restart %v, %d notices", next.ids(), len(next.notices()))
+			}
+		})
+	}
+}
+
+// A transaction of 24 MB comes whole, and the marks reach its end.
+func TestTransactionOf24MB(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "7.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, devmongo.Config{Release: release, OplogBytes: 256 << 20})
+			n := r.begin()
+			session, err := r.client.StartSession()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.EndSession(t.Context())
+			text := make([]byte, 1<<20)
+			_, _ = rand.Read(text)
+			_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+				for i := range 24 {
+					if _, err := r.coll("orders").InsertOne(ctx, bson.D{{Key: "_id", Value: i}, {Key: "a", Value: text}}); err != nil {
+						return nil, err
+					}
+				}
+				return nil, nil //nolint:nilnil // nothing to return
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			committed := r.now()
+			n.sees(idsUpTo(24)...)
+			n.once(idsUpTo(24)...)
+			for _, b := range n.batches() {
+				for i := range b.Events {
+					if !bytes.Contains(b.Events[i].Raw(), text) {
+						t.Errorf("%s came with %d bytes", idOf(&b.Events[i]), len(b.Events[i].Raw()))
+					}
+				}
+			}
+			n.goesOn()
+			n.marked(committed)
+		})
+	}
+}
+
+// An event above 16 MiB comes whole where the server splits it, with less where it does not, and either way what stands around it comes.
+func TestEventAbove16MB(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		release   string
+		described bool // the event comes with its updateDescription too
+	}{{"4.4", false}, {"7.0", true}} {
+		t.Run(c.release, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, devmongo.Config{Release: c.release, OplogBytes: 256 << 20}, "STREAMER_MONGODB_FULL_DOCUMENT=updateLookup")
+			n := r.begin()
+			text := make([]byte, 9<<20)
+			_, _ = rand.Read(text)
+			r.insert("before", "large")
+			if _, err := r.coll("orders").UpdateByID(t.Context(), "large", bson.D{{Key: "$set", Value: bson.D{{Key: "a", Value: text}}}}); err != nil {
+				t.Fatal(err)
+			}
+			r.insert("after")
+			at := r.now()
+			n.sees("before", "large", "after")
+			n.until("the update arrives", func() bool { return updates(n) > 0 })
+			n.goesOn()
+			n.once("before", "after")
+			for _, b := range n.batches() {
+				for i := range b.Events {
+					e := &b.Events[i]
+					if e.Op() != change.OpUpdate {
+						continue
+					}
+					if full := e.Lookup("fullDocument").Lookup("a").Data; !bytes.Contains(full, text) {
+						t.Errorf("its document has %d bytes", len(full))
+					}
+					if described := !e.Lookup("updateDescription").IsZero(); described != c.described {
+						t.Errorf("its description is there: %v", described)
+					}
+				}
+			}
+			if updates(n) != 1 {
+				t.Errorf("the event came %d times", updates(n))
+			}
+			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
+				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+			}
+			n.marked(at)
+		})
+	}
+}
