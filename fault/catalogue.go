@@ -293,6 +293,12 @@ var catalogue = []Entry{
 		Remedy:  "Acknowledge only positions that batches of the same session ended with.",
 	},
 	{
+		Code:    SessionBadCursor,
+		Summary: "the cursor to resume at cannot be opened",
+		Meaning: "It is no cursor, has been changed, or was made by another cluster, for another number of partitions or for another partition. Where a position came with it, the session goes on from that; otherwise it was refused, and nothing was delivered.",
+		Remedy:  "Resume with the position of the same batch beside the cursor, or without positions from those that are kept under the gateway's id.",
+	},
+	{
 		Code:    SessionBadPosition,
 		Summary: "the position to resume at is malformed or belongs to another cluster",
 		Meaning: "Last-Event-ID must be an id that this cluster sent. Nothing was delivered.",
@@ -303,6 +309,12 @@ var catalogue = []Entry{
 		Summary: "the subscription request cannot be understood",
 		Meaning: "A parameter is unknown or has a value of the wrong form. Nothing was delivered.",
 		Remedy:  "Correct the parameter named.",
+	},
+	{
+		Code:    SessionOldCursor,
+		Summary: "the cursor to resume at is too old",
+		Meaning: "Cursors are sealed with a key that is replaced every day and dropped after three. Where a position came with the cursor, the session goes on from that; otherwise it was refused, and nothing was delivered.",
+		Remedy:  "Resume with the position of the same batch beside the cursor, which does not expire.",
 	},
 	{
 		Code:    SessionEncoding,

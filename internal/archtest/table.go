@@ -60,6 +60,7 @@ func packages() []rule {
 		{"gateway/connect", []string{"change", "checkpoint", "delivery", "match", "gateway/fanout", "gateway/streampb", "gateway/wire"}, "gRPC: what is served, where a session begins, and where gateways stand"},
 		{"gateway/access", nil, "says who may do what, whatever is served and over which wire"},
 		{"gateway/client", []string{"gateway/streampb"}, "what other people's programs link: the wire and nothing else"},
+		{"gateway/cursor", []string{"change", "checkpoint/key"}, "pure: seals and opens positions, whoever keeps the keys"},
 		{"gateway/sse", nil, "reads a standard format"},
 		{"gateway/streampb", nil, "generated"},
 
