@@ -10,13 +10,15 @@ import (
 
 	"mongostream/change"
 	"mongostream/checkpoint/key"
+	"mongostream/checkpoint/row"
 )
 
 // Memory keeps the marks of one cluster in this process, for tests and demonstrations. They are lost with it.
 //
 // It is as strict as the other stores: it takes a mark only with the epoch that [Memory.Claim] gave the partition to.
 type Memory struct {
-	key.Local // the keys that seal cursors, which nothing else here touches
+	row.Memory // the gateways' rows, which nothing else here touches
+	key.Local  // the keys that seal cursors, likewise
 
 	partitions int
 

@@ -1,26 +1,23 @@
 package checkpoint
 
-import (
-	"context"
-	"time"
+import "mongostream/checkpoint/row"
 
-	"mongostream/change"
+// MaxRows is how many rows of gateways a store keeps, RowLife for how long after a gateway was seen.
+const (
+	MaxRows = row.MaxRows
+	RowLife = row.Life
 )
 
-// A Row is what is remembered of a gateway.
-type Row struct {
-	Gateway, Process string
-	Started          time.Time
-	Partitions       int
-	Base             change.Position
-	Positions        map[change.Partition]change.Position
-	SeenAt           time.Time
-}
+// ErrRowSuperseded says that a process of the gateway that started later has saved its row.
+var ErrRowSuperseded = row.ErrSuperseded
 
-// A RowKeeper keeps the rows of gateways.
-type RowKeeper interface {
-	SaveRow(ctx context.Context, r Row) error
-	Row(ctx context.Context, gateway string) (row Row, ok bool, err error)
-	Rows(ctx context.Context) ([]Row, error)
-	DeleteRow(ctx context.Context, gateway string) error
-}
+// A Row is what is remembered of a gateway, beside the marks and apart from their fence. Package row says what it promises.
+type Row = row.Row
+
+// A RowKeeper keeps the rows of gateways. Whatever is done to marks, operators' deeds included, leaves them as they are.
+type RowKeeper = row.Keeper
+
+var _ RowKeeper = (*Memory)(nil)
+
+// SortRows puts rows into the order of their gateways' names.
+func SortRows(rows []Row) { row.Sort(rows) }

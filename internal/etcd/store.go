@@ -55,6 +55,7 @@ var (
 	_ checkpoint.HistoryKeeper = (*Store)(nil)
 	_ checkpoint.GapKeeper     = (*Store)(nil)
 	_ checkpoint.Rewinder      = (*Store)(nil)
+	_ checkpoint.RowKeeper     = (*Store)(nil)
 	_ checkpoint.Adopter       = (*Store)(nil)
 )
 

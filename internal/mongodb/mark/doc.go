@@ -3,6 +3,7 @@
 //	<cluster>.marks     one document for each partition: its epoch, its mark, its history
 //	<cluster>.cluster   the origin, and the owner of all partitions
 //	<cluster>.gaps      the gap log
+//	<cluster>.rows      one document for each gateway: how far it got (package row)
 //
 // The fence is the epoch in each mark's document: a claim writes it there before it reads the position, and a save is an update of the
 // document with that epoch, of the mark that was last seen. A rewind raises the epoch by a revision that no term has, in the update that

@@ -16,17 +16,20 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/checkpoint/record"
 	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/row"
 )
 
 // codeDuplicateKey is the server's code of an insert whose _id is taken.
 const codeDuplicateKey = 11000
 
 // Store keeps the marks of one cluster in three collections of a database: <cluster>.marks has one document for each partition,
-// with its history, <cluster>.cluster has the origin and the owner, <cluster>.gaps the gap log.
+// with its history, <cluster>.cluster has the origin and the owner, <cluster>.gaps the gap log. The rows of gateways are in <cluster>.rows.
 //
 // The fence is in each mark's document: a claim writes its epoch there before it reads the position, and a save is an update of the
 // document with that epoch and an earlier position. Reads and writes are with majority concern.
 type Store struct {
+	*row.Keeper
+
 	partitions int
 	marks      *mongo.Collection
 	cluster    *mongo.Collection
@@ -62,6 +65,7 @@ var (
 	_ checkpoint.HistoryKeeper = (*Store)(nil)
 	_ checkpoint.GapKeeper     = (*Store)(nil)
 	_ checkpoint.Rewinder      = (*Store)(nil)
+	_ checkpoint.RowKeeper     = (*Store)(nil)
 	_ checkpoint.Adopter       = (*Store)(nil)
 )
 
@@ -70,7 +74,7 @@ func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Stor
 	db := c.Driver().Database(database)
 	m := &Store{
 		partitions: partitions, marks: db.Collection(cluster + ".marks"), cluster: db.Collection(cluster + ".cluster"),
-		gaps: db.Collection(cluster + ".gaps"),
+		gaps: db.Collection(cluster + ".gaps"), Keeper: row.NewKeeper(db.Collection(cluster + ".rows")),
 	}
 	m.write = func(ctx context.Context, updates []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
 		return m.marks.BulkWrite(ctx, updates, options.BulkWrite().SetOrdered(false))

@@ -1,0 +1,168 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/checkpointtest"
+	"mongostream/checkpoint/rowtest"
+	"mongostream/fault"
+	"mongostream/internal/devetcd/devetcdtest"
+)
+
+func TestStoreKeepsRows(t *testing.T) {
+	rowtest.TestKeeper(t, opener(t), func(t *testing.T, s checkpointtest.Store, gateway string, value []byte) {
+		client := s.(*Store).client
+		if _, err := client.etcd.Put(t.Context(), client.keys.row(gateway), string(value)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// rowAt returns a row of a gateway that stands at an event.
+func rowAt(gateway string, event int) checkpoint.Row {
+	return checkpoint.Row{
+		Gateway: gateway, Process: "p", Started: time.Unix(1_700_000_000, 0).UTC(), Partitions: checkpointtest.Partitions,
+		Base: checkpointtest.Event(event), SeenAt: time.Now().Round(0).UTC(),
+	}
+}
+
+// give saves a row until the caller's patience ends with what was to come.
+func give(t *testing.T, s *Store, r checkpoint.Row, came <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- s.SaveRow(ctx, r) }()
+	<-came
+	cancel()
+	if err := <-result; err == nil {
+		t.Error("saved without an answer")
+	}
+}
+
+func TestRowThatArrivesLateUndoesNothing(t *testing.T) {
+	endpoints := devetcdtest.Endpoints(t)
+	for name, first := range map[string][]checkpoint.Row{"over another": {rowAt("gw/1", 10)}, "as the first": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, endpoints)
+			slow, l := p.linked()
+			other := p.store(nil, "")
+			for _, r := range first {
+				if err := other.SaveRow(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			held, deliver := l.Hold()
+			give(t, slow, rowAt("gw/1", 20), held)
+			stands := rowAt("gw/1", 30)
+			if err := other.SaveRow(t.Context(), stands); err != nil {
+				t.Fatal(err)
+			}
+			deliver()
+			if got, ok, err := other.Row(t.Context(), "gw/1"); err != nil || !ok || got.Base.Compare(stands.Base) != 0 {
+				t.Errorf("the gateway stands at %s, %t, %v", got.Base, ok, err)
+			}
+		})
+	}
+}
+
+func TestRowWhoseAnswerGotLostIsSavedAgain(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	store, l := p.linked()
+	r := rowAt("gw/1", 20)
+	give(t, store, r, l.Mute())
+	for range 2 {
+		if got, ok, err := p.store(nil, "").Row(t.Context(), "gw/1"); err != nil || !ok || !cmp.Equal(r, got) {
+			t.Errorf("%+v, %t, %v", got, ok, err)
+		}
+		if err := store.SaveRow(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRowThatSomebodyElseWritesMeanwhileIsTriedAgain(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	store, l := p.linked()
+	other := p.store(nil, "")
+	newer, mine := rowAt("gw/1", 10), rowAt("gw/1", 20)
+	between := func(r checkpoint.Row) {
+		l.Next(func(ctx context.Context, send func(context.Context) error) error {
+			if err := other.SaveRow(ctx, r); err != nil {
+				t.Error(err)
+			}
+			return send(ctx)
+		})
+	}
+	between(newer)
+	if err := store.SaveRow(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := other.Row(t.Context(), "gw/1"); err != nil || got.Base.Compare(mine.Base) != 0 {
+		t.Errorf("the gateway stands at %s, %v", got.Base, err)
+	}
+	newer.Process, newer.Started = "newer", newer.Started.Add(time.Second)
+	between(newer)
+	if err := store.SaveRow(t.Context(), mine); !errors.Is(err, checkpoint.ErrRowSuperseded) {
+		t.Errorf("saved over a newer process: %v", err)
+	}
+}
+
+func TestRowsAreReadPageByPageAndOldOnesDroppedUnlessRenewed(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	store, l := p.linked()
+	const all, young = 3 * MaxNested, 2 * MaxNested
+	for n := range all {
+		r := rowAt(fmt.Sprintf("gw/%04d", n), n)
+		if n%3 == 0 {
+			r.SeenAt = r.SeenAt.Add(-checkpoint.RowLife - time.Hour)
+		}
+		if err := store.SaveRow(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.put(p.key("row/no gateway"), []byte("{}"))
+	// The first transaction of the listing drops the old ones of the first page, of which one comes back.
+	l.Next(func(ctx context.Context, send func(context.Context) error) error {
+		if err := p.store(nil, "").SaveRow(ctx, rowAt("gw/0000", 7)); err != nil {
+			t.Error(err)
+		}
+		return send(ctx)
+	})
+	rows, err := store.Rows(t.Context())
+	if len(rows) != young || fault.Of(err) != fault.MarkCorrupt || !strings.Contains(err.Error(), p.key("row/no gateway")) {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	resp, err := p.raw.Get(t.Context(), p.key("row/"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || resp.Count != young+2 {
+		t.Errorf("%d rows are left, %v", resp.Count, err)
+	}
+	if got, ok, err := store.Row(t.Context(), "gw/0000"); err != nil || !ok || got.Base.Compare(checkpointtest.Event(7)) != 0 {
+		t.Errorf("what came back is %+v, %t, %v", got, ok, err)
+	}
+}
+
+// FuzzRowKey gives names keys.
+func FuzzRowKey(f *testing.F) {
+	k := newKeys("/streamer", "c1")
+	for _, name := range []string{"gw", "gw/1", "gw%2F1", "..", "\x00", "é"} {
+		f.Add(name, "gw")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if (a == b) != (k.row(a) == k.row(b)) {
+			t.Fatalf("%q and %q have the keys %q and %q", a, b, k.row(a), k.row(b))
+		}
+		if name, ok := strings.CutPrefix(k.row(a), k.rows()); !ok || strings.Contains(name, "/") {
+			t.Fatalf("%q has the key %q", a, k.row(a))
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package row
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
+
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/checkpointtest"
+	"mongostream/checkpoint/record"
+	"mongostream/fault"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb/mongodbtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newKeeper(t *testing.T) *Keeper {
+	t.Helper()
+	c := mongodbtest.Dial(t, devmongotest.URI(t))
+	return NewKeeper(c.Driver().Database(mongodbtest.Database(t, c)).Collection("c.rows"))
+}
+
+func rowAt(event int) checkpoint.Row {
+	return checkpoint.Row{
+		Gateway: "gw/1", Process: "p", Started: time.Unix(1_700_000_000, 0).UTC(), Partitions: 4,
+		Base: checkpointtest.Event(event), SeenAt: time.Now().Round(0).UTC(),
+	}
+}
+
+// documentOf returns a row as it is stored.
+func documentOf(t *testing.T, r checkpoint.Row) document {
+	t.Helper()
+	text, err := record.EncodeRow(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document{r.Gateway, r.SeenAt, string(text)}
+}
+
+func TestRowThatArrivesLateUndoesNothing(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprintf("as the first %t", first), func(t *testing.T) {
+			k := newKeeper(t)
+			if !first {
+				if err := k.SaveRow(t.Context(), rowAt(10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, last, err := k.find(t.Context(), "gw/1")
+			if err != nil || (last == "") != first {
+				t.Fatalf("%q, %v", last, err)
+			}
+			stands := rowAt(30)
+			if err := k.SaveRow(t.Context(), stands); err != nil {
+				t.Fatal(err)
+			}
+			saved, err := k.replace(t.Context(), documentOf(t, rowAt(20)), last)
+			if saved || err != nil {
+				t.Errorf("saved over a row that it had not looked at: %t, %v", saved, err)
+			}
+			if got, ok, err := k.Row(t.Context(), "gw/1"); err != nil || !ok || got.Base.Compare(stands.Base) != 0 {
+				t.Errorf("the gateway stands at %s, %t, %v", got.Base, ok, err)
+			}
+		})
+	}
+}
+
+func TestDocumentsOfAnyShapeHarmNoOther(t *testing.T) {
+	k := newKeeper(t)
+	if err := k.SaveRow(t.Context(), rowAt(10)); err != nil {
+		t.Fatal(err)
+	}
+	strange := []bson.D{
+		{{Key: "_id", Value: 4711}, {Key: "seen", Value: time.Now()}, {Key: "row", Value: documentOf(t, rowAt(10)).Row}},
+		{{Key: "_id", Value: bson.D{{Key: "gateway", Value: "composite"}}}, {Key: "row", Value: "{}"}},
+		{{Key: "_id", Value: "bare"}},
+		{{Key: "_id", Value: "typed"}, {Key: "seen", Value: "yesterday"}, {Key: "row", Value: 7}},
+	}
+	if _, err := k.rows.InsertMany(t.Context(), strange); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.Rows(t.Context())
+	if len(rows) != 1 || rows[0].Gateway != "gw/1" || fault.Of(err) != fault.MarkCorrupt {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	for _, name := range []string{"4711", "composite", "bare", "typed"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("nothing is said of %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"bare", "typed"} {
+		if _, ok, err := k.Row(t.Context(), name); ok || fault.Of(err) != fault.MarkCorrupt {
+			t.Errorf("%s: %t, %v", name, ok, err)
+		}
+		if err := k.DeleteRow(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := k.SaveRow(t.Context(), rowAt(20)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnreadableRowIsDroppedWithTheOld(t *testing.T) {
+	k := newKeeper(t)
+	old := document{"gw/old", time.Now().Add(-checkpoint.RowLife - time.Hour), "not a row"}
+	if _, err := k.rows.InsertOne(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := k.Rows(t.Context()); err != nil || len(rows) != 0 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	if n, err := k.rows.CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 {
+		t.Errorf("%d documents are left, %v", n, err)
+	}
+}
