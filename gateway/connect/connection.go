@@ -34,6 +34,7 @@ type connection struct {
 	hello    *hello
 	session  *fanout.Session
 	limit    *rate.Limiter
+	left     error // why requests is closed: io.EOF where the client only listens from now on
 
 	sending sync.Mutex // gRPC takes one message at a time
 }
@@ -80,12 +81,11 @@ func (c *connection) run(ctx context.Context) error {
 
 // first reads the first request, and starts reading the others.
 func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
-	failed := make(chan error, 1)
 	go func() { // ends with the stream, which ends with the call
 		for {
 			r, err := c.stream.Recv()
 			if err != nil {
-				failed <- err
+				c.left = err
 				close(c.requests)
 				return
 			}
@@ -101,7 +101,7 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 	select {
 	case r, ok := <-c.requests:
 		if !ok {
-			return nil, <-failed
+			return nil, c.left
 		}
 		if r.GetHello() == nil {
 			return nil, fault.Newf(fault.SessionBadRequest, "the first message must be a hello")
@@ -172,10 +172,17 @@ func (c *connection) runReceive(ctx context.Context) error {
 	silence, beat := time.NewTimer(timeout), time.NewTicker(timeout/3)
 	defer silence.Stop()
 	defer beat.Stop()
+	requests := c.requests
 	for {
 		select {
-		case r, ok := <-c.requests:
-			if !ok {
+		case r, ok := <-requests:
+			switch {
+			case ok:
+			case errors.Is(c.left, io.EOF) && c.hello.auto:
+				requests = nil // it need not say anything
+				silence.Stop()
+				continue
+			default:
 				return errLeft
 			}
 			silence.Reset(timeout)
@@ -278,7 +285,7 @@ func (c *connection) saveRow(ctx context.Context) {
 		Gateway: c.hello.gateway, Process: c.hello.process, Started: c.hello.started, Partitions: c.server.cfg.Partitions, Base: base, Positions: positions,
 		SeenAt: time.Now(),
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		c.server.logger.Warn("a gateway's position is not saved", "gateway", c.hello.gateway, "error", err)
 	}
 }

@@ -414,3 +414,18 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A client that acknowledges nothing by itself may say its hello and then only listen, as tools for the command line do.
+func TestListenerIsServedAfterItsHello(t *testing.T) {
+	w := newWorld(t, connect.Config{HeartbeatTimeout: 100 * time.Millisecond})
+	s := w.connect(hello(func(h *streampb.Hello) { h.Ack = streampb.AckMode_ACK_MODE_AUTO }))
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	next(s, (*streampb.ConnectResponse).GetSubscribed)
+	for range 5 {
+		next(s, (*streampb.ConnectResponse).GetHeartbeat)
+	}
+	w.source.Append(changetest.Event{ID: 5})
+	s.events(1)
+}
