@@ -46,7 +46,7 @@ func (s *Session) welcome() {
 		if s.cfg.Lost != nil {
 			b.From, b.Loss = wire.Place{}, s.cfg.Lost
 		}
-		l.sent[len(l.sent)-1].end = l.acked
+		b.End, l.sent[len(l.sent)-1].end = l.acked, l.acked
 		l.open = nil
 	}
 	s.signal()

@@ -35,6 +35,8 @@ type SessionConfig struct {
 	// Start is where it begins in the log; it has seen what Have tells it has seen, by partition.
 	Start change.Position
 	Have  map[change.Partition]wire.Place
+	// Stood are whole positions, at or before those of Have, up to which it has seen everything.
+	Stood map[change.Partition]change.Position
 	// Owned leaves out the partitions that the node does not own.
 	Owned bool
 	// Lost are notices for every partition, before anything else: what the subscriber may have missed before Start.
@@ -74,6 +76,7 @@ type lane struct {
 	at    wire.Place      // where the last batch ended
 	acked change.Position // everything up to here has been acknowledged
 	sent  []sent          // not acknowledged, in their order
+	given int             // how many of them have been handed out
 	open  *wire.Batch     // the last one of the queue, which may still grow
 
 	before wire.Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
@@ -102,7 +105,7 @@ func (s *Session) Receive(ctx context.Context) ([]*wire.Batch, []Notice, error) 
 		queue, notices, cause := s.mu.queue, s.mu.notices, s.mu.cause
 		s.mu.queue, s.mu.notices = nil, nil
 		for _, b := range queue {
-			s.mu.lanes[b.Partition].open = nil
+			s.mu.lanes[b.Partition].give()
 		}
 		s.mu.Unlock()
 		switch {
@@ -133,7 +136,7 @@ func (s *Session) Ack(p change.Partition, to wire.Place) error {
 		return fault.Newf(fault.SessionBadAck, "partition %d: beyond what was sent", p)
 	}
 	n := 0
-	for n < len(l.sent) && l.sent[n].reachedBy(to) {
+	for n < l.given && l.sent[n].reachedBy(to) {
 		n++
 	}
 	for _, b := range l.sent[:n] {
@@ -141,7 +144,7 @@ func (s *Session) Ack(p change.Partition, to wire.Place) error {
 		s.mu.bytes -= b.bytes
 		l.acked = b.end
 	}
-	l.sent = slices.Delete(l.sent, 0, n)
+	l.sent, l.given = slices.Delete(l.sent, 0, n), l.given-n
 	if n > 0 && s.hasRoom() {
 		s.stir()
 	}
@@ -218,20 +221,6 @@ func (s *Session) Tell(n Notice) {
 // more.
 const maxNotices = 100
 
-// lane returns what the session knows of a partition. Under the mutex.
-func (s *Session) lane(p change.Partition) *lane {
-	l := s.mu.lanes[p]
-	if l == nil {
-		l = &lane{at: wire.PlaceOf(s.cfg.Start), acked: s.cfg.Start}
-		if have, ok := s.cfg.Have[p]; ok {
-			l.have, l.at = &have, have
-			l.acked = change.At(have.Time())
-		}
-		s.mu.lanes[p] = l
-	}
-	return l
-}
-
 // seen reports whether the subscriber had seen the event before the session. Under the mutex.
 func (l *lane) seen(e *change.Event) bool {
 	if l.have == nil {
@@ -267,9 +256,7 @@ func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape
 
 // begin puts a new batch into the queue. Under the mutex.
 func (s *Session) begin(p change.Partition, l *lane) *wire.Batch {
-	if n := len(l.sent); n > 0 {
-		l.sent[n-1].end = l.sent[n-1].end.Clone() // it ends there, and the reply is let go of
-	}
+	l.settle()
 	b := &wire.Batch{Partition: p, Epoch: s.hub.cfg.Epoch(p), From: l.at, To: l.at}
 	s.mu.queue = append(s.mu.queue, b)
 	l.open = b
@@ -289,7 +276,7 @@ func (l *lane) end(b *wire.Batch, to change.Position) {
 			}
 		}
 	}
-	b.To, l.at = place, place
+	b.To, b.End, l.at = place, to, place
 }
 
 // reached moves the ends of the batches that a reply has filled to where the reply ends. Under the mutex.

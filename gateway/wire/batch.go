@@ -20,6 +20,9 @@ type Batch struct {
 	// Loss, in the place of events, says what became of the stretch.
 	Loss *delivery.Notice
 
+	// End is where it ends in the log, as a whole position: what To shows of it may leave the cluster. It is set by Receive.
+	End change.Position
+
 	// Bytes is the length of the payloads.
 	Bytes int
 }
