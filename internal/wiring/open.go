@@ -12,6 +12,7 @@ import (
 	"mongostream/internal/etcd/owner"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/mark"
+	"mongostream/internal/mongodb/stream"
 )
 
 // A Place is where the marks of a cluster are, and the MongoDB that they are about, for who looks after them without being a node.
@@ -84,6 +85,20 @@ func (p *Place) Etcd(ctx context.Context) (*etcd.Client, error) {
 	}
 	p.etcd = client
 	return client, nil
+}
+
+// Probe opens and closes a change stream as a node does when it starts.
+func (p *Place) Probe(ctx context.Context) error {
+	client, err := p.Mongo(ctx)
+	if err != nil {
+		return err
+	}
+	node := Service{opts: Options{Config: p.Config}}
+	source, err := stream.NewSource(stream.SourceConfig{Watch: node.watch(), MaxStreams: p.Config.MongoDB.MaxStreams}, client)
+	if err != nil {
+		return err
+	}
+	return source.Probe(ctx)
 }
 
 // Close ends the connections.

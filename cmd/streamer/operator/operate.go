@@ -23,7 +23,7 @@ import (
 
 // Commands are the commands of operators.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand()}
+	return []*cobra.Command{checkCommand(), statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand()}
 }
 
 // An operation is a command about the marks of a cluster: what all of them have in common.

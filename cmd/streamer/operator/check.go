@@ -1,0 +1,82 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mongostream/fault"
+	"mongostream/internal/config"
+	"mongostream/internal/preflight"
+	"mongostream/internal/preflight/inspect"
+	"mongostream/internal/wiring"
+)
+
+func checkCommand() *cobra.Command {
+	var file, output string
+	var outage time.Duration
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check MongoDB, etcd and the marks before a node is started", Args: arguments(cobra.NoArgs),
+		Long: `Check what a node will find: MongoDB, its log, the store of marks. Nothing is written. Each finding that is not ok has a code and a
+remedy; the exit code is 1 where a node would not start, or would deliver nothing.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			cfg, err := config.Load(file, os.Environ())
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("outage") {
+				outage = cfg.MongoDB.HeadRoomWarning
+			}
+			if outage < 0 {
+				return fault.Newf(fault.CommandBadArgument, "--outage %s is negative", outage)
+			}
+			at := wiring.NewPlace(cfg, logger(cfg))
+			defer at.Close()
+			report := preflight.Run(cmd.Context(), inspect.Checks(at, outage))
+			if err := printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
+				return err
+			}
+			return cmp.Or(context.Cause(cmd.Context()), failed(report))
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
+	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.head_room_warning)")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// failed returns the first failure of a report, with the number of all.
+func failed(r preflight.Report) error {
+	var first *preflight.Result
+	n := 0
+	for i := range r.Checks {
+		if r.Checks[i].Level == preflight.Fail {
+			n++
+			first = cmp.Or(first, &r.Checks[i])
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fault.Newf(first.Code, "%d of %d checks failed, first %s: %s", n, len(r.Checks), first.Name, first.Text)
+}
+
+func writeChecks(t *tabwriter.Writer, r preflight.Report) {
+	fmt.Fprintln(t, "CHECK\tRESULT\tSAYS")
+	for _, c := range r.Checks {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Level, c.Text)
+	}
+	for _, c := range r.Checks {
+		if c.Code != "" {
+			fmt.Fprintf(t, "\n%s: %s\n  remedy: %s\n", c.Name, c.Code, c.Remedy)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mongostream/fault"
+)
+
+// A Level says how a check came out.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn"
+	Fail Level = "fail"
+	Skip Level = "skip"
+)
+
+// A Finding is what a check has found.
+type Finding struct {
+	Level Level
+	Text  string
+	Code  fault.Code // empty for ok and skip
+}
+
+// A Check finds out about one thing.
+type Check struct {
+	Name string
+	// Needs names checks before it without which it cannot be tried.
+	Needs []string
+	// Find may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
+	Find func(ctx context.Context) (Finding, error)
+	Code fault.Code
+}
+
+// A Result is how one check came out.
+type Result struct {
+	Name   string     `json:"name"`
+	Level  Level      `json:"result"`
+	Text   string     `json:"text"`
+	Code   fault.Code `json:"code,omitempty"`
+	Remedy string     `json:"remedy,omitempty"`
+}
+
+// A Report is how all of them came out; OK says that none has failed.
+type Report struct {
+	OK     bool     `json:"ok"`
+	Checks []Result `json:"checks"`
+}
+
+// Run runs checks, one after the other. It stops when the context ends.
+func Run(ctx context.Context, checks []Check) Report {
+	report := Report{OK: true, Checks: []Result{}}
+	var out []string // what has failed or was not tried
+	for _, c := range checks {
+		if ctx.Err() != nil {
+			break
+		}
+		r := Result{Name: c.Name}
+		if i := slices.IndexFunc(c.Needs, func(name string) bool { return slices.Contains(out, name) }); i >= 0 {
+			r.Level, r.Text = Skip, "not tried: it needs "+c.Needs[i]
+		} else {
+			r = c.run(ctx)
+		}
+		if r.Level == Fail || r.Level == Skip {
+			out = append(out, c.Name)
+			report.OK = report.OK && r.Level != Fail
+		}
+		report.Checks = append(report.Checks, r)
+	}
+	return report
+}
+
+// patience bounds one check.
+const patience = time.Minute
+
+func (c Check) run(ctx context.Context) Result {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.result(c.Find(ctx))
+}
+
+func (c Check) result(f Finding, err error) Result {
+	if err != nil {
+		f = Finding{Level: Fail, Text: err.Error(), Code: c.Code}
+		if own, ok := errors.AsType[*fault.Error](err); ok {
+			f.Text, f.Code = own.Err.Error(), own.Code
+		}
+	}
+	r := Result{Name: c.Name, Level: f.Level, Text: f.Text, Code: f.Code}
+	if entry, ok := fault.Lookup(f.Code); ok {
+		r.Remedy = entry.Remedy
+	}
+	return r
+}
+
+func fine(format string, args ...any) Finding {
+	return Finding{Level: OK, Text: fmt.Sprintf(format, args...)}
+}
+
+func warning(code fault.Code, format string, args ...any) Finding {
+	return Finding{Level: Warn, Text: fmt.Sprintf(format, args...), Code: code}
+}
+
+func failure(code fault.Code, format string, args ...any) Finding {
+	return Finding{Level: Fail, Text: fmt.Sprintf(format, args...), Code: code}
+}

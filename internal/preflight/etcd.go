@@ -1,0 +1,65 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"mongostream/fault"
+)
+
+// A Member is what one etcd endpoint tells of itself.
+type Member struct {
+	Endpoint, Version string
+	Leader            bool // it knows one
+	Size, Quota       int64
+	Err               error // it does not answer
+}
+
+// nearQuota is the share of its quota from which an etcd is nearly full.
+const nearQuota = 0.8
+
+// Etcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing can be written.
+func Etcd(members []Member, alarms []string) Finding {
+	if len(alarms) > 0 {
+		return failure(fault.EtcdAlarm, "raised: %s", strings.Join(alarms, ", "))
+	}
+	var bad []string
+	leader := false
+	for _, m := range members {
+		switch {
+		case m.Err != nil:
+			bad = append(bad, fmt.Sprintf("%s does not answer (%v)", m.Endpoint, m.Err))
+		case !m.Leader:
+			bad = append(bad, m.Endpoint+" has no leader")
+		default:
+			leader = true
+		}
+	}
+	switch {
+	case !leader:
+		return failure(fault.EtcdMember, "%s", strings.Join(bad, "; "))
+	case len(bad) > 0:
+		return warning(fault.EtcdMember, "%s", strings.Join(bad, "; "))
+	}
+	for _, m := range members {
+		if m.Quota > 0 && float64(m.Size) > nearQuota*float64(m.Quota) {
+			return warning(fault.EtcdAlarm, "%s has used %.0f %% of its quota", m.Endpoint, 100*float64(m.Size)/float64(m.Quota))
+		}
+	}
+	return fine("%d of %d endpoints answer, version %s", len(members), len(members), members[0].Version)
+}
+
+// ManyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes at most two a second.
+const ManyRevisions = 1_000_000
+
+// Compaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
+// ManyRevisions ago.
+func Compaction(revision int64, keepsFirst, keepsMany bool) Finding {
+	switch {
+	case keepsFirst:
+		return warning(fault.EtcdCompaction, "every one of its %d revisions is still there", revision)
+	case keepsMany:
+		return warning(fault.EtcdCompaction, "the last %d revisions are still there", ManyRevisions)
+	}
+	return fine("it has compacted")
+}

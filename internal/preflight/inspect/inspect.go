@@ -1,0 +1,241 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/fault"
+	"mongostream/internal/config"
+	etcdprobe "mongostream/internal/etcd/probe"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/probe"
+	"mongostream/internal/preflight"
+	"mongostream/internal/wiring"
+)
+
+// A survey finds out what the checks judge.
+type survey struct {
+	at     *wiring.Place
+	outage time.Duration
+	mongo  *mongodb.Client
+	can    probe.Streams
+	reach  mongodb.Reach
+}
+
+// The names of checks that others need.
+const (
+	checkMongo = "mongodb"
+	checkRead  = "read_log"
+	checkTry   = "resume"
+	checkReach = "oplog"
+	checkStore = "mark_store"
+	checkEtcd  = "etcd"
+)
+
+// Checks are the checks of what a configuration leads to, in the order in which they need each other. The outage is the longest that is
+// to be survived without a loss. Nothing is written.
+func Checks(at *wiring.Place, outage time.Duration) []preflight.Check {
+	s := &survey{at: at, outage: outage}
+	mongo := []string{checkMongo}
+	checks := []preflight.Check{
+		{Name: checkMongo, Find: s.reachMongo, Code: fault.MongoUnreachable},
+		{Name: "version", Needs: mongo, Find: s.version, Code: fault.MongoRefused},
+		{Name: checkRead, Needs: mongo, Find: s.readLog, Code: fault.MongoRefused},
+		{Name: checkTry, Needs: []string{checkMongo, checkRead}, Find: s.streams, Code: fault.MongoRefused},
+		{Name: "split", Needs: []string{checkMongo, checkTry}, Find: s.split},
+		{Name: "images", Needs: mongo, Find: s.images, Code: fault.MongoRefused},
+		{Name: checkReach, Needs: mongo, Find: s.oplog, Code: fault.MongoRefused},
+		{Name: "majority", Needs: []string{checkMongo, checkReach}, Find: s.majority},
+		{Name: "clock", Needs: mongo, Find: s.clock, Code: fault.MongoRefused},
+		{Name: "connections", Needs: mongo, Find: s.connections, Code: fault.MongoRefused},
+	}
+	if s.etcd() {
+		checks = append(checks,
+			preflight.Check{Name: checkEtcd, Find: s.members, Code: fault.EtcdUnreachable},
+			preflight.Check{Name: "compaction", Needs: []string{checkEtcd}, Find: s.compaction, Code: fault.EtcdRefused},
+			preflight.Check{Name: checkStore, Needs: []string{checkEtcd}, Find: s.store, Code: fault.EtcdRefused})
+	} else {
+		checks = append(checks, preflight.Check{Name: checkStore, Needs: mongo, Find: s.store, Code: fault.MongoRefused})
+	}
+	return append(checks,
+		preflight.Check{Name: "marks", Needs: []string{checkMongo, checkReach, checkStore}, Find: s.marks, Code: fault.MarkCorrupt})
+}
+
+func (s *survey) etcd() bool { return s.at.Config.Reliability.Checkpoint.Backend == config.BackendEtcd }
+
+func (s *survey) reachMongo(ctx context.Context) (f preflight.Finding, err error) {
+	if s.mongo, err = s.at.Mongo(ctx); err != nil {
+		return f, err
+	}
+	identity, err := s.mongo.Identity(ctx)
+	return preflight.Finding{Level: preflight.OK, Text: identity}, err
+}
+
+func (s *survey) version(ctx context.Context) (preflight.Finding, error) {
+	text, err := probe.Version(ctx, s.mongo)
+	return preflight.Version(text), err
+}
+
+func (s *survey) readLog(ctx context.Context) (preflight.Finding, error) {
+	return preflight.Finding{Level: preflight.OK, Text: "the user may watch what is configured"}, s.at.Probe(ctx)
+}
+
+func (s *survey) streams(ctx context.Context) (f preflight.Finding, err error) {
+	if s.can, err = probe.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
+		s.can, err = probe.TryStreams(ctx, s.mongo, oneDatabase(s.at.Config.MongoDB.Watch))
+	}
+	return preflight.Streams(s.can.Progress, s.can.StartAfter), err
+}
+
+func (s *survey) split(context.Context) (preflight.Finding, error) {
+	return preflight.Split(s.can.Split), nil
+}
+
+func (s *survey) images(ctx context.Context) (preflight.Finding, error) {
+	cfg := s.at.Config
+	if f := preflight.Images(cfg.MongoDB.FullDocument, []string{""}); f.Level == preflight.OK {
+		return f, nil // they are not asked for
+	}
+	missing, err := probe.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
+	return preflight.Images(cfg.MongoDB.FullDocument, missing), err
+}
+
+func (s *survey) oplog(ctx context.Context) (f preflight.Finding, err error) {
+	if s.reach, err = s.mongo.Reach(ctx); err != nil {
+		return f, err
+	}
+	log := preflight.Log{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero()}
+	if log.Readable {
+		size, most, known, err := probe.OplogSize(ctx, s.mongo)
+		if err != nil {
+			return f, err
+		}
+		if known {
+			log.Size, log.MaxSize = size, most
+		}
+	}
+	return preflight.Oplog(log, s.outage), nil
+}
+
+func (s *survey) majority(context.Context) (preflight.Finding, error) {
+	return preflight.Majority(s.reach.Last.Time(), orZero(s.reach.Majority)), nil
+}
+
+// orZero is the time of a cluster time, and zero for none.
+func orZero(t change.Timestamp) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Time()
+}
+
+func (s *survey) clock(ctx context.Context) (preflight.Finding, error) {
+	server, sent, received, err := probe.Clock(ctx, s.mongo)
+	return preflight.Clock(server, sent, received), err
+}
+
+func (s *survey) connections(ctx context.Context) (preflight.Finding, error) {
+	available, known, err := probe.Connections(ctx, s.mongo)
+	cfg := s.at.Config.MongoDB
+	return preflight.Connections(cfg.MaxStreams, probe.PoolSize(string(cfg.URI)), available, known), err
+}
+
+func (s *survey) members(ctx context.Context) (f preflight.Finding, err error) {
+	client, err := s.at.Etcd(ctx)
+	if err != nil {
+		return f, err
+	}
+	alarms, err := etcdprobe.Alarms(ctx, client)
+	if err != nil {
+		return f, err
+	}
+	var members []preflight.Member
+	for _, m := range etcdprobe.Members(ctx, client) {
+		members = append(members, preflight.Member{
+			Endpoint: m.Endpoint, Version: m.Version, Leader: m.Leader, Size: m.Size, Quota: m.Quota, Err: m.Err,
+		})
+	}
+	return preflight.Etcd(members, alarms), nil
+}
+
+func (s *survey) compaction(ctx context.Context) (f preflight.Finding, err error) {
+	client, err := s.at.Etcd(ctx)
+	if err != nil {
+		return f, err
+	}
+	revision := int64(0)
+	for _, m := range etcdprobe.Members(ctx, client) {
+		revision = max(revision, m.Revision)
+	}
+	first, err := etcdprobe.Keeps(ctx, client, 1)
+	if err != nil {
+		return f, err
+	}
+	many := false
+	if revision > preflight.ManyRevisions {
+		if many, err = etcdprobe.Keeps(ctx, client, revision-preflight.ManyRevisions); err != nil {
+			return f, err
+		}
+	}
+	return preflight.Compaction(revision, first, many), nil
+}
+
+// store finds out whether marks can be written, without writing any.
+func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
+	if err := s.at.OpenMarks(ctx); err != nil {
+		return f, err
+	}
+	cfg := s.at.Config
+	if s.etcd() {
+		client, err := s.at.Etcd(ctx)
+		if err != nil {
+			return f, err
+		}
+		return preflight.Finding{Level: preflight.OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcdprobe.MayWrite(ctx, client)
+	}
+	for _, kind := range []string{".marks", ".cluster", ".gaps"} {
+		if err := probe.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
+			return f, err
+		}
+	}
+	return preflight.Finding{Level: preflight.OK, Text: "MongoDB: the user may write into " + cfg.Marks.Database}, nil
+}
+
+func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
+	origin, err := s.at.Marks.Origin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return preflight.Standing(preflight.Marks{}), nil
+	}
+	if err != nil {
+		return f, err
+	}
+	identity, err := s.mongo.Identity(ctx)
+	if err != nil {
+		return f, err
+	}
+	marks, err := s.at.Marks.List(ctx)
+	if err != nil {
+		return f, wiring.FirstOf(err)
+	}
+	m := preflight.Marks{
+		Founded: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity, Marks: len(marks), Partitions: origin.Partitions,
+		First: orZero(s.reach.First), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.at.Config.OnHistoryLost == "halt",
+	}
+	for _, mark := range marks {
+		m.Positions = append(m.Positions, mark.Position.Time.Time())
+	}
+	return preflight.Standing(m), nil
+}
+
+// oneDatabase returns the database of the first namespace that is watched: a user who may not watch the cluster watches one.
+func oneDatabase(watch []string) string {
+	if len(watch) == 0 {
+		return ""
+	}
+	database, _, _ := strings.Cut(watch[0], ".")
+	return database
+}

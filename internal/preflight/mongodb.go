@@ -1,0 +1,226 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mongostream/fault"
+)
+
+// A release is a version of MongoDB without its patch number.
+type release struct{ major, minor int }
+
+func (r release) before(s release) bool {
+	return r.major < s.major || r.major == s.major && r.minor < s.minor
+}
+
+// Version judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at every scope; 7.0 is the oldest that
+// MongoDB maintains (mongodb.com/legal/support-policy/lifecycles, looked at in 2026).
+func Version(text string) Finding {
+	oldest, maintained := release{4, 2}, release{7, 0}
+	parts := strings.SplitN(text, ".", 3)
+	var r release
+	var err error
+	if len(parts) < 2 {
+		err = strconv.ErrSyntax
+	} else if r.major, err = strconv.Atoi(parts[0]); err == nil {
+		r.minor, err = strconv.Atoi(parts[1])
+	}
+	switch {
+	case err != nil:
+		return warning(fault.MongoVersion, "the server calls its version %q", text)
+	case r.before(oldest):
+		return failure(fault.MongoVersion, "%s is older than %d.%d", text, oldest.major, oldest.minor)
+	case r.before(maintained):
+		return warning(fault.MongoVersion, "%s works, and is no longer maintained by MongoDB", text)
+	}
+	return fine("%s", text)
+}
+
+// Streams judges what change streams can do.
+func Streams(progress, startAfter bool) Finding {
+	switch {
+	case !progress:
+		return failure(fault.MongoResume, "an empty reply carries no post-batch resume token")
+	case !startAfter:
+		return failure(fault.MongoResume, "startAfter is refused")
+	}
+	return fine("post-batch resume tokens and startAfter")
+}
+
+// Split judges whether large events come in fragments.
+func Split(split bool) Finding {
+	if !split {
+		return warning(fault.MongoSplit, "an event above 16 MiB comes with less in it, or is stepped over and told")
+	}
+	return fine("large events are split")
+}
+
+// fewNames is how many names a text lists.
+const fewNames = 5
+
+// Images judges whether the collections keep the images that full documents are asked for from. missing are those that do not.
+func Images(mode string, missing []string) Finding {
+	switch {
+	case mode != "whenAvailable" && mode != "required":
+		return fine("not asked for: mongodb.full_document is %s", mode)
+	case len(missing) == 0:
+		return fine("every watched collection keeps them")
+	}
+	names := strings.Join(missing[:min(len(missing), fewNames)], ", ")
+	if more := len(missing) - fewNames; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return warning(fault.MongoImages, "mongodb.full_document is %s, and these keep none: %s", mode, names)
+}
+
+// A Log is what is known of the oplog.
+type Log struct {
+	// First and Last are the times of its ends; Readable is false where nobody can tell the first.
+	First, Last time.Time
+	Readable    bool
+	// Size and MaxSize are in bytes; MaxSize is 0 where they are unknown.
+	Size, MaxSize int64
+}
+
+// leastSample is the least of a log that is not full yet from which is concluded how far it will reach.
+const leastSample = 5 * time.Minute
+
+// fullFrom is the share of its size from which an oplog counts as full: what comes in takes the place of what is oldest.
+const fullFrom = 0.9
+
+// Oplog judges whether the log reaches back over an outage. One that is not full yet is judged by how far it will reach at this pace.
+func Oplog(l Log, outage time.Duration) Finding {
+	if !l.Readable {
+		return warning(fault.LogHidden, "how far it reaches back cannot be told")
+	}
+	reach := l.Last.Sub(l.First)
+	text := "it reaches back " + rounded(reach)
+	if l.MaxSize > 0 && l.Size > 0 {
+		if share := float64(l.Size) / float64(l.MaxSize); share < fullFrom {
+			if reach < leastSample {
+				return fine("%s and is filled to %.0f %%: too young to tell how far it will reach", text, 100*share)
+			}
+			reach = time.Duration(min(float64(reach)/share, float64(maxReach)))
+			text += fmt.Sprintf(" and is filled to %.0f %%: at this pace it will reach back %s", 100*share, rounded(reach))
+		}
+	}
+	if reach < outage {
+		return warning(fault.LogShort, "%s, an outage of %s is to be survived", text, rounded(outage))
+	}
+	return fine("%s", text)
+}
+
+// maxReach bounds what is extrapolated: a log that is nearly empty would last for ever.
+const maxReach = 10 * 365 * 24 * time.Hour
+
+func rounded(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%.0f days", d.Hours()/24)
+	case d >= 2*time.Minute:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return d.Round(time.Second).String()
+}
+
+// majorityLimit is how far the majority may be behind the last operation.
+const majorityLimit = 10 * time.Second
+
+// Majority judges whether a majority has what was written last. The time is zero where it is not told, through mongos.
+func Majority(last, majority time.Time) Finding {
+	if majority.IsZero() {
+		return fine("not told through mongos")
+	}
+	if behind := last.Sub(majority); behind > majorityLimit {
+		return failure(fault.MongoMajority, "it is %s behind the last operation", rounded(behind))
+	}
+	return fine("it has the last operation")
+}
+
+// skewLimit is how far clocks may be apart.
+const skewLimit = 5 * time.Second
+
+// Clock judges the server's clock by this machine's, which was read before and after.
+func Clock(server, sent, received time.Time) Finding {
+	apart := time.Duration(0)
+	switch {
+	case server.Before(sent):
+		apart = server.Sub(sent)
+	case server.After(received):
+		apart = server.Sub(received)
+	}
+	if apart.Abs() > skewLimit {
+		way := "ahead of"
+		if apart < 0 {
+			way = "behind"
+		}
+		return warning(fault.ClockSkew, "MongoDB's clock is %s %s this machine's", apart.Abs().Round(time.Second), way)
+	}
+	return fine("the clocks agree")
+}
+
+// ownConnections is what a node needs beside its streams, at most: surveys, marks, rescans, and the driver's own monitors.
+const ownConnections = 10
+
+// Connections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
+// none; available what the server still takes, unknown where known is false.
+func Connections(streams, pool, available int, known bool) Finding {
+	need := 2*streams + ownConnections
+	switch {
+	case pool > 0 && pool < ownConnections:
+		return warning(fault.MongoConnections, "mongodb.uri allows %d beside the streams' own; a node may need %d", pool, ownConnections)
+	case known && available < need:
+		return warning(fault.MongoConnections, "the server takes %d more; a node may need %d", available, need)
+	case !known:
+		return fine("a node may need %d; the server does not tell how many it still takes", need)
+	}
+	return fine("a node may need %d; the server takes %d more", need, available)
+}
+
+// A Marks is what is known of the marks that stand.
+type Marks struct {
+	// Founded says that there is an origin, Ours that it is of this deployment.
+	Founded, Ours  bool
+	Origin, Source string
+	// Marks and Partitions count what there is.
+	Marks, Partitions int
+	// Positions are the times of the marks.
+	Positions []time.Time
+	// First is the log's oldest entry, zero where unknown; Now the deployment's time, which may lie Slack behind.
+	First, Now time.Time
+	Slack      time.Duration
+	// Halt says that a partition stops where its position is lost.
+	Halt bool
+}
+
+// Standing judges the marks that stand: whether a node can go on from them.
+func Standing(m Marks) Finding {
+	switch {
+	case !m.Founded:
+		return fine("none yet: the first start begins by start_from")
+	case !m.Ours:
+		return failure(fault.MarkSource, "they are of %s, mongodb.uri leads to %s", m.Origin, m.Source)
+	}
+	text := fmt.Sprintf("%d of %d partitions have one", m.Marks, m.Partitions)
+	if len(m.Positions) == 0 {
+		return fine("%s", text)
+	}
+	oldest, youngest := slices.MinFunc(m.Positions, time.Time.Compare), slices.MaxFunc(m.Positions, time.Time.Compare)
+	switch {
+	case youngest.Sub(m.Now) > m.Slack:
+		return failure(fault.LogAhead, "%s; the youngest is of %s, MongoDB is at %s", text, youngest.Format(time.RFC3339), m.Now.Format(time.RFC3339))
+	case !m.First.IsZero() && oldest.Before(m.First) && m.Halt:
+		return failure(fault.LogHistoryLost, "%s; the oldest is of %s, the oplog begins at %s", text, oldest.Format(time.RFC3339), m.First.Format(time.RFC3339))
+	case !m.First.IsZero() && oldest.Before(m.First):
+		return warning(fault.LogHistoryLost, "%s; the oldest is of %s, the oplog begins at %s: what is between will be told as lost",
+			text, oldest.Format(time.RFC3339), m.First.Format(time.RFC3339))
+	}
+	if m.First.IsZero() {
+		return fine("%s", text)
+	}
+	return fine("%s; the oldest dies in %s", text, rounded(oldest.Sub(m.First)))
+}
