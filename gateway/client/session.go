@@ -1,0 +1,258 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mongostream/gateway/client/link"
+	"mongostream/gateway/client/notice"
+	"mongostream/gateway/client/partition"
+	"mongostream/gateway/streampb"
+)
+
+// A session is one connection, from Hello to its end.
+type session struct {
+	client  *Client
+	address string
+	stream  link.Stream
+	outbox  *link.Outbox
+	fail    context.CancelCauseFunc // ends the session
+	silence *time.Timer             // runs while something is to come
+	timeout time.Duration           // of silence
+	beat    time.Duration           // between heartbeats
+	closing chan struct{}           // closed when nothing more will be acknowledged
+
+	welcomed bool
+	moved    atomic.Bool     // something was handled
+	held     []notice.Notice // until it is known where the session began
+}
+
+var _ partition.Source = (*session)(nil)
+
+func newSession(c *Client, address string) *session {
+	return &session{
+		client: c, address: address, outbox: link.NewOutbox(), closing: make(chan struct{}), timeout: c.cfg.Timeout, beat: c.cfg.Timeout / 3,
+	}
+}
+
+// run is the session from beginning to end. Its error says why it ended.
+func (s *session) run(ctx context.Context) error {
+	c := s.client
+	// The stream outlives the context, for the last acknowledgements.
+	streaming, fail := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer fail(errEnded)
+	s.fail = fail
+	s.silence = time.AfterFunc(s.timeout, func() { fail(errSilent) })
+	defer s.silence.Stop()
+	opening := context.AfterFunc(ctx, func() { fail(context.Cause(ctx)) })
+	defer opening()
+	defer func() {
+		c.mu.Lock()
+		c.mu.session = nil
+		c.mu.Unlock()
+		if all := c.partitions(); all != nil {
+			all.Forget()
+		}
+	}()
+	var err error
+	if s.stream, err = c.dial(streaming, s.address); err != nil {
+		return s.reason(streaming, err)
+	}
+	defer func() { _ = s.stream.Close() }() // it is over either way
+	hello := c.hello(s)
+	if err := s.stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return s.reason(streaming, err)
+	}
+	if err := s.welcome(ctx, hello); err != nil {
+		return s.reason(streaming, err)
+	}
+	if !opening() {
+		return context.Cause(ctx)
+	}
+	return s.serve(ctx, streaming)
+}
+
+// reason returns why the session has ended: what we ended it for comes before what that led to.
+func (s *session) reason(streaming context.Context, err error) error {
+	if streaming.Err() != nil {
+		return context.Cause(streaming)
+	}
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return faultOf(err)
+}
+
+// welcome reads the answer to the Hello.
+func (s *session) welcome(ctx context.Context, hello *streampb.Hello) error {
+	m, err := s.receive()
+	if err != nil {
+		return err
+	}
+	w := m.GetWelcome()
+	if w == nil || w.GetPartitionCount() == 0 {
+		return fmt.Errorf("%w: no welcome", errProtocol)
+	}
+	if interval := w.GetLimits().GetHeartbeatIntervalMs(); interval > 0 {
+		s.beat = time.Duration(interval) * time.Millisecond
+	}
+	if timeout := w.GetLimits().GetHeartbeatTimeoutMs(); timeout > 0 {
+		s.timeout = time.Duration(timeout) * time.Millisecond
+	}
+	s.welcomed = true
+	s.client.stats.sessions.Add(1)
+	if err := s.client.adopt(ctx, w.GetCluster(), w.GetPartitionCount()); err != nil {
+		return err
+	}
+	s.client.cfg.Logger.Info("session began", "address", s.address, "node", w.GetNode(), "recovered", w.GetRecovered())
+	connected := notice.Connected{
+		Address: s.address, Cluster: w.GetCluster(), Node: w.GetNode(), PartitionCount: w.GetPartitionCount(), Recovered: w.GetRecovered(),
+	}
+	if hello.GetStart() != streampb.Start_START_RESUME {
+		s.held = []notice.Notice{connected} // until a batch tells where it began: another session could not go on there before
+		return nil
+	}
+	return s.client.tell(ctx, connected)
+}
+
+// serve sends and receives until the session breaks, or the context ends and the last acknowledgements have been sent.
+func (s *session) serve(ctx, streaming context.Context) error {
+	receiving, stop := context.WithCancel(ctx) // it ends with either
+	defer stop()
+	defer context.AfterFunc(streaming, stop)()
+	broken := make(chan error, 1)
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() { broken <- s.runReceive(receiving) })
+	both.Go(func() { s.runSend(streaming) })
+	defer s.fail(errEnded) // the first reason stays
+	select {
+	case err := <-broken:
+		return s.reason(streaming, err)
+	case <-ctx.Done():
+	}
+	s.client.partitions().Close()
+	close(s.closing)
+	patience := time.NewTimer(s.client.cfg.StopTimeout)
+	defer patience.Stop()
+	select {
+	case err := <-broken:
+		s.client.cfg.Logger.Debug("session stopped", "address", s.address, "error", err)
+	case <-patience.C:
+	}
+	return context.Cause(ctx)
+}
+
+// receive takes one message. While there is none, the silence is timed.
+func (s *session) receive() (*streampb.ConnectResponse, error) {
+	s.silence.Reset(s.timeout)
+	m, err := s.stream.Recv()
+	s.silence.Stop()
+	return m, err
+}
+
+// runReceive takes messages until the session breaks. Once the context has ended they are of no use.
+func (s *session) runReceive(ctx context.Context) error {
+	for {
+		m, err := s.receive()
+		if err != nil {
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *streampb.ConnectResponse_Batch:
+			err = s.batch(ctx, m.Batch)
+		case *streampb.ConnectResponse_Subscribed:
+			if s.outbox.Answered(m.Subscribed.GetId(), false) {
+				err = s.notify(ctx, notice.Subscribed{Subscription: m.Subscribed.GetId()})
+			}
+		case *streampb.ConnectResponse_Rejected:
+			if r := m.Rejected; s.outbox.Answered(r.GetId(), true) {
+				s.client.reject(r.GetId())
+				err = s.notify(ctx, notice.Rejected{Subscription: r.GetId(), Code: r.GetCode(), Message: r.GetMessage(), Remedy: r.GetRemedy()})
+			}
+		case *streampb.ConnectResponse_Notice:
+			s.client.offer(told{notice: notice.Of(m.Notice)})
+		default: // a heartbeat, or something of a later version
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// notify tells something that must not be dropped, in its turn.
+func (s *session) notify(ctx context.Context, n notice.Notice) error {
+	if s.held != nil {
+		s.held = append(s.held, n)
+		return nil
+	}
+	return s.client.tell(ctx, n)
+}
+
+// batch takes a batch to its partition.
+func (s *session) batch(ctx context.Context, b *streampb.Batch) error {
+	all := s.client.partitions()
+	if b.GetPartition() >= all.Count() || len(b.GetFrom().GetHead()) == 0 || len(b.GetTo().GetHead()) == 0 || b.GetLoss() != nil && len(b.GetEvents()) > 0 {
+		return fmt.Errorf("%w: a batch of partition %d", errProtocol, b.GetPartition())
+	}
+	if s.held != nil {
+		all.SetOrigin(partition.Of(b.GetFrom()))
+		for _, n := range s.held {
+			if err := s.client.tell(ctx, n); err != nil {
+				return err
+			}
+		}
+		s.held = nil
+	}
+	return all.Push(ctx, s, b)
+}
+
+// Ack implements partition.Source.
+func (s *session) Ack(partition uint32, to *streampb.Position) {
+	if s.client.cfg.Acks != AckAuto {
+		s.outbox.Ack(partition, to)
+	}
+}
+
+// Moved implements partition.Source.
+func (s *session) Moved() { s.moved.Store(true) }
+
+// Hole implements partition.Source: another session goes on where the partition stands.
+func (s *session) Hole() { s.fail(errHole) }
+
+// runSend sends what there is until the stream ends, or everything has been acknowledged that will be.
+func (s *session) runSend(streaming context.Context) {
+	beat := time.NewTicker(s.beat)
+	defer beat.Stop()
+	for {
+		var messages []*streampb.ConnectRequest
+		last := false
+		select {
+		case <-s.outbox.Woken():
+		case <-beat.C:
+			heartbeat := &streampb.Heartbeat{Checks: s.client.checks()}
+			messages = append(messages, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: heartbeat}})
+		case <-s.closing:
+			last = true
+		case <-streaming.Done():
+			return
+		}
+		for _, m := range append(messages, s.outbox.Take(s.client.wanted)...) {
+			if err := s.stream.Send(m); err != nil {
+				if !errors.Is(err, io.EOF) { // io.EOF: the stream has broken, and Recv tells why
+					s.fail(err)
+				}
+				return
+			}
+		}
+		if last {
+			_ = s.stream.CloseSend() // Recv tells
+			return
+		}
+	}
+}
