@@ -5,6 +5,42 @@ package fault
 //nolint:gochecknoglobals // the catalogue is a constant table
 var catalogue = []Entry{
 	{
+		Code:    AccessBadCertificate,
+		Summary: "a certificate, its key, or the clients' authorities cannot be used",
+		Meaning: "A file is missing, is not PEM, does not fit the others, or the certificate is not valid at this time. At the start nothing was started; later, what was in force before stays in force.",
+		Remedy:  "Put files in order that belong together (the chain with the leaf first, its key, authorities as PEM). A running node reads them again by itself.",
+	},
+	{
+		Code:    AccessBadFile,
+		Summary: "the file of identities or the key set cannot be used",
+		Meaning: "A file is missing or a line or key of it is wrong; the text says which. At the start nothing was started; later, what was in force before stays in force, revoked tokens too.",
+		Remedy:  "Correct the line or key named; docs/access.md has the form. A running node reads the file again by itself.",
+	},
+	{
+		Code:    AccessForbidden,
+		Summary: "the identity may not do this",
+		Meaning: "Who is at the other end is known, and what was asked for is not among what that one may do. Nothing was subscribed.",
+		Remedy:  "Ask for what is allowed, naming db and coll, or have the operator add the namespace to the identity (docs/access.md) or the origin to the list of origins.",
+	},
+	{
+		Code:    AccessLimit,
+		Summary: "the identity has as many subscriptions as it may",
+		Meaning: "max_subscriptions bounds the subscriptions of all connections of one identity to a node. Those that there are go on.",
+		Remedy:  "End subscriptions that are not needed, put several filters into one, or have the operator raise max_subscriptions of the identity.",
+	},
+	{
+		Code:    AccessPlaintext,
+		Summary: "the node would listen for other machines without TLS",
+		Meaning: "Events and tokens could be read on the way. Nothing was started.",
+		Remedy:  "Configure a certificate, listen on 127.0.0.1, or say that plaintext is wanted, where a proxy before the node speaks TLS.",
+	},
+	{
+		Code:    AccessUnauthenticated,
+		Summary: "the node does not know who is there",
+		Meaning: "No token or certificate was shown, or it is forged, expired, revoked, made for somebody else, or its rights have changed since it connected. Nothing was delivered after that; no position is lost.",
+		Remedy:  "Send `authorization: Bearer` with a token that is good now, or connect with a client certificate whose subject is listed; then resume. docs/access.md says what is taken.",
+	},
+	{
 		Code:    ClockSkew,
 		Summary: "this machine's clock and MongoDB's differ",
 		Meaning: "Nothing that is decided depends on it: positions carry the server's time, and ages are measured by one clock. Times that people read in logs and tables do not fit each other.",

@@ -2,6 +2,13 @@ package fault
 
 // The codes, by subject.
 const (
+	AccessBadCertificate  Code = "STRM-ACCESS-BAD-CERTIFICATE"
+	AccessBadFile         Code = "STRM-ACCESS-BAD-FILE"
+	AccessForbidden       Code = "STRM-ACCESS-FORBIDDEN"
+	AccessLimit           Code = "STRM-ACCESS-LIMIT"
+	AccessPlaintext       Code = "STRM-ACCESS-PLAINTEXT"
+	AccessUnauthenticated Code = "STRM-ACCESS-UNAUTHENTICATED"
+
 	ClockSkew          Code = "STRM-CLOCK-SKEW"
 	ClusterChanged     Code = "STRM-CLUSTER-CHANGED"
 	ClusterUnknown     Code = "STRM-CLUSTER-UNKNOWN"

@@ -1,0 +1,101 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mongostream/fault"
+	"mongostream/gateway/access/reload"
+)
+
+// A TLS is a server's certificate and, for mTLS, the authorities of its clients; read again when their files change.
+// Connections that are open keep what they were opened with.
+type TLS struct {
+	files *reload.Files[*tls.Config]
+}
+
+// NewTLS reads the files of cfg.TLS. Without a certificate in cfg it returns nil and no error: there is no TLS.
+func NewTLS(cfg Config) (*TLS, error) {
+	if err := cfg.Validate(); err != nil || !cfg.TLS.Enabled() {
+		return nil, err
+	}
+	paths := []string{cfg.TLS.Certificate, cfg.TLS.Key}
+	if cfg.TLS.ClientCA != "" {
+		paths = append(paths, cfg.TLS.ClientCA)
+	}
+	parse := func(contents [][]byte) (*tls.Config, error) { return serverConfig(contents, cfg.TLS.ClientOptional) }
+	f, err := reload.Open(fault.AccessBadCertificate, cfg.withDefaults().Logger, parse, paths...)
+	if err != nil {
+		return nil, err
+	}
+	return &TLS{files: f}, nil
+}
+
+// Config returns the configuration of a server that speaks the protocols (ALPN): "h2" for gRPC, "h2" and "http/1.1" for HTTP.
+func (t *TLS) Config(protocols ...string) *tls.Config {
+	protocols = slices.Clone(protocols)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c := t.files.Get().Clone()
+			c.NextProtos = protocols
+			return c, nil
+		},
+	}
+}
+
+// Err returns why the files as they stand are not in force, or nil.
+func (t *TLS) Err() error { return t.files.Err() }
+
+// serverConfig makes the configuration of certificate, key and, where there is a third, clients' authorities.
+func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return nil, fmt.Errorf("certificate and key: %w", err)
+	}
+	switch now := time.Now(); {
+	case now.After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(pair.Leaf.NotBefore):
+		return nil, fmt.Errorf("the certificate is not valid before %s", pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	c := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		// A resumed session would skip the look at the client's certificate, and subscribers connect once for hours.
+		SessionTicketsDisabled: true,
+	}
+	if len(contents) < 3 {
+		return c, nil
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
+		return nil, errors.New("the file of clients' authorities holds no certificate")
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	if clientOptional {
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c, nil
+}
+
+// subject returns the subject of a client's certificate that was verified, as RFC 2253 writes it, and when the certificate expires; ""
+// where there is none. It is read from the certificate itself: crypto/x509's own form keeps only one of several common names.
+func subject(state *tls.ConnectionState) (name string, expires time.Time, err error) {
+	if state == nil || len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
+		return "", time.Time{}, nil
+	}
+	leaf := state.VerifiedChains[0][0]
+	var rdns pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(leaf.RawSubject, &rdns); err != nil || len(rest) > 0 {
+		return "", time.Time{}, errors.New("the client certificate's subject cannot be read")
+	}
+	return rdns.String(), leaf.NotAfter, nil
+}

@@ -1,0 +1,107 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mongostream/fault"
+)
+
+type identityKey struct{}
+
+// From returns the identity that Handler has put in a request's context, and nil, which may nothing, where there is none.
+func From(ctx context.Context) *Identity {
+	i, _ := ctx.Value(identityKey{}).(*Identity)
+	return i
+}
+
+// Handler lets requests through to next that show who they are of: From finds the identity. The request's context ends when the identity
+// is no longer good (Hold). What next does with the identity, Permit above all, is next's: Handler knows no parameters. Tokens are taken
+// from the header alone: a URL is written into too many logs.
+func (a *Authenticator) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i, err := a.Authenticate(r.TLS, r.Header.Values("Authorization"))
+		if err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			Refuse(w, http.StatusUnauthorized, err)
+			return
+		}
+		ctx, release := a.Hold(context.WithValue(r.Context(), identityKey{}, i), i)
+		defer release()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Refuse answers with a fault as JSON: code, message, remedy.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	body := struct {
+		Code    fault.Code `json:"code"`
+		Message string     `json:"message"`
+		Remedy  string     `json:"remedy"`
+	}{Message: err.Error()}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		body.Code, body.Message, body.Remedy = f.Code, f.Err.Error(), f.Remedy()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+}
+
+// CORS lets pages of the origins (scheme://host[:port]) read what next answers to GET. Without origins it returns next itself: browsers then
+// show the answers to pages of the same origin only. It belongs outside of Handler, because browsers ask beforehand without a token.
+// Browsers are not told to send cookies or certificates along.
+func CORS(origins []string, next http.Handler) (http.Handler, error) {
+	for _, origin := range origins {
+		if err := checkOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	if len(origins) == 0 {
+		return next, nil
+	}
+	origins = slices.Clone(origins)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Origin")
+		asked := r.Header.Values("Origin")
+		known := len(asked) == 1 && slices.Contains(origins, asked[0])
+		if known {
+			w.Header().Set("Access-Control-Allow-Origin", asked[0])
+		}
+		preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+		switch {
+		case !preflight:
+			next.ServeHTTP(w, r)
+		case !known:
+			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "pages of this origin may not ask"))
+		default:
+			w.Header().Set("Access-Control-Allow-Methods", http.MethodGet)
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control")
+			w.Header().Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}), nil
+}
+
+// checkOrigin wants an origin as browsers send it, for it is compared letter by letter.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin ||
+		strings.ToLower(origin) != origin || strings.Contains(u.Host, "*") || u.Port() == defaultPort(u.Scheme) {
+		return fault.Newf(fault.ConfigBadValue,
+			"origin %q: must be http:// or https://, a host in lower case, and a port where it is not the usual one; a list of any (*) is none", origin)
+	}
+	return nil
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "http" {
+		return "80"
+	}
+	return "443"
+}

@@ -1,0 +1,25 @@
+package access
+
+import (
+	"net"
+	"net/netip"
+
+	"mongostream/fault"
+)
+
+// CheckListen says whether a server may listen on the address: without TLS only on a loopback address, unless insecure says that plaintext
+// is wanted. A host name other than localhost counts as reachable from elsewhere, as does no host. It resolves nothing: call it
+// once more with the address that was bound.
+func CheckListen(address string, tls, insecure bool) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fault.Newf(fault.ConfigBadValue, "address to listen on: %w", err)
+	}
+	if tls || insecure || host == "localhost" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
+		return nil
+	}
+	return fault.Newf(fault.AccessPlaintext, "%s can be reached from other machines and would speak plaintext", address)
+}

@@ -1,0 +1,39 @@
+package access_test
+
+import (
+	"testing"
+
+	"mongostream/fault"
+	"mongostream/gateway/access"
+)
+
+func TestPlaintextStaysOnThisMachine(t *testing.T) {
+	tests := []struct {
+		address       string
+		tls, insecure bool
+		want          fault.Code
+	}{
+		{"127.0.0.1:9090", false, false, ""},
+		{"127.8.8.8:9090", false, false, ""},
+		{"localhost:9090", false, false, ""},
+		{"[::1]:9090", false, false, ""},
+		{"[::ffff:127.0.0.1]:9090", false, false, ""},
+		{":9090", false, false, fault.AccessPlaintext},
+		{"0.0.0.0:9090", false, false, fault.AccessPlaintext},
+		{"[::]:9090", false, false, fault.AccessPlaintext},
+		{"10.0.0.1:9090", false, false, fault.AccessPlaintext},
+		{"[::ffff:10.0.0.1]:9090", false, false, fault.AccessPlaintext},
+		{"node-1:9090", false, false, fault.AccessPlaintext},
+		{"localhost.example.com:9090", false, false, fault.AccessPlaintext},
+		{"127.0.0.1.example.com:9090", false, false, fault.AccessPlaintext},
+		{"0.0.0.0:9090", true, false, ""},
+		{"0.0.0.0:9090", false, true, ""},
+		{"9090", false, true, fault.ConfigBadValue},
+		{"", true, false, fault.ConfigBadValue},
+	}
+	for _, tt := range tests {
+		if err := access.CheckListen(tt.address, tt.tls, tt.insecure); fault.Of(err) != tt.want || (err == nil) != (tt.want == "") {
+			t.Errorf("%q, tls %v, insecure %v: %v", tt.address, tt.tls, tt.insecure, err)
+		}
+	}
+}

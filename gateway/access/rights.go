@@ -1,0 +1,70 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"mongostream/gateway/access/signed"
+)
+
+// rightsClaim is the claim of a JWT that says what the subject may do.
+const rightsClaim = "streamer"
+
+var errRights = errors.New("the token's claim \"streamer\" is missing or no object")
+
+// ofToken returns the identity of a JWT that was verified.
+func ofToken(t signed.Token) (*Identity, error) {
+	i := &Identity{Name: t.Subject, Expires: t.Expires, key: "jwt:" + t.Subject}
+	rights, ok := t.Claims[rightsClaim].(map[string]any)
+	if !ok {
+		return nil, errRights
+	}
+	if err := errors.Join(i.readRights(rights), i.check()); err != nil {
+		return nil, fmt.Errorf("the token's claim %q: %w", rightsClaim, err)
+	}
+	return i, nil
+}
+
+// readRights reads the claim. What it does not know is refused: a limit that is misspelt would be no limit.
+func (i *Identity) readRights(rights map[string]any) error {
+	for name, value := range rights {
+		limit := i.limit(name)
+		switch {
+		case name == "namespaces":
+			list, ok := value.([]any)
+			if !ok {
+				return errors.New("namespaces must be a list")
+			}
+			for _, v := range list {
+				pattern, ok := v.(string)
+				if !ok {
+					return errors.New("namespaces must be a list of strings")
+				}
+				i.Namespaces = append(i.Namespaces, pattern)
+			}
+		case limit != nil:
+			n, ok := value.(float64)
+			if !ok || n != math.Trunc(n) || n < 0 || n > maxLimit {
+				return fmt.Errorf("%s must be a whole number from 0 (none) to %d", name, maxLimit)
+			}
+			*limit = int(n)
+		default:
+			return fmt.Errorf("unknown key %.64q", name)
+		}
+	}
+	return nil
+}
+
+// limit returns the limit of a name, nil where there is none of that name.
+func (i *Identity) limit(name string) *int {
+	switch name {
+	case "max_subscriptions":
+		return &i.MaxSubscriptions
+	case "events_per_second":
+		return &i.EventsPerSecond
+	case "bytes_per_second":
+		return &i.BytesPerSecond
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A roster is what the file of identities says.
+type roster struct {
+	tokens   []listed
+	subjects map[string]*Identity
+}
+
+// A listed token is known by its hash only.
+type listed struct {
+	hash     [sha256.Size]byte
+	identity *Identity
+}
+
+// Bounds of the file of identities. A token is compared with all that are listed.
+const maxListed = 10_000
+
+// Hash returns how the file of identities names a token.
+func Hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+const hashPrefix = "sha256:"
+
+// byToken returns the identity of a token, or nil. It takes as long whichever token of the list it is, and whether it is one: all are
+// compared, each in constant time.
+func (r *roster) byToken(token string) *Identity {
+	sum := sha256.Sum256([]byte(token))
+	found := -1
+	for n := range r.tokens {
+		equal := subtle.ConstantTimeCompare(sum[:], r.tokens[n].hash[:])
+		found = subtle.ConstantTimeSelect(equal, n, found)
+	}
+	if found < 0 {
+		return nil
+	}
+	return r.tokens[found].identity
+}
+
+// bySubject returns the identity of a client certificate's subject, or nil; the certificate has proved it, so it is no secret.
+func (r *roster) bySubject(subject string, expires time.Time) *Identity {
+	listed := r.subjects[subject]
+	if listed == nil {
+		return nil
+	}
+	i := *listed
+	i.Expires = expires
+	return &i
+}
+
+var errNeedsClientCA = errors.New("a subject is of no use without an authority that clients' certificates come from")
+
+// rosterParser returns the parser of files of identities; certificates says whether clients are asked for theirs.
+func rosterParser(certificates bool) func([][]byte) (*roster, error) {
+	return func(contents [][]byte) (*roster, error) { return parseRoster(string(contents[0]), certificates) }
+}
+
+// parseRoster reads a file of identities. An error names the line and quotes nothing of it but names: a token may have been written
+// where its hash belongs.
+func parseRoster(text string, certificates bool) (*roster, error) {
+	r := &roster{subjects: map[string]*Identity{}}
+	named := map[string]*Identity{}
+	hashes := map[[sha256.Size]byte]bool{}
+	if !utf8.ValidString(text) {
+		return nil, errors.New("not UTF-8")
+	}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		words, err := split(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(words) == 0 {
+			continue
+		}
+		if err := r.add(words, named, hashes, certificates); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(hashes)+len(r.subjects) > maxListed {
+			return nil, fmt.Errorf("line %d: more than %d identities", number, maxListed)
+		}
+	}
+	if len(r.tokens)+len(r.subjects) == 0 {
+		return nil, errors.New("no identity is listed: nobody could connect")
+	}
+	return r, nil
+}
+
+// add reads a line: what proves the identity, and what it may do.
+func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha256.Size]byte]bool, certificates bool) error {
+	if len(words) < 2 {
+		return errors.New("must begin with token sha256:…, or subject \"…\"")
+	}
+	i, err := readListed(words[2:])
+	if err != nil {
+		return err
+	}
+	if before := named[i.Name]; before != nil && !before.sameRights(i) {
+		return fmt.Errorf("%q may do other things than on an earlier line: tokens and subjects of one name must be given the same", i.Name)
+	}
+	named[i.Name] = i
+	switch proof := words[1]; words[0] {
+	case "token":
+		digits, ok := strings.CutPrefix(proof, hashPrefix)
+		sum, err := hex.DecodeString(digits)
+		if !ok || err != nil || len(sum) != sha256.Size {
+			return errors.New("a token is written as sha256: and 64 hexadecimal digits of its hash")
+		}
+		hash := [sha256.Size]byte(sum)
+		if hashes[hash] {
+			return errors.New("the token stands twice")
+		}
+		hashes[hash] = true
+		r.tokens = append(r.tokens, listed{hash: hash, identity: i})
+	case "subject":
+		switch {
+		case !certificates:
+			return errNeedsClientCA
+		case proof == "":
+			return errors.New("the subject is empty")
+		case r.subjects[proof] != nil:
+			return errors.New("the subject stands twice")
+		}
+		r.subjects[proof] = i
+	default:
+		return errors.New("must begin with token or subject")
+	}
+	return nil
+}
+
+// readListed reads what an identity is called and may do: key=value, of which only namespace may stand several times.
+func readListed(words []string) (*Identity, error) {
+	i := &Identity{}
+	seen := map[string]bool{}
+	for _, word := range words {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok {
+			return nil, errors.New("after the token or subject everything must be key=value")
+		}
+		if seen[name] && name != "namespace" {
+			return nil, fmt.Errorf("%.64q stands twice", name)
+		}
+		seen[name] = true
+		limit := i.limit(name)
+		switch {
+		case name == "name":
+			i.Name = value
+		case name == "namespace":
+			i.Namespaces = append(i.Namespaces, value)
+		case limit != nil:
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return nil, fmt.Errorf("%s must be a whole number", name)
+			}
+			*limit = n
+		default:
+			return nil, errors.New("unknown key: use name, namespace, max_subscriptions, events_per_second, bytes_per_second")
+		}
+	}
+	i.key = "listed:" + i.Name
+	return i, i.check()
+}
+
+// split takes a line apart at blanks; what stands in double quotes, with \ before quotes and backslashes, is part of a word. A #
+// where a word could begin ends the line.
+func split(line string) (words []string, err error) {
+	var word strings.Builder
+	inWord, quoted, escaped := false, false, false
+	for _, c := range strings.TrimRight(line, "\r\n") {
+		switch {
+		case c < ' ' && c != '\t' || c == 0x7f:
+			return nil, errors.New("a control character")
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted, inWord = !quoted, true
+		case !quoted && (c == ' ' || c == '\t'):
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+				inWord = false
+			}
+		case !quoted && !inWord && c == '#':
+			return words, nil
+		default:
+			word.WriteRune(c)
+			inWord = true
+		}
+	}
+	if quoted {
+		return nil, errors.New("a double quote is not closed")
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
