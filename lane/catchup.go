@@ -128,9 +128,13 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 		}
 	}
 	for _, c := range r.cursors() {
-		c.leave()
-		if ctx.Err() != nil {
+		switch {
+		case lost && r.shares(c, err):
+			c.fail(err)
+		case ctx.Err() != nil:
 			c.fail(context.Cause(ctx))
+		default:
+			c.leave()
 		}
 	}
 	l.logger.Info("catch-up ends", "from", r.from.String(), "to", r.ring.End().String())
@@ -138,9 +142,10 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 }
 
 // shares reports whether what the reader has lost is lost to the cursor too: the position that the stream was opened at is, and what
-// else the log does not hold; who stands further on may still be served.
+// else the log does not hold; who stands further on, also because the reader has brought it there, may still be served. A server may
+// open a stream at a lost position and refuse it only when it is read.
 func (r *reader) shares(c *Cursor, err error) bool {
-	if c.waiting == r && !c.open.After(r.from) {
+	if (c.waiting == r || c.reader == r) && !c.open.After(r.from) && !c.place().After(r.from) {
 		return true
 	}
 	lost, ok := errors.AsType[*LostError](err)

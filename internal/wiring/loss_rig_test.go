@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,10 +164,11 @@ type live struct {
 	ended   chan struct{} // closed when the node has ended
 	err     error         // how it ended
 
-	deaf atomic.Bool // notices are not acknowledged
 	mu   sync.Mutex
 	got  []*delivery.Batch
-	more chan struct{} // closed when there is more
+	more chan struct{}     // closed when there is more
+	deaf bool              // notices are not acknowledged, nor what comes behind them, which would acknowledge them too
+	held []*delivery.Batch // what was not
 }
 
 // begin starts a node; it is stopped at the end of the test.
@@ -180,7 +180,7 @@ func (r *rig) begin(settings ...string) *live {
 // beginDeaf starts a node whose subscriber acknowledges no notice.
 func (r *rig) beginDeaf(settings ...string) *live {
 	r.Helper()
-	return r.beginAs(func(n *live) { n.deaf.Store(true) }, settings...)
+	return r.beginAs(func(n *live) { n.deaf = true }, settings...)
 }
 
 func (r *rig) beginAs(adjust func(*live), settings ...string) *live {
@@ -220,21 +220,26 @@ func (n *live) receive() {
 		n.got = append(n.got, batches...)
 		close(n.more)
 		n.more = make(chan struct{})
-		n.mu.Unlock()
 		for _, b := range batches {
-			if b.Notice == nil || !n.deaf.Load() {
+			behind := slices.ContainsFunc(n.held, func(h *delivery.Batch) bool { return h.Partition == b.Partition })
+			if n.deaf && (b.Notice != nil || behind) {
+				n.held = append(n.held, b)
+			} else {
 				n.session.Ack(b)
 			}
 		}
+		n.mu.Unlock()
 	}
 }
 
 // listen acknowledges the notices that were not, and those to come.
 func (n *live) listen() {
-	n.deaf.Store(false)
-	for _, b := range n.notices() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, b := range n.held {
 		n.session.Ack(b)
 	}
+	n.deaf, n.held = false, nil
 }
 
 // stop stops the node as planned, or returns how it ended before.

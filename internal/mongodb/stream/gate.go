@@ -52,16 +52,20 @@ func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	}
 }
 
-// sweep closes the cursors that the stream has left behind: where a connection broke, the driver could not close its cursor, and
-// the server keeps it for ten minutes.
+// sweep closes the cursors that the stream has left behind: where a connection broke, or a wait was given up, the driver could not
+// close its cursor, and the server keeps it for ten minutes.
 func (st *stream) sweep() {
+	var current int64
+	if st.cursor != nil {
+		current = st.cursor.ID()
+	}
 	var left bson.A
 	for _, id := range st.gate.ids {
-		if id != st.cursor.ID() {
+		if id != current {
 			left = append(left, id)
 		}
 	}
-	st.gate.ids = slices.DeleteFunc(st.gate.ids, func(id int64) bool { return id != st.cursor.ID() })
+	st.gate.ids = slices.DeleteFunc(st.gate.ids, func(id int64) bool { return id != current })
 	if len(left) == 0 {
 		return
 	}

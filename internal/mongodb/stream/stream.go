@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -345,16 +346,23 @@ func (st *stream) lost(ctx context.Context, cause error) error {
 	return e
 }
 
-// close closes the cursor on the server too, within a bounded time.
+// close closes the cursor on the server too, within a bounded time. Where that fails, or the driver has given the cursor up before, its
+// id is kept.
 func (st *stream) close() {
 	if st.cursor == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mongodb.CloseTimeout)
 	defer cancel()
-	_ = st.cursor.Close(ctx) // a server that does not answer forgets the cursor by itself
+	id, broken := st.cursor.ID(), st.cursor.Err() != nil
+	if err := st.cursor.Close(ctx); err == nil && !broken {
+		st.gate.ids = slices.DeleteFunc(st.gate.ids, func(known int64) bool { return known == id })
+	}
 	st.cursor = nil
 }
 
 // Close implements lane.Stream.
-func (st *stream) Close() { st.close() }
+func (st *stream) Close() {
+	st.close()
+	st.sweep()
+}
