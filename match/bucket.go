@@ -21,9 +21,24 @@ type bucket struct {
 type field struct {
 	number int // for readers to note that they have been here
 	users  atomic.Int64
-	equal  posting.Table[[]*subscription]
-	ranges [bsonval.Classes]posting.Tree[*subscription]
+	equal  posting.Table[followers]
+	ranges [bsonval.Classes]posting.Ranges[*subscription]
 	inside posting.Table[*field]
+}
+
+// followers are the subscriptions to one value: mostly one, which is found without a further look.
+type followers struct {
+	first *subscription
+	more  []*subscription // what readers have seen of it does not change
+}
+
+func (f followers) count() int { return 1 + len(f.more) }
+
+func (f followers) without(s *subscription) followers {
+	if s != f.first {
+		return followers{f.first, posting.Without(f.more, s)}
+	}
+	return followers{f.more[0], posting.Without(f.more, f.more[0])}
 }
 
 // numbers are handed out to fields, the lowest free one first that was given back.
@@ -65,7 +80,7 @@ func (b *bucket) crowd(c condition) int {
 	crowd := len(c.keys)
 	for _, key := range c.keys {
 		if list, ok := f.equal.Get([]byte(key)); ok {
-			crowd += len(list)
+			crowd += list.count()
 		}
 	}
 	return crowd
@@ -100,9 +115,14 @@ func (f *field) add(s *subscription, c condition, place int) {
 		return
 	}
 	for _, key := range c.keys {
-		list, _ := f.equal.Get([]byte(key))
-		// Behind what readers have seen, so that many subscriptions to one value cost no copies.
-		f.equal.Put(key, append(list, s))
+		list, ok := f.equal.Get([]byte(key))
+		if ok {
+			// Behind what readers have seen, so that many subscriptions to one value cost no copies.
+			list.more = append(list.more, s)
+		} else {
+			list.first = s
+		}
+		f.equal.Put(key, list)
 	}
 }
 
@@ -138,10 +158,10 @@ func (f *field) remove(s *subscription, c condition, place int, path []string, n
 	}
 	for _, key := range c.keys {
 		list, _ := f.equal.Get([]byte(key))
-		if len(list) == 1 {
+		if list.count() == 1 {
 			f.equal.Delete(key)
 			continue
 		}
-		f.equal.Put(key, posting.Without(list, s))
+		f.equal.Put(key, list.without(s))
 	}
 }

@@ -69,7 +69,7 @@ func (m *matcher) find(x *Index, e *change.Event) bool {
 // collect looks at every variable that somebody asks for.
 func (m *matcher) collect(b *bucket) bool {
 	for _, s := range b.rest.Values() {
-		m.hits = append(m.hits, hit{s, true})
+		m.surely(s)
 	}
 	for image := range b.fields {
 		m.facts.ImageAsDoc(image == 1)
@@ -122,8 +122,9 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 	if ordinary && f.equal.Len() > 0 {
 		m.key = bsonval.AppendKey(m.key[:0], v)
 		if list, ok := f.equal.Get(m.key); ok {
-			for _, s := range list {
-				m.hits = append(m.hits, hit{s, true})
+			m.surely(list.first)
+			for _, s := range list.more {
+				m.surely(s)
 			}
 		}
 	}
@@ -179,7 +180,8 @@ func (m *matcher) isFirst(f *field) bool {
 // everyone finds all who ask for a field or for one inside.
 func (m *matcher) everyone(f *field) {
 	for _, list := range f.equal.All() {
-		for _, s := range list {
+		m.maybe(list.first)
+		for _, s := range list.more {
 			m.maybe(s)
 		}
 	}

@@ -2,7 +2,8 @@ package posting
 
 import (
 	"math"
-	"math/rand/v2"
+	"slices"
+	"sort"
 	"sync/atomic"
 
 	"mongostream/match/bsonval"
@@ -20,73 +21,180 @@ type Bound struct {
 // An Interval is what a range accepts. Its bounds are of one ordered class, and none is NaN.
 type Interval struct{ Low, High Bound }
 
-// A Tree holds intervals of one class with their values and finds those that contain a point. It is a treap whose changed paths are
-// copied, each node knowing the highest end below it. The zero Tree is empty and ready for use.
-type Tree[V any] struct {
-	root atomic.Pointer[node[V]]
+// blockSize is how many intervals stand together at most.
+const blockSize = 64
+
+// A Ranges holds intervals of one class with their values and finds those that contain a point. They stand in blocks, in the order of
+// their low ends. A reader goes through the blocks that begin before the point and looks into those in which something reaches it; of such
+// a block, but for the last, something contains the point. What it reads are arrays of prefixes, which mostly decide. The zero Ranges is
+// empty and ready for use.
+type Ranges[V any] struct {
+	directory atomic.Pointer[directory[V]]
 }
 
-type node[V any] struct {
-	// What a reader needs of most nodes stands together: prefixes of the two ends and of the highest below, which mostly decide.
-	low, high, top uint64
-	left, right    *node[V]
-	value          V
+// A directory lists the blocks. It is replaced, never changed, and so are they.
+type directory[V any] struct {
+	lows, tops []uint64 // of each block: prefix of its first low end, and of its highest end
+	blocks     []*block[V]
+}
 
+type block[V any] struct {
+	lows, highs []uint64 // prefixes of the ends
+	members     []*member[V]
+}
+
+type member[V any] struct {
 	Interval
 
-	highest  Bound
-	order    uint64 // tells equal low ends apart
-	priority uint64
+	order uint64 // tells equal low ends apart
+	value V
 }
 
 // IsEmpty reports whether there are no intervals.
-func (t *Tree[V]) IsEmpty() bool { return t.root.Load() == nil }
+func (r *Ranges[V]) IsEmpty() bool { return r.directory.Load() == nil }
 
 // Insert adds an interval; order tells it from others with the same low end.
-func (t *Tree[V]) Insert(in Interval, order uint64, value V) {
-	n := &node[V]{Interval: in, order: order, value: value, priority: rand.Uint64(), high: math.MaxUint64}
-	if !in.Low.Far {
-		n.low = in.Low.At.Prefix()
+func (r *Ranges[V]) Insert(in Interval, order uint64, value V) {
+	added := &member[V]{Interval: in, order: order, value: value}
+	d := r.directory.Load()
+	if d == nil {
+		r.directory.Store(directoryOf([]*block[V]{blockOf([]*member[V]{added})}))
+		return
 	}
-	if !in.High.Far {
-		n.high = in.High.At.Prefix()
+	i := d.find(in.Low, order)
+	members := d.blocks[i].members
+	at := place(members, in.Low, order)
+	members = slices.Insert(slices.Clone(members), at, added)
+	replaced := []*block[V]{blockOf(members)}
+	if half := len(members) / 2; len(members) > blockSize {
+		replaced = []*block[V]{blockOf(members[:half]), blockOf(members[half:])}
 	}
-	n.fix()
-	t.root.Store(t.root.Load().insert(n))
+	r.replace(d, i, replaced)
 }
 
 // Remove removes the interval that was inserted under this order.
-func (t *Tree[V]) Remove(in Interval, order uint64) {
-	t.root.Store(t.root.Load().remove(in.Low, order))
+func (r *Ranges[V]) Remove(in Interval, order uint64) {
+	d := r.directory.Load()
+	if d == nil {
+		return
+	}
+	i := d.find(in.Low, order)
+	members := d.blocks[i].members
+	at := place(members, in.Low, order)
+	if at == len(members) || members[at].order != order || compareLow(members[at].Low, in.Low) != 0 {
+		return
+	}
+	if len(members) == 1 {
+		r.replace(d, i, nil)
+		return
+	}
+	r.replace(d, i, []*block[V]{blockOf(slices.Delete(slices.Clone(members), at, at+1))})
 }
 
-// Stab yields the values of the intervals that contain the point, which is of the tree's class and not NaN.
-func (t *Tree[V]) Stab(point bsonval.Scalar, yield func(V)) {
-	t.root.Load().stab(point.Prefix(), &point, yield)
+// replace puts blocks in the place of one. Small neighbours become one, or removals would leave many of them.
+func (r *Ranges[V]) replace(d *directory[V], i int, by []*block[V]) {
+	blocks := slices.Concat(d.blocks[:i], by, d.blocks[i+1:])
+	if len(by) == 1 && i+1 < len(blocks) && len(blocks[i].members)+len(blocks[i+1].members) <= blockSize/2 {
+		joined := blockOf(slices.Concat(blocks[i].members, blocks[i+1].members))
+		blocks = slices.Replace(blocks, i, i+2, joined)
+	}
+	if len(blocks) == 0 {
+		r.directory.Store(nil)
+		return
+	}
+	r.directory.Store(directoryOf(blocks))
+}
+
+// Stab yields the values of the intervals that contain the point, which is of the class of the intervals and not NaN.
+func (r *Ranges[V]) Stab(point bsonval.Scalar, yield func(V)) {
+	d := r.directory.Load()
+	if d == nil {
+		return
+	}
+	prefix := point.Prefix()
+	for i, low := range d.lows {
+		if low > prefix {
+			return
+		}
+		if d.tops[i] >= prefix {
+			d.blocks[i].stab(prefix, &point, yield)
+		}
+	}
+}
+
+func (b *block[V]) stab(prefix uint64, point *bsonval.Scalar, yield func(V)) {
+	for i, low := range b.lows {
+		if low > prefix {
+			return
+		}
+		high := b.highs[i]
+		if high < prefix {
+			continue
+		}
+		m := b.members[i]
+		if (low < prefix || m.Low.lets(point)) && (high > prefix || m.High.reaches(point)) {
+			yield(m.value)
+		}
+	}
 }
 
 // Each yields every value.
-func (t *Tree[V]) Each(yield func(V)) { t.root.Load().each(yield) }
-
-func (n *node[V]) stab(prefix uint64, point *bsonval.Scalar, yield func(V)) {
-	for n != nil && (n.top > prefix || n.top == prefix && n.highest.reaches(point)) {
-		n.left.stab(prefix, point, yield)
-		if n.low > prefix || n.low == prefix && !n.Low.lets(point) {
-			// Everything to the right begins later still.
-			return
+func (r *Ranges[V]) Each(yield func(V)) {
+	d := r.directory.Load()
+	if d == nil {
+		return
+	}
+	for _, b := range d.blocks {
+		for _, m := range b.members {
+			yield(m.value)
 		}
-		if n.high > prefix || n.high == prefix && n.High.reaches(point) {
-			yield(n.value)
-		}
-		n = n.right
 	}
 }
 
-func (n *node[V]) each(yield func(V)) {
-	for ; n != nil; n = n.right {
-		n.left.each(yield)
-		yield(n.value)
+// find returns the last block that begins at the place or before it, else the first.
+func (d *directory[V]) find(low Bound, order uint64) int {
+	i := sort.Search(len(d.blocks), func(i int) bool { return d.blocks[i].members[0].isBehind(low, order) })
+	return max(i-1, 0)
+}
+
+// place returns where the first member stands that is not before the place.
+func place[V any](members []*member[V], low Bound, order uint64) int {
+	return sort.Search(len(members), func(i int) bool { return !members[i].isBefore(low, order) })
+}
+
+func (m *member[V]) isBefore(low Bound, order uint64) bool {
+	c := compareLow(m.Low, low)
+	return c < 0 || c == 0 && m.order < order
+}
+
+func (m *member[V]) isBehind(low Bound, order uint64) bool {
+	c := compareLow(m.Low, low)
+	return c > 0 || c == 0 && m.order > order
+}
+
+func blockOf[V any](members []*member[V]) *block[V] {
+	prefixes := make([]uint64, 2*len(members))
+	b := &block[V]{lows: prefixes[:len(members)], highs: prefixes[len(members):], members: members}
+	for i, m := range members {
+		b.lows[i], b.highs[i] = m.Low.prefix(0), m.High.prefix(math.MaxUint64)
 	}
+	return b
+}
+
+func directoryOf[V any](blocks []*block[V]) *directory[V] {
+	prefixes := make([]uint64, 2*len(blocks))
+	d := &directory[V]{lows: prefixes[:len(blocks)], tops: prefixes[len(blocks):], blocks: blocks}
+	for i, b := range blocks {
+		d.lows[i], d.tops[i] = b.lows[0], slices.Max(b.highs)
+	}
+	return d
+}
+
+func (b *Bound) prefix(far uint64) uint64 {
+	if b.Far {
+		return far
+	}
+	return b.At.Prefix()
 }
 
 // lets reports whether an interval with this low end contains the point or ends before it.
@@ -124,90 +232,4 @@ func compareLow(a, b Bound) int {
 		return 1
 	}
 	return -1
-}
-
-// higher returns the end that reaches further.
-func higher(a, b Bound) Bound {
-	if a.Far || b.Far {
-		return Bound{Far: true}
-	}
-	switch order := a.At.Compare(b.At); {
-	case order > 0, order == 0 && !a.Open:
-		return a
-	}
-	return b
-}
-
-func (n *node[V]) before(low Bound, order uint64) bool {
-	if c := compareLow(n.Low, low); c != 0 {
-		return c < 0
-	}
-	return n.order < order
-}
-
-func (n *node[V]) fix() {
-	n.highest, n.top = n.High, n.high
-	for _, child := range []*node[V]{n.left, n.right} {
-		if child != nil {
-			n.highest, n.top = higher(n.highest, child.highest), max(n.top, child.top)
-		}
-	}
-}
-
-// with copies the node with other children.
-func (n *node[V]) with(left, right *node[V]) *node[V] {
-	c := *n
-	c.left, c.right = left, right
-	c.fix()
-	return &c
-}
-
-func (n *node[V]) insert(added *node[V]) *node[V] {
-	switch {
-	case n == nil:
-		return added
-	case added.priority > n.priority:
-		left, right := n.split(added.Low, added.order)
-		return added.with(left, right)
-	case n.before(added.Low, added.order):
-		return n.with(n.left, n.right.insert(added))
-	}
-	return n.with(n.left.insert(added), n.right)
-}
-
-// split divides into what stands before the place and what does not.
-func (n *node[V]) split(low Bound, order uint64) (left, right *node[V]) {
-	if n == nil {
-		return nil, nil
-	}
-	if n.before(low, order) {
-		inner, right := n.right.split(low, order)
-		return n.with(n.left, inner), right
-	}
-	left, inner := n.left.split(low, order)
-	return left, n.with(inner, n.right)
-}
-
-func (n *node[V]) remove(low Bound, order uint64) *node[V] {
-	switch {
-	case n == nil:
-		return nil
-	case n.order == order && compareLow(n.Low, low) == 0:
-		return merge(n.left, n.right)
-	case n.before(low, order):
-		return n.with(n.left, n.right.remove(low, order))
-	}
-	return n.with(n.left.remove(low, order), n.right)
-}
-
-func merge[V any](a, b *node[V]) *node[V] {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	case a.priority > b.priority:
-		return a.with(a.left, merge(a.right, b))
-	}
-	return b.with(merge(a, b.left), b.right)
 }
