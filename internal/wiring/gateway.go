@@ -21,17 +21,13 @@ func (s *Service) buildGateway(ctx context.Context) error {
 		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
-	var keeper connect.Rows
-	if rows, ok := s.store.(checkpoint.RowKeeper); ok {
-		keeper = rows
-		known, err := rows.Rows(ctx)
-		if err != nil {
-			return fmt.Errorf("read the gateways' rows: %w", firstOf(err))
-		}
-		s.hub.Expect(recent(known, time.Now()))
+	rows, err := s.store.Rows(ctx)
+	if err != nil {
+		return fmt.Errorf("read the gateways' rows: %w", firstOf(err))
 	}
+	s.hub.Expect(recent(rows, time.Now()))
 	s.gateway = connect.NewServer(connect.Config{
-		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: keeper,
+		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: s.store,
 		Carries:     s.carries(),
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,

@@ -27,6 +27,7 @@ type store interface {
 	checkpoint.Claimer
 	checkpoint.OriginKeeper
 	checkpoint.GapKeeper
+	checkpoint.RowKeeper
 }
 
 // openMarks connects to the store of marks and makes sure that every mark in it can be read.
