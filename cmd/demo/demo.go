@@ -26,8 +26,11 @@ type demo struct {
 	rate       int
 	partitions int
 	http       string
-	json       bool
-	out, notes io.Writer
+	grpc       string
+	// gateways that subscribe over gRPC, and their subscriptions together; without any, a session in the process takes everything
+	gateways, subscriptions int
+	json                    bool
+	out, notes              io.Writer
 
 	service *wiring.Service
 	session *delivery.Session
@@ -43,6 +46,9 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.rate, "rate", 3000, "changes a second")
 	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
 	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the node's HTTP server; any free port if it is in use")
+	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the node's gRPC server; any free port if it is in use")
+	flags.IntVar(&d.gateways, "gateways", 0, "gateways that subscribe over gRPC; without any, one subscriber in the process")
+	flags.IntVar(&d.subscriptions, "subscriptions", 0, "subscriptions of all gateways together; at least one each")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -54,7 +60,10 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, fmt.Errorf("unknown output %q: use -o json", *output)
 	case d.rate < 1 || d.partitions < 1 || d.length < 0:
 		return nil, errors.New("-rate and -partitions must be at least 1, -for must not be negative")
+	case d.gateways < 0 || d.subscriptions < 0 || d.gateways == 0 && d.subscriptions > 0:
+		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
 	}
+	d.subscriptions = max(d.subscriptions, d.gateways)
 	d.json = *output == "json"
 	d.check = workload.NewCheck(&d.ledger)
 	return d, nil
@@ -102,13 +111,17 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
 	cfg, err := config.Load("", []string{
 		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
-		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_NODE_ID=demo",
+		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_GRPC_LISTEN=" + free(d.grpc), "STREAMER_NODE_ID=demo",
 	})
 	if err != nil {
 		return nil, err
 	}
+	var sessions []*delivery.Session
+	if d.gateways == 0 {
+		sessions = append(sessions, d.session)
+	}
 	return wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: "demo", Process: rand.Text(), Sessions: []*delivery.Session{d.session},
+		Config: cfg, Version: "demo", Process: rand.Text(), Sessions: sessions,
 		Logger: slog.New(slog.NewTextHandler(d.notes, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 }
@@ -125,6 +138,9 @@ func free(address string) string {
 
 // subscribe takes what is delivered and acknowledges it.
 func (d *demo) subscribe(ctx context.Context) error {
+	if d.gateways > 0 {
+		return d.runGateways(ctx)
+	}
 	for {
 		batches, err := d.session.Receive(context.WithoutCancel(ctx))
 		if err != nil {
@@ -167,11 +183,14 @@ type summary struct {
 
 	Partitions int `json:"partitions"`
 	Nodes      int `json:"nodes"`
+
+	Gateways      int `json:"gateways,omitempty"`
+	Subscriptions int `json:"subscriptions,omitempty"`
 }
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
-	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: 1}
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: 1, Gateways: d.gateways, Subscriptions: d.subscriptions}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mongostream/gateway/client"
+	"mongostream/gateway/client/notice"
+)
+
+// shares is how many documents the subscriptions divide among themselves; the last one has those behind too.
+const shares = 10_000
+
+// runGateways runs gateways that subscribe over gRPC, until the context ends. Together their subscriptions want every document, each of
+// them a range of its own.
+func (d *demo) runGateways(ctx context.Context) error {
+	var g errgroup.Group
+	for i := range d.gateways {
+		c, err := client.New(client.Config{
+			Addresses: []string{d.service.Gateway()}, GatewayID: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
+			OnNotice: func(_ context.Context, n notice.Notice) error { return d.heard(n) },
+		})
+		if err != nil {
+			return fmt.Errorf("make a gateway: %w", err)
+		}
+		for s := i; s < d.subscriptions; s += d.gateways {
+			if err := c.Subscribe(client.Subscription{ID: fmt.Sprint(s), Filter: d.share(s), Format: client.JSON}, d.handle); err != nil {
+				return fmt.Errorf("subscribe: %w", err)
+			}
+		}
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// share is the filter of the s-th subscription.
+func (d *demo) share(s int) string {
+	width := (shares + d.subscriptions - 1) / d.subscriptions
+	if s == d.subscriptions-1 {
+		return fmt.Sprintf("key._id >= %d", s*width)
+	}
+	return fmt.Sprintf("key._id >= %d && key._id < %d", s*width, (s+1)*width)
+}
+
+// handle takes a change that came to a gateway.
+func (d *demo) handle(_ context.Context, c client.Change) error {
+	return d.check.JSON(c.Data, time.Now())
+}
+
+// heard takes what a gateway is told; in a demo nothing may be lost.
+func (d *demo) heard(n notice.Notice) error {
+	switch n := n.(type) {
+	case notice.Resync:
+		return fmt.Errorf("a gateway was told of a loss: %+v", n)
+	case notice.Rejected:
+		return fmt.Errorf("a subscription was refused: %+v", n)
+	default:
+		return nil
+	}
+}
