@@ -37,11 +37,14 @@ func ParseTarget(text string) (change.Position, error) {
 	t, i, _ := strings.Cut(text, ":")
 	seconds, errT := strconv.ParseUint(t, 10, 32)
 	increment, errI := strconv.ParseUint(i, 10, 32)
-	if errT != nil || errI != nil || seconds == 0 {
+	if errT != nil || errI != nil || seconds < leastSeconds {
 		return badTarget(text)
 	}
 	return change.At(change.Timestamp{T: uint32(seconds), I: uint32(increment)}), nil
 }
+
+// leastSeconds, in 2001, tells a cluster time from a time of day, 12:00.
+const leastSeconds = 1_000_000_000
 
 // shownTarget is how much of what was given is repeated: a token contains a document's key.
 const shownTarget = 24
