@@ -54,7 +54,7 @@ func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 
 // sweep closes the cursors that the stream has left behind: where a connection broke, or a wait was given up, the driver could not
 // close its cursor, and the server keeps it for ten minutes.
-func (st *stream) sweep() {
+func (st *stream) sweep(ctx context.Context) {
 	var current int64
 	if st.cursor != nil {
 		current = st.cursor.ID()
@@ -69,7 +69,7 @@ func (st *stream) sweep() {
 	if len(left) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), mongodb.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
 	defer cancel()
 	database := cmp.Or(st.source.can.database, "admin")
 	// Most are closed already. What cannot be closed now the server closes in its time.

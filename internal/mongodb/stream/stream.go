@@ -76,7 +76,7 @@ func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 		if st.gate.opened != st.opened {
 			st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
 			st.opened, st.fresh, st.proven = st.gate.opened, true, false // the driver has resumed by itself
-			st.sweep()
+			st.sweep(ctx)
 		}
 		switch err := st.cursor.Err(); {
 		case got:
@@ -298,7 +298,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	}
 	src.metrics.opened.Inc()
 	st.cursor, st.opened, st.fresh, st.proven, st.suspect = cursor, st.gate.opened, true, false, src.client.Blind()
-	st.sweep()
+	st.sweep(ctx)
 	if err := st.prove(ctx); err != nil {
 		st.close()
 		return err
@@ -364,5 +364,5 @@ func (st *stream) close() {
 // Close implements lane.Stream.
 func (st *stream) Close() {
 	st.close()
-	st.sweep()
+	st.sweep(context.Background())
 }
