@@ -64,6 +64,9 @@ func (c *connection) run(ctx context.Context) error {
 		return err
 	}
 	defer c.session.Close(nil)
+	if begin.refused != nil {
+		c.session.Tell(cursorRefused(begin.refused))
+	}
 	h := &holder{process: c.hello.process, started: c.hello.started, session: c.session}
 	if err := c.server.claim(c.hello.gateway, h); err != nil {
 		return err
@@ -151,7 +154,7 @@ func (c *connection) runSend(ctx context.Context) error {
 			return err
 		}
 		for _, b := range batches {
-			if err := c.send(batchMessage(b)); err != nil {
+			if err := c.send(c.server.batchMessage(b)); err != nil {
 				return err
 			}
 			if c.hello.auto {

@@ -30,7 +30,8 @@ type hello struct {
 	start            streampb.Start
 	time             time.Time
 	have             map[change.Partition]wire.Place
-	partitions       int // that have is of, 0 where nothing is
+	cursors          map[change.Partition][]byte
+	partitions       int // that have and cursors are of, 0 where nothing is
 	auto, owned      bool
 	subscriptions    []*streampb.Subscription
 }
@@ -63,13 +64,11 @@ func (s *Server) readHello(m *streampb.Hello) (*hello, error) {
 	case m.GetCluster() != s.cfg.Cluster:
 		return nil, fault.Newf(fault.SessionBadPosition, "the positions are of cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
 	}
-	h.partitions, h.have = int(m.GetPartitionCount()), make(map[change.Partition]wire.Place)
+	h.partitions, h.have, h.cursors = int(m.GetPartitionCount()), make(map[change.Partition]wire.Place), make(map[change.Partition][]byte)
 	for _, p := range m.GetPositions() {
-		place, err := wire.ReadPlace(p.GetPosition().GetHead(), p.GetPosition().GetHashes())
-		if err != nil || int(p.GetPartition()) >= h.partitions {
-			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d of %d: malformed", p.GetPartition(), h.partitions)
+		if err := h.readPosition(p); err != nil {
+			return nil, err
 		}
-		h.have[change.Partition(p.GetPartition())] = place
 	}
 	return h, nil
 }
@@ -78,6 +77,7 @@ func (s *Server) readHello(m *streampb.Hello) (*hello, error) {
 type beginning struct {
 	session   fanout.SessionConfig
 	recovered bool
+	refused   error // why a cursor is not used, nil where all are
 }
 
 // begin finds out where a session begins.
@@ -120,16 +120,14 @@ func (s *Server) begin(ctx context.Context, h *hello) (b beginning, err error) {
 // resume goes on from the positions given, from those kept under the gateway's id, or from now on, with a notice of what may have been
 // missed.
 func (s *Server) resume(ctx context.Context, h *hello, b beginning, now change.Timestamp) (beginning, error) {
-	if len(h.have) > 0 {
-		low := change.Timestamp{T: 1<<32 - 1}
-		for _, p := range h.have {
-			if t := p.Time(); t.Compare(low) < 0 {
-				low = t
-			}
+	if h.partitions > 0 {
+		stood, refused, err := s.openCursors(ctx, h)
+		if err != nil {
+			return b, err
 		}
-		b.session.Start = change.At(low)
+		b.session.Start, b.refused = rearmost(h.have, stood), refused
 		if h.partitions == s.cfg.Partitions {
-			b.session.Have = h.have
+			b.session.Have, b.session.Stood = h.have, stood
 		}
 		return b, nil
 	}

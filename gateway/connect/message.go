@@ -16,10 +16,13 @@ import (
 )
 
 // batchMessage writes a batch for the wire.
-func batchMessage(b *wire.Batch) *streampb.ConnectResponse {
+func (s *Server) batchMessage(b *wire.Batch) *streampb.ConnectResponse {
 	m := &streampb.Batch{
 		Partition: uint32(b.Partition), From: position(b.From), To: position(b.To),
 		Epoch: &streampb.Epoch{Incarnation: b.Epoch.Incarnation, Revision: b.Epoch.Revision},
+	}
+	if s.cfg.Cursors != nil {
+		m.Cursor = s.cfg.Cursors.Seal(b.Partition, b.End)
 	}
 	if b.Loss != nil {
 		m.Loss = lossMessage(b.Loss)
@@ -99,7 +102,7 @@ func refusal(err error) error {
 
 func statusCode(c fault.Code) codes.Code {
 	switch c {
-	case fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck:
+	case fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck, fault.SessionBadCursor, fault.SessionOldCursor:
 		return codes.InvalidArgument
 	case fault.SessionReplaced:
 		return codes.AlreadyExists

@@ -26,6 +26,8 @@ type Config struct {
 	First func(context.Context) (first change.Timestamp, known bool, err error)
 	// Rows keeps where gateways stand; nil keeps nothing.
 	Rows Rows
+	// Cursors seals where batches end; nil seals and opens nothing.
+	Cursors Cursors
 	// Carries says what the log's events have, for filters.
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.

@@ -5,13 +5,20 @@ import (
 	"mongostream/gateway/wire"
 )
 
+// A known is what a subscriber had seen: what the place tells, and everything up to a position.
+type known struct {
+	wire.Place
+
+	stood change.Position
+}
+
 // lane returns what the session knows of a partition. Under the mutex.
 func (s *Session) lane(p change.Partition) *lane {
 	l := s.mu.lanes[p]
 	if l == nil {
 		l = &lane{at: wire.PlaceOf(s.cfg.Start), acked: s.cfg.Start}
 		if have, ok := s.cfg.Have[p]; ok {
-			l.have, l.at = &have, have
+			l.have, l.at = &known{have, s.cfg.Stood[p]}, have
 			l.acked = change.Later(change.At(have.Time()), s.cfg.Stood[p])
 		}
 		s.mu.lanes[p] = l

@@ -72,7 +72,7 @@ type Session struct {
 
 // A lane is what a session knows of one partition.
 type lane struct {
-	have  *wire.Place     // what the subscriber had seen before the session, nil once the log is behind it
+	have  *known          // what the subscriber had seen before the session, nil once the log is behind it
 	at    wire.Place      // where the last batch ended
 	acked change.Position // everything up to here has been acknowledged
 	sent  []sent          // not acknowledged, in their order
@@ -228,7 +228,7 @@ func (l *lane) seen(e *change.Event) bool {
 	}
 	p := e.Position()
 	head := wire.HeadOf(p)
-	if l.have.Has(head, p.Hash) {
+	if l.have.Has(head, p.Hash) || !p.After(l.have.stood) {
 		return true
 	}
 	if string(head[:]) > string(l.have.Head[:]) {
@@ -324,8 +324,7 @@ func (s *Session) rewind(p change.Partition, n *delivery.Notice, to change.Posit
 	s.mu.rewinds++
 	for q := range change.Partition(s.hub.cfg.Partitions) {
 		if l := s.lane(q); q != p {
-			have := l.at
-			l.have = &have
+			l.have = &known{Place: l.at}
 		}
 	}
 	l := s.lane(p)

@@ -883,9 +883,14 @@ func (x *Position) GetHashes() [][]byte {
 
 // PartitionPosition is where a gateway stands in one partition.
 type PartitionPosition struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Position      *Position              `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Position  *Position              `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	// In a Hello: the cursor of the batch that ended at the position. The log is opened exactly there, instead of at the position's time;
+	// what counts is where the rearmost partition stands, and cursors may be left out where they would make a Hello larger than 4 MiB. With
+	// a cursor the position may be left out. Where both are given, a cursor that is refused (forged, of another cluster, too old) or that
+	// stands behind the position is not used, and a notice cursor_refused says so; one that is refused and alone refuses the session.
+	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -930,6 +935,13 @@ func (x *PartitionPosition) GetPartition() uint32 {
 func (x *PartitionPosition) GetPosition() *Position {
 	if x != nil {
 		return x.Position
+	}
+	return nil
+}
+
+func (x *PartitionPosition) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
 	}
 	return nil
 }
@@ -1944,10 +1956,11 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\"6\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04head\x18\x01 \x01(\fR\x04head\x12\x16\n" +
-	"\x06hashes\x18\x02 \x03(\fR\x06hashes\"d\n" +
+	"\x06hashes\x18\x02 \x03(\fR\x06hashes\"|\n" +
 	"\x11PartitionPosition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x121\n" +
-	"\bposition\x18\x02 \x01(\v2\x15.streamer.v1.PositionR\bposition\"\xe1\x01\n" +
+	"\bposition\x18\x02 \x01(\v2\x15.streamer.v1.PositionR\bposition\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\fR\x06cursor\"\xe1\x01\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02db\x18\x02 \x01(\tR\x02db\x12\x12\n" +
