@@ -64,6 +64,7 @@ func packages() []rule {
 		{"gateway/client/...", []string{"gateway/client/...", "gateway/streampb"}, "what other people's programs link: the wire and nothing else of ours"},
 		{"gateway/cursor", []string{"change", "checkpoint/key"}, "pure: seals and opens positions, whoever keeps the keys"},
 		{"gateway/sse", nil, "reads a standard format"},
+		{"examples/...", []string{"gateway/client/..."}, "programs as others would write them: the client and nothing else of ours"},
 		{"gateway/streampb", nil, "generated"},
 
 		{"notice", nil, "components post theirs in the wiring's board"},
@@ -120,6 +121,7 @@ func libraries() []library {
 		{"google.golang.org/genproto/googleapis/rpc", []string{"gateway/connect"}, "the standard form of an error's details"},
 		{"google.golang.org/protobuf", []string{"gateway/..."}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/celval", "match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},
+		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
 		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
 		{"gopkg.in/yaml.v3", []string{"internal/config/..."}, "configuration is plain values everywhere else"},
