@@ -73,7 +73,9 @@ func packages() []rule {
 		{"supervisor", []string{"health"}, "sweeps health endpoints, and knows components by them alone"},
 
 		{"internal/mongodb", []string{"change"}, "the connection that the packages below it share"},
-		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/retry", "lane"}, "implements lane's source, and rescans"},
+		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/mongodb/fragment", "internal/retry", "lane"}, "implements lane's source"},
+		{"internal/mongodb/fragment", nil, "pure"},
+		{"internal/mongodb/document", []string{"change", "internal/mongodb"}, "reads documents for rescans"},
 		{"internal/mongodb/mark", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb", "internal/mongodb/row"}, "implements the mark store and claims"},
 		{"internal/mongodb/row", []string{"checkpoint", "checkpoint/record", "internal/mongodb"}, "the mark store's rows of gateways"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},

@@ -11,6 +11,7 @@ import (
 	"mongostream/internal/breaker"
 	"mongostream/internal/config"
 	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/document"
 	"mongostream/internal/mongodb/stream"
 	"mongostream/rescan"
 )
@@ -78,7 +79,7 @@ func (s *Service) rescan() rescan.Config {
 	cfg := s.opts.Config.Rescan
 	return rescan.Config{
 		Collections: collections(cfg), PageSize: cfg.PageSize, Rate: cfg.Rate,
-		Reader: documents{reader: stream.NewDocuments(s.mongo), breaker: s.breakers.Breaker("rescan", away)},
+		Reader: documents{reader: document.NewReader(s.mongo), breaker: s.breakers.Breaker("rescan", away)},
 	}
 }
 
@@ -95,14 +96,14 @@ func collections(cfg config.Rescan) []rescan.Collection {
 
 // documents reads documents from MongoDB for rescans.
 type documents struct {
-	reader  *stream.Documents
+	reader  *document.Reader
 	breaker *breaker.Breaker
 }
 
 // Page implements rescan.Reader.
 func (d documents) Page(ctx context.Context, r rescan.Request) (page rescan.Page, err error) {
 	err = d.breaker.Do(func() (err error) {
-		page.Documents, page.At, page.Last, err = d.reader.Page(ctx, stream.Query{
+		page.Documents, page.At, page.Last, err = d.reader.Page(ctx, document.Query{
 			Namespace: r.Collection.Namespace, UpdatedAt: r.Collection.UpdatedAt, Since: r.Since, After: r.After, Limit: r.Limit,
 		})
 		return err

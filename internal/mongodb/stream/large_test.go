@@ -68,7 +68,7 @@ func TestBrokenBetweenFragmentsBeginsWithTheFirst(t *testing.T) {
 	text := s.large(12 << 20) // two fragments of which no reply holds both
 	s.read(open, 2)
 	before := st.position
-	for !st.parts.pending {
+	for !st.parts.Pending() {
 		reply, err := open.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -154,43 +154,6 @@ func TestEventThatNeverFitsIsSteppedOver(t *testing.T) {
 }
 
 type stream_ = stream //nolint:revive // the test's variable has the type's name
-
-func TestFragmentsOutOfPlaceAreRefused(t *testing.T) {
-	fragment := func(n, of int32) bson.Raw {
-		b, err := bson.Marshal(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}}, {Key: "splitEvent", Value: bson.D{{Key: "fragment", Value: n}, {Key: "of", Value: of}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !isFragment(b) {
-			t.Fatal("not seen as a fragment")
-		}
-		return b
-	}
-	for name, parts := range map[string][][2]int32{
-		"the second first": {{2, 2}}, "one left out": {{1, 3}, {3, 3}}, "another event's": {{1, 2}, {2, 3}},
-	} {
-		var a assembly
-		var err error
-		for _, p := range parts {
-			_, err = a.add(fragment(p[0], p[1]))
-		}
-		if err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
-	var a assembly
-	for _, p := range [][2]int32{{1, 3}, {2, 3}, {1, 2}} { // begun anew
-		if event, err := a.add(fragment(p[0], p[1])); err != nil || event != nil {
-			t.Errorf("%v: %v", p, err)
-		}
-	}
-	if event, err := a.add(fragment(2, 2)); err != nil || event == nil || a.pending {
-		t.Errorf("%v", err)
-	}
-	if isFragment([]byte{5, 0, 0, 0, 0}) || isFragment(nil) {
-		t.Error("nothing is seen as a fragment")
-	}
-}
 
 func TestProbeFindsWhatTheUserMayDo(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})

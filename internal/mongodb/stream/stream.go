@@ -14,6 +14,7 @@ import (
 	"mongostream/change"
 	"mongostream/fault"
 	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/fragment"
 	"mongostream/internal/retry"
 	"mongostream/lane"
 )
@@ -42,7 +43,7 @@ type stream struct {
 	view     view             // how much of an event is shown
 	large    change.Timestamp // the time of the event for which less is shown, zero before it has come
 	lenient  bool             // images are asked for as far as they are there
-	parts    assembly
+	parts    fragment.Assembly
 	stepped  *lane.Reply // the place of an event that was left out at an opening, to be handed out next
 	opened   int         // openings that the cursor has behind it, the driver's own included
 	failures int         // in a row, since the last reply
@@ -147,15 +148,15 @@ func (st *stream) collect(at time.Time) (lane.Reply, error) {
 // take adds an event to a reply, or keeps a fragment until the event is whole.
 func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	reply.Size += len(event)
-	if !isFragment(event) {
+	if !fragment.Is(event) {
 		if st.lenient {
 			event = marked(event)
 		}
 		reply.Events = append(reply.Events, event)
-		st.parts = assembly{}
+		st.parts = fragment.Assembly{}
 		return nil
 	}
-	event, err := st.parts.add(event)
+	event, err := st.parts.Add(event)
 	if event != nil {
 		reply.Size += len(event)
 		if st.lenient {
@@ -168,7 +169,7 @@ func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 
 // reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
 func (st *stream) reach(reply *lane.Reply, to change.Position) {
-	if st.parts.pending {
+	if st.parts.Pending() {
 		if n := len(reply.Events); n > 0 {
 			if e, err := change.Parse(reply.Events[n-1]); err == nil {
 				to = e.Position()

@@ -1,4 +1,4 @@
-package stream
+package document
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"mongostream/internal/mongodb"
 )
 
-// Documents reads documents of collections, page by page.
-type Documents struct {
+// A Reader reads documents of collections, page by page.
+type Reader struct {
 	client *mongodb.Client
 }
 
-// NewDocuments makes a reader.
-func NewDocuments(client *mongodb.Client) *Documents { return &Documents{client: client} }
+// NewReader makes a reader.
+func NewReader(client *mongodb.Client) *Reader { return &Reader{client: client} }
 
 // A Query says which documents to read.
 type Query struct {
@@ -34,7 +34,7 @@ type Query struct {
 
 // Page reads the next documents in the order of their _ids, with majority concern, and returns the operation time of the reading: they
 // are as they were then. last is the last one's _id as a document, nil where there is none.
-func (d *Documents) Page(ctx context.Context, q Query) (documents [][]byte, at change.Timestamp, last []byte, err error) {
+func (d *Reader) Page(ctx context.Context, q Query) (documents [][]byte, at change.Timestamp, last []byte, err error) {
 	filter := bson.D{}
 	if q.After != nil {
 		after, err := bson.Raw(q.After).LookupErr("_id")

@@ -1,4 +1,4 @@
-package stream
+package document
 
 import (
 	"fmt"
@@ -6,28 +6,36 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
 
 	"mongostream/change"
 	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb/mongodbtest"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func TestDocumentsAreReadPageByPage(t *testing.T) {
-	s := newScene(t, devmongotest.URI(t), SourceConfig{})
+	client := mongodbtest.Dial(t, devmongotest.URI(t))
+	coll := client.Driver().Database(mongodbtest.Database(t, client)).Collection("c")
+	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "first"}}); err != nil {
+		t.Fatal(err)
+	}
 	since := time.Now().Truncate(time.Millisecond)
 	for i := range 25 {
 		doc := bson.D{{Key: "_id", Value: i}, {Key: "updated_at", Value: since.Add(time.Duration(i-5) * time.Second)}}
-		if _, err := s.coll.InsertOne(t.Context(), doc); err != nil {
+		if _, err := coll.InsertOne(t.Context(), doc); err != nil {
 			t.Fatal(err)
 		}
 	}
-	now, err := s.client.Now(t.Context())
+	now, err := client.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := Query{Namespace: change.Namespace{DB: s.coll.Database().Name(), Coll: "c"}, UpdatedAt: "updated_at", Since: since, Limit: 8}
+	q := Query{Namespace: change.Namespace{DB: coll.Database().Name(), Coll: "c"}, UpdatedAt: "updated_at", Since: since, Limit: 8}
 	var got []string
 	for {
-		documents, at, last, err := NewDocuments(s.client).Page(t.Context(), q)
+		documents, at, last, err := NewReader(client).Page(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +54,7 @@ func TestDocumentsAreReadPageByPage(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	q = Query{Namespace: q.Namespace, Limit: 100}
-	if documents, _, last, err := NewDocuments(s.client).Page(t.Context(), q); err != nil || len(documents) != 26 || fmt.Sprint(bson.Raw(last)) != `{"_id": "first"}` {
+	if documents, _, last, err := NewReader(client).Page(t.Context(), q); err != nil || len(documents) != 26 || fmt.Sprint(bson.Raw(last)) != `{"_id": "first"}` {
 		t.Errorf("everything: %d, last %v, %v", len(documents), bson.Raw(last), err)
 	}
 }

@@ -1,0 +1,2 @@
+// Package document reads the documents of collections as they are, for rescans after a loss.
+package document
