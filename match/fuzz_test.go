@@ -15,6 +15,8 @@ func FuzzCompile(f *testing.F) {
 		`ns.db == "shop" || ns.coll != "orders"`, `doc["a"].b[0] >= decimal("1.50")`, `size(doc.tags) > 2 ? "x" in doc.tags : doc.tags == null`, "doc.a.matches('^[a-z]+$')",
 		`before.total < doc.total && "status" in update.updatedFields`, "!(doc.a in [1, 2.0, null])", "((((((((true))))))))", "doc.a == timestamp('2024-01-01T00:00:00Z')", "doc.exists(k, k.startsWith('x'))",
 		"[1, 2].map(x, x * 2).exists(x, x == doc.a)", "type(doc.a) == string", "\xff\x00", "doc.a.b.c.d.e.f == {'a': [1, {}]}",
+		`{ObjectId("000000000000000000000001"): 1} == {key._id: 1}`, `{b"x": 1, 1.5: 2, null: 3}[doc.a] == 1`, "{doc.a: 1} == {before.a: 1}", "doc.a == key.a || key.a == duration('1s') || [doc.a] == [int]",
+		"{'a': doc.a}[doc.b] in {doc.a: 1}", "[doc.a, doc.b][doc.c] + doc.a == doc.b", "timestamp(doc.a) - timestamp(doc.b) > duration('1h')",
 	} {
 		f.Add(source)
 	}

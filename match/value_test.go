@@ -103,6 +103,10 @@ func TestTableOfTypes(t *testing.T) {
 		{bson.D{{Key: "b", Value: 1}}, "doc.a.b == 1 && doc.a['b'] == 1 && has(doc.a.b)", true, ""}, {bson.D{{Key: "b", Value: 1}}, `"b" in doc.a && !("c" in doc.a)`, true, ""},
 		{bson.D{{Key: "b", Value: 1}, {Key: "c", Value: nil}}, `doc.a == {"c": null, "b": 1}`, true, ""}, {bson.D{{Key: "b", Value: 1}}, `doc.a == {"c": null}`, false, ""},
 		{bson.D{{Key: "b", Value: 1}}, `doc.a.exists(k, k == "b")`, true, ""}, {5, "doc.a.b == 1", false, "b"}, {5, "has(doc.a.b)", false, `no field "b" in number`}, {"x", "doc.a.b.c < 1", false, "b"},
+		// Values that no field has.
+		{bson.A{1}, "doc.a == string || doc.a in [int]", false, ""}, {bson.D{}, `doc.a == duration("1s")`, false, ""}, {id, `doc.a == type(doc.a)`, false, ""}, {missing{}, "doc.a == int", false, ""},
+		{1, `duration("1s") != doc.a && int != doc.a && type(doc.a) == int`, true, ""}, {id, `duration("1s") < doc.a`, false, noMeaning}, {missing{}, `duration("1s") < doc.a`, false, ""},
+		{id, `doc.a in {"a": 1}`, false, ""}, {"a", `doc.a in {"a": 1}`, true, ""}, {id, `{"a": 1}[doc.a] == 1`, false, "STRM-FILTER-EVALUATION"},
 		// What doc is, and what it is not.
 		{1, "type(doc.a) == int && type(doc.b) == null_type", true, ""}, {1, `op == "insert" && ns.db == "shop" && ns.coll == "orders" && key._id == 7 && doc._id == 7`, true, ""},
 		{1, "before.a == null && update.updatedFields == null", true, ""},

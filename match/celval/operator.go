@@ -30,8 +30,11 @@ func equal(meter *Meter, a, b ref.Val, depth int) ref.Val {
 	s, sOK := Scalar(a)
 	t, tOK := Scalar(b)
 	switch {
-	case !sOK || !tOK:
+	case !sOK && !tOK:
+		// Both are CEL's own. If one were ours, it would ask here again, without end.
 		return types.Equal(a, b)
+	case !sOK || !tOK:
+		return types.False
 	case s.Class == bsonval.Document && t.Class == bsonval.Document:
 		return equalMaps(meter, a.(traits.Mapper), b.(traits.Mapper), depth)
 	case s.Class == bsonval.Array && t.Class == bsonval.Array:
@@ -85,8 +88,13 @@ func in(meter *Meter, elem, container ref.Val) ref.Val {
 	case *View:
 		return c.Contains(elem)
 	case traits.Mapper:
-		_, found := c.Find(elem)
-		return types.Bool(found)
+		switch elem.(type) {
+		case types.String, types.Int, types.Uint, types.Double, types.Bool:
+			_, found := c.Find(elem)
+			return types.Bool(found)
+		}
+		// CEL's maps have no other keys, and panic when asked for them.
+		return types.False
 	case traits.Lister:
 		return inList(meter, elem, c)
 	}

@@ -115,9 +115,24 @@ func (c *Checked) inspect(x ast.Expr) error {
 		if name := x.AsComprehension().IterVar(); slices.Contains(reserved(), name) {
 			return c.invalidAt(x, fmt.Sprintf("the variable %q has a meaning of its own in filters: choose another name", name))
 		}
+	case ast.MapKind:
+		return c.inspectMap(x)
 	case ast.CallKind:
 		return c.inspectCall(x)
 	default: // nothing that the checker has not seen
+	}
+	return nil
+}
+
+// inspectMap refuses keys that CEL's maps cannot hold, for which it panics. The checker lets them through.
+func (c *Checked) inspectMap(x ast.Expr) error {
+	for _, entry := range x.AsMap().Entries() {
+		key := entry.AsMapEntry().Key()
+		switch t := c.tree.GetType(key.ID()); t.Kind() {
+		case types.StringKind, types.IntKind, types.UintKind, types.BoolKind:
+		default:
+			return c.invalidAt(key, fmt.Sprintf("the key of a map is a string, an int or a bool, not a %s", t))
+		}
 	}
 	return nil
 }

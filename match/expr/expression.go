@@ -58,14 +58,19 @@ func planLater(source string) func() (cel.Program, error) {
 	})
 }
 
-func (c *Checked) plan() (cel.Program, error) {
+// plan makes the program. Planning evaluates what is constant, outside of what recovers an evaluation; a filter must end no node.
+func (c *Checked) plan() (program cel.Program, err error) {
 	e, err := env()
 	if err != nil {
 		return nil, fmt.Errorf("set up filters: %w", err)
 	}
-	program, err := e.Program(c.ast, celval.ProgramOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps))
-	if err != nil {
-		return nil, fault.New(fault.FilterInvalid, err)
+	defer func() {
+		if broken := recover(); broken != nil {
+			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
+		}
+	}()
+	if program, err = e.Program(c.ast, celval.ProgramOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
+		return nil, c.invalidAt(c.tree.Expr(), err.Error())
 	}
 	return program, nil
 }
