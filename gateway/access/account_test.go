@@ -61,18 +61,18 @@ func TestPaceIsThatOfTheIdentity(t *testing.T) {
 				t.Errorf("wait %s, want %s", got, want)
 			}
 		}
-		expect(a.Reserve(1000, 1000), 0)                     // a second's worth at once
-		expect(b.Reserve(500, 1000), 500*time.Millisecond)   // the other connection pays too
-		expect(a.Reserve(10_500, 1000), 11*time.Second)      // more than fits the burst waits, and is not dropped
-		time.Sleep(11 * time.Second)                         // the debt is paid
-		expect(a.Reserve(1, 16<<20), 15*time.Second)         // bytes, after a second's worth
-		time.Sleep(16 * time.Second)                         // and rest
-		expect(a.Reserve(0, 0), 0)                           // nothing costs nothing
-		start := time.Now()                                  //
+		expect(a.Reserve(1000, 1000), 0)                   // a second's worth at once
+		expect(b.Reserve(500, 1000), 500*time.Millisecond) // the other connection pays too
+		expect(a.Reserve(10_500, 1000), 11*time.Second)    // more than fits the burst waits, and is not dropped
+		time.Sleep(11 * time.Second)                       // the debt is paid
+		expect(a.Reserve(1, 16<<20), 15*time.Second)       // bytes, after a second's worth
+		time.Sleep(16 * time.Second)                       // and rest
+		expect(a.Reserve(0, 0), 0)                         // nothing costs nothing
+		start := time.Now()
 		if err := b.Wait(t.Context(), 3000, 0); err != nil { // 1000 at once, 2000 more
-			t.Fatal(err) //
-		} //
-		expect(time.Since(start), 2*time.Second) //
+			t.Fatal(err)
+		}
+		expect(time.Since(start), 2*time.Second)
 		// Whoever leaves meanwhile does not wait.
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -114,8 +114,10 @@ func TestCertificateIsReplacedWhileConnectionsAreOpen(t *testing.T) {
 		t.Error(err)
 	}
 	expired, expiredKey := ca.issue(t, pkix.Name{CommonName: "server-3"}, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
+	early, earlyKey := ca.issue(t, pkix.Name{CommonName: "server-3"}, time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
 	for name, files := range map[string][2]string{
-		"garbage": {"garbage", key}, "empty": {"", ""}, "expired": {expired, expiredKey}, "key of another": {cert, expiredKey}, "key in its place": {key, cert},
+		"not yet valid": {early, earlyKey},
+		"garbage":       {"garbage", key}, "empty": {"", ""}, "expired": {expired, expiredKey}, "key of another": {cert, expiredKey}, "key in its place": {key, cert},
 	} {
 		write(t, cfg.TLS.Certificate, files[0])
 		write(t, cfg.TLS.Key, files[1])

@@ -30,7 +30,7 @@ type Identity struct {
 // everything is the pattern of all namespaces.
 const everything = "*"
 
-// Anonymous returns the identity of everybody where nothing is configured: everything allowed, no limits.
+// anonymous returns the identity of everybody where nothing is configured: everything allowed, no limits.
 func anonymous() *Identity {
 	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: "anonymous"}
 }

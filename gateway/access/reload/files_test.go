@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mongostream/fault"
@@ -103,6 +104,58 @@ func TestFilesThatStayAreReadOnce(t *testing.T) {
 	if f.Get(); parsed != 2 {
 		t.Errorf("parsed %d times after a change", parsed)
 	}
+}
+
+// TestChangeWithinAStepOfTheFileSystemsClockIsSeen gives the second content the size and the time of the first.
+func TestChangeWithinAStepOfTheFileSystemsClockIsSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	write(t, path, "1")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := reload.Open(fault.AccessBadFile, slog.New(slog.DiscardHandler), join, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "2")
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Get(); got != "2" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestWhatBecomesUsableByItselfIsTaken has a file that may be used from a time on, like a certificate.
+func TestWhatBecomesUsableByItselfIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "a")
+		write(t, path, "old")
+		begins, tried := time.Now().Add(time.Minute), 0
+		f, err := reload.Open(fault.AccessBadFile, slog.New(slog.DiscardHandler), func(c [][]byte) (string, error) {
+			if tried++; string(c[0]) == "later" && time.Now().Before(begins) {
+				return "", errBad
+			}
+			return join(c)
+		}, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "later")
+		for range 100 {
+			if got := f.Get(); got != "old" {
+				t.Fatalf("%q", got)
+			}
+		}
+		if tried != 2 {
+			t.Errorf("tried %d times", tried)
+		}
+		time.Sleep(time.Minute)
+		if got, err := f.Get(), f.Err(); got != "later" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
 }
 
 func TestOpeningNeedsUsableFiles(t *testing.T) {
