@@ -16,6 +16,7 @@ import (
 	"mongostream/gap"
 	"mongostream/internal/config"
 	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/keyring"
 	"mongostream/internal/etcd/owner"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/mark"
@@ -36,7 +37,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 	switch cfg.Reliability.Checkpoint.Backend {
 	case config.BackendMongo:
 		marks := mark.NewStore(s.mongo, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
-		s.store, s.owner = marks, mark.NewOwner(s.mongo, marks)
+		s.store, s.keeper, s.owner = marks, marks, mark.NewOwner(s.mongo, marks)
 	default:
 		client, err := etcd.Dial(ctx, etcd.Config{
 			Endpoints: cfg.Etcd.Endpoints, Prefix: cfg.Etcd.Prefix, Cluster: cfg.Cluster.ID, Username: cfg.Etcd.Username, Password: string(cfg.Etcd.Password),
@@ -50,7 +51,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 				s.logger.Warn("disconnect from etcd", "error", err)
 			}
 		})
-		s.store, s.owner = etcd.NewStore(client, cfg.Cluster.Partitions), owner.NewRegistry(client)
+		s.store, s.keeper, s.owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
 	}
 	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return fmt.Errorf("read the origin: %w", err) // every mark would say the same

@@ -58,6 +58,8 @@ type Service struct {
 	mongo      *mongodb.Client
 	source     *stream.Source
 	store      store
+	keeper     checkpoint.KeyKeeper
+	keys       *cursorKeys
 	owner      cluster.Registry
 	origin     checkpoint.Origin
 	log        *lane.Log
@@ -77,7 +79,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.buildLog, s.buildGateway, s.buildNode,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.openKeys, s.buildLog, s.buildGateway, s.buildNode,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -229,6 +231,10 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer cancel()
 		return s.runGateway(web)
+	})
+	g.Go(func() error {
+		s.keys.run(web)
+		return nil
 	})
 	g.Go(func() error {
 		s.terms.giveBack(web, s.node, solo)
