@@ -24,7 +24,8 @@ type Config struct {
 	Wants func(*change.Event) bool
 	// CreditEvents bounds the events that were offered and not acknowledged. Defaults to 65536.
 	CreditEvents int
-	// CreditBytes bounds their bytes. Defaults to 16 MiB. One batch may go beyond either bound.
+	// CreditBytes bounds their bytes. Defaults to 16 MiB. One batch may go beyond either bound. Lanes that wait go on when an eighth of
+	// the credit has come back, or all of it.
 	CreditBytes int
 }
 
@@ -66,6 +67,8 @@ type Session struct {
 		queue         []*Batch
 		events, bytes int           // offered and not acknowledged
 		credit        chan struct{} // closed when credit comes back; nil while nobody waits
+		freedEvents   int           // acknowledged while somebody waits
+		freedBytes    int
 		closed        bool
 	}
 }
@@ -84,13 +87,18 @@ func (s *Session) Wants(e *change.Event) bool { return s.cfg.Wants == nil || s.c
 func (s *Session) Ready() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.closed || s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes {
+	if s.mu.closed || s.ready() {
 		return nil
 	}
 	if s.mu.credit == nil {
-		s.mu.credit = make(chan struct{})
+		s.mu.credit, s.mu.freedEvents, s.mu.freedBytes = make(chan struct{}), 0, 0
 	}
 	return s.mu.credit
+}
+
+// ready reports whether there is credit. Under the mutex.
+func (s *Session) ready() bool {
+	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes
 }
 
 // Offer hands over a batch whose events the session may keep, and its lane. It never blocks. A closed session drops it: that is
@@ -149,7 +157,12 @@ func (s *Session) Drop(b *Batch) {
 	defer s.mu.Unlock()
 	s.mu.events -= len(b.Events)
 	s.mu.bytes -= b.bytes
-	if s.mu.credit != nil {
+	if s.mu.credit == nil {
+		return
+	}
+	// A little credit would wake every lane that waits, and one of them would get it.
+	s.mu.freedEvents, s.mu.freedBytes = s.mu.freedEvents+len(b.Events), s.mu.freedBytes+b.bytes
+	if s.ready() && (s.mu.freedEvents >= s.cfg.CreditEvents/8 || s.mu.freedBytes >= s.cfg.CreditBytes/8 || s.mu.events == 0) {
 		close(s.mu.credit)
 		s.mu.credit = nil
 	}

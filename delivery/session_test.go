@@ -60,6 +60,30 @@ func TestCreditIsSpentByOffersAndComesBackWithAcknowledgements(t *testing.T) {
 	}
 }
 
+func TestLanesThatWaitForCreditAreNotWokenForALittle(t *testing.T) {
+	s, l := delivery.NewSession(delivery.Config{CreditEvents: 32}), &lane{}
+	for range 32 {
+		s.Offer(batch(t, 1), l)
+	}
+	wait := s.Ready()
+	got, err := s.Receive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range got[:4] {
+		select {
+		case <-wait:
+			t.Fatalf("woken after %d of 32", i)
+		default:
+		}
+		s.Ack(b)
+	}
+	<-wait
+	if s.Ready() != nil {
+		t.Error("an eighth of the credit is none")
+	}
+}
+
 func TestClosedSessionHoldsNobodyUp(t *testing.T) {
 	s, l := delivery.NewSession(delivery.Config{CreditEvents: 1}), &lane{}
 	s.Offer(batch(t, 1), l)

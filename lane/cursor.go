@@ -127,6 +127,9 @@ func (c *Cursor) Return(b *Batch, n int) {
 		c.index = b.first + n
 	}
 	c.taken, b.slot = false, nil
+	if c.reader != nil {
+		c.reader.stepped()
+	}
 }
 
 // advance moves the position forward. From then on it is one of the log's own, at which a stream can be opened.
@@ -242,10 +245,15 @@ func (c *Cursor) settle() {
 	c.taken, c.current.slot = false, nil
 	c.advance(s.End)
 	c.next, c.index = s.Seq+1, 0
-	if r := c.reader; r != nil && c.next > r.front {
+	r := c.reader
+	if r == nil {
+		return
+	}
+	if c.next > r.front {
 		r.front = c.next
 		r.wake()
 	}
+	r.stepped()
 }
 
 // find returns the next slot's events for the cursor, or makes it idle.
@@ -263,6 +271,7 @@ func (c *Cursor) find() *Batch {
 	c.reader.idle++
 	c.reader.front = in.Next()
 	c.reader.wake()
+	c.reader.stepped()
 	return nil
 }
 

@@ -12,8 +12,9 @@
 // # What full means
 //
 // The ring counts the bytes of its replies. When it is full the oldest reply is overwritten, which leaves cursors that still
-// stood in it behind; they go on through a catch-up and come back. So a slow lane never slows the others. The tail fetches only
-// while its foremost cursor is near its end: when all cursors are slow, the tail waits.
+// stood in it behind; they go on through a catch-up and come back. So a slow lane never slows the others. Before that a new reply
+// waits for the lanes that it would leave behind, as long as one of them gets on every 15 ms: in a backlog most have only not had
+// their turn yet. The tail fetches only while its foremost cursor is near its end: when all cursors are slow, the tail waits.
 //
 // # Joining
 //

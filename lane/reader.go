@@ -29,13 +29,16 @@ type reader struct {
 	members int
 	idle    int    // cursors that have read everything
 	front   uint64 // number of the slot that the foremost cursor reads next
+	rear    uint64 // no lane that is waited for reads a slot before this one next
 	queued  int64  // bytes fetched and not yet in the ring
 
 	replied time.Time // when the last answer came
 	moved   time.Time // when it last told something new
 
-	wanted chan struct{} // wakes the fetch loop
-	leave  context.CancelFunc
+	wanted  chan struct{} // wakes the fetch loop
+	crowded bool          // the split loop waits for lanes
+	room    chan struct{} // wakes it
+	leave   context.CancelFunc
 
 	// What a catch-up looked like when it was last watched: how far from the tail, and its front.
 	distance time.Duration
@@ -52,6 +55,7 @@ func newReader(l *Log, tail bool, from change.Position) *reader {
 		limit:  limit,
 		lanes:  make([][]*Cursor, l.cfg.Partitions),
 		wanted: make(chan struct{}, 1),
+		room:   make(chan struct{}, 1),
 		seen:   math.MaxUint64,
 	}
 }
@@ -122,6 +126,9 @@ func (r *reader) runSplit(ctx context.Context, base change.Position, replies <-c
 			}
 			r.log.metrics.events.Add(float64(len(reply.Events)))
 			r.log.metrics.repeated.Add(float64(repeated))
+			if err := r.makeRoom(ctx, s); err != nil {
+				return err
+			}
 			r.log.accept(r, reply, s, splitter.End())
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -154,18 +161,94 @@ func (r *reader) wake() {
 	}
 }
 
+// patience is for how long none of the lanes that a new slot would leave behind may get on before it is appended nevertheless.
+const patience = 15 * time.Millisecond
+
+// makeRoom waits, before a slot goes into a full ring, for the lanes that have yet to read what it would overwrite: most have only not
+// been given a processor or credit yet, and a stream of their own costs everybody more than to wait a little. Who does not get on is
+// not waited for.
+func (r *reader) makeRoom(ctx context.Context, s *ring.Slot) error {
+	left := r.hindered(s)
+	if left.lanes == 0 {
+		return nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	defer r.log.locked(func() { r.crowded = false })
+	for left.lanes > 0 {
+		select {
+		case <-r.room:
+			if now := r.hindered(s); now != left {
+				left = now
+				timer.Reset(patience)
+			}
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// hindrance is what keeps a slot out of the ring: so many lanes, which have read so many events of what they have before them.
+type hindrance struct{ lanes, read int }
+
+// hindered looks for lanes that have yet to read what the slot would overwrite.
+func (r *reader) hindered(s *ring.Slot) (h hindrance) {
+	if s == nil {
+		return h
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	first := r.ring.FirstAfter(s, r.keep())
+	if r.rear >= first {
+		return h
+	}
+	r.rear = r.ring.Next()
+	for _, lane := range r.lanes {
+		for _, c := range lane {
+			if c.idle || c.overwritten() {
+				continue
+			}
+			r.rear = min(r.rear, c.next)
+			if c.next < first {
+				h.lanes++
+				h.read += c.index
+			}
+		}
+	}
+	r.crowded = h.lanes > 0
+	return h
+}
+
+// stepped lets the split loop look again where it waits. It never blocks.
+func (r *reader) stepped() {
+	if !r.crowded {
+		return
+	}
+	select {
+	case r.room <- struct{}{}:
+	default:
+	}
+}
+
+// keep returns the number of the first slot that must not be overwritten, because the foremost cursor has yet to read it.
+func (r *reader) keep() uint64 {
+	if r.idle > 0 || r.members == 0 {
+		return r.ring.Next() + 1
+	}
+	return r.front
+}
+
 // put appends a slot (nil for a reply of which nothing is kept) and wakes the idle cursors that it concerns.
 func (r *reader) put(s *ring.Slot, end change.Position) {
 	if s == nil {
 		r.ring.Advance(end)
 		return
 	}
-	keep := r.front
-	if r.idle > 0 || r.members == 0 {
-		keep = r.ring.Next() + 1
-	}
 	before := r.ring.End()
-	r.ring.Append(s, keep)
+	r.ring.Append(s, r.keep())
 	for _, c := range r.all {
 		c.rouse(s.Seq, before)
 	}
@@ -203,7 +286,7 @@ func (r *reader) add(c *Cursor) {
 		r.lanes[c.partition] = append(r.lanes[c.partition], c)
 	}
 	r.members++
-	r.front = max(r.front, c.next)
+	r.front, r.rear = max(r.front, c.next), min(r.rear, c.next)
 	c.signal()
 	r.wake()
 }
@@ -227,6 +310,7 @@ func (r *reader) remove(c *Cursor) {
 		r.front = max(r.front, d.next)
 	}
 	r.wake()
+	r.stepped()
 	if r.members == 0 && !r.tail && r.leave != nil {
 		r.leave()
 	}

@@ -22,15 +22,7 @@ func TestStalledLanesCostTheOthersNothing(t *testing.T) {
 			source := &lanetest.Log{ReplyEvents: 100, Delay: time.Millisecond}
 			source.Tick(1)
 			all := source.Append(spread(events)...)
-			want := make([]int, lanes)
-			for _, ev := range all {
-				e, err := change.Parse(ev.Bytes())
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, _ := change.NewPartitioner(lanes).Of(&e)
-				want[p]++
-			}
+			want := countOf(t, lanes, all)
 			l, end := beginOf(t, lanes, lane.Config{RingBytes: 1 << 20, PrefetchBytes: 256 << 10, MaxStreams: 3, Patience: time.Second}, source, change.At(all[0].Time))
 			defer end()
 			begun := time.Now()
@@ -87,4 +79,58 @@ func spread(n int) []changetest.Event {
 		events[i] = changetest.Event{Op: "update", ID: int64(i % 4096)}
 	}
 	return events
+}
+
+// countOf counts the partitions' events.
+func countOf(t *testing.T, partitions int, events []changetest.Event) []int {
+	t.Helper()
+	count := make([]int, partitions)
+	for _, ev := range events {
+		e, err := change.Parse(ev.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := change.NewPartitioner(partitions).Of(&e)
+		count[p]++
+	}
+	return count
+}
+
+// Lanes that take their turns on few processors are at different places of a backlog. As long as they get on, one stream serves them
+// all, however fast the foremost is and however few replies the ring holds.
+func TestLanesThatGetOnAreNotLeftBehind(t *testing.T) {
+	const lanes, events, reply = 8, 8_000, 400
+	synctest.Test(t, func(t *testing.T) {
+		source := &lanetest.Log{ReplyEvents: reply}
+		source.Tick(1)
+		all := source.Append(spread(events)...)
+		var size int64
+		for _, e := range all[:reply] {
+			size += int64(len(e.Bytes()))
+		}
+		l, end := beginOf(t, lanes, lane.Config{RingBytes: 3 * size, PrefetchBytes: size, MaxStreams: 3}, source, change.At(all[0].Time))
+		defer end()
+		source.Stall(true) // until every lane has its place
+		var reading sync.WaitGroup
+		for p, want := range countOf(t, lanes, all) {
+			cursor := l.Lane(change.Partition(p), lane.Start{Position: change.At(all[0].Time)})
+			reading.Go(func() {
+				for n := 0; n < want; {
+					b, err := cursor.Next(t.Context())
+					if err != nil {
+						t.Errorf("lane %d after %d of %d events: %v", p, n, want, err)
+						return
+					}
+					n += b.Len()
+					time.Sleep(time.Duration(p) * time.Millisecond) // in the bubble: what the work takes
+				}
+			})
+		}
+		synctest.Wait()
+		source.Stall(false)
+		reading.Wait()
+		if _, _, opened := source.Streams(); opened != 1 {
+			t.Errorf("%d streams were opened for lanes that all get on", opened)
+		}
+	})
 }

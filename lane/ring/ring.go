@@ -76,6 +76,18 @@ func (r *Ring) Append(s *Slot, keep uint64) {
 	r.slots = r.slots[drop:]
 }
 
+// FirstAfter returns the number of the oldest slot that Append would leave there.
+func (r *Ring) FirstAfter(s *Slot, keep uint64) uint64 {
+	first, total := r.First(), r.total+s.size
+	for _, old := range r.slots {
+		if total-old.offset <= r.limit || old.Seq >= keep {
+			break
+		}
+		first++
+	}
+	return first
+}
+
 // Find returns the number of the first slot that may hold events behind the position.
 func (r *Ring) Find(p change.Position) uint64 {
 	low, high := 0, len(r.slots)
