@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,20 +48,28 @@ func (s *server) run(run func(context.Context) error) {
 
 func (s *server) runEtcd(dir, address string) {
 	s.t.Helper()
-	etcd, err := devetcd.Listen(devetcd.Config{Dir: dir, Listen: address})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.run(etcd.Run)
+	s.run(listen(s.t, func() (*devetcd.Server, error) { return devetcd.Listen(devetcd.Config{Dir: dir, Listen: address}) }).Run)
 }
 
 func (s *server) runMongo(snapshot, address string) {
 	s.t.Helper()
-	mongo, err := devmongo.Listen(devmongo.Config{Addr: address, Snapshot: snapshot, HelloAwait: 500 * time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
+	s.run(listen(s.t, func() (*devmongo.Server, error) {
+		return devmongo.Listen(devmongo.Config{Addr: address, Snapshot: snapshot, HelloAwait: 500 * time.Millisecond})
+	}).Run)
+}
+
+// listen starts a server on an address that was in use until now: a process that is being started holds what was open for a moment
+// longer.
+func listen[S any](t *testing.T, start func() (S, error)) (server S) {
+	t.Helper()
+	var err error
+	if !comes(func() bool {
+		server, err = start()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}) || err != nil {
+		t.Fatal(err)
 	}
-	s.run(mongo.Run)
+	return server
 }
 
 // runs lets a node print what there is until so many lines have come, and stops it.

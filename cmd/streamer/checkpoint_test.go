@@ -134,9 +134,11 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 				return there && !at.Position.IsProgress() && len(lines.all()) == 200
 			})
 			start := l.list().Origin.Start.target()
-			before := l.marks.everything()
+			before := l.stored()[3]
 			plan := decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "--to", start, "--dry-run", "-o", "json"))
-			unchanged(t, before, l.marks.everything())
+			if after := l.stored()[3]; before.Position.After(after.Position) || after.Generation != 0 { // the node may have moved it on
+				t.Errorf("%+v became %+v", before, after)
+			}
 			if plan.Done || plan.Reached != "yes" || len(plan.Partitions) != 1 || !plan.Partitions[0].Moves || plan.Entries == nil || *plan.Entries < 1 {
 				t.Errorf("%+v", plan)
 			}
