@@ -21,9 +21,13 @@ type pipe struct {
 	received chan *streampb.ConnectResponse
 	ends     chan error // the node ends the session
 	deaf     bool
+	broken   atomic.Bool // nothing can be sent
 }
 
 func (p *pipe) Send(m *streampb.ConnectRequest) error {
+	if p.broken.Load() {
+		return errors.New("broken")
+	}
 	select {
 	case p.sent <- m:
 		return nil
@@ -203,17 +207,60 @@ func TestSlowHandlerIsNoSilence(t *testing.T) {
 				}
 			}
 		}()
-		heads := "abcd"
-		for i := range 3 { // the third is not even taken before the first is handled
-			from, to := &streampb.Position{Head: []byte(heads[i : i+1])}, &streampb.Position{Head: []byte(heads[i+1 : i+2])}
-			e := &streampb.Event{Position: to, Subscriptions: []string{"s"}}
-			s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{From: from, To: to, Events: []*streampb.Event{e}}}}
+		for _, heads := range []string{"ab", "bc", "cd"} { // the third is not even taken before the first is handled
+			s.push(heads[:1], heads[1:])
 		}
 		s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Heartbeat{}}
 		if s.ctx.Err() != nil || p.Stats().Sessions != 1 {
 			t.Errorf("%v, %+v", context.Cause(s.ctx), p.Stats())
 		}
 		p.end()
+	})
+}
+
+// push sends a change between two one-letter heads.
+func (p *pipe) push(from, to string) {
+	end := &streampb.Position{Head: []byte(to)}
+	e := &streampb.Event{Position: &streampb.Position{Head: []byte(to), Hashes: [][]byte{{1}}}, Subscriptions: []string{"s"}}
+	b := &streampb.Batch{From: &streampb.Position{Head: []byte(from)}, To: end, Events: []*streampb.Event{e}}
+	p.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: b}}
+}
+
+func TestBrokenSessionEndsThoughHandlersAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startTimed(t, Config{QueueBytes: 1}, func(context.Context, Change) error {
+			time.Sleep(10 * time.Minute)
+			return nil
+		})
+		s := p.welcome()
+		s.push("a", "b")
+		s.push("b", "c") // it waits for room
+		began := time.Now()
+		s.broken.Store(true)
+		<-p.pipes
+		if d := time.Since(began); d > 11*time.Second { // the next heartbeat, and a moment
+			t.Errorf("connected again after %s", d)
+		}
+		p.end()
+	})
+}
+
+func TestWhatHandlersFinishAtTheEndIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startTimed(t, Config{}, func(context.Context, Change) error {
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		s := p.welcome()
+		s.push("a", "b")
+		synctest.Wait()
+		p.stop()
+		if positions := (<-s.sent).GetAck().GetPositions(); len(positions) != 1 || string(positions[0].GetPosition().GetHead()) != "b" {
+			t.Errorf("%v", positions)
+		}
+		if err := <-p.ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -277,10 +324,7 @@ func TestFailedHandlersAreCalledAgainAfterGrowingWaits(t *testing.T) {
 				return errors.New("no")
 			})
 		s := p.welcome()
-		to := &streampb.Position{Head: []byte("b"), Hashes: [][]byte{{1}}}
-		s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
-			From: &streampb.Position{Head: []byte("a")}, To: to, Events: []*streampb.Event{{Position: to, Subscriptions: []string{"s"}}},
-		}}}
+		s.push("a", "b")
 		for len((<-s.sent).GetAck().GetPositions()) == 0 { // behind heartbeats
 		}
 		if len(calls) != 6 {

@@ -176,3 +176,25 @@ func TestWatchIsBounded(t *testing.T) {
 		t.Errorf("%v after it was forgotten", passed)
 	}
 }
+
+// TestWatchMissesNobodyWhoPassesMeanwhile lets the last partition pass while the change is being added.
+func TestWatchMissesNobodyWhoPassesMeanwhile(t *testing.T) {
+	change := Of(at("c", "1"))
+	for range 2000 {
+		set := newSet(t.Context(), &book{}, 2, 1, map[uint32]Position{0: change, 1: Of(at("b"))})
+		last := set.lane(1)
+		var w Watch[int]
+		told := make(chan int)
+		go func() {
+			last.mu.Lock()
+			last.mu.have.Reach(Of(at("d")))
+			last.mu.Unlock()
+			told <- len(w.Passed(1, Of(at("d"))))
+		}()
+		passed, _ := w.Add(set, 0, change, 1)
+		if n := len(passed) + <-told; n != 1 {
+			t.Fatalf("told %d times", n)
+		}
+		set.Retire()
+	}
+}
