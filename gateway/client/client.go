@@ -72,9 +72,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Subscribe adds a subscription, before Run or while it runs. What comes of it notice.Subscribed or notice.Rejected
-// tells. It never blocks. An id that is in
-// use is refused; after Unsubscribe, changes that were on their way for the earlier subscription of an id may reach the handler of the next.
+// Subscribe adds a subscription, before Run or while it runs. It never blocks: notice.Subscribed or notice.Rejected tells what comes of it. An
+// id that is in use is refused. After Unsubscribe, changes that were on their way for the earlier subscription of an id may reach the handler
+// of the next.
 func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	if sub.ID == "" || handler == nil {
 		return errors.New("a subscription needs an ID and a handler")
