@@ -57,6 +57,7 @@ func run(ctx context.Context, cfg config.Config, takeOver bool, printed *deliver
 	if printed != nil {
 		opts.Sessions = append(opts.Sessions, printed)
 	}
+	wiring.SpareMemory()
 	service, err := wiring.Assemble(ctx, opts)
 	if err != nil {
 		return err

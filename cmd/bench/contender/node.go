@@ -40,6 +40,7 @@ func (n *node) Readers(j Job) int {
 // Open implements Contender.
 func (n *node) Open(ctx context.Context, round *Round) error {
 	n.round = round
+	wiring.SpareMemory()
 	for i := range n.Readers(round.Job) {
 		var cfg delivery.Config
 		switch {
