@@ -38,7 +38,8 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 			if most := 2*free + 2*(1+int64(took/time.Second)); stats.ChangeStreamsOpened-opened > most {
 				t.Errorf("opened %d times in %v", stats.ChangeStreamsOpened-opened, took)
 			}
-			if stats.ChangeStreamsOpen > free || stats.ConnectionsOpen-connections > free {
+			// The pool of the streams' connections may fill, and no more.
+			if stats.ChangeStreamsOpen > free || stats.ConnectionsOpen-connections > 2*free {
 				t.Errorf("%d streams and %d connections more than before are open", stats.ChangeStreamsOpen, stats.ConnectionsOpen-connections)
 			}
 			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
