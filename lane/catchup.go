@@ -106,7 +106,7 @@ func (l *Log) preempt() {
 
 // runCatchup runs one catch-up to its end. What it leaves without a reader is looked at again.
 func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCauseFunc) {
-	l.metrics.catchups.Inc()
+	l.metrics.Catchups.Inc()
 	l.logger.Info("catch-up begins", "from", r.from.String())
 	err := r.run(ctx)
 	lost := errors.Is(err, ErrPositionLost)
@@ -168,7 +168,7 @@ func (l *Log) watch() {
 			r.leave()
 		case !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
 			l.pausedFor = r
-			l.metrics.pauses.Inc()
+			l.metrics.Pauses.Inc()
 			l.logger.Warn("the tail waits for a catch-up that comes no nearer", "distance", r.distance)
 		}
 	}

@@ -2,7 +2,6 @@ package lane
 
 import (
 	"context"
-	"time"
 
 	"mongostream/change"
 	"mongostream/lane/ring"
@@ -53,33 +52,7 @@ type Cursor struct {
 
 // A Batch is what one reply holds for a cursor. It is valid until the cursor's next call of Next or Return; its events alias the
 // reply.
-type Batch struct {
-	slot    *ring.Slot
-	indices []uint32 // nil for a cursor of every partition: all events of the slot
-	first   int      // index of the batch's first event among the cursor's events in the slot
-	count   int
-}
-
-// Len returns the number of events: at least one, or none in a batch that is there only because it is unproven or because of an
-// alarm.
-func (b *Batch) Len() int { return b.count }
-
-// Event returns the i-th event.
-func (b *Batch) Event(i int) *change.Event {
-	if b.indices == nil {
-		return &b.slot.Events[b.first+i]
-	}
-	return &b.slot.Events[b.indices[b.first+i]]
-}
-
-// End returns the position up to which everything of the cursor has been read once the whole batch has.
-func (b *Batch) End() change.Position { return b.slot.End }
-
-// Unproven reports whether nothing proves that the log was read without a hole up to this batch.
-func (b *Batch) Unproven() bool { return b.slot.Unproven }
-
-// At returns when the reply arrived.
-func (b *Batch) At() time.Time { return b.slot.At }
+type Batch = ring.Batch
 
 // Next settles the batch handed out before as read, and returns the next one. It blocks until there is one, the context ends
 // (its cause is returned), or the log no longer holds what the cursor wants (ErrPositionLost).
@@ -119,14 +92,14 @@ func (c *Cursor) rings() bool { return !c.alarm.IsZero() && c.place().Time.Compa
 func (c *Cursor) Return(b *Batch, n int) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	if !c.taken || n >= b.count {
+	if !c.taken || n >= b.Len() {
 		return
 	}
 	if n > 0 {
 		c.advance(b.Event(n - 1).Position().Clone())
-		c.index = b.first + n
+		c.index = b.First() + n
 	}
-	c.taken, b.slot = false, nil
+	c.taken, *b = false, Batch{}
 	if c.reader != nil {
 		c.reader.stepped()
 	}
@@ -199,7 +172,7 @@ func (c *Cursor) take() (*Batch, error) {
 		l.place(c)
 	case c.reader.tail:
 		if c.overwritten() {
-			l.metrics.detached.Inc()
+			l.metrics.Detached.Inc()
 			c.leave()
 			l.place(c)
 		}
@@ -230,7 +203,8 @@ func (c *Cursor) ring() *Batch {
 	}
 	c.alarm = change.Timestamp{}
 	delete(c.log.alarms, c)
-	return &Batch{slot: &ring.Slot{End: c.place(), At: c.reader.replied}}
+	empty := (&ring.Slot{End: c.place(), At: c.reader.replied}).All(0)
+	return &empty
 }
 
 // overwritten reports whether the ring no longer has the slot that the cursor was to read next.
@@ -241,10 +215,10 @@ func (c *Cursor) settle() {
 	if !c.taken {
 		return
 	}
-	s := c.current.slot
-	c.taken, c.current.slot = false, nil
-	c.advance(s.End)
-	c.next, c.index = s.Seq+1, 0
+	end, next := c.current.End(), c.current.Seq()+1
+	c.taken, c.current = false, Batch{}
+	c.advance(end)
+	c.next, c.index = next, 0
 	r := c.reader
 	if r == nil {
 		return
@@ -278,23 +252,17 @@ func (c *Cursor) find() *Batch {
 // batch makes what the slot holds for the cursor and has not been read the current batch, if there is anything.
 func (c *Cursor) batch(s *ring.Slot) bool {
 	b := &c.current
-	*b = Batch{slot: s, first: c.index}
-	total := len(s.Events)
-	if !c.all {
-		b.indices = s.Of(c.partition)
-		total = len(b.indices)
+	if c.all {
+		*b = s.All(c.index)
+	} else {
+		*b = s.Lane(c.partition, c.index)
 	}
-	b.count = total - b.first
-	for c.skipping && b.count > 0 {
-		if b.Event(0).Position().After(c.position) {
-			c.skipping = false
-			break
-		}
-		b.first++
-		b.count--
+	if c.skipping {
+		b.Skip(c.position)
+		c.skipping = b.Len() == 0
 	}
-	c.index = b.first
-	return b.count > 0 || s.Unproven && s.End.After(c.position)
+	c.index = b.First()
+	return b.Len() > 0 || s.Unproven && s.End.After(c.position)
 }
 
 // rouse wakes an idle cursor for a slot that concerns it; it has read everything up to the position before the slot.

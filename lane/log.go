@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mongostream/change"
+	"mongostream/lane/figure"
 	"mongostream/lane/ring"
 )
 
@@ -42,7 +43,7 @@ type Log struct {
 	cfg     Config
 	source  Source
 	logger  *slog.Logger
-	metrics metrics
+	metrics *figure.Counters
 	kick    chan struct{} // wakes the loop that opens catch-ups
 
 	mu        sync.Mutex
@@ -71,7 +72,7 @@ func NewLog(cfg Config, source Source) *Log {
 		behind:   make(map[*Cursor]struct{}),
 		alarms:   make(map[*Cursor]struct{}),
 	}
-	l.metrics = newMetrics(cfg.Registerer, l)
+	l.metrics = figure.NewCounters(cfg.Registerer, l.Stats)
 	l.tail = newReader(l, true, change.Position{})
 	return l
 }
@@ -137,7 +138,7 @@ func (l *Log) place(c *Cursor) {
 func (l *Log) join(c *Cursor) {
 	c.leave()
 	l.tail.add(c)
-	l.metrics.joins.Inc()
+	l.metrics.Joins.Inc()
 }
 
 // accept puts a slot into a reader's ring, and lets the idle cursors of a catch-up that has reached the tail join it.

@@ -73,8 +73,8 @@ func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.log.locked(func() { r.leave = cancel })
-	r.log.metrics.streams.Inc()
-	defer r.log.metrics.streams.Dec()
+	r.log.metrics.Streams.Inc()
+	defer r.log.metrics.Streams.Dec()
 	stream, err := r.log.source.Open(ctx, r.from)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", r.kind(), err)
@@ -124,8 +124,8 @@ func (r *reader) runSplit(ctx context.Context, base change.Position, replies <-c
 			if err != nil {
 				return err
 			}
-			r.log.metrics.events.Add(float64(len(reply.Events)))
-			r.log.metrics.repeated.Add(float64(repeated))
+			r.log.metrics.Events.Add(float64(len(reply.Events)))
+			r.log.metrics.Repeated.Add(float64(repeated))
 			if err := r.makeRoom(ctx, s); err != nil {
 				return err
 			}

@@ -1,26 +1,9 @@
 package lane
 
-import (
-	"time"
-
-	"mongostream/change"
-)
+import "mongostream/lane/figure"
 
 // Stats is what the Log looks like at one moment.
-type Stats struct {
-	Open                        bool // the tail is open
-	Streams                     int  // readers open or being opened
-	TailCursors, CatchupCursors int
-	Behind                      int // cursors that stand behind every ring
-	TailBytes, CatchupBytes     int64
-	// Distance is the log time between the tail's end and the rearmost cursor.
-	Distance time.Duration
-	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer.
-	End              change.Position
-	Moved, LastReply time.Time
-	// Paused says that the tail waits for a catch-up.
-	Paused bool
-}
+type Stats = figure.Stats
 
 // Stats returns what the Log looks like now.
 func (l *Log) Stats() Stats {

@@ -21,7 +21,8 @@ func packages() []rule {
 		{"change/changetest", []string{"change", "change/build"}, "makes events for tests"},
 		{"fault", nil, "everybody's errors: may be imported by all, so imports none"},
 
-		{"lane", []string{"change", "lane/plan", "lane/ring"}, "a stage knows no other stage: the pipeline is put together in streamer"},
+		{"lane", []string{"change", "lane/figure", "lane/plan", "lane/ring"}, "a stage knows no other stage: the pipeline is put together in streamer"},
+		{"lane/figure", []string{"change"}, "what the log counts, and what it looks like"},
 		{"lane/plan", []string{"change"}, "pure"},
 		{"lane/ring", []string{"change"}, "pure"},
 		{"lane/lanetest", []string{"change", "change/changetest", "lane"}, "a log for tests"},

@@ -1,0 +1,61 @@
+package ring
+
+import (
+	"time"
+
+	"mongostream/change"
+)
+
+// A Batch is what a slot holds for one reader, or the rest of it.
+type Batch struct {
+	slot    *Slot
+	indices []uint32 // nil for a reader of every partition: all events of the slot
+	first   int      // index of the batch's first event among the reader's events in the slot
+	count   int
+}
+
+// All returns the batch of who reads every partition, from the event first on.
+func (s *Slot) All(first int) Batch {
+	return Batch{slot: s, first: first, count: len(s.Events) - first}
+}
+
+// Lane returns the batch of a partition, from its event first on.
+func (s *Slot) Lane(p change.Partition, first int) Batch {
+	of := s.Of(p)
+	return Batch{slot: s, indices: of, first: first, count: len(of) - first}
+}
+
+// Skip leaves out the events that do not stand behind the position.
+func (b *Batch) Skip(p change.Position) {
+	for b.count > 0 && !b.Event(0).Position().After(p) {
+		b.first++
+		b.count--
+	}
+}
+
+// Len returns the number of events: at least one, or none in a batch that is there only because it is unproven or because of an
+// alarm.
+func (b *Batch) Len() int { return b.count }
+
+// First returns the index of the first event among the reader's events in the slot.
+func (b *Batch) First() int { return b.first }
+
+// Event returns the i-th event.
+func (b *Batch) Event(i int) *change.Event {
+	if b.indices == nil {
+		return &b.slot.Events[b.first+i]
+	}
+	return &b.slot.Events[b.indices[b.first+i]]
+}
+
+// Seq returns the number of the slot.
+func (b *Batch) Seq() uint64 { return b.slot.Seq }
+
+// End returns the position up to which everything of the reader has been read once the whole batch has.
+func (b *Batch) End() change.Position { return b.slot.End }
+
+// Unproven reports whether nothing proves that the log was read without a hole up to this batch.
+func (b *Batch) Unproven() bool { return b.slot.Unproven }
+
+// At returns when the reply arrived.
+func (b *Batch) At() time.Time { return b.slot.At }
