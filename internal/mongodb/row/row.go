@@ -89,6 +89,10 @@ func (k *Keeper) replace(ctx context.Context, d document, last string) (saved bo
 		}
 		return false, mongodb.AsFault(err)
 	}
+	// The server knows about how many there are without looking; after a crash of its own it may be wrong until rows are listed.
+	if count, err := k.rows.EstimatedDocumentCount(ctx); err != nil || count <= checkpoint.MaxRows {
+		return true, mongodb.AsFault(err)
+	}
 	return true, k.drop(ctx)
 }
 
@@ -100,17 +104,24 @@ func (k *Keeper) drop(ctx context.Context) error {
 	}
 	oldest := options.Find().SetSort(bson.D{{Key: "seen", Value: 1}, {Key: "_id", Value: 1}}).SetLimit(count - checkpoint.MaxRows)
 	cursor, err := k.rows.Find(ctx, bson.D{}, oldest.SetProjection(bson.D{{Key: "seen", Value: 1}}))
-	var drop []bson.Raw
+	var found []bson.Raw
 	if err == nil {
-		err = cursor.All(ctx, &drop)
+		err = cursor.All(ctx, &found)
 	}
-	for _, d := range drop {
-		// Unless it is seen again meanwhile.
-		if _, failed := k.rows.DeleteOne(ctx, d); failed != nil {
-			err = failed
-		}
+	if err == nil {
+		err = k.deleteUnchanged(ctx, found)
 	}
 	return mongodb.AsFault(err)
+}
+
+// deleteUnchanged deletes the documents, given by _id and seen, whose gateways have not been seen again since.
+func (k *Keeper) deleteUnchanged(ctx context.Context, found []bson.Raw) error {
+	for _, d := range found {
+		if _, err := k.rows.DeleteOne(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Row implements checkpoint.RowKeeper.
@@ -127,6 +138,9 @@ func (k *Keeper) Rows(ctx context.Context) (rows []checkpoint.Row, err error) {
 	expired := bson.D{{Key: "seen", Value: bson.D{{Key: "$lt", Value: time.Now().Add(-checkpoint.RowLife)}}}}
 	if _, err := k.rows.DeleteMany(ctx, expired); err != nil {
 		return nil, fmt.Errorf("drop rows of gateways: %w", mongodb.AsFault(err))
+	}
+	if err := k.drop(ctx); err != nil {
+		return nil, fmt.Errorf("drop rows of gateways: %w", err)
 	}
 	cursor, err := k.rows.Find(ctx, bson.D{})
 	if err != nil {

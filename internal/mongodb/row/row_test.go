@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
 	"mongostream/checkpoint"
@@ -103,6 +105,52 @@ func TestDocumentsOfAnyShapeHarmNoOther(t *testing.T) {
 	}
 	if err := k.SaveRow(t.Context(), rowAt(20)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRowThatIsRenewedIsNotDropped(t *testing.T) {
+	k := newKeeper(t)
+	first, renewed := rowAt(10), rowAt(20)
+	renewed.SeenAt = first.SeenAt.Add(time.Second)
+	other := first
+	other.Gateway = "gw/2"
+	for _, r := range []checkpoint.Row{first, other} {
+		if err := k.SaveRow(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cursor, err := k.rows.Find(t.Context(), bson.D{}, options.Find().SetProjection(bson.D{{Key: "seen", Value: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []bson.Raw
+	if err := cursor.All(t.Context(), &found); err != nil || len(found) != 2 {
+		t.Fatalf("%d documents, %v", len(found), err)
+	}
+	if err := k.SaveRow(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.deleteUnchanged(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := k.Rows(t.Context()); err != nil || !cmp.Equal(rows, []checkpoint.Row{renewed}) {
+		t.Errorf("%+v are left, %v", rows, err)
+	}
+}
+
+func TestListingDropsWhatIsTooMany(t *testing.T) {
+	k := newKeeper(t)
+	documents := make([]document, checkpoint.MaxRows+3)
+	for n := range documents {
+		r := rowAt(n)
+		r.Gateway, r.SeenAt = fmt.Sprintf("gw/%05d", n), r.SeenAt.Add(time.Duration(n)*time.Millisecond)
+		documents[n] = documentOf(t, r)
+	}
+	if _, err := k.rows.InsertMany(t.Context(), documents); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := k.Rows(t.Context()); err != nil || len(rows) != checkpoint.MaxRows || rows[0].Gateway != "gw/00003" {
+		t.Errorf("%d rows, %v", len(rows), err)
 	}
 }
 
