@@ -224,6 +224,31 @@ func TestTokensOfARowAreTrimmedAsThoseOfMarks(t *testing.T) {
 	}
 }
 
+func TestPartitionsAtTheBaseCostARowNothing(t *testing.T) {
+	r := checkpoint.Row{Gateway: "gw-1", Partitions: 64, Base: sized(1, 16<<10), Positions: make(map[change.Partition]change.Position)}
+	for p := range change.Partition(63) {
+		r.Positions[p] = sized(1, 16<<10)
+	}
+	r.Positions[63] = sized(2, 16<<10)
+	want := map[change.Partition]change.Position{63: r.Positions[63]}
+	if got, err := r.Trimmed(); err != nil || !cmp.Equal(want, got.Positions) || !cmp.Equal(r.Base, got.Base) {
+		t.Errorf("%d positions are kept, %v", len(got.Positions), err)
+	}
+	// Nor does one that is there once its token has no room.
+	r.Base = change.At(sized(3, 0).Time)
+	r.Positions = map[change.Partition]change.Position{63: sized(3, 200)}
+	for p := range change.Partition(16) {
+		r.Positions[p] = sized(10+int(p), 16<<10)
+	}
+	got, err := r.Trimmed()
+	if err != nil || len(got.Positions) != 16 || got.At(63).Compare(r.Base) != 0 {
+		t.Errorf("%d positions are kept, partition 63 is at %s, %v", len(got.Positions), got.At(63), err)
+	}
+	if again, err := got.Trimmed(); err != nil || !cmp.Equal(got, again) {
+		t.Errorf("trimmed again it is another: %v", err)
+	}
+}
+
 // FuzzDecodeRow reads any bytes as a row: what is refused has a code, what is taken comes back the same.
 func FuzzDecodeRow(f *testing.F) {
 	for _, base := range []change.Position{checkpointtest.Event(5), change.At(change.Timestamp{T: 1_700_000_000, I: 1})} {

@@ -106,7 +106,7 @@ func testRenewed(h harness) {
 }
 
 func testTooMany(h harness) {
-	const workers, more = 32, 3
+	const more = 3
 	numbered := func(n int) checkpoint.Row {
 		r := h.row(fmt.Sprintf("gw-%05d", n), 50)
 		r.Positions, r.SeenAt = at(change.Partition(n%checkpointtest.Partitions), checkpointtest.Event(n)), r.SeenAt.Add(time.Duration(n)*time.Millisecond)
@@ -115,15 +115,11 @@ func testTooMany(h harness) {
 	for n := range 5 { // those that were saved first are those that were seen first
 		h.save(numbered(n))
 	}
-	var wg sync.WaitGroup
-	for worker := range workers {
-		wg.Go(func() {
-			for n := 5 + worker; n < checkpoint.MaxRows; n += workers {
-				h.save(numbered(n))
-			}
-		})
+	var others []checkpoint.Row
+	for n := 5; n < checkpoint.MaxRows; n++ {
+		others = append(others, numbered(n))
 	}
-	wg.Wait()
+	h.fill(others)
 	count := func() int {
 		h.Helper()
 		rows, err := h.reopened().Rows(h.Context())
@@ -145,17 +141,18 @@ func testTooMany(h harness) {
 		h.save(r)
 		h.want(r)
 	}
-	if n := count(); n != checkpoint.MaxRows {
-		h.Errorf("%d rows are kept, want %d", n, checkpoint.MaxRows)
-	}
+	// Looked at one by one, because a listing may drop what is too many too.
 	h.want(renewed)
 	for _, n := range []int{0, 2, 3} {
 		h.wantNone(numbered(n).Gateway)
 	}
 	h.want(numbered(4))
+	if n := count(); n != checkpoint.MaxRows {
+		h.Errorf("%d rows are kept, want %d", n, checkpoint.MaxRows)
+	}
 }
 
-func testDamage(h harness, spoil Spoil) {
+func testDamage(h harness) {
 	good, bad := h.row("good", 50), h.row("bad/1", 50)
 	h.save(good)
 	for name, c := range map[string]struct {
@@ -172,7 +169,7 @@ func testDamage(h harness, spoil Spoil) {
 		h.Run(name, func(t *testing.T) {
 			h.T = t
 			h.save(bad)
-			spoil(t, h.Store, bad.Gateway, []byte(c.value))
+			h.put(t, h.Store, []Stored{{bad.Gateway, bad.SeenAt, []byte(c.value)}})
 			named := func(what string, err error) {
 				t.Helper()
 				if fault.Of(err) != c.code || !strings.Contains(err.Error(), "bad") {

@@ -9,14 +9,21 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/checkpoint/checkpointtest"
+	"mongostream/checkpoint/record"
 )
 
-// A Spoil puts a value into the place of what is stored as the row of a gateway, which has one. It is nil for a keeper without a stored
-// form.
-type Spoil func(t *testing.T, store checkpointtest.Store, gateway string, value []byte)
+// A Stored is a row as a store keeps it, or what stands in its place.
+type Stored struct {
+	Gateway string
+	SeenAt  time.Time
+	Value   []byte
+}
+
+// A Put writes rows past the keeper, damaged ones and very many. It is nil for a keeper without a stored form.
+type Put func(t *testing.T, store checkpointtest.Store, rows []Stored)
 
 // TestKeeper runs the suite. Open returns a new, empty store for every case, as for checkpointtest.TestStore.
-func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, spoil Spoil) {
+func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put) {
 	t.Helper()
 	cases := []struct {
 		name string
@@ -43,10 +50,10 @@ func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, sp
 		{"after the caller gave up everything is an error", testCanceled},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(newHarness(t, open)) })
+		t.Run(c.name, func(t *testing.T) { c.run(newHarness(t, open, put)) })
 	}
-	if spoil != nil {
-		t.Run("a damaged row is refused, left as it is, and harms no other", func(t *testing.T) { testDamage(newHarness(t, open), spoil) })
+	if put != nil {
+		t.Run("a damaged row is refused, left as it is, and harms no other", func(t *testing.T) { testDamage(newHarness(t, open, put)) })
 	}
 }
 
@@ -55,12 +62,14 @@ type harness struct {
 	checkpointtest.Harness
 	*testing.T
 
+	put  Put
 	rows checkpoint.RowKeeper // those of Store
 	now  time.Time
 }
 
-func newHarness(t *testing.T, open func(t *testing.T) checkpointtest.Harness) harness {
-	h := harness{Harness: open(t), T: t, now: time.Now().Round(0).UTC()}
+func newHarness(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put) harness {
+	t.Helper()
+	h := harness{Harness: open(t), T: t, put: put, now: time.Now().Round(0).UTC()}
 	h.rows = h.keeper(h.Store)
 	return h
 }
@@ -93,6 +102,26 @@ func (h harness) save(r checkpoint.Row) {
 	h.Helper()
 	if err := h.rows.SaveRow(h.Context(), r); err != nil {
 		h.Fatalf("save row of %q: %v", r.Gateway, err)
+	}
+}
+
+// fill saves many rows, fast.
+func (h harness) fill(rows []checkpoint.Row) {
+	h.Helper()
+	stored := make([]Stored, len(rows))
+	for i, r := range rows {
+		if h.put == nil {
+			h.save(r)
+			continue
+		}
+		value, err := record.EncodeRow(r)
+		if err != nil {
+			h.Fatal(err)
+		}
+		stored[i] = Stored{r.Gateway, r.SeenAt, value}
+	}
+	if h.put != nil {
+		h.put(h.T, h.Store, stored)
 	}
 }
 

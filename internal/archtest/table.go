@@ -44,7 +44,7 @@ func packages() []rule {
 		{"checkpoint/record", []string{"change", "checkpoint", "checkpoint/key"}, "the form that stores keep"},
 		{"checkpoint/checkpointtest", []string{"change", "change/changetest", "checkpoint"}, "the suite that every store passes"},
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
-		{"checkpoint/rowtest", []string{"change", "change/build", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
+		{"checkpoint/rowtest", []string{"change", "change/build", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/record", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
 		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "health", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
@@ -80,7 +80,8 @@ func packages() []rule {
 		{"internal/mongodb/mark", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb", "internal/mongodb/row"}, "implements the mark store and claims"},
 		{"internal/mongodb/row", []string{"checkpoint", "checkpoint/record", "internal/mongodb"}, "the mark store's rows of gateways"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},
-		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record", "handoff"}, "the connection, and the mark store"},
+		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record", "handoff", "internal/etcd/row"}, "the connection, and the mark store"},
+		{"internal/etcd/row", []string{"checkpoint", "checkpoint/record"}, "the mark store's rows of gateways"},
 		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd"}, "implements the registry: claims under leases"},
 		{"internal/etcd/keyring", []string{"checkpoint", "checkpoint/record", "internal/etcd"}, "implements the keeper of keys"},
 		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},

@@ -42,6 +42,9 @@ func (k Keys) entry(p change.Partition, slot int) string {
 // gaps is the prefix of the keys of the gap log.
 func (k Keys) gaps() string { return k.root + "gap/" }
 
+// rows is the prefix of the keys of gateways' rows.
+func (k Keys) rows() string { return k.root + "row/" }
+
 // padded writes a partition so that keys sort as partitions do.
 func padded(p change.Partition) string { return fmt.Sprintf("%05d", p) }
 

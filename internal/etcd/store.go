@@ -13,13 +13,16 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/checkpoint/record"
+	"mongostream/internal/etcd/row"
 )
 
 // MaxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
 const MaxNested = 126
 
-// A Store keeps marks and the origin.
+// A Store keeps marks and the origin, and the rows of gateways.
 type Store struct {
+	*row.Keeper
+
 	client     *Client
 	partitions int
 
@@ -62,7 +65,7 @@ var (
 // NewStore makes the store of the client's marks, which must be of the given number of partitions. With 0 it reads those of
 // any number and saves none.
 func NewStore(client *Client, partitions int) *Store {
-	s := &Store{client: client, partitions: partitions}
+	s := &Store{client: client, partitions: partitions, Keeper: row.NewKeeper(client.etcd, client.keys.rows(), Named)}
 	s.mu.seen = make(map[change.Partition]seen)
 	return s
 }
