@@ -22,4 +22,8 @@
 // gateway's own clocks; of equal ones the last to save wins, because nobody can tell which is newer, and a row that nobody has renewed
 // for [Life] refuses nothing. Among rows of one process the last wins, also one that stands before: the process has acknowledged all
 // of them. Stores put a row in the place of the very one that was looked at, so that a write that arrives late undoes nothing.
+//
+// So a gateway whose clock stands behind that of its last process is not saved until the last row has run out. Should it lose its own
+// positions meanwhile, it goes on from what its last process had acknowledged: it gets things again, and misses nothing that no process
+// of it has acknowledged.
 package row

@@ -59,7 +59,8 @@ func (h harness) marks() (change.Term, checkpoint.Origin) {
 		}
 	}
 	err = h.Store.AddGap(h.Context(), checkpoint.Gap{
-		Partition: marked, From: checkpointtest.Event(2), To: checkpointtest.Event(5), Reason: "history_lost", Epoch: terms[1].Epoch, Found: h.now, By: "node-a",
+		Partition: marked, From: checkpointtest.Event(2), To: checkpointtest.Event(5), Reason: "history_lost",
+		Epoch: terms[1].Epoch, Found: h.now, By: "node-a",
 	})
 	if err != nil {
 		h.Fatal(err)
