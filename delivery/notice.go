@@ -25,3 +25,27 @@ type Notice struct {
 	// Advice says what to do.
 	Advice string
 }
+
+// HistoryLost tells that the log no longer holds a stretch. No namespaces mean everything that is watched.
+func HistoryLost(namespaces []string) *Notice {
+	return &Notice{
+		Kind: Resync, Reason: "history_lost", Namespaces: namespaces, Found: time.Now(),
+		Advice: "Changes in the stretch may have been missed: read the documents of the namespaces again.",
+	}
+}
+
+// Poison tells that MongoDB could not deliver one change.
+func Poison(namespaces []string) *Notice {
+	return &Notice{
+		Kind: Resync, Reason: "poison", Namespaces: namespaces, Found: time.Now(),
+		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
+	}
+}
+
+// RewoundByOperator tells that an operator has moved a partition back.
+func RewoundByOperator(namespaces []string) *Notice {
+	return &Notice{
+		Kind: Rewound, Reason: "operator", Namespaces: namespaces, Found: time.Now(),
+		Advice: "An operator has moved the partition in the log: what follows may have been delivered before.",
+	}
+}

@@ -141,10 +141,7 @@ func (c *Consumer) skipped(ctx context.Context, e *change.Event) error {
 	if _, err := c.record(ctx, gap.Span{From: at, To: at, Reason: gap.Poison}); err != nil {
 		return err
 	}
-	return c.announce(ctx, delivery.Notice{
-		Kind: delivery.Resync, Reason: string(gap.Poison), Namespaces: c.node.cfg.Namespaces, Found: time.Now(),
-		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
-	}, at)
+	return c.announce(ctx, *delivery.Poison(c.node.cfg.Namespaces), at)
 }
 
 // record writes the span into the gap log, and goes on trying until it is there: no mark may pass a loss that is not recorded.
@@ -179,10 +176,7 @@ func (c *Consumer) announceRewind(ctx context.Context) error {
 		readers.Rewound(c.term.Partition, at)
 	}
 	c.progress = change.At(at.Time.Prev()) // the notice stands at the mark, and holds it until it is acknowledged
-	return c.announce(ctx, delivery.Notice{
-		Kind: delivery.Rewound, Reason: "operator", Namespaces: c.node.cfg.Namespaces, Found: time.Now(),
-		Advice: "An operator has moved the partition in the log: what follows may have been delivered before.",
-	}, at)
+	return c.announce(ctx, *delivery.RewoundByOperator(c.node.cfg.Namespaces), at)
 }
 
 // announce puts a notice into the lane, between the lane's progress and the position, for every session.

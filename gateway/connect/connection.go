@@ -283,7 +283,10 @@ func (c *connection) runRow(ctx context.Context) error {
 
 // saveRow saves where the gateway stands. One that cannot be saved is tried again with the next; the gateway keeps its own.
 func (c *connection) saveRow(ctx context.Context) {
-	base, positions := c.session.Standing()
+	base, positions, ok := c.session.Standing()
+	if !ok || base.IsZero() {
+		return
+	}
 	err := c.server.cfg.Rows.SaveRow(ctx, checkpoint.Row{
 		Gateway: c.hello.gateway, Process: c.hello.process, Started: c.hello.started, Partitions: c.server.cfg.Partitions, Base: base, Positions: positions,
 		SeenAt: time.Now(),

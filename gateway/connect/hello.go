@@ -134,8 +134,8 @@ func (s *Server) resume(ctx context.Context, h *hello, b beginning, now change.T
 	if s.cfg.Rows != nil {
 		row, ok, err := s.cfg.Rows.Row(ctx, h.gateway)
 		switch {
-		case err != nil:
-			return b, err
+		case err != nil: // as if there were none, which is told
+			s.logger.Warn("a gateway's row cannot be read", "gateway", h.gateway, "error", err)
 		case ok && row.Partitions == s.cfg.Partitions:
 			b.session.Start, b.session.Have = row.Base, make(map[change.Partition]wire.Place)
 			for p, position := range row.Positions {

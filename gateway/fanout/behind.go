@@ -46,7 +46,7 @@ func (s *Session) welcome() {
 		if s.cfg.Lost != nil {
 			b.From, b.Loss = wire.Place{}, s.cfg.Lost
 		}
-		b.End, l.sent[len(l.sent)-1].end = l.acked, l.acked
+		b.End, l.sent[0].End, l.sent[0].Unplaced = l.acked, l.acked, s.cfg.Lost != nil
 		l.open = nil
 	}
 	s.signal()
@@ -213,7 +213,7 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 	for i := range batch.Len() {
 		e := batch.Event(i)
 		if e.Op() == change.OpSkipped {
-			s.lose(poison(s.hub.cfg.Namespaces), e.Position().Clone())
+			s.lose(delivery.Poison(s.hub.cfg.Namespaces), e.Position().Clone())
 			continue
 		}
 		matched = s.mu.index.Match(e, matched[:0], func(id match.ID, err error) {
@@ -246,9 +246,6 @@ func (s *Session) passLoss(err error) {
 		to = end.Clone()
 	}
 	s.hub.metrics.lost.Inc()
-	s.lose(&delivery.Notice{
-		Kind: delivery.Resync, Reason: "history_lost", Namespaces: s.hub.cfg.Namespaces, Found: time.Now(),
-		Advice: "Changes between from and to may have been missed: read the documents of the namespaces again.",
-	}, to)
+	s.lose(delivery.HistoryLost(s.hub.cfg.Namespaces), to)
 	s.mu.position = to
 }

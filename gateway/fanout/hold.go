@@ -8,6 +8,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/fault"
+	"mongostream/gateway/wire"
 )
 
 // Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the
@@ -95,8 +96,8 @@ func (h *Hub) Low(p change.Partition, progress change.Position) change.Position 
 			low = at
 		}
 		s.mu.Lock()
-		if l := s.mu.lanes[p]; l != nil && len(l.sent) > 0 && low.After(l.held()) {
-			low = l.held()
+		if l := s.mu.lanes[p]; l != nil && len(l.sent) > 0 && low.After(wire.Held(l.acked, l.sent)) {
+			low = wire.Held(l.acked, l.sent)
 		}
 		s.mu.Unlock()
 	}

@@ -174,7 +174,7 @@ func (h *Hub) event(e *change.Event) {
 		for s := range h.mu.sessions {
 			if s.live && e.Position().After(s.from) {
 				s.mu.Lock()
-				s.lose(poison(h.cfg.Namespaces), e.Position().Clone())
+				s.lose(delivery.Poison(h.cfg.Namespaces), e.Position().Clone())
 				s.mu.Unlock()
 			}
 		}
@@ -206,6 +206,7 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 		if s.cfg.Owned && h.cfg.Epoch(p) == (change.Epoch{}) || s.lane(p).seen(e) {
 			continue
 		}
+		again := false
 		for rest := subscriptions; len(rest) > 0; {
 			var others []*Subscription
 			shape, ids := rest[0].Shape, rest[0].ids
@@ -220,7 +221,8 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 			if err != nil {
 				h.failed(rest[0], fault.New(fault.SessionEncoding, err))
 			} else {
-				s.add(p, e, payload, shape, ids)
+				s.add(p, e, again, payload, shape, ids)
+				again = true
 			}
 			rest = others
 		}
@@ -266,13 +268,6 @@ func (h *Hub) failed(sub *Subscription, err error) {
 	go sub.session.Tell(Notice{Kind: "filter_failed", Text: err.Error(), Subscription: sub.ID, Code: fault.Of(err), At: time.Now()})
 }
 
-func poison(namespaces []string) *delivery.Notice {
-	return &delivery.Notice{
-		Kind: delivery.Resync, Reason: "poison", Namespaces: namespaces, Found: time.Now(),
-		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
-	}
-}
-
 // lost takes every session off the live path, because the log has wrapped past its end: each finds out what it has lost.
 func (h *Hub) lost() {
 	h.mu.Lock()
@@ -300,10 +295,7 @@ func (h *Hub) park(s *Session, at change.Position) {
 func (h *Hub) Rewound(p change.Partition, to change.Position) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := &delivery.Notice{
-		Kind: delivery.Rewound, Reason: "operator", Namespaces: h.cfg.Namespaces, Found: time.Now(),
-		Advice: "An operator has moved the partition in the log: what follows has been delivered before.",
-	}
+	n := delivery.RewoundByOperator(h.cfg.Namespaces)
 	for s := range h.mu.sessions {
 		s.mu.Lock()
 		if wire.PlaceOf(to).Compare(s.lane(p).at) < 0 {

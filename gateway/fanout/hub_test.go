@@ -485,6 +485,46 @@ func TestAcknowledgementBeyondWhatWasSentIsRefused(t *testing.T) {
 	})
 }
 
+// A batch has all forms of a change, also where it is full with the first: who has the batch drops what another holds of the change.
+func TestFormsOfAChangeStayInOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fanout.Config{})
+		w.source.Append(inserts(1, 0)...)
+		synctest.Wait()
+		a, b := filter(t, "a", match.Filter{}), filter(t, "b", match.Filter{})
+		b.Shape.Format = wire.JSON
+		s, err := w.hub.Open(t.Context(), fanout.SessionConfig{Start: w.log.End()}, []fanout.Subscription{a, b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		events := make([]changetest.Event, 3*wire.MaxBatchEvents)
+		for i := range events {
+			events[i].ID = 7 // one partition
+		}
+		w.source.Append(events[0])
+		w.source.Append(changetest.Event{ID: 7, Pad: wire.MaxBatchBytes})
+		w.source.Append(events...)
+		time.Sleep(time.Second)
+		batches, _, err := s.Receive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, batch := range batches {
+			forms := map[[change.HeadSize]byte]int{}
+			for _, e := range batch.Events {
+				forms[e.Head]++
+			}
+			for head, n := range forms {
+				if n != 2 {
+					t.Fatalf("%d forms of the change at %x are in the batch, there are 2", n, head)
+				}
+			}
+		}
+		w.stop()
+	})
+}
+
 func TestEachFormIsSentOnceWithItsSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fanout.Config{})

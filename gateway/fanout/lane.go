@@ -5,20 +5,13 @@ import (
 	"mongostream/gateway/wire"
 )
 
-// A known is what a subscriber had seen: what the place tells, and everything up to a position.
-type known struct {
-	wire.Place
-
-	stood change.Position
-}
-
 // lane returns what the session knows of a partition. Under the mutex.
 func (s *Session) lane(p change.Partition) *lane {
 	l := s.mu.lanes[p]
 	if l == nil {
 		l = &lane{at: wire.PlaceOf(s.cfg.Start), acked: s.cfg.Start}
 		if have, ok := s.cfg.Have[p]; ok {
-			l.have, l.at = &known{have, s.cfg.Stood[p]}, have
+			l.have, l.at = &wire.Known{Place: have, Stood: s.cfg.Stood[p]}, have
 			l.acked = change.Later(change.At(have.Time()), s.cfg.Stood[p])
 		}
 		s.mu.lanes[p] = l
@@ -30,8 +23,8 @@ func (s *Session) lane(p change.Partition) *lane {
 func (l *lane) settle() {
 	if l.open != nil {
 		last := &l.sent[len(l.sent)-1]
-		last.end = last.end.Clone()
-		l.open.End, l.open = last.end, nil
+		last.End = last.End.Clone()
+		l.open.End, l.open = last.End, nil
 	}
 }
 

@@ -72,22 +72,14 @@ type Session struct {
 
 // A lane is what a session knows of one partition.
 type lane struct {
-	have  *known          // what the subscriber had seen before the session, nil once the log is behind it
+	have  *wire.Known     // what the subscriber had seen before the session, nil once the log is behind it
 	at    wire.Place      // where the last batch ended
 	acked change.Position // everything up to here has been acknowledged
-	sent  []sent          // not acknowledged, in their order
+	sent  []wire.Sent     // not acknowledged, in their order
 	given int             // how many of them have been handed out
 	open  *wire.Batch     // the last one of the queue, which may still grow
 
 	before wire.Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
-}
-
-// A sent is a batch on its way.
-type sent struct {
-	to            wire.Place
-	end           change.Position
-	events, bytes int
-	exact         bool // acknowledged by its own end alone, because what is behind it has been sent before
 }
 
 // A Notice is something about the service that has no place in the log.
@@ -136,13 +128,13 @@ func (s *Session) Ack(p change.Partition, to wire.Place) error {
 		return fault.Newf(fault.SessionBadAck, "partition %d: beyond what was sent", p)
 	}
 	n := 0
-	for n < l.given && l.sent[n].reachedBy(to) {
+	for n < l.given && l.sent[n].ReachedBy(to) {
 		n++
 	}
 	for _, b := range l.sent[:n] {
-		s.mu.events -= b.events
-		s.mu.bytes -= b.bytes
-		l.acked = b.end
+		s.mu.events -= b.Events
+		s.mu.bytes -= b.Bytes
+		l.acked = b.End
 	}
 	l.sent, l.given = slices.Delete(l.sent, 0, n), l.given-n
 	if n > 0 && s.hasRoom() {
@@ -165,18 +157,6 @@ func (s *Session) onItsWay() bool {
 		}
 	}
 	return false
-}
-
-// reachedBy reports whether whoever stands at the place has everything up to the end of the batch.
-func (b *sent) reachedBy(at wire.Place) bool {
-	switch c := at.Compare(b.to); {
-	case c != 0:
-		return c > 0 && !b.exact
-	case len(b.to.Hashes) == 0:
-		return true
-	default:
-		return slices.Contains(at.Hashes, b.to.Hashes[0])
-	}
 }
 
 // room is the share of the credit that must be free before a session that had none reads on.
@@ -228,7 +208,7 @@ func (l *lane) seen(e *change.Event) bool {
 	}
 	p := e.Position()
 	head := wire.HeadOf(p)
-	if l.have.Has(head, p.Hash) || !p.After(l.have.stood) {
+	if l.have.Has(head, p.Hash) || !p.After(l.have.Stood) {
 		return true
 	}
 	if string(head[:]) > string(l.have.Head[:]) {
@@ -237,11 +217,12 @@ func (l *lane) seen(e *change.Event) bool {
 	return false
 }
 
-// add queues an event that subscriptions match, in one shape, in the batch of its partition. Under the mutex.
-func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape wire.Shape, ids []string) {
+// add queues an event that subscriptions match, in one shape, in the batch of its partition: all shapes in the same batch, because who has
+// a batch has its events. Under the mutex.
+func (s *Session) add(p change.Partition, e *change.Event, again bool, payload []byte, shape wire.Shape, ids []string) {
 	l := s.lane(p)
 	b := l.open
-	if b == nil || !b.Grows() {
+	if b == nil || !again && !b.Grows() {
 		b = s.begin(p, l)
 	}
 	position := e.Position()
@@ -250,8 +231,8 @@ func (s *Session) add(p change.Partition, e *change.Event, payload []byte, shape
 	s.mu.events++
 	s.mu.bytes += len(payload)
 	l.end(b, position)
-	l.sent[len(l.sent)-1].events++
-	l.sent[len(l.sent)-1].bytes += len(payload)
+	l.sent[len(l.sent)-1].Events++
+	l.sent[len(l.sent)-1].Bytes += len(payload)
 }
 
 // begin puts a new batch into the queue. Under the mutex.
@@ -260,7 +241,7 @@ func (s *Session) begin(p change.Partition, l *lane) *wire.Batch {
 	b := &wire.Batch{Partition: p, Epoch: s.hub.cfg.Epoch(p), From: l.at, To: l.at}
 	s.mu.queue = append(s.mu.queue, b)
 	l.open = b
-	l.sent = append(l.sent, sent{to: b.To})
+	l.sent = append(l.sent, wire.Sent{To: b.To})
 	return b
 }
 
@@ -268,7 +249,7 @@ func (s *Session) begin(p change.Partition, l *lane) *wire.Batch {
 func (l *lane) end(b *wire.Batch, to change.Position) {
 	place := wire.PlaceOf(to)
 	last := &l.sent[len(l.sent)-1]
-	last.to, last.end = place, to
+	last.To, last.End = place, to
 	if place.Head == b.To.Head { // changes of different shards: all that was seen at this head
 		for _, h := range b.To.Hashes {
 			if !slices.Contains(place.Hashes, h) {
@@ -283,7 +264,7 @@ func (l *lane) end(b *wire.Batch, to change.Position) {
 func (s *Session) reached(touched []change.Partition, to change.Position) {
 	for _, p := range touched {
 		l := s.lane(p)
-		if l.open != nil && !l.sent[len(l.sent)-1].end.After(to) {
+		if l.open != nil && !l.sent[len(l.sent)-1].End.After(to) {
 			l.end(l.open, to)
 		}
 	}
@@ -324,7 +305,7 @@ func (s *Session) rewind(p change.Partition, n *delivery.Notice, to change.Posit
 	s.mu.rewinds++
 	for q := range change.Partition(s.hub.cfg.Partitions) {
 		if l := s.lane(q); q != p {
-			l.have = &known{Place: l.at}
+			l.have = &wire.Known{Place: l.at}
 		}
 	}
 	l := s.lane(p)
@@ -335,19 +316,8 @@ func (s *Session) rewind(p change.Partition, n *delivery.Notice, to change.Posit
 	b := s.begin(p, l)
 	b.Loss = n
 	l.end(b, to)
-	l.sent[len(l.sent)-1].exact, l.open = true, nil
+	l.sent[len(l.sent)-1].Exact, l.open = true, nil
 	s.signal()
-}
-
-// held returns the position up to which a lane with something on its way has been acknowledged.
-func (l *lane) held() change.Position {
-	held := l.acked
-	for _, b := range l.sent {
-		if before := b.end.Time; b.exact && held.After(change.At(before.Prev())) {
-			held = change.At(before.Prev())
-		}
-	}
-	return held
 }
 
 // Close ends the session with the error that Receive gives from now on; nil means ErrClosed.
@@ -371,16 +341,20 @@ func (s *Session) Close(cause error) {
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Standing returns how far the session has acknowledged each partition, and the position up to which all others stand.
-func (s *Session) Standing() (base change.Position, positions map[change.Partition]change.Position) {
+// Standing returns how far the session has acknowledged each partition, and the position up to which all others stand. There is none
+// while the subscriber has yet to acknowledge a loss that no position would tell again.
+func (s *Session) Standing() (base change.Position, positions map[change.Partition]change.Position, ok bool) {
 	considered := s.hub.considered(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	positions = make(map[change.Partition]change.Position)
 	for p, l := range s.mu.lanes {
 		if len(l.sent) > 0 {
-			positions[p] = l.held()
+			positions[p] = wire.Held(l.acked, l.sent)
+			if l.sent[0].Unplaced {
+				return considered, nil, false
+			}
 		}
 	}
-	return considered, positions
+	return considered, positions, true
 }

@@ -2,7 +2,6 @@ package wiring
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -22,8 +21,8 @@ func (s *Service) buildGateway(ctx context.Context) error {
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	rows, err := s.store.Rows(ctx)
-	if err != nil {
-		return fmt.Errorf("read the gateways' rows: %w", firstOf(err))
+	if err != nil { // the others are there; who is not is not waited for
+		s.logger.Warn("rows of gateways cannot be read", "error", firstOf(err))
 	}
 	s.hub.Expect(recent(rows, time.Now()))
 	s.gateway = connect.NewServer(connect.Config{
