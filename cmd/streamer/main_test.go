@@ -20,6 +20,13 @@ const (
 
 // TestMain builds the program once, with the race detector where the tests have it.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(gatewayVariable); address != "" {
+		if err := runGateway(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp("", "streamer-test-")
 	if err == nil {
 		err = build(filepath.Join(dir, "streamer"), raced)
