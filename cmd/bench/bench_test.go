@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"mongostream/cmd/bench/contender"
+	"mongostream/cmd/bench/figure"
+	"mongostream/cmd/bench/gateways"
 	"mongostream/cmd/bench/part"
 	"mongostream/internal/devmongo"
 	"mongostream/internal/devmongo/devmongotest"
@@ -25,6 +28,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	contenders := contender.All()
+	maps.Copy(contenders, gateways.All())
 	for name, spoil := range map[string]func([]int64) []int64{
 		"honest":     func(seqs []int64) []int64 { return seqs },
 		"dropping":   func(seqs []int64) []int64 { return slices.Delete(seqs, 3, 4) },
@@ -81,11 +85,12 @@ func tiny() scale {
 	return scale{
 		rounds: 1, unpaced: 6400, naive: 1000, marked: 6400, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
 		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000,
+		subscriptions: 1000, matched: 100, linear: 10, handed: 2, followed: 64, sent: 512,
 	}
 }
 
 func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
-	o := options{scale: tiny(), output: "json"}
+	o := options{scale: tiny(), output: "json", gateway: true}
 	r, err := measure(t.Context(), o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +117,8 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	}
 	want := []string{
 		"pipeline_vs_raw", "pipeline_vs_naive", "partitions_256_vs_1", "streams_16_vs_tail", "checkpoints_on_vs_off", "dedup_vs_expirable",
-		"catchup_vs_raw", "added_latency_ms", "rss_mib", "allocs_per_event",
+		"catchup_vs_raw", "added_latency_ms", "rss_mib", "allocs_per_event", "subscriptions_100k_vs_linear", "batches_vs_single",
+		"encode_once_1000_sessions", "stalled_10_percent", "grpc_latency_ms",
 	}
 	for _, name := range want {
 		f, found := figures[name]
@@ -213,7 +219,7 @@ func TestMediansKeepFiveDigits(t *testing.T) {
 		{[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}, {[]float64{123456.7}, 123460}, {[]float64{0.000123456789}, 0.00012346}, {nil, 0},
 		{[]float64{-1.23456789}, -1.2346},
 	} {
-		if got := sample(tt.rounds).Median; got != tt.want {
+		if got := figure.Sample(tt.rounds).Median; got != tt.want {
 			t.Errorf("median of %v: %v, want %v", tt.rounds, got, tt.want)
 		}
 	}

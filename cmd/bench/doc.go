@@ -1,11 +1,13 @@
 // Command bench measures what a node costs and what it gives, as ratios between contenders that ran side by side: the whole node,
 // and simpler ways to read the same log.
 //
-//	bench [-quick] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
+//	bench [-quick] [-gateways] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
 //
 // Without -uri it starts a development MongoDB that serves from memory, so that the client is what is measured; with -uri it writes to
 // a real one and also measures that server. etcd is real, and started here. Every side is a process of its own (package part), so
 // that CPU and memory are told apart.
+//
+// With -gateways it also measures what gateways cost (package gateways, and a gateway of the Go client on a node).
 //
 // Contenders run in the order A B B A; figures are medians over the rounds, and a ratio of two rates is the median of the rounds'
 // ratios. Each is held to the number of changes and to the order of every document's; a contender that fails makes the figures it is

@@ -26,12 +26,19 @@ type scale struct {
 	documents  int
 	timeout    time.Duration // for one round
 	slow, pace int           // events a second
+
+	subscriptions   int // of gateways
+	matched, linear int // events matched, through the index and filter by filter
+	handed          int // events handed to a thousand sessions
+	followed        int // events that a hundred sessions follow
+	sent            int // events sent through gRPC
 }
 
 func full() scale {
 	return scale{
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, marked: 3_000_000, paced: 3 * time.Second, shared: 480_000, backlog: 1_000_000, delays: 3 * time.Second,
 		steps: 3_000_000, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
+		subscriptions: 100_000, matched: 20_000, linear: 10, handed: 100, followed: 16_000, sent: 200_000,
 	}
 }
 
@@ -39,6 +46,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.marked, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 300_000, 600*time.Millisecond, 96_000, 100_000
 	s.delays, s.steps, s.timeout = 400*time.Millisecond, 500_000, 30*time.Second
+	s.subscriptions, s.matched, s.linear, s.handed, s.followed, s.sent = 20_000, 2_000, 5, 20, 3_200, 50_000
 	return s
 }
 

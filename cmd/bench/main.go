@@ -6,11 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"mongostream/cmd/bench/contender"
+	"mongostream/cmd/bench/gateways"
 	"mongostream/cmd/bench/part"
 	"mongostream/cmd/bench/server"
 )
@@ -55,7 +57,9 @@ func servePart(ctx context.Context, name string, in io.Reader, out io.Writer) er
 	case "door":
 		return server.ServeDoor(ctx, in, out)
 	case "contender":
-		return contender.Serve(ctx, in, out, contender.All())
+		contenders := contender.All()
+		maps.Copy(contenders, gateways.All())
+		return contender.Serve(ctx, in, out, contenders)
 	}
 	return fmt.Errorf("no part %q", name)
 }

@@ -13,6 +13,7 @@ type options struct {
 	uri     string // empty: a development MongoDB
 	output  string
 	profile string
+	gateway bool   // measure gateways too
 	command string // as it was given
 }
 
@@ -23,6 +24,7 @@ func parse(args []string, notes io.Writer) (options, error) {
 	short := flags.Bool("quick", false, "fewer and shorter rounds: less than a minute")
 	flags.StringVar(&o.output, "o", "", "json or markdown instead of a table")
 	flags.StringVar(&o.uri, "uri", "", "measure with this MongoDB, in databases called bench_…, instead of the development one")
+	flags.BoolVar(&o.gateway, "gateways", false, "measure gateways too, which takes some minutes more; with -quick, half a minute")
 	flags.StringVar(&o.profile, "profile", "", "folder for a CPU profile and one of the allocations of each contender's last round")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"mongostream/cmd/bench/figure"
 )
 
 // print writes the report in the form that was asked for.
@@ -42,7 +44,7 @@ func table(out io.Writer, r *report) error {
 	return nil
 }
 
-func verdict(t target) string {
+func verdict(t figure.Target) string {
 	if t.Reached {
 		return "reached"
 	}

@@ -9,9 +9,16 @@ import (
 	"time"
 
 	"mongostream/cmd/bench/contender"
+	"mongostream/cmd/bench/figure"
 	"mongostream/cmd/bench/part"
 	"mongostream/cmd/bench/server"
 )
+
+// A race is some contenders' running, under a name for the notes.
+type race struct {
+	name string
+	run  func(context.Context) error
+}
 
 // measure runs all races and computes the figures.
 func measure(ctx context.Context, o options, notes io.Writer) (r *report, err error) {
@@ -20,13 +27,14 @@ func measure(ctx context.Context, o options, notes io.Writer) (r *report, err er
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
-	for _, race := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	races := []race{
 		{"unpaced", b.raceUnpaced}, {"marks", b.raceMarks}, {"paced", b.racePaced}, {"shared", b.raceShared}, {"delays", b.raceDelays}, {"memory", b.raceMemory},
-		{"catch-up", b.raceCatchUp},
-	} {
+	}
+	if o.gateway {
+		races = append(races, b.gatewayRaces()...)
+	}
+	races = append(races, race{"catch-up", b.raceCatchUp}) // the last one: it moves the server's clock, and delays mean nothing from then on
+	for _, race := range races {
 		begun := time.Now()
 		if err := race.run(ctx); err != nil {
 			return nil, fmt.Errorf("race %s: %w", race.name, err)
@@ -75,17 +83,24 @@ func (b *bench) raceShared(ctx context.Context) error {
 	})
 }
 
+// A load is a group of rounds at so many events a second.
+type load struct {
+	group string
+	rate  int
+}
+
 // raceDelays measures the way from a change to its arrival, with a bare stream and with the node in one process.
 func (b *bench) raceDelays(ctx context.Context) error {
+	return b.delays(ctx, []load{{"slow", b.scale.slow}, {"half", int(b.capacity() / 2)}}, []entry{{name: "bare", contender: "bare"}, {name: "node", contender: "node"}})
+}
+
+// delays lets contenders take turns in one process at following the end of the log.
+func (b *bench) delays(ctx context.Context, loads []load, entries []entry) error {
 	p, err := part.Start("contender", b.notes)
 	if err != nil {
 		return err
 	}
-	entries := []entry{{name: "bare", contender: "bare"}, {name: "node", contender: "node"}}
-	for _, load := range []struct {
-		group string
-		rate  int
-	}{{"slow", b.scale.slow}, {"half", int(b.capacity() / 2)}} {
+	for _, load := range loads {
 		for round := range b.scale.rounds {
 			for _, i := range sequence(round, len(entries)) {
 				data := b.data(int(float64(load.rate)*b.scale.delays.Seconds()), 1)
@@ -108,7 +123,7 @@ func (b *bench) raceDelays(ctx context.Context) error {
 // capacity is how many events a second the node can follow here while they are written: what it takes from a backlog, what can be
 // written, and what the machine's cores have time for at what both sides cost at the pace, whichever is least.
 func (b *bench) capacity() float64 {
-	least := min(b.measurement("unpaced/node").EventsPerSecond.Median, sample(b.generated).Median)
+	least := min(b.measurement("unpaced/node").EventsPerSecond.Median, figure.Sample(b.generated).Median)
 	paced := b.measurement("paced/node")
 	if b.uri == "" && paced.ServerCPU != nil {
 		least = min(least, float64(runtime.NumCPU())*1e6/(paced.ClientCPU.Median+paced.ServerCPU.Median))

@@ -1,31 +1,38 @@
 package main
 
+import "mongostream/cmd/bench/figure"
+
 // report computes the figures from the outcomes.
 func (b *bench) report() *report {
-	return &report{
+	r := &report{
 		PipelineVsRaw: b.pipelineVsRaw(), PipelineVsNaive: b.pipelineVsNaive(), Partitions256Vs1: b.partitions256Vs1(), Streams16VsTail: b.streams16VsTail(),
 		CheckpointsOnVsOff: b.checkpointsOnVsOff(), DedupVsExpirable: b.dedupVsExpirable(), CatchupVsRaw: b.catchupVsRaw(), AddedLatencyMS: b.addedLatency(),
 		RSSMiB: b.rss(), AllocationsPerEvents: b.allocations(),
 	}
+	if b.gateway {
+		r.Subscriptions100kVsLinear, r.BatchesVsSingle = new(b.subscriptionsVsLinear()), new(b.batchesVsSingle())
+		r.EncodeOnce1000Sessions, r.Stalled10Percent, r.GRPCLatencyMS = new(b.encodeOnce()), new(b.stalledSessions()), new(b.grpcLatency())
+	}
+	return r
 }
 
-func (b *bench) pipelineVsRaw() figure {
+func (b *bench) pipelineVsRaw() figure.Figure {
 	f := b.from("events/s of the node ÷ events/s of a raw loop of getMore, paced", "paced/node", "paced/raw", "unpaced/node", "unpaced/raw")
 	f.Values["unpaced_ratio"] = f.rate("unpaced/node", "unpaced/raw")
 	f.Values["unpaced_client_cpu_us_over_raw"] = f.of("unpaced/node").ClientCPU.Median - f.of("unpaced/raw").ClientCPU.Median
 	ratio := f.rate("paced/node", "paced/raw")
-	return f.done(ratio, atLeast("events/s", ratio, 0.95),
-		atMost("client CPU over raw, µs an event", f.of("paced/node").ClientCPU.Median-f.of("paced/raw").ClientCPU.Median, 1.5))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.95),
+		figure.AtMost("client CPU over raw, µs an event", f.of("paced/node").ClientCPU.Median-f.of("paced/raw").ClientCPU.Median, 1.5))
 }
 
-func (b *bench) pipelineVsNaive() figure {
+func (b *bench) pipelineVsNaive() figure.Figure {
 	f := b.from("events/s of the node ÷ events/s of Watch, Next, Decode(bson.M) in one goroutine, unpaced", "unpaced/node", "unpaced/naive")
 	ratio := f.rate("unpaced/node", "unpaced/naive")
-	return f.done(ratio, atLeast("events/s", ratio, 4),
-		atMost("client CPU", f.of("unpaced/node").ClientCPU.Median/f.of("unpaced/naive").ClientCPU.Median, 1.0/6))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 4),
+		figure.AtMost("client CPU", f.of("unpaced/node").ClientCPU.Median/f.of("unpaced/naive").ClientCPU.Median, 1.0/6))
 }
 
-func (b *bench) partitions256Vs1() figure {
+func (b *bench) partitions256Vs1() figure.Figure {
 	const many, one = "unpaced/node256", "unpaced/node1"
 	f := b.from("events/s with 256 partitions ÷ events/s with 1, unpaced", many, one)
 	if m, o := f.of(many).ServerCPU, f.of(one).ServerCPU; m != nil && o != nil {
@@ -33,10 +40,10 @@ func (b *bench) partitions256Vs1() figure {
 	}
 	f.Values["client_cpu_ratio"] = f.of(many).ClientCPU.Median / f.of(one).ClientCPU.Median
 	ratio := f.rate(many, one)
-	return f.done(ratio, atLeast("events/s", ratio, 0.95))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.95))
 }
 
-func (b *bench) streams16VsTail() figure {
+func (b *bench) streams16VsTail() figure.Figure {
 	const streams, tail = "shared/streams", "shared/tail"
 	f := b.from("server's CPU per event of 16 filtered change streams ÷ that of one tail with 16 subscribers", streams, tail)
 	cpu := 0.0
@@ -48,30 +55,30 @@ func (b *bench) streams16VsTail() figure {
 		if cpu == 0 && f.Void == "" {
 			f.Void = "the server does not tell its CPU time"
 		}
-		return f.done(cpu, atLeast("server CPU", cpu, 12))
+		return f.done(cpu, figure.AtLeast("server CPU", cpu, 12))
 	}
 	f.Of = "log entries that the server examines per event delivered by 16 filtered change streams ÷ by one tail with 16 subscribers"
 	ratio := 0.0
 	if s, t := f.of(streams).Examined, f.of(tail).Examined; s != nil && t != nil {
 		ratio = s.Median / t.Median
 	}
-	return f.done(ratio, atLeast("entries examined", ratio, 12))
+	return f.done(ratio, figure.AtLeast("entries examined", ratio, 12))
 }
 
-func (b *bench) checkpointsOnVsOff() figure {
+func (b *bench) checkpointsOnVsOff() figure.Figure {
 	f := b.from("events/s with marks in etcd ÷ events/s without any before the last, unpaced", "marks/node", "marks/unmarked")
 	f.Values["client_cpu_ratio"] = f.of("marks/node").ClientCPU.Median / f.of("marks/unmarked").ClientCPU.Median
 	ratio := f.rate("marks/node", "marks/unmarked")
-	return f.done(ratio, atLeast("events/s", ratio, 0.98))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.98))
 }
 
-func (b *bench) dedupVsExpirable() figure {
+func (b *bench) dedupVsExpirable() figure.Figure {
 	f := b.from("events/s through a lane's window ÷ events/s through golang-lru's expirable LRU", "memory/window", "memory/expirable")
 	ratio := f.rate("memory/window", "memory/expirable")
-	return f.done(ratio, atLeast("events/s", ratio, 2))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 2))
 }
 
-func (b *bench) catchupVsRaw() figure {
+func (b *bench) catchupVsRaw() figure.Figure {
 	f := b.from("events/s of a node that catches up ÷ events/s of a raw loop of getMore over the same backlog, paced",
 		"catchup/node", "catchup/raw", "backlog/node", "backlog/raw")
 	f.Values["unpaced_ratio"] = f.rate("backlog/node", "backlog/raw")
@@ -79,10 +86,10 @@ func (b *bench) catchupVsRaw() figure {
 		f.Void = "the node did not read through a catch-up"
 	}
 	ratio := f.rate("catchup/node", "catchup/raw")
-	return f.done(ratio, atLeast("events/s", ratio, 0.90))
+	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.90))
 }
 
-func (b *bench) addedLatency() figure {
+func (b *bench) addedLatency() figure.Figure {
 	f := b.from("ms from a change to its arrival, median at 500 events/s: a node's less a bare stream's in the same process",
 		"slow/node", "slow/bare", "half/node", "half/bare")
 	if f.Void != "" {
@@ -96,8 +103,8 @@ func (b *bench) addedLatency() figure {
 	half50, half99 := added("half")
 	f.Values["p50"], f.Values["p99"], f.Values["half_capacity_p50"], f.Values["half_capacity_p99"] = slow50, slow99, half50, half99
 	f.Values["half_capacity_events_per_s"] = b.capacity() / 2
-	return f.done(slow50, atMost("p50 at 500 events/s", slow50, 0.2), atMost("p99 at 500 events/s", slow99, 1),
-		atMost("p50 at half capacity", half50, 0.2).by("half/node"), atMost("p99 at half capacity", half99, 1).by("half/node"))
+	return f.done(slow50, figure.AtMost("p50 at 500 events/s", slow50, 0.2), figure.AtMost("p99 at 500 events/s", slow99, 1),
+		figure.AtMost("p50 at half capacity", half50, 0.2).By("half/node"), figure.AtMost("p99 at half capacity", half99, 1).By("half/node"))
 }
 
 // What a node's memory is bounded by: its default ring and prefetch.
@@ -106,7 +113,7 @@ const (
 	boundMiB             = 64 + 3*(ringMiB+prefetchMiB)
 )
 
-func (b *bench) rss() figure {
+func (b *bench) rss() figure.Figure {
 	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions", "unpaced/node", "marks/node", "paced/node", "backlog/node", "catchup/node")
 	peak := 0.0
 	for _, m := range f.From {
@@ -114,14 +121,14 @@ func (b *bench) rss() figure {
 			peak = max(peak, v)
 		}
 	}
-	return f.done(peak, atMost("MiB", peak, boundMiB))
+	return f.done(peak, figure.AtMost("MiB", peak, boundMiB))
 }
 
-func (b *bench) allocations() figure {
+func (b *bench) allocations() figure.Figure {
 	f := b.from("allocations per delivered event, unpaced", "unpaced/node", "unpaced/unsubscribed", "paced/node", "memory/window")
 	delivered, nobody := f.of("unpaced/node").Allocations.Median, f.of("unpaced/unsubscribed").Allocations.Median
 	own := f.of("memory/window").Allocations.Median
 	f.Values["unsubscribed"], f.Values["window"], f.Values["unsubscribed_beyond_window"] = nobody, own, nobody-own
 	f.Values["delivered_paced"] = f.of("paced/node").Allocations.Median
-	return f.done(delivered, atMost("per delivered event", delivered, 3), atMost("per event that nobody subscribes to, beyond the window's own", nobody-own, 0.05))
+	return f.done(delivered, figure.AtMost("per delivered event", delivered, 3), figure.AtMost("per event that nobody subscribes to, beyond the window's own", nobody-own, 0.05))
 }

@@ -121,7 +121,7 @@ func libraries() []library {
 		{"go.etcd.io/etcd/api/v3", []string{"internal/etcd/..."}, "etcd's error codes"},
 		{"go.etcd.io/etcd/server/v3", []string{"internal/devetcd"}, "for development: the service links no etcd server"},
 		{"go.uber.org/zap", []string{"internal/etcd", "internal/devetcd"}, "etcd wants its logger in zap, to be silenced"},
-		{"google.golang.org/grpc", []string{"gateway/...", "internal/etcd", "internal/devetcd"}, "the gateways' wire, and etcd's: status errors, ending streams"},
+		{"google.golang.org/grpc", []string{"gateway/...", "cmd/bench/gateways", "internal/etcd", "internal/devetcd"}, "the gateways' wire, what a message costs there, and etcd's: status errors, ending streams"},
 		{"google.golang.org/genproto/googleapis/rpc", []string{"gateway/connect"}, "the standard form of an error's details"},
 		{"google.golang.org/protobuf", []string{"gateway/..."}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/celval", "match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},

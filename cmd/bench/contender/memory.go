@@ -83,7 +83,7 @@ func (m *memory) Read(ctx context.Context) error {
 			return errors.New("an event counts as seen that was forgotten")
 		}
 	}
-	m.round.steps = m.round.Steps
+	m.round.Did(m.round.Steps)
 	if !seen(&events[(m.round.Steps-1)%len(events)]) {
 		return errors.New("an event counts as new that was remembered")
 	}

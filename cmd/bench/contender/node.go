@@ -42,6 +42,9 @@ func (n *node) Open(ctx context.Context, round *Round) error {
 	n.round = round
 	wiring.SpareMemory()
 	for i := range n.Readers(round.Job) {
+		if round.Gateway {
+			break // its subscriber comes by itself
+		}
 		var cfg delivery.Config
 		switch {
 		case round.Unsubscribe:

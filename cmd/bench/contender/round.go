@@ -27,6 +27,8 @@ type Job struct {
 	Delays bool
 	// Steps is how often a contender that works in memory does its work.
 	Steps int
+	// Subscriptions are how many filters it has, where it has filters.
+	Subscriptions int
 	// Profile is a file for a CPU profile; empty means none. Beside it goes one of the allocations.
 	Profile string
 	// Timeout bounds the whole.
@@ -37,6 +39,7 @@ type Job struct {
 	Unmarked    bool // it saves no marks before the last ones
 	Unsubscribe bool // its one session wants nothing
 	PerSession  bool // it has a session for each collection instead of one for all
+	Gateway     bool // its subscriber is a gateway, which comes through gRPC
 	Name        string
 }
 
@@ -95,6 +98,14 @@ func (r *Round) Begin() {
 		runtime.ReadMemStats(&m)
 		r.mallocs, r.cpu, r.begun = m.Mallocs, cpu(), time.Now()
 	})
+}
+
+// Did says how many steps a contender that works in memory has done; they count as its events.
+func (r *Round) Did(steps int) { r.steps = steps }
+
+// Delayed adds delays.
+func (r *Round) Delayed(delays []time.Duration) {
+	r.Checks[0].delays = append(r.Checks[0].delays, delays...)
 }
 
 // end stops the clocks. Whatever else the contender does is not counted.

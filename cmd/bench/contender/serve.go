@@ -18,6 +18,7 @@ func All() map[string]func() Contender {
 		"naive":     func() Contender { return &stream{decode: true} },
 		"streams":   func() Contender { return &streams{} },
 		"node":      func() Contender { return &node{} },
+		"gateway":   func() Contender { return &gateway{} },
 		"window":    func() Contender { return &memory{remember: window} },
 		"expirable": func() Contender { return &memory{remember: expiring} },
 	}

@@ -1,0 +1,136 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Figure is one result.
+type Figure struct {
+	// Ratio is the headline; nil where the figure is void.
+	Ratio *float64 `json:"ratio"`
+	// Of says what it is a ratio of, or its unit.
+	Of string `json:"of"`
+	// Void says why there is no figure.
+	Void string `json:"void,omitempty"`
+	// Targets are what is to be reached; the first is of the headline.
+	Targets []Target `json:"targets"`
+	// Values are further results.
+	Values map[string]float64 `json:"values,omitempty"`
+	// From is what everything was computed from, by race and contender.
+	From map[string]Measurement `json:"from"`
+}
+
+// Set sets the headline and the targets. A void figure has neither.
+func (f *Figure) Set(ratio float64, targets []Target) {
+	f.Targets = []Target{}
+	if f.Void != "" {
+		f.Values = nil
+		return
+	}
+	ratio = Round(ratio)
+	f.Ratio = &ratio
+	for _, t := range targets {
+		t.Value, t.Bound = Round(t.Value), Round(t.Bound)
+		f.Targets = append(f.Targets, t)
+	}
+	for name, v := range f.Values {
+		f.Values[name] = Round(v)
+	}
+}
+
+// A Target is a bound on a value.
+type Target struct {
+	What    string  `json:"what"`
+	Value   float64 `json:"value"`
+	Bound   float64 `json:"bound"`
+	Want    string  `json:"want"`
+	Reached bool    `json:"reached"`
+
+	// Key is the race and contender whose profile says why it is missed.
+	Key string `json:"-"`
+}
+
+// By says whose profile explains a miss, where it is not the figure's first contender.
+func (t Target) By(key string) Target {
+	t.Key = key
+	return t
+}
+
+// AtLeast is a target that is reached from the bound on.
+func AtLeast(what string, value, bound float64) Target {
+	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
+}
+
+// AtMost is a target that is reached up to the bound.
+func AtMost(what string, value, bound float64) Target {
+	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
+}
+
+// A Stat is one quantity over the rounds.
+type Stat struct {
+	Median float64   `json:"median"`
+	Rounds []float64 `json:"rounds"`
+}
+
+// Sample makes a Stat of the rounds' values; the median of an even number of them is the mean of the middle two.
+func Sample(values []float64) Stat {
+	if len(values) == 0 {
+		return Stat{Rounds: []float64{}}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return Stat{Median: Round((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
+}
+
+// Ratio returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
+// does not.
+func Ratio(over, under Stat) float64 {
+	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
+	for i := range ratios {
+		ratios[i] = over.Rounds[i] / under.Rounds[i]
+	}
+	return Sample(ratios).Median
+}
+
+// Round leaves five digits, so that nobody reads more into a figure than there is.
+func Round(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0 // JSON knows no others
+	}
+	scale := math.Pow(10, 5-math.Ceil(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// A Measurement is what the rounds of one contender in one race were like.
+type Measurement struct {
+	Events          int    `json:"events"` // in each round
+	Void            string `json:"void,omitempty"`
+	EventsPerSecond Stat   `json:"events_per_s"`
+	ClientCPU       Stat   `json:"client_cpu_us_per_event"`
+	ServerCPU       *Stat  `json:"server_cpu_us_per_event,omitempty"`
+	Examined        *Stat  `json:"examined_per_event,omitempty"`
+	Allocations     Stat   `json:"allocs_per_event"`
+	RSS             Stat   `json:"peak_rss_mib"`
+	P50             *Stat  `json:"p50_ms,omitempty"`
+	P99             *Stat  `json:"p99_ms,omitempty"`
+	// CatchUp is the number of rounds in which a node read through a catch-up.
+	CatchUp int `json:"catch_up_rounds,omitempty"`
+}
+
+// Span writes the median and what lies around it.
+func (s *Stat) Span() string {
+	if s == nil || len(s.Rounds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median), short(slices.Min(s.Rounds)), short(slices.Max(s.Rounds)))
+}
+
+// short writes a value with as many digits as a reader takes in.
+func short(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
