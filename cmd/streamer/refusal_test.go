@@ -84,6 +84,7 @@ func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 				{"no right to watch and to find", nil, func() { deny(l, server, "aggregate", "find") }, fault.MongoUnauthorized, nil},
 				{"no right to watch", nil, func() { deny(l, server, "aggregate") }, fault.MongoUnauthorized, nil},
 				{"address in use", []string{"STREAMER_HTTP_LISTEN=" + taken.Addr().String()}, nil, fault.NodeAddressInUse, []string{taken.Addr().String()}},
+				{"plaintext for other machines", []string{"STREAMER_GRPC_LISTEN=:0"}, nil, fault.AccessPlaintext, []string{"plaintext"}},
 				{"another number of partitions", []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.MarkPartitions, []string{"16 partitions, not for 8"}},
 				{"a mark of another number", nil, func() { edit(l, 3, "n", 32) }, fault.MarkPartitions, []string{"3 was made for 32"}},
 				{"a mark of a newer version", nil, func() { edit(l, 3, "v", 9) }, fault.MarkNewer, []string{"3 has version 9"}},

@@ -113,6 +113,8 @@ type HTTP struct {
 type GRPC struct {
 	// Listen is host:port; empty means no server.
 	Listen string `key:"listen" default:"127.0.0.1:9090" check:"listener"`
+	// Insecure allows plaintext on addresses that other machines can reach.
+	Insecure bool `key:"insecure" default:"false"`
 	// HeartbeatTimeout is how long a gateway may be silent before its session is closed.
 	HeartbeatTimeout time.Duration `key:"heartbeat_timeout" default:"30s" range:"1s..1h"`
 }

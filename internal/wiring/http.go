@@ -15,6 +15,7 @@ import (
 
 	"mongostream/fault"
 	"mongostream/gateway"
+	"mongostream/gateway/access"
 	"mongostream/health"
 	"mongostream/internal/admin"
 	"mongostream/internal/mongodb/stream"
@@ -28,6 +29,9 @@ func (s *Service) listen(ctx context.Context) (err error) {
 		return err
 	}
 	if address := s.opts.Config.GRPC.Listen; address != "" {
+		if err := access.CheckListen(address, false, s.opts.Config.GRPC.Insecure); err != nil {
+			return err
+		}
 		s.grpc, err = s.bind(ctx, "grpc.listen", address)
 	}
 	return err
