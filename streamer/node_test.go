@@ -88,6 +88,22 @@ func (s surveyor) Survey(context.Context) (gap.Reach, error) {
 	return gap.Reach{First: first, Last: last, Majority: last}, nil
 }
 
+// A silent surveyor answers when it is told to.
+type silent struct {
+	surveyor
+
+	told chan struct{}
+}
+
+func (s silent) Survey(ctx context.Context) (gap.Reach, error) {
+	select {
+	case <-s.told:
+		return s.surveyor.Survey(ctx)
+	case <-ctx.Done():
+		return gap.Reach{}, context.Cause(ctx)
+	}
+}
+
 // A process is a node as a test runs it.
 type process struct {
 	node    *streamer.Node
@@ -104,7 +120,10 @@ func (p *process) trusted() bool { return !p.frozen.Load() }
 func (w *world) begin(cfg streamer.Config, session delivery.Config) *process {
 	w.t.Helper()
 	w.revision++
-	cfg.Origin, cfg.Dedup, cfg.Surveyor = w.origin, &dedup.Config{}, surveyor{w.source}
+	cfg.Origin, cfg.Dedup = w.origin, &dedup.Config{}
+	if cfg.Surveyor == nil {
+		cfg.Surveyor = surveyor{w.source}
+	}
 	cfg.Fingerprint = cmp.Or(cfg.Fingerprint, "f")
 	p := &process{session: delivery.NewSession(session), done: make(chan error, 1)}
 	var source lane.Source = w.source

@@ -368,11 +368,13 @@ func TestSkippedEventIsToldInItsPlace(t *testing.T) {
 func TestStateIsConcludedFromEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		p := w.begin(streamer.Config{}, delivery.Config{})
+		told := make(chan struct{})
+		p := w.begin(streamer.Config{Surveyor: silent{surveyor{w.source}, told}}, delivery.Config{})
 		state := func() health.Status { return p.node.Status()[0].State }
 		if s := p.node.Status()[0]; s.Lag != nil {
 			t.Errorf("a lag of %v before anything is known", *s.Lag)
 		}
+		close(told)
 		time.Sleep(6 * time.Second)
 		if state() != health.Idle {
 			t.Errorf("with nothing to do: %s", state())
