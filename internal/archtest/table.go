@@ -50,10 +50,13 @@ func packages() []rule {
 
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
 
-		{"cluster", []string{"change"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster", []string{"change", "cluster/roster"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster/roster", []string{"change"}, "the nouns of a cluster, and the ports to what keeps them"},
+		{"cluster/rostertest", []string{"change", "cluster", "cluster/roster"}, "the suite that every store of the roster passes, and one in memory"},
+		{"cluster/govern", []string{"change", "cluster/assign", "cluster/roster", "notice"}, "what the leader decides (pure), and the loop that has it done"},
 		{"cluster/clustertest", []string{"change", "checkpoint", "checkpoint/checkpointtest", "cluster"}, "the suite that every registry passes, with its store"},
 		{"cluster/assign", []string{"change"}, "pure planning"},
-		{"handoff", []string{"change", "checkpoint"}, "moves a partition's mark from owner to owner"},
+		{"handoff", []string{"change", "checkpoint", "cluster/roster"}, "moves a partition's mark from owner to owner"},
 
 		{"gateway", []string{"change", "lane", "match", "delivery", "gateway/streampb"}, "serves what delivery queues; a session that is not on the live path yet is a cursor of its own"},
 		{"gateway/wire", []string{"change", "change/build", "delivery"}, "what sessions are sent"},
@@ -83,6 +86,7 @@ func packages() []rule {
 		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record", "handoff", "internal/etcd/row"}, "the connection, and the mark store"},
 		{"internal/etcd/row", []string{"checkpoint", "checkpoint/record"}, "the mark store's rows of gateways"},
 		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd"}, "implements the registry: claims under leases"},
+		{"internal/etcd/council", []string{"change", "checkpoint", "cluster", "cluster/roster", "internal/etcd"}, "implements the roster's store: leases, election, plans"},
 		{"internal/etcd/keyring", []string{"checkpoint", "checkpoint/record", "internal/etcd"}, "implements the keeper of keys"},
 		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
 		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap"}, "what operators do to marks, apart from how they say it"},
