@@ -175,6 +175,11 @@ func (m *Manager) Flush(ctx context.Context, reason Reason) error {
 	return m.save(ctx, time.Now(), func(*Keeper) (Reason, bool) { return reason, true })
 }
 
+// Save saves those partitions that have moved, as Flush does all.
+func (m *Manager) Save(ctx context.Context, reason Reason, keepers ...*Keeper) error {
+	return m.save(ctx, time.Now(), func(k *Keeper) (Reason, bool) { return reason, slices.Contains(keepers, k) })
+}
+
 func (m *Manager) lastRound() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

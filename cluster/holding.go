@@ -29,12 +29,17 @@ type holding struct {
 
 // A tenure is the latest term of one partition.
 type tenure struct {
+	term  change.Term
 	epoch change.Epoch
 	end   context.CancelCauseFunc
 	over  bool          // its context has ended
 	back  bool          // whoever served it is done with it
 	begun time.Duration // the reading of the clock when the partition was claimed
 	again time.Duration // the reading before which the partition is not claimed again
+
+	// In a cluster of several.
+	released bool // whoever serves it has been asked to give it up
+	given    bool // its key has been given back
 }
 
 func newHolding(owned context.Context, clock func() time.Duration, t trust) *holding {
@@ -58,7 +63,7 @@ func (h *holding) begin(partitions []change.Partition, epochs []change.Epoch, no
 	for i, p := range partitions {
 		ctx, end := context.WithCancelCause(h.owned)
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: ctx, Trusted: h.trusted}
-		h.mu.tenures[p] = &tenure{epoch: epochs[i], end: end, begun: now, again: now + reclaimPause}
+		h.mu.tenures[p] = &tenure{term: terms[i], epoch: epochs[i], end: end, begun: now, again: now + reclaimPause}
 	}
 	return terms
 }

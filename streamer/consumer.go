@@ -29,6 +29,8 @@ type Consumer struct {
 	fresh    []*change.Event // of the chunk at hand, those that are not duplicates
 	attempts int             // recoveries since the last progress
 	rewound  bool            // the mark is where an operator has put it
+	end      context.CancelCauseFunc
+	ended    chan struct{} // closed when Run has returned
 
 	condition condition
 	intake    rescan.Intake[*delivery.Session]

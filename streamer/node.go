@@ -182,7 +182,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	start := n.start(mark)
 	c := &Consumer{
 		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
-		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport,
+		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport, ended: make(chan struct{}),
 	}
 	if n.cfg.Dedup != nil {
 		c.window = dedup.NewWindow(*n.cfg.Dedup)
@@ -194,11 +194,13 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	}
 	c.place.Store(n.log.Lane(term.Partition, start))
 	ctx, end := context.WithCancelCause(term.Context)
+	c.end = end
 	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
 	n.mu.consumers[term.Partition] = c
 	n.metrics.restarts.Inc()
 	stop := context.AfterFunc(n.reading, func() { end(context.Cause(n.reading)) })
 	n.running.Go(func() {
+		defer close(c.ended)
 		defer stop()
 		n.finish(c, c.Run(ctx))
 	})
@@ -223,15 +225,13 @@ func (n *Node) start(mark checkpoint.Mark) lane.Start {
 func (n *Node) finish(c *Consumer, err error) {
 	switch {
 	case c.term.Err() != nil, errors.Is(err, checkpoint.ErrFenced):
-		n.mu.Lock()
-		if n.mu.consumers[c.term.Partition] == c {
-			delete(n.mu.consumers, c.term.Partition)
+		n.remove(c)
+		level := slog.LevelWarn
+		if errors.Is(err, change.ErrTermLost) {
+			level = slog.LevelDebug // whoever ended it says so, once for all that ended
 		}
-		n.mu.Unlock()
-		c.keeper.End()
-		c.cursor().Close()
-		n.logger.Warn("term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
-	case n.reading.Err() != nil:
+		n.logger.Log(context.Background(), level, "term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
+	case n.reading.Err() != nil, errors.Is(err, errReleased):
 	default:
 		c.keeper.End()
 		c.condition.failure.Store(&err)
