@@ -32,12 +32,18 @@ type Cluster struct {
 	Partitions int `key:"partitions" default:"64" range:"1..16384"`
 	// LeaseTTL is how long a claim lives that nobody renews.
 	LeaseTTL time.Duration `key:"lease_ttl" default:"10s" range:"2s..1h"`
+	// ExpectedNodes is how many nodes share the partitions; 1 is a cluster of one, which refuses another.
+	ExpectedNodes int `key:"expected_nodes" default:"1" range:"1..1000"`
+	// SettleTime is how long a cluster waits for nodes that join before it gives them partitions.
+	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
 }
 
 // Node is what this process alone has.
 type Node struct {
 	// ID is stable over restarts; where none is set, Load takes the host's name.
 	ID string `key:"id" default:"" check:"name"`
+	// Capacity is how much the node takes beside the others of its cluster.
+	Capacity int `key:"capacity" default:"1" range:"1..1000"`
 }
 
 // MongoDB says where the log is and what of it to read.
@@ -113,6 +119,8 @@ type HTTP struct {
 type GRPC struct {
 	// Listen is host:port; empty means no server.
 	Listen string `key:"listen" default:"127.0.0.1:9090" check:"listener"`
+	// Advertise is the address at which gateways reach this node; empty means Listen.
+	Advertise string `key:"advertise" default:"" check:"listener"`
 	// Insecure allows plaintext on addresses that other machines can reach.
 	Insecure bool `key:"insecure" default:"false"`
 	// HeartbeatTimeout is how long a gateway may be silent before its session is closed.

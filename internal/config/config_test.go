@@ -30,8 +30,8 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second},
-		Node:    Node{ID: "n1"}, OnHistoryLost: "resync",
+		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second, ExpectedNodes: 1, SettleTime: 10 * time.Second},
+		Node:    Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", MaxAwait: time.Second, MaxStreams: 5,
