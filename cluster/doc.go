@@ -6,7 +6,8 @@
 //	claim ──► terms run ◄──renewed
 //	  │            ├── one is taken away ─────► that term ends ──► given back ──► claimed again
 //	  │            ├── asked to stop ─────────► serve ends in its own time ──► released
-//	  │ held       └── not renewed, or lost ──► terms end (change.ErrTermLost) ──► serve ends
+//	  │            ├── ran out unanswered ────► all terms end ──► claimed anew, claimed again
+//	  │ held       └── stood still, or taken ─► terms end (change.ErrTermLost) ──► serve ends
 //	  ▼
 //	wait TTL + 2 s, then STRM-NODE-RUNNING
 //
@@ -16,6 +17,20 @@
 // renews it every TTL/5 and ends its terms at sent + TTL − TTL/3: whoever claims the partitions after the TTL finds nobody
 // who still believes to own them. The clock goes on while the machine is suspended ([SinceBoot]); timers do not, so the
 // clock is looked at every TTL/20.
+//
+// # When nobody answers
+//
+// A Solo goes on while its registry is away: a renewal that gets no answer keeps the terms alive, because it shows that the process
+// has not stood still since it was sent. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When the registry is back
+// and the claim has run out meanwhile, everything is claimed anew under higher epochs, unless another process has it: then terms end
+// with change.ErrTermLost. They end so too, as ever, when the process stood still for longer than a claim is relied on, when a claim is
+// gone that cannot have run out, and when the store is not the one of the first claim (adopted, restored, emptied).
+//
+// The trade: a second process that reaches the registry while the first does not may claim the partitions as soon as the first one's
+// claim has run out, and both hand out changes until the first gets an answer or has come to MaxUnsaved. What the first hands out is true
+// log, and who gets a change from both knows it by its position. No mark can be harmed: the first one's epochs are refused. A single
+// node that stopped with every outage of its store would be worse; a cluster of several has somebody else to go on, and there the
+// lease rules.
 //
 // # Stopping
 //

@@ -34,7 +34,7 @@ type Member struct {
 type Registry interface {
 	// Claim takes the ownership of partitions 0 to n-1 under a claim that lives for ttl unless renewed, and returns their
 	// epochs in order. Where another living process owns one, it returns a *HeldError and has claimed nothing; with
-	// takeOver it ends that process's claim instead.
+	// takeOver it ends that process's claim instead. ErrLost says that there is nothing to own: the store is empty.
 	Claim(ctx context.Context, m Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error)
 
 	// Renew prolongs the claim and returns for how long, counted from when it was called, and which partitions have been taken out of

@@ -47,6 +47,7 @@ type Solo struct {
 	cfg      SoloConfig
 	registry Registry
 	held     atomic.Pointer[holding] // nil before the partitions are claimed
+	first    []change.Epoch          // of the partitions as they were claimed first
 }
 
 // NewSolo makes a Solo.
@@ -66,7 +67,8 @@ func NewSolo(cfg SoloConfig, registry Registry) *Solo {
 // it needs, for last marks too, before it returns. Only a loss ends terms. When the claim is lost all of them end, and with them
 // the context that serve was given, with the cause change.ErrTermLost; serve must return then, and Run returns the fault
 // NodeTermLost. When one partition is taken out of the claim, by an operator's rewind, its term alone ends; whoever serves it says
-// so with Ended when that is done, and the partition is claimed again and handed to Resume.
+// so with Ended when that is done, and the partition is claimed again and handed to Resume. All of them go that way when the registry
+// has been away until the claim ran out, and nobody else has the partitions; while it is away the terms go on.
 //
 // Where another process holds the partitions, Run waits as long as that one's claim can live unless renewed; a process that
 // restarts after a crash so waits for its own former claim. After that it returns the fault NodeRunning. A ctx that ends
@@ -79,15 +81,12 @@ func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []
 		}
 		return err
 	}
+	s.first = epochs
 	lifetime := context.WithoutCancel(ctx)
 	owned, end := context.WithCancelCause(lifetime)
 	held := newHolding(owned, s.cfg.Clock, trust)
 	s.held.Store(held)
-	all := make([]change.Partition, len(epochs))
-	for p := range all {
-		all[p] = change.Partition(p)
-	}
-	terms := held.begin(all, epochs, s.cfg.Clock())
+	terms := held.begin(partitionsUpTo(len(epochs)), epochs, s.cfg.Clock())
 	serving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var served error
@@ -159,14 +158,6 @@ func (s *Solo) tryClaim(ctx context.Context) ([]change.Epoch, error) {
 	return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
 }
 
-// A renewal is the answer to a request to prolong the claim.
-type renewal struct {
-	sent  time.Duration
-	ttl   time.Duration
-	taken []change.Partition
-	err   error
-}
-
 // keep keeps the claim alive until done is closed, and claims the partitions again whose terms have ended, until stopping is closed.
 // It returns why the claim is lost as soon as it is, or may be.
 func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done <-chan struct{}) error {
@@ -186,7 +177,8 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 		}
 		if !renewing && now >= t.due {
 			renewing = true
-			asking.Go(func() { answers <- s.ask(ctx, now, t) })
+			again := stopping != nil
+			asking.Go(func() { answers <- s.ask(ctx, now, t, again) })
 		}
 		pause := t.pause(now, renewing)
 		if !claiming {
@@ -205,8 +197,14 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 		case <-held.ended:
 		case <-look.C:
 		case err := <-claims:
-			if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrLost) {
+			if _, isHeld := errors.AsType[*HeldError](err); isHeld {
 				return err
+			}
+			if errors.Is(err, ErrLost) {
+				if !t.ranOut(s.cfg.Clock()) {
+					return err
+				}
+				t.due = s.cfg.Clock() // a renewal finds out whether the claim can be made anew
 			}
 			claiming = stopping == nil
 			if !claiming {
@@ -221,24 +219,17 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 			s.logTurn(failure, answer.err)
 			failure = answer.err
 			if failure != nil {
-				t = t.failed(s.cfg.Clock())
+				t = t.unanswered(answer.sent, s.cfg.Clock())
+				held.rely(t)
 				break
 			}
 			t = granted(answer.sent, answer.ttl)
 			held.rely(t)
 			if n := held.take(answer.taken, answer.sent); n > 0 {
-				s.cfg.Log.Info("terms ended: somebody took partitions out of the claim", "partitions", n)
+				s.cfg.Log.Info("terms ended: "+answer.why(), "partitions", n)
 			}
 		}
 	}
-}
-
-// ask sends one request to prolong the claim.
-func (s *Solo) ask(ctx context.Context, now time.Duration, t trust) renewal {
-	ctx, cancel := context.WithTimeout(ctx, renewEvery(t.ttl))
-	defer cancel()
-	ttl, taken, err := s.registry.Renew(ctx)
-	return renewal{sent: now, ttl: ttl, taken: taken, err: err}
 }
 
 // claimAgain claims partitions whose terms have ended, and hands their new terms on.

@@ -135,6 +135,7 @@ type scenario struct {
 	resumes  []answer                           // the first answers; the others are nil at once
 	slow     time.Duration                      // how long serve takes to end one term
 	deaf     bool                               // serve takes no further terms
+	adopted  bool                               // an operator has adopted the store when it is claimed anew
 }
 
 // A registry answers as its scenario says, and is the node too.
@@ -144,6 +145,8 @@ type registry struct {
 
 	solo *cluster.Solo
 	over atomic.Bool // serve has been asked to end
+
+	claimed uint64 // times
 
 	watchers sync.WaitGroup
 
@@ -182,9 +185,14 @@ func (r *registry) Claim(
 		return nil, err
 	}
 	r.say("claim: granted to %s/%s for %s, take over %t", m.Node, m.Process, ttl, takeOver)
+	first := change.Epoch{Incarnation: 1, Revision: 100 + 50*r.claimed}
+	if r.claimed > 0 && r.adopted {
+		first = change.Epoch{Incarnation: 2, Revision: 1}
+	}
+	r.claimed++
 	epochs := make([]change.Epoch, n)
 	for i := range epochs {
-		epochs[i] = change.Epoch{Incarnation: 1, Revision: uint64(100 + i)}
+		epochs[i] = change.Epoch{Incarnation: first.Incarnation, Revision: first.Revision + uint64(i)}
 	}
 	return epochs, nil
 }
@@ -422,8 +430,17 @@ func TestSoloTranscripts(t *testing.T) {
 		"slow-answers":               {renews: times(9, answer{after: 1500 * time.Millisecond}), stop: 9*time.Second + 100*time.Millisecond},
 		"failing-then-renewed":       {renews: times(5, fails), stop: 8*time.Second + 100*time.Millisecond},
 		"silent-then-renewed":        {renews: times(1, answer{after: never}), stop: 8*time.Second + 100*time.Millisecond},
-		"failing-for-ever":           {renews: times(99, fails)},
-		"silent-for-ever":            {renews: times(99, answer{after: never})},
+		"failing-for-long":           {renews: times(60, fails), stop: 40 * time.Second},
+		"failing-while-stopping":     {renews: times(99, fails), stop: 20 * time.Second, drain: 15 * time.Second, release: fails},
+		"silent-for-long":            {renews: times(99, answer{after: never}), stop: 40 * time.Second, release: answer{after: never}},
+		"away-then-claimed-anew":     {renews: after(times(20, fails), lost), stop: 20 * time.Second},
+		"away-then-held":             {renews: after(times(20, fails), lost), claims: []answer{{}, held}},
+		"away-then-anew-unanswered":  {renews: after(times(20, fails), times(3, lost)...), claims: []answer{{}, {after: never}, fails}, stop: 25 * time.Second},
+		"away-then-adopted":          {renews: after(times(20, fails), lost), adopted: true},
+		"away-then-nothing-there":    {renews: after(times(20, fails), lost), claims: []answer{{}, lost}},
+		"away-then-fenced-first":     {renews: after(times(20, fails), answer{after: time.Second, err: lost.err}), fences: at(13*time.Second, 0), reclaims: times(1, lost), stop: 20 * time.Second},
+		"away-then-suspended":        {renews: times(99, fails), suspend: map[time.Duration]time.Duration{20 * time.Second: time.Minute}},
+		"away-then-lost-at-the-stop": {renews: after(times(20, fails), lost), stop: 11800 * time.Millisecond, drain: 5 * time.Second},
 		"lost":                       {renews: after(times(1, answer{}), lost)},
 		"lost-while-stopping":        {renews: after(times(1, answer{}), lost), stop: 3*time.Second + 100*time.Millisecond, drain: 5 * time.Second},
 		"lost-and-serve-fails":       {renews: times(1, lost), drain: time.Second, serve: errors.New("disk on fire")},

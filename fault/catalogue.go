@@ -313,7 +313,7 @@ var catalogue = []Entry{
 	{
 		Code:    NodeTermLost,
 		Summary: "the node lost its partitions to another process",
-		Meaning: "The lease ended or another process took over; what this node had not marked will be delivered again by the new owner.",
+		Meaning: "Another process took over, or this one stood still for longer than its lease lives; what it had not marked will be delivered again by the new owner.",
 		Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the mark store.",
 	},
 	{

@@ -50,6 +50,9 @@ func (r *Registry) Claim(
 		return nil, err
 	}
 	stands, err := r.client.Origin(ctx, n)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
+	}
 	if err != nil {
 		return nil, err
 	}

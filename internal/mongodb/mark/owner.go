@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"mongostream/change"
+	"mongostream/checkpoint"
 	"mongostream/cluster"
 	"mongostream/internal/mongodb"
 )
@@ -75,6 +76,9 @@ func (c *claim) revision(p change.Partition) int64 {
 // Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks.
 func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.marks.Origin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
+	}
 	if err != nil {
 		return nil, err
 	}
