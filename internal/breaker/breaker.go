@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,40 +43,60 @@ func NewPanel(cfg Config) *Panel {
 // A Breaker guards the calls to one dependency.
 type Breaker struct {
 	name    string
+	panel   *Panel
 	circuit *gobreaker.CircuitBreaker[struct{}]
+	last    atomic.Pointer[error] // what failed last
+	count   atomic.Int64          // failures in a row when it opened
+	opened  atomic.Pointer[time.Time]
 }
 
 // Breaker makes a breaker. failure says which errors count against the dependency; nil counts all.
 func (p *Panel) Breaker(name string, failure func(error) bool) *Breaker {
 	p.metrics.states.WithLabelValues(name).Set(0)
-	settings := gobreaker.Settings{
+	b := &Breaker{name: name, panel: p}
+	if failure == nil {
+		failure = func(err error) bool { return err != nil }
+	}
+	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name: name, MaxRequests: 1, Timeout: p.cfg.Timeout,
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= p.cfg.Threshold },
-		OnStateChange: p.changed,
-	}
-	if failure != nil {
-		settings.IsSuccessful = func(err error) bool { return err == nil || !failure(err) }
-	}
-	return &Breaker{name: name, circuit: gobreaker.NewCircuitBreaker[struct{}](settings)}
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			b.count.Store(int64(c.ConsecutiveFailures))
+			return int(c.ConsecutiveFailures) >= p.cfg.Threshold
+		},
+		IsSuccessful: func(err error) bool {
+			if err == nil || !failure(err) {
+				return true
+			}
+			b.last.Store(&err)
+			return false
+		},
+		OnStateChange: b.changed,
+	})
+	return b
 }
 
 // changed tells of a change of state.
-func (p *Panel) changed(name string, from, to gobreaker.State) {
+func (b *Breaker) changed(name string, from, to gobreaker.State) {
+	metrics := b.panel.metrics
 	n := notice.Notice{Channel: notice.Breaker, Level: notice.Info, Fields: map[string]any{"breaker": name, "from": from.String(), "to": to.String()}}
 	switch to {
 	case gobreaker.StateClosed:
-		p.metrics.states.WithLabelValues(name).Set(0)
-		n.Kind, n.Text = "breaker_closed", fmt.Sprintf("%s answers again", name)
+		metrics.states.WithLabelValues(name).Set(0)
+		n.Kind, n.Text = notice.KindBreakerClosed, fmt.Sprintf("%s answers again", name)
+		n.Fields["was_open_seconds"] = time.Since(*b.opened.Swap(nil)).Seconds()
 	case gobreaker.StateHalfOpen:
-		p.metrics.states.WithLabelValues(name).Set(1)
+		metrics.states.WithLabelValues(name).Set(1)
 		return // a probe is not worth a notice
 	case gobreaker.StateOpen:
-		p.metrics.states.WithLabelValues(name).Set(2)
-		p.metrics.trips.WithLabelValues(name).Inc()
-		n.Kind, n.Level = "breaker_opened", notice.Warning
-		n.Text = fmt.Sprintf("%s fails and is left alone for %s", name, p.cfg.Timeout)
+		metrics.states.WithLabelValues(name).Set(2)
+		metrics.trips.WithLabelValues(name).Inc()
+		now := time.Now()
+		b.opened.CompareAndSwap(nil, &now) // a probe that fails prolongs it
+		n.Kind, n.Level = notice.KindBreakerOpened, notice.Warning
+		n.Text = fmt.Sprintf("%s fails and is left alone for %s", name, b.panel.cfg.Timeout)
+		n.Fields["reason"], n.Fields["failure_count"] = (*b.last.Load()).Error(), b.count.Load()
 	}
-	p.cfg.Board.Post(n)
+	b.panel.cfg.Board.Post(n)
 }
 
 // Do calls f unless the breaker is open; then it returns an error that wraps ErrOpen.

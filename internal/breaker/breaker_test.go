@@ -49,10 +49,17 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		var kinds []string
 		notices, _ := board.Since(0)
 		for _, n := range notices {
+			if err := notice.Check(n); err != nil {
+				t.Error(err)
+			}
 			kinds = append(kinds, n.Kind)
 		}
 		if len(kinds) != 3 || kinds[0] != "breaker_opened" || kinds[2] != "breaker_closed" {
 			t.Errorf("notices %v", kinds)
+		}
+		opened, closed := notices[0].Fields, notices[2].Fields
+		if opened["reason"] != "away" || opened["failure_count"] != int64(5) || closed["was_open_seconds"] != 62.0 {
+			t.Errorf("%v, %v", opened, closed)
 		}
 	})
 }
