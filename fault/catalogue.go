@@ -299,6 +299,12 @@ var catalogue = []Entry{
 		Remedy:  "Stop the other process or set http.listen to a free address.",
 	},
 	{
+		Code:    NodeDetached,
+		Summary: "the node is cut off from its cluster",
+		Meaning: "It could not renew its lease in time, because etcd did not answer or the machine stood still, and others may have taken its partitions. It hands nothing to anybody until it is a member again; nothing is lost.",
+		Remedy:  "Connect to another node of the cluster with the positions reached. If all nodes say so, look at etcd.",
+	},
+	{
 		Code:    NodeRunning,
 		Summary: "another process owns these marks",
 		Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed.",

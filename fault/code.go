@@ -54,6 +54,7 @@ const (
 	NodeAddressInUse   Code = "STRM-NODE-ADDRESS-IN-USE"
 	NodeRunning        Code = "STRM-NODE-RUNNING"
 	NodeStopping       Code = "STRM-NODE-STOPPING"
+	NodeDetached       Code = "STRM-NODE-DETACHED"
 	NodeTermLost       Code = "STRM-NODE-TERM-LOST"
 	NodeUnreachable    Code = "STRM-NODE-UNREACHABLE"
 	SessionBadAck      Code = "STRM-SESSION-BAD-ACK"

@@ -154,7 +154,11 @@ func (c *connection) runSend(ctx context.Context) error {
 			return err
 		}
 		for _, b := range batches {
-			if err := c.send(c.server.batchMessage(b)); err != nil {
+			message := c.server.batchMessage(b)
+			if err := c.server.hub.Err(); err != nil {
+				return err // the process may have stood still since
+			}
+			if err := c.send(message); err != nil {
 				return err
 			}
 			if c.hello.auto {

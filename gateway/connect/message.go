@@ -114,7 +114,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.FailedPrecondition
 	case fault.LogHistoryLost:
 		return codes.DataLoss
-	case fault.NodeStopping, fault.MongoUnreachable:
+	case fault.NodeStopping, fault.NodeDetached, fault.MongoUnreachable:
 		return codes.Unavailable
 	default:
 		return codes.Internal

@@ -15,6 +15,9 @@ import (
 
 // Open begins a session with its whole set of subscriptions. It is closed with its context.
 func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subscription) (*Session, error) {
+	if err := h.Err(); err != nil {
+		return nil, err
+	}
 	s := &Session{
 		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
 	}

@@ -42,6 +42,25 @@ func (h *Hub) unacknowledged() bool {
 	return false
 }
 
+// Err returns why nothing may be handed to anybody now, nil where it may: the fault NodeDetached. Ask before each dispatch.
+func (h *Hub) Err() error {
+	if h.cfg.Trusted != nil && !h.cfg.Trusted() {
+		return fault.Newf(fault.NodeDetached, "the node is not a member of its cluster")
+	}
+	return nil
+}
+
+// Detach closes the sessions, because the node may not serve them now: they find another one. Until Trusted, none is opened.
+func (h *Hub) Detach(cause error) {
+	h.mu.Lock()
+	sessions := slices.Collect(maps.Keys(h.mu.sessions))
+	h.mu.Unlock()
+	for _, s := range sessions {
+		s.Tell(Notice{Kind: "detached", Text: "The node is cut off from its cluster: connect to another one.", Code: fault.NodeDetached, At: time.Now()})
+		s.Close(fault.New(fault.NodeDetached, cause))
+	}
+}
+
 func (h *Hub) closeAll() {
 	h.mu.Lock()
 	h.mu.settling = true

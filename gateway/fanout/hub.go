@@ -35,6 +35,8 @@ type Config struct {
 	Hold time.Duration
 	// Bookmark is how often sessions on the live path are told how far they are where nothing happens. Defaults to 15 s.
 	Bookmark time.Duration
+	// Trusted reports whether the node may hand anything to anybody, by a clock that counts suspension. Defaults to always.
+	Trusted func() bool
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.

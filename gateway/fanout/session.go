@@ -103,6 +103,8 @@ func (s *Session) Receive(ctx context.Context) ([]*wire.Batch, []Notice, error) 
 		switch {
 		case cause != nil:
 			return nil, notices, cause
+		case s.hub.Err() != nil:
+			return nil, notices, s.hub.Err() // it is closed in a moment
 		case len(queue) > 0 || len(notices) > 0:
 			return queue, notices, nil
 		}
