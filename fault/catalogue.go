@@ -35,6 +35,12 @@ var catalogue = []Entry{
 		Remedy:  "Configure a certificate, listen on 127.0.0.1, or say that plaintext is wanted, where a proxy before the node speaks TLS.",
 	},
 	{
+		Code:    AccessTokenExposed,
+		Summary: "a token came over a connection that others can read",
+		Meaning: "It was sent without TLS from another machine. It was not looked at; whoever could listen on the way has it.",
+		Remedy:  "Replace the token. Connect over TLS, or let what speaks TLS before the node run on the node's own machine.",
+	},
+	{
 		Code:    AccessUnauthenticated,
 		Summary: "the node does not know who is there",
 		Meaning: "No token or certificate was shown, or it is forged, expired, revoked, made for somebody else, or its rights have changed since it connected. Nothing was delivered after that; no position is lost.",
@@ -383,9 +389,21 @@ var catalogue = []Entry{
 		Remedy:  "Reconnect with the id of the last event received; read faster or narrow the filter.",
 	},
 	{
+		Code:    SessionTooLarge,
+		Summary: "a message to the node is too large",
+		Meaning: "A gateway's message has at most 4 MiB. The session was ended, because the message was not read; what was not acknowledged comes again.",
+		Remedy:  "Send fewer subscriptions with the hello and the others in Subscribe messages behind it; acknowledge in several messages.",
+	},
+	{
 		Code:    SessionTooMany,
 		Summary: "the node serves as many subscribers as it may",
-		Meaning: "http.max_clients bounds the connections of one node. The others are not affected.",
-		Remedy:  "Connect to another node, or raise http.max_clients.",
+		Meaning: "http.max_clients bounds the event streams of one node, gateway.max_sessions its gateways. The others are not affected.",
+		Remedy:  "Connect to another node, or raise http.max_clients or gateway.max_sessions.",
+	},
+	{
+		Code:    SessionTooWide,
+		Summary: "a session has more subscriptions than it may",
+		Meaning: "gateway.max_subscriptions bounds the subscriptions of one session. The session was ended; other sessions are not affected.",
+		Remedy:  "Put several filters into one, spread subscriptions over several gateways, or raise gateway.max_subscriptions.",
 	},
 }

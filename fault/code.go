@@ -7,6 +7,7 @@ const (
 	AccessForbidden       Code = "STRM-ACCESS-FORBIDDEN"
 	AccessLimit           Code = "STRM-ACCESS-LIMIT"
 	AccessPlaintext       Code = "STRM-ACCESS-PLAINTEXT"
+	AccessTokenExposed    Code = "STRM-ACCESS-TOKEN-EXPOSED"
 	AccessUnauthenticated Code = "STRM-ACCESS-UNAUTHENTICATED"
 
 	ClockSkew          Code = "STRM-CLOCK-SKEW"
@@ -66,5 +67,7 @@ const (
 	SessionSilent      Code = "STRM-SESSION-SILENT"
 	SessionBadRequest  Code = "STRM-SESSION-BAD-REQUEST"
 	SessionStalled     Code = "STRM-SESSION-STALLED"
+	SessionTooLarge    Code = "STRM-SESSION-TOO-LARGE"
 	SessionTooMany     Code = "STRM-SESSION-TOO-MANY"
+	SessionTooWide     Code = "STRM-SESSION-TOO-WIDE"
 )

@@ -43,6 +43,11 @@ func newAuthenticator(t testing.TB, cfg access.Config) *access.Authenticator {
 	return a
 }
 
+// local is a peer on this machine that shows headers in plaintext.
+func local(authorization ...string) access.Peer {
+	return access.Peer{Address: "127.0.0.1:1", Authorization: authorization}
+}
+
 func tokenLine(token, rest string) string { return "token " + access.Hash(token) + " " + rest + "\n" }
 
 // An issuer signs JWTs.

@@ -17,7 +17,7 @@ func TestSubscriptionsAreCountedOverAllConnections(t *testing.T) {
 		tokenLine("a", "name=a namespace=* max_subscriptions=3")+tokenLine("b", "name=b namespace=* max_subscriptions=3"))})
 	identify := func(token string) *access.Identity {
 		t.Helper()
-		i, err := a.Authenticate(nil, []string{"Bearer " + token})
+		i, err := a.Authenticate(local("Bearer " + token))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,11 @@ type Authenticator struct {
 	allowed *Identity // of everybody, where nothing is configured
 }
 
+// Everybody lets in everybody as one identity that may everything, as New does of the zero Config.
+func Everybody() *Authenticator {
+	return &Authenticator{cfg: Config{}.withDefaults(), allowed: anonymous()}
+}
+
 // New reads the files of cfg.
 func New(cfg Config) (*Authenticator, error) {
 	if err := cfg.Validate(); err != nil {
@@ -67,15 +72,24 @@ var (
 	errRightsChanged  = errors.New("what the identity may do has changed: connect again")
 )
 
-// Authenticate returns who shows these: the state of the TLS connection, nil for plaintext, and all values of the authorization header or
-// metadata. An error is a fault, STRM-ACCESS-UNAUTHENTICATED, and quotes no secret.
-func (a *Authenticator) Authenticate(state *tls.ConnectionState, authorization []string) (*Identity, error) {
+// A Peer is the other end of a connection, and what it shows.
+type Peer struct {
+	// Address is its host:port. A token that comes in plaintext is good from this machine only.
+	Address string
+	// TLS is the state of the connection, nil for plaintext.
+	TLS *tls.ConnectionState
+	// Authorization are all values of the authorization header or metadata.
+	Authorization []string
+}
+
+// Authenticate returns who is there. An error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and quotes no secret.
+func (a *Authenticator) Authenticate(p Peer) (*Identity, error) {
 	if a.allowed != nil {
 		return a.allowed, nil
 	}
-	prove, err := a.proof(state, authorization)
+	prove, err := a.proof(p)
 	if err != nil {
-		return nil, fault.New(fault.AccessUnauthenticated, err)
+		return nil, err
 	}
 	found, err := prove()
 	if err != nil {
@@ -87,20 +101,22 @@ func (a *Authenticator) Authenticate(state *tls.ConnectionState, authorization [
 }
 
 // proof returns what proves the identity, now and later on.
-func (a *Authenticator) proof(state *tls.ConnectionState, authorization []string) (func() (*Identity, error), error) {
-	token, err := bearer(authorization)
+func (a *Authenticator) proof(p Peer) (func() (*Identity, error), error) {
+	token, err := bearer(p.Authorization)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fault.New(fault.AccessUnauthenticated, err)
+	case token != "" && p.TLS == nil && !isLoopback(p.Address):
+		return nil, fault.Newf(fault.AccessTokenExposed, "a token came from %s without TLS", p.Address)
 	case token != "":
 		return func() (*Identity, error) { return a.byToken(token) }, nil
 	}
-	name, expires, err := subject(state)
+	name, expires, err := subject(p.TLS)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fault.New(fault.AccessUnauthenticated, err)
 	case name == "":
-		return nil, errNothingShown
+		return nil, fault.New(fault.AccessUnauthenticated, errNothingShown)
 	}
 	return func() (*Identity, error) { return a.bySubject(name, expires) }, nil
 }

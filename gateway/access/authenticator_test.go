@@ -30,7 +30,7 @@ func verified(t *testing.T, a *authority, name string) *tls.ConnectionState {
 
 func TestWithoutConfigurationEverybodyMayEverything(t *testing.T) {
 	a := newAuthenticator(t, access.Config{})
-	i, err := a.Authenticate(nil, []string{"Basic whatever"})
+	i, err := a.Authenticate(local("Basic whatever"))
 	if err != nil || !i.Allows("", "") || i.MaxSubscriptions+i.EventsPerSecond+i.BytesPerSecond != 0 {
 		t.Errorf("%+v, %v", i, err)
 	}
@@ -66,7 +66,7 @@ func TestIdentityIsOfWhatIsShown(t *testing.T) {
 		"JWT without rights":                {nil, []string{"Bearer " + issuer.sign(t, time.Now().Add(time.Hour), "")}, "!claim \"streamer\""},
 	}
 	for name, tt := range tests {
-		i, err := a.Authenticate(tt.state, tt.header)
+		i, err := a.Authenticate(access.Peer{Address: "127.0.0.1:1", TLS: tt.state, Authorization: tt.header})
 		wrong, fails := strings.CutPrefix(tt.want, "!")
 		switch {
 		case fails && (err == nil || i != nil || fault.Of(err) != fault.AccessUnauthenticated || !strings.Contains(err.Error(), wrong)):
@@ -77,7 +77,7 @@ func TestIdentityIsOfWhatIsShown(t *testing.T) {
 			t.Errorf("%s: quotes the token: %v", name, err)
 		}
 	}
-	i, err := a.Authenticate(nil, []string{"Bearer " + good})
+	i, err := a.Authenticate(local("Bearer " + good))
 	if err != nil || !i.Allows("shop", "x") || !i.Allows("crm", "orders") || i.Allows("crm", "x") || i.MaxSubscriptions != 7 || i.EventsPerSecond != 8 || i.BytesPerSecond != 9 {
 		t.Errorf("%+v, %v", i, err)
 	}
@@ -107,7 +107,7 @@ func TestRightsOfATokenAreReadToTheLetter(t *testing.T) {
 		`{"namespaces":["*"],"bytes_per_second":1e300}`: "whole number",
 		`{"namespaces":["*"],"bytes_per_second":null}`:  "whole number",
 	} {
-		if i, err := a.Authenticate(nil, []string{"Bearer " + issuer.sign(t, time.Now().Add(time.Hour), text)}); err == nil || !strings.Contains(err.Error(), want) {
+		if i, err := a.Authenticate(local("Bearer " + issuer.sign(t, time.Now().Add(time.Hour), text))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", text, i, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestConnectionEndsWithItsRight(t *testing.T) {
 					}
 					token = issuer.sign(t, time.Now().Add(good), rights)
 				}
-				i, err := a.Authenticate(nil, []string{"Bearer " + token})
+				i, err := a.Authenticate(local("Bearer " + token))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestConnectionEndsWithItsRight(t *testing.T) {
 
 func TestHeldConnectionEndsWithItsContextAndItsRelease(t *testing.T) {
 	a := newAuthenticator(t, access.Config{Identities: write(t, t.TempDir()+"/i", tokenLine("x", "name=a namespace=*"))})
-	i, err := a.Authenticate(nil, []string{"Bearer x"})
+	i, err := a.Authenticate(local("Bearer x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestCertificateThatExpiresEndsItsConnection(t *testing.T) {
 			TLS:        access.TLSConfig{Certificate: "unread", Key: "unread", ClientCA: "unread"},
 			Identities: write(t, t.TempDir()+"/i", "subject CN=gw-1 name=a namespace=*"),
 		})
-		i, err := a.Authenticate(state, nil)
+		i, err := a.Authenticate(access.Peer{TLS: state})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestCertificateThatExpiresEndsItsConnection(t *testing.T) {
 		if took := time.Since(start); took > time.Minute+time.Second || !strings.Contains(context.Cause(ctx).Error(), "expired") {
 			t.Errorf("after %s: %v", took, context.Cause(ctx))
 		}
-		if _, err := a.Authenticate(state, nil); fault.Of(err) != fault.AccessUnauthenticated {
+		if _, err := a.Authenticate(access.Peer{TLS: state}); fault.Of(err) != fault.AccessUnauthenticated {
 			t.Error(err)
 		}
 	})

@@ -223,7 +223,7 @@ func TestSubjectIsWrittenInFull(t *testing.T) {
 		}
 		state := &tls.ConnectionState{}
 		state.VerifiedChains = append(state.VerifiedChains, append(state.PeerCertificates, pair.Leaf))
-		i, err := a.Authenticate(state, nil)
+		i, err := a.Authenticate(access.Peer{TLS: state})
 		if err != nil && fault.Of(err) != fault.AccessUnauthenticated {
 			t.Error(err)
 		}

@@ -32,13 +32,9 @@ func TestServesGRPC(t *testing.T) {
 	seen := make(chan string, 1)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(files.Config("h2"))),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			var state *tls.ConnectionState
-			if p, ok := peer.FromContext(ctx); ok {
-				if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-					state = &info.State
-				}
-			}
-			i, err := a.Authenticate(state, metadata.ValueFromIncomingContext(ctx, "authorization"))
+			p, _ := peer.FromContext(ctx)
+			info, _ := p.AuthInfo.(credentials.TLSInfo)
+			i, err := a.Authenticate(access.Peer{Address: p.Addr.String(), TLS: &info.State, Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")})
 			if err != nil {
 				return nil, status.Error(codes.Unauthenticated, err.Error())
 			}

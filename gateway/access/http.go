@@ -14,24 +14,33 @@ import (
 
 type identityKey struct{}
 
-// From returns the identity that Handler has put in a request's context, and nil, which may nothing, where there is none.
+// From returns the identity that Admit has put in a context, and nil, which may nothing, where there is none.
 func From(ctx context.Context) *Identity {
 	i, _ := ctx.Value(identityKey{}).(*Identity)
 	return i
 }
 
-// Handler lets requests through to next that show who they are of: From finds the identity. The request's context ends when the identity
-// is no longer good (Hold). What next does with the identity, Permit above all, is next's: Handler knows no parameters. Tokens are taken
-// from the header alone: a URL is written into too many logs.
+// Admit returns a context in which From finds who is at the other end, and which ends when that one is no longer good (Hold). The caller
+// must call the function when the connection is over. The error is that of Authenticate.
+func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, context.CancelFunc, error) {
+	i, err := a.Authenticate(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, release := a.Hold(context.WithValue(ctx, identityKey{}, i), i)
+	return ctx, release, nil
+}
+
+// Handler lets requests through to next that show who they are of (Admit). What next does with the identity, Permit above all, is next's:
+// Handler knows no parameters. Tokens are taken from the header alone: a URL is written into too many logs.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i, err := a.Authenticate(r.TLS, r.Header.Values("Authorization"))
+		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Authorization: r.Header.Values("Authorization")})
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			Refuse(w, http.StatusUnauthorized, err)
 			return
 		}
-		ctx, release := a.Hold(context.WithValue(r.Context(), identityKey{}, i), i)
 		defer release()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

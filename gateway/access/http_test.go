@@ -18,6 +18,7 @@ import (
 func ask(t *testing.T, h http.Handler, method, target string, header ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
+	r.RemoteAddr = "127.0.0.1:1"
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}

@@ -15,11 +15,18 @@ func CheckListen(address string, tls, insecure bool) error {
 	if err != nil {
 		return fault.Newf(fault.ConfigBadValue, "address to listen on: %w", err)
 	}
-	if tls || insecure || host == "localhost" {
-		return nil
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
+	if tls || insecure || host == "localhost" || isLoopback(address) {
 		return nil
 	}
 	return fault.Newf(fault.AccessPlaintext, "%s can be reached from other machines and would speak plaintext", address)
+}
+
+// isLoopback reports whether an address, host:port, is of this machine. Names are not looked up.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
 }
