@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A Channel groups notices by what they are about.
@@ -45,6 +47,10 @@ type Notice struct {
 	Text string `json:"text"`
 	// Fields are particulars by snake_case names; no payloads, tokens or secrets.
 	Fields map[string]any `json:"fields,omitempty"`
+	// Past says that it is from the cluster's history: it was posted before this process looked there first.
+	Past bool `json:"past,omitempty"`
+	// Relayed says that another process posted it, and tells of it in its own way.
+	Relayed bool `json:"-"`
 }
 
 // Config configures a Board.
@@ -53,13 +59,16 @@ type Config struct {
 	Node string
 	// Keep is how many notices are kept. Defaults to 1000.
 	Keep int
-	// Logger gets every notice. Defaults to one that discards.
+	// Logger gets every notice that is posted here. Defaults to one that discards.
 	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
 }
 
 // A Board takes notices and lets readers follow them.
 type Board struct {
-	cfg Config
+	cfg     Config
+	metrics metrics
 
 	mu struct {
 		sync.Mutex
@@ -73,31 +82,47 @@ type Board struct {
 func NewBoard(cfg Config) *Board {
 	cfg.Keep = cmp.Or(cfg.Keep, 1000)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	b := &Board{cfg: cfg}
+	b := &Board{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
 	b.mu.changed = make(chan struct{})
 	return b
 }
 
-// Post adds a notice. It never blocks. A nil board discards.
+// Post adds a notice and writes it to the log. It never blocks. A nil board discards.
 func (b *Board) Post(n Notice) {
 	if b == nil {
 		return
 	}
-	n.Node = b.cfg.Node
+	n.Node, n.Past, n.Relayed = b.cfg.Node, false, false
 	if n.At.IsZero() {
 		n.At = time.Now()
 	}
+	b.add(n)
+	b.metrics.posted.WithLabelValues(string(n.Channel), string(n.Level)).Inc()
+	b.log(n)
+}
+
+// Relay adds what other processes have posted, with their nodes and times. It is in their logs, and not in this one's. It never blocks.
+func (b *Board) Relay(notices ...Notice) {
+	for i := range notices {
+		notices[i].Relayed = true
+	}
+	b.add(notices...)
+}
+
+// add numbers notices and keeps them.
+func (b *Board) add(notices ...Notice) {
 	b.mu.Lock()
-	b.mu.last++
-	n.ID = b.mu.last
-	b.mu.kept = append(b.mu.kept, n)
+	defer b.mu.Unlock()
+	for _, n := range notices {
+		b.mu.last++
+		n.ID = b.mu.last
+		b.mu.kept = append(b.mu.kept, n)
+	}
 	if over := len(b.mu.kept) - b.cfg.Keep; over > 0 {
 		b.mu.kept = slices.Delete(b.mu.kept, 0, over)
 	}
 	close(b.mu.changed)
 	b.mu.changed = make(chan struct{})
-	b.mu.Unlock()
-	b.log(n)
 }
 
 // log writes the notice to the log.

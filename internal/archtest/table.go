@@ -72,6 +72,8 @@ func packages() []rule {
 		{"gateway/streampb", nil, "generated"},
 
 		{"notice", nil, "components post theirs in the wiring's board"},
+		{"notice/history", []string{"internal/retry", "notice"}, "what a cluster's boards have in common, wherever it is kept"},
+		{"notice/webhook", []string{"internal/retry", "notice"}, "tells programs elsewhere what stands on a board"},
 		{"internal/breaker", []string{"notice"}, "a change of state is a notice"},
 		{"health", nil, "a registry of checks: components bring theirs in the wiring"},
 		{"supervisor", []string{"health"}, "sweeps health endpoints, and knows components by them alone"},
@@ -88,6 +90,7 @@ func packages() []rule {
 		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd"}, "implements the registry: claims under leases"},
 		{"internal/etcd/council", []string{"change", "checkpoint", "cluster", "cluster/roster", "internal/etcd"}, "implements the roster's store: leases, election, plans"},
 		{"internal/etcd/keyring", []string{"checkpoint", "checkpoint/record", "internal/etcd"}, "implements the keeper of keys"},
+		{"internal/etcd/bulletin", []string{"internal/etcd", "notice", "notice/history"}, "implements the history of notices"},
 		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
 		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap"}, "what operators do to marks, apart from how they say it"},
 		{"internal/preflight", nil, "judges facts that others find out"},

@@ -24,6 +24,9 @@ func (k Keys) Origin() string { return k.root + "origin" }
 // Secrets is the key of the keys that seal cursors.
 func (k Keys) Secrets() string { return k.root + "keys" }
 
+// Notices is the prefix of the keys of notices.
+func (k Keys) Notices() string { return k.root + "notice/" }
+
 // Owners is the prefix of the keys that say who owns the partitions.
 func (k Keys) Owners() string { return k.root + "owner/" }
 
