@@ -1,0 +1,121 @@
+package fault
+
+// clusterEntries are what nodes meet with each other, their marks and etcd, in the order of their codes.
+func clusterEntries() []Entry {
+	return []Entry{
+		{
+			Code:    ClusterChanged,
+			Summary: "somebody else changed the origin of the marks meanwhile",
+			Meaning: "Two operators adopted the marks at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
+			Remedy:  "Look at what stands (`streamer checkpoint list`) and give the command again if it is still wanted.",
+		},
+		{
+			Code:    ClusterCorrupt,
+			Summary: "what the cluster keeps in etcd cannot be read",
+			Meaning: "A key below etcd.prefix that says who owns or leads, or the plan, was damaged or written by something else. It was left as it was. Nodes go on with the partitions that they have, and nothing moves.",
+			Remedy:  "Look at the key named (`etcdctl get`). If nothing else needs it, delete it: the nodes write it anew. If other programs use the prefix, give this cluster one of its own.",
+		},
+		{
+			Code:    ClusterUnknown,
+			Summary: "there are no marks of this cluster",
+			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",
+			Remedy:  "Give the nodes' own configuration with -f, and check cluster.id, reliability.checkpoint.backend, and etcd.prefix or marks.database.",
+		},
+		{
+			Code:    EtcdAlarm,
+			Summary: "etcd has raised an alarm, or is about to",
+			Meaning: "With NOSPACE etcd refuses every write: no mark can be saved and no claim be renewed. With CORRUPT a member's data differ from the others'.",
+			Remedy:  "NOSPACE: compact, defragment, raise --quota-backend-bytes, then `etcdctl alarm disarm`. CORRUPT: replace the member.",
+		},
+		{
+			Code:    EtcdCompaction,
+			Summary: "etcd shows no sign of automatic compaction",
+			Meaning: "etcd keeps every revision until it is told to compact, and each round of marks makes one: in the end its quota is used up and it refuses writes.",
+			Remedy:  "Start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h. On an etcd that has just been set up so, the warning goes with the first compaction.",
+		},
+		{
+			Code:    EtcdMember,
+			Summary: "an etcd endpoint does not answer, or has no leader",
+			Meaning: "The others serve; with one more failure there may be no quorum.",
+			Remedy:  "Start the member again or correct etcd.endpoints; `etcdctl endpoint status` shows them all.",
+		},
+		{
+			Code:    EtcdRefused,
+			Summary: "etcd answered and refused the request",
+			Meaning: "Authentication failed, a right is missing, a limit is exceeded, or the cluster has no quorum. Marks are as they were.",
+			Remedy:  "Check etcd.username and the role's rights on etcd.prefix, and the health of the etcd cluster (etcdctl endpoint health).",
+		},
+		{
+			Code:    EtcdUnreachable,
+			Summary: "no etcd endpoint can be reached",
+			Meaning: "None of etcd.endpoints answered within etcd.dial_timeout. Marks are as they were.",
+			Remedy:  "Check etcd.endpoints, the network, and that etcd runs; or keep the marks in MongoDB with reliability.checkpoint.backend: mongo.",
+		},
+		{
+			Code:    MarkCorrupt,
+			Summary: "a mark cannot be read",
+			Meaning: "The stored mark is damaged or was written by something else. It was left as it was.",
+			Remedy:  "Look at the mark's key or document named; restore it from a backup, or delete it to let its partition start again from the origin.",
+		},
+		{
+			Code:    MarkNewer,
+			Summary: "a mark was written by a newer version",
+			Meaning: "This version does not know the mark's format and would lose what it holds. It was left as it was.",
+			Remedy:  "Run the version that wrote the mark, or a later one.",
+		},
+		{
+			Code:    MarkPartitions,
+			Summary: "the marks were made for another number of partitions",
+			Meaning: "A document's partition depends on cluster.partitions; with another number the marks would not fit the documents. They were left as they were.",
+			Remedy:  "Set cluster.partitions to the number named.",
+		},
+		{
+			Code:    MarkRewind,
+			Summary: "a mark cannot be rewound to this position",
+			Meaning: "A rewind moves a mark back, never forward, because what is between would be lost in silence; and the oplog must still hold what is to be read again. The mark was left where it was.",
+			Remedy:  "Choose a position before the mark and behind the oplog's oldest entry; `streamer checkpoint rewind --dry-run` shows both.",
+		},
+		{
+			Code:    MarkSource,
+			Summary: "the marks were made with another MongoDB deployment",
+			Meaning: "The origin names another replica set or cluster than the one that mongodb.uri leads to. Positions of one mean nothing in the other.",
+			Remedy:  "Correct mongodb.uri, or give this deployment marks of its own with another cluster.id. If it is the same data, restored or moved, accept it with `streamer cluster adopt --source`.",
+		},
+		{
+			Code:    NodeAddressInUse,
+			Summary: "the address to listen on is in use",
+			Meaning: "Another process listens there already. Nothing was started and no mark was touched.",
+			Remedy:  "Stop the other process or set http.listen to a free address.",
+		},
+		{
+			Code:    NodeDetached,
+			Summary: "the node is cut off from its cluster",
+			Meaning: "It could not renew its lease in time, because etcd did not answer or the machine stood still, and others may have taken its partitions. It hands nothing to anybody until it is a member again; nothing is lost.",
+			Remedy:  "Connect to another node of the cluster with the positions reached. If all nodes say so, look at etcd.",
+		},
+		{
+			Code:    NodeRunning,
+			Summary: "another process owns these marks",
+			Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed.",
+			Remedy:  "Stop the process named, give this one another cluster.id, or start it with --take-over, which ends the other's ownership at once.",
+		},
+		{
+			Code:    NodeStopping,
+			Summary: "the node is stopping",
+			Meaning: "It was told to stop and takes no more subscribers. Nothing was delivered on this connection, and nothing is lost.",
+			Remedy:  "Connect to another node, or to this one when it runs again, with the id of the last event received.",
+		},
+		{
+			Code:    NodeTermLost,
+			Summary: "the node lost its partitions to another process",
+			Meaning: "Another process took over, or this one stood still for longer than its lease lives; what it had not marked will be delivered again by the new owner.",
+			Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the mark store.",
+		},
+		{
+			Code:    NodeUnreachable,
+			Summary: "no node answers at the address",
+			Meaning: "Nothing listens there, or what listens is no node. Nothing was changed.",
+			Remedy:  "Check --address (http.listen of the node's configuration), and that the node runs.",
+		},
+	}
+}

@@ -1,0 +1,109 @@
+package fault
+
+// mongodbEntries are what is met with MongoDB and its log, in the order of their codes.
+func mongodbEntries() []Entry {
+	return []Entry{
+		{
+			Code:    LogAhead,
+			Summary: "a position is younger than MongoDB's own time",
+			Meaning: "The deployment was restored from a backup, or is another one: the position is of a log that is no more. The partition was stopped; its mark was left where it was.",
+			Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such marks back and tells the subscribers; otherwise correct mongodb.uri.",
+		},
+		{
+			Code:    LogHidden,
+			Summary: "the oplog cannot be looked at",
+			Meaning: "Through mongos, or without the right to read local, nobody can tell how far the log reaches back: there is no head-room, and a position that is lost shows only when a stream is opened at it.",
+			Remedy:  "On a replica set give the user read on local. Through mongos look at the shards' own oplogs (rs.printReplicationInfo()).",
+		},
+		{
+			Code:    LogHistoryLost,
+			Summary: "the oplog no longer reaches back to the position to resume at",
+			Meaning: "Changes between the position and the oplog's first entry can no longer be read from the log. The mark was left where it was.",
+			Remedy:  "Read the documents that the lost span may have touched again; let the oplog be larger than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, delete or rewind the mark to go on.",
+		},
+		{
+			Code:    LogNoProgress,
+			Summary: "a partition was recovered several times without getting on",
+			Meaning: "Each time the log was read again the same trouble came back. The partition was stopped, so that it does not spin; its mark was left where it was.",
+			Remedy:  "Look at the gap log (`streamer gaps`) and at MongoDB's own log for the reason; restart the node to try again.",
+		},
+		{
+			Code:    LogPoisonEvent,
+			Summary: "a change event is larger than MongoDB can deliver",
+			Meaning: "A change event above 16 MiB stops every change stream that meets it (BSONObjectTooLarge).",
+			Remedy:  "Use MongoDB 6.0.9 or later, where large events are split; keep documents below 8 MiB, or do not ask for full documents.",
+		},
+		{
+			Code:    LogShort,
+			Summary: "the oplog is shorter than the outage to be survived",
+			Meaning: "A node that is away for longer than the oplog reaches back loses changes, and its subscribers must read documents again.",
+			Remedy:  "Enlarge the oplog (replSetResizeOplog: size, or minRetentionHours), on every member.",
+		},
+		{
+			Code:    LogTokenRefused,
+			Summary: "MongoDB refused a resume token as malformed",
+			Meaning: "The mark's token is not one that this server can read: another server product, or a corrupted mark. The mark was left as it was.",
+			Remedy:  "Check that mongodb.uri leads to the deployment that the marks were made with.",
+		},
+		{
+			Code:    MongoConnections,
+			Summary: "MongoDB has few connections left, or the connection string allows fewer than the node needs",
+			Meaning: "Each change stream holds a connection while it waits. Where there is none left, catch-ups and marks wait.",
+			Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
+		},
+		{
+			Code:    MongoImages,
+			Summary: "full documents are asked for that MongoDB does not keep",
+			Meaning: "With mongodb.full_document: whenAvailable or required the collection must keep pre- and post-images. Where it does not, updates come without their document.",
+			Remedy:  "Turn them on for the collections named: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup.",
+		},
+		{
+			Code:    MongoMajority,
+			Summary: "a majority of the replica set lags behind",
+			Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing comes.",
+			Remedy:  "Look at rs.status() for members that are down or behind. A set of primary, secondary and arbiter has no majority of data once one of the two is down.",
+		},
+		{
+			Code:    MongoRefused,
+			Summary: "MongoDB answered and refused the request",
+			Meaning: "The server's own error code stands in the message.",
+			Remedy:  "Look the server's error code up in the MongoDB manual; check that the deployment is MongoDB 4.2 or later.",
+		},
+		{
+			Code:    MongoResume,
+			Summary: "change streams cannot be resumed as they must be",
+			Meaning: "The server gives no post-batch resume token or refuses startAfter, so a quiet partition's position would grow old and a stream could not go on behind an invalidate.",
+			Remedy:  "Use MongoDB 4.2 or later; products that only speak MongoDB's protocol often lack this.",
+		},
+		{
+			Code:    MongoSplit,
+			Summary: "MongoDB does not split large change events",
+			Meaning: "A change event above 16 MiB comes with less in it, or is stepped over and told to the subscribers.",
+			Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
+		},
+		{
+			Code:    MongoStandalone,
+			Summary: "the MongoDB server is not part of a replica set",
+			Meaning: "Change streams read the oplog, which only replica sets and sharded clusters have.",
+			Remedy:  "Start mongod with --replSet and run rs.initiate() once; a replica set of one member is enough.",
+		},
+		{
+			Code:    MongoUnauthorized,
+			Summary: "the MongoDB user lacks a right or cannot authenticate",
+			Meaning: "The server refused the user's credentials or the action named.",
+			Remedy:  "Check the user in mongodb.uri; it needs changeStream and find on what mongodb.watch names (readAnyDatabase covers all), and read on local.",
+		},
+		{
+			Code:    MongoUnreachable,
+			Summary: "no MongoDB server can be reached",
+			Meaning: "No member of the deployment answered in time, or none is primary.",
+			Remedy:  "Check mongodb.uri (hosts, replicaSet, tls), the network, and that the deployment has a primary (rs.status()).",
+		},
+		{
+			Code:    MongoVersion,
+			Summary: "the version of MongoDB is not supported, or no longer by its maker",
+			Meaning: "The node needs change streams over a deployment with post-batch resume tokens and startAfter (4.2). Versions that MongoDB no longer maintains get no fixes.",
+			Remedy:  "Use MongoDB 4.2 or later; one that is maintained is better.",
+		},
+	}
+}
