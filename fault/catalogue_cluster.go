@@ -16,6 +16,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Look at the key named (`etcdctl get`). If nothing else needs it, delete it: the nodes write it anew. If other programs use the prefix, give this cluster one of its own.",
 		},
 		{
+			Code:    ClusterHeartbeat,
+			Summary: "a member's heartbeat cannot be read",
+			Meaning: "What stands under the member's key is no heartbeat: something else wrote there, or a version that this one cannot read. The member keeps what it has and is given nothing; the others go on.",
+			Remedy:  "See that nothing else writes below etcd.prefix. The member's next heartbeat mends it; if none does, restart the member with the version of the others.",
+		},
+		{
 			Code:    ClusterUnknown,
 			Summary: "there are no marks of this cluster",
 			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",

@@ -13,6 +13,7 @@ const (
 	ClockSkew          Code = "STRM-CLOCK-SKEW"
 	ClusterChanged     Code = "STRM-CLUSTER-CHANGED"
 	ClusterCorrupt     Code = "STRM-CLUSTER-CORRUPT"
+	ClusterHeartbeat   Code = "STRM-CLUSTER-HEARTBEAT"
 	ClusterUnknown     Code = "STRM-CLUSTER-UNKNOWN"
 	CommandBadArgument Code = "STRM-COMMAND-BAD-ARGUMENT"
 	CommandUnconfirmed Code = "STRM-COMMAND-UNCONFIRMED"
