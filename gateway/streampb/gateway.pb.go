@@ -88,10 +88,12 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 type Partitions int32
 
 const (
-	// All of them.
+	// All of them, whoever owns them: a node serves a session from its own reading of the log.
 	Partitions_PARTITIONS_UNSPECIFIED Partitions = 0
 	Partitions_PARTITIONS_ALL         Partitions = 1
-	// Those that the node owns, for clients that follow the cluster's topology.
+	// Those that the client attaches to, for clients that follow the cluster's topology: they have a session with each node for what it
+	// owns. The session begins like any other, with one batch for each partition; only those that Attach names go on. A node serves what it
+	// does not own as well, so that a client need not be in step with the topology.
 	Partitions_PARTITIONS_OWNED Partitions = 2
 )
 
@@ -344,7 +346,7 @@ func (x Loss_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Loss_Kind.Descriptor instead.
 func (Loss_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18, 0}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // ConnectRequest is what a client says.
@@ -357,6 +359,8 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Unsubscribe
 	//	*ConnectRequest_Ack
 	//	*ConnectRequest_Heartbeat
+	//	*ConnectRequest_Attach
+	//	*ConnectRequest_Detach
 	Message       isConnectRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,6 +448,24 @@ func (x *ConnectRequest) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *ConnectRequest) GetAttach() *Attach {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectRequest_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
+func (x *ConnectRequest) GetDetach() *Detach {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectRequest_Detach); ok {
+			return x.Detach
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Message interface {
 	isConnectRequest_Message()
 }
@@ -468,6 +490,14 @@ type ConnectRequest_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
+type ConnectRequest_Attach struct {
+	Attach *Attach `protobuf:"bytes,6,opt,name=attach,proto3,oneof"`
+}
+
+type ConnectRequest_Detach struct {
+	Detach *Detach `protobuf:"bytes,7,opt,name=detach,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Subscribe) isConnectRequest_Message() {}
@@ -477,6 +507,10 @@ func (*ConnectRequest_Unsubscribe) isConnectRequest_Message() {}
 func (*ConnectRequest_Ack) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Heartbeat) isConnectRequest_Message() {}
+
+func (*ConnectRequest_Attach) isConnectRequest_Message() {}
+
+func (*ConnectRequest_Detach) isConnectRequest_Message() {}
 
 // ConnectResponse is what the server says.
 type ConnectResponse struct {
@@ -489,6 +523,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Batch
 	//	*ConnectResponse_Notice
 	//	*ConnectResponse_Heartbeat
+	//	*ConnectResponse_Topology
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -585,6 +620,15 @@ func (x *ConnectResponse) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *ConnectResponse) GetTopology() *Topology {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_Topology); ok {
+			return x.Topology
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -613,6 +657,10 @@ type ConnectResponse_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
 }
 
+type ConnectResponse_Topology struct {
+	Topology *Topology `protobuf:"bytes,7,opt,name=topology,proto3,oneof"`
+}
+
 func (*ConnectResponse_Welcome) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Subscribed) isConnectResponse_Message() {}
@@ -624,6 +672,8 @@ func (*ConnectResponse_Batch) isConnectResponse_Message() {}
 func (*ConnectResponse_Notice) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Heartbeat) isConnectResponse_Message() {}
+
+func (*ConnectResponse_Topology) isConnectResponse_Message() {}
 
 // Hello introduces a gateway and what it wants.
 type Hello struct {
@@ -1141,7 +1191,100 @@ func (x *Unsubscribe) GetIds() []string {
 	return nil
 }
 
-// Ack acknowledges everything of partitions up to positions that batches ended with.
+// Attach asks for partitions in a session with PARTITIONS_OWNED. Each goes on with an empty batch at the position given, which the client
+// may have reached in a session with another node; one that is attached already begins again there. The session reads them from the log
+// like one that resumes, and its other partitions wait until they have caught up.
+type Attach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Positions     []*PartitionPosition   `protobuf:"bytes,1,rep,name=positions,proto3" json:"positions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attach) Reset() {
+	*x = Attach{}
+	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attach) ProtoMessage() {}
+
+func (x *Attach) ProtoReflect() protoreflect.Message {
+	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attach.ProtoReflect.Descriptor instead.
+func (*Attach) Descriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Attach) GetPositions() []*PartitionPosition {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+// Detach ends partitions in a session with PARTITIONS_OWNED. What was sent before may still be on its way, and may be acknowledged.
+type Detach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    []uint32               `protobuf:"varint,1,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Detach) Reset() {
+	*x = Detach{}
+	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detach) ProtoMessage() {}
+
+func (x *Detach) ProtoReflect() protoreflect.Message {
+	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detach.ProtoReflect.Descriptor instead.
+func (*Detach) Descriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Detach) GetPartitions() []uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// Ack acknowledges everything of partitions up to positions that batches ended with. With PARTITIONS_OWNED it may also tell where the
+// gateway stands in partitions that the session is not attached to, so that what is kept under its id is about all of them.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Positions     []*PartitionPosition   `protobuf:"bytes,1,rep,name=positions,proto3" json:"positions,omitempty"`
@@ -1151,7 +1294,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1306,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1319,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{9}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ack) GetPositions() []*PartitionPosition {
@@ -1196,7 +1339,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1351,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1364,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{10}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Heartbeat) GetChecks() []*Check {
@@ -1246,7 +1389,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1401,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1414,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{11}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1326,7 +1469,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1481,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1494,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{12}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Limits) GetSubscriptions() uint32 {
@@ -1408,7 +1551,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1563,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1576,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Subscribed) GetId() string {
@@ -1463,7 +1606,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1618,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1631,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Rejected) GetId() string {
@@ -1520,8 +1663,11 @@ func (x *Rejected) GetRemedy() string {
 }
 
 // Batch is a stretch of one partition. It holds everything behind from and up to to that the session's subscriptions match; it is a
-// bookmark when it is empty. A client whose position is before from has missed something and resumes there; one at or behind from takes
-// what is above its position, or at its head with a new hash, and moves to to. The epoch is never a reason to drop a batch.
+// bookmark when it is empty. The batches of a partition follow each other, and their ends never go back, except to where the partition is
+// moved by KIND_REWOUND or begins by Attach. A change that is sent in several forms, because subscriptions ask for them, has all of them in
+// one batch, one behind the other: who has a batch has its changes. A client whose position is before from has missed something and resumes
+// there; one at or behind from takes what is above its position, or at its head with a new hash, and moves to to. The epoch is never a
+// reason to drop a batch.
 type Batch struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1539,7 +1685,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1697,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1710,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Batch) GetPartition() uint32 {
@@ -1627,7 +1773,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1785,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1798,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Epoch) GetIncarnation() uint64 {
@@ -1685,7 +1831,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1843,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1856,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -1758,7 +1904,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1916,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1929,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Loss) GetKind() Loss_Kind {
@@ -1824,7 +1970,7 @@ func (x *Loss) GetAdvice() string {
 // Notice is about the service, and has no place in the log.
 type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// moving, moved, stale, recovered, degraded, shutting_down, filter_failed, …
+	// moving, moved, stale, recovered, degraded, detached, shutting_down, filter_failed, …
 	Kind string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	At   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
@@ -1839,7 +1985,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1997,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2010,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Notice) GetKind() string {
@@ -1909,18 +2055,138 @@ func (x *Notice) GetCode() string {
 	return ""
 }
 
+// Topology says which node owns which partition. It comes after the Welcome and whenever it changes, where there is a cluster.
+type Topology struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Greater for a later one, of whichever node it comes.
+	Version uint64           `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Nodes   []*Topology_Node `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// By partition: an index into nodes, or -1 where nobody owns it.
+	Owners        []int32 `protobuf:"zigzag32,3,rep,packed,name=owners,proto3" json:"owners,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Topology) Reset() {
+	*x = Topology{}
+	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topology) ProtoMessage() {}
+
+func (x *Topology) ProtoReflect() protoreflect.Message {
+	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topology.ProtoReflect.Descriptor instead.
+func (*Topology) Descriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Topology) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Topology) GetNodes() []*Topology_Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Topology) GetOwners() []int32 {
+	if x != nil {
+		return x.Owners
+	}
+	return nil
+}
+
+// Node is one of the cluster.
+type Topology_Node struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in its Welcome.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// host:port where gateways reach it; empty where that is not known.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Topology_Node) Reset() {
+	*x = Topology_Node{}
+	mi := &file_streamer_v1_gateway_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topology_Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topology_Node) ProtoMessage() {}
+
+func (x *Topology_Node) ProtoReflect() protoreflect.Message {
+	mi := &file_streamer_v1_gateway_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topology_Node.ProtoReflect.Descriptor instead.
+func (*Topology_Node) Descriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{22, 0}
+}
+
+func (x *Topology_Node) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Topology_Node) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 var File_streamer_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x19streamer/v1/gateway.proto\x12\vstreamer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n" +
+	"\x19streamer/v1/gateway.proto\x12\vstreamer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x02\n" +
 	"\x0eConnectRequest\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.streamer.v1.HelloH\x00R\x05hello\x126\n" +
 	"\tsubscribe\x18\x02 \x01(\v2\x16.streamer.v1.SubscribeH\x00R\tsubscribe\x12<\n" +
 	"\vunsubscribe\x18\x03 \x01(\v2\x18.streamer.v1.UnsubscribeH\x00R\vunsubscribe\x12$\n" +
 	"\x03ack\x18\x04 \x01(\v2\x10.streamer.v1.AckH\x00R\x03ack\x126\n" +
-	"\theartbeat\x18\x05 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\amessage\"\xd1\x02\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeat\x12-\n" +
+	"\x06attach\x18\x06 \x01(\v2\x13.streamer.v1.AttachH\x00R\x06attach\x12-\n" +
+	"\x06detach\x18\a \x01(\v2\x13.streamer.v1.DetachH\x00R\x06detachB\t\n" +
+	"\amessage\"\x86\x03\n" +
 	"\x0fConnectResponse\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x14.streamer.v1.WelcomeH\x00R\awelcome\x129\n" +
 	"\n" +
@@ -1929,7 +2195,8 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\brejected\x18\x03 \x01(\v2\x15.streamer.v1.RejectedH\x00R\brejected\x12*\n" +
 	"\x05batch\x18\x04 \x01(\v2\x12.streamer.v1.BatchH\x00R\x05batch\x12-\n" +
 	"\x06notice\x18\x05 \x01(\v2\x13.streamer.v1.NoticeH\x00R\x06notice\x126\n" +
-	"\theartbeat\x18\x06 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeatB\t\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeat\x123\n" +
+	"\btopology\x18\a \x01(\v2\x15.streamer.v1.TopologyH\x00R\btopologyB\t\n" +
 	"\amessage\"\xa9\x04\n" +
 	"\x05Hello\x12\x1d\n" +
 	"\n" +
@@ -1973,7 +2240,13 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\tSubscribe\x12?\n" +
 	"\rsubscriptions\x18\x01 \x03(\v2\x19.streamer.v1.SubscriptionR\rsubscriptions\"\x1f\n" +
 	"\vUnsubscribe\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"C\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"F\n" +
+	"\x06Attach\x12<\n" +
+	"\tpositions\x18\x01 \x03(\v2\x1e.streamer.v1.PartitionPositionR\tpositions\"(\n" +
+	"\x06Detach\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\rR\n" +
+	"partitions\"C\n" +
 	"\x03Ack\x12<\n" +
 	"\tpositions\x18\x01 \x03(\v2\x1e.streamer.v1.PartitionPositionR\tpositions\"7\n" +
 	"\tHeartbeat\x12*\n" +
@@ -2036,7 +2309,14 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"partitions\x18\x04 \x03(\rR\n" +
 	"partitions\x12\"\n" +
 	"\fsubscription\x18\x05 \x01(\tR\fsubscription\x12\x12\n" +
-	"\x04code\x18\x06 \x01(\tR\x04code*c\n" +
+	"\x04code\x18\x06 \x01(\tR\x04code\"\xa4\x01\n" +
+	"\bTopology\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x120\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x1a.streamer.v1.Topology.NodeR\x05nodes\x12\x16\n" +
+	"\x06owners\x18\x03 \x03(\x11R\x06owners\x1a4\n" +
+	"\x04Node\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress*c\n" +
 	"\x05Start\x12\x15\n" +
 	"\x11START_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTART_RESUME\x10\x01\x12\r\n" +
@@ -2078,7 +2358,7 @@ func file_streamer_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_streamer_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_streamer_v1_gateway_proto_goTypes = []any{
 	(Start)(0),                    // 0: streamer.v1.Start
 	(Partitions)(0),               // 1: streamer.v1.Partitions
@@ -2095,64 +2375,73 @@ var file_streamer_v1_gateway_proto_goTypes = []any{
 	(*Subscription)(nil),          // 12: streamer.v1.Subscription
 	(*Subscribe)(nil),             // 13: streamer.v1.Subscribe
 	(*Unsubscribe)(nil),           // 14: streamer.v1.Unsubscribe
-	(*Ack)(nil),                   // 15: streamer.v1.Ack
-	(*Heartbeat)(nil),             // 16: streamer.v1.Heartbeat
-	(*Welcome)(nil),               // 17: streamer.v1.Welcome
-	(*Limits)(nil),                // 18: streamer.v1.Limits
-	(*Subscribed)(nil),            // 19: streamer.v1.Subscribed
-	(*Rejected)(nil),              // 20: streamer.v1.Rejected
-	(*Batch)(nil),                 // 21: streamer.v1.Batch
-	(*Epoch)(nil),                 // 22: streamer.v1.Epoch
-	(*Event)(nil),                 // 23: streamer.v1.Event
-	(*Loss)(nil),                  // 24: streamer.v1.Loss
-	(*Notice)(nil),                // 25: streamer.v1.Notice
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Attach)(nil),                // 15: streamer.v1.Attach
+	(*Detach)(nil),                // 16: streamer.v1.Detach
+	(*Ack)(nil),                   // 17: streamer.v1.Ack
+	(*Heartbeat)(nil),             // 18: streamer.v1.Heartbeat
+	(*Welcome)(nil),               // 19: streamer.v1.Welcome
+	(*Limits)(nil),                // 20: streamer.v1.Limits
+	(*Subscribed)(nil),            // 21: streamer.v1.Subscribed
+	(*Rejected)(nil),              // 22: streamer.v1.Rejected
+	(*Batch)(nil),                 // 23: streamer.v1.Batch
+	(*Epoch)(nil),                 // 24: streamer.v1.Epoch
+	(*Event)(nil),                 // 25: streamer.v1.Event
+	(*Loss)(nil),                  // 26: streamer.v1.Loss
+	(*Notice)(nil),                // 27: streamer.v1.Notice
+	(*Topology)(nil),              // 28: streamer.v1.Topology
+	(*Topology_Node)(nil),         // 29: streamer.v1.Topology.Node
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
 }
 var file_streamer_v1_gateway_proto_depIdxs = []int32{
 	8,  // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
 	13, // 1: streamer.v1.ConnectRequest.subscribe:type_name -> streamer.v1.Subscribe
 	14, // 2: streamer.v1.ConnectRequest.unsubscribe:type_name -> streamer.v1.Unsubscribe
-	15, // 3: streamer.v1.ConnectRequest.ack:type_name -> streamer.v1.Ack
-	16, // 4: streamer.v1.ConnectRequest.heartbeat:type_name -> streamer.v1.Heartbeat
-	17, // 5: streamer.v1.ConnectResponse.welcome:type_name -> streamer.v1.Welcome
-	19, // 6: streamer.v1.ConnectResponse.subscribed:type_name -> streamer.v1.Subscribed
-	20, // 7: streamer.v1.ConnectResponse.rejected:type_name -> streamer.v1.Rejected
-	21, // 8: streamer.v1.ConnectResponse.batch:type_name -> streamer.v1.Batch
-	25, // 9: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
-	16, // 10: streamer.v1.ConnectResponse.heartbeat:type_name -> streamer.v1.Heartbeat
-	26, // 11: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
-	9,  // 12: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
-	12, // 13: streamer.v1.Hello.subscriptions:type_name -> streamer.v1.Subscription
-	0,  // 14: streamer.v1.Hello.start:type_name -> streamer.v1.Start
-	26, // 15: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
-	11, // 16: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
-	1,  // 17: streamer.v1.Hello.partitions:type_name -> streamer.v1.Partitions
-	2,  // 18: streamer.v1.Hello.ack:type_name -> streamer.v1.AckMode
-	10, // 19: streamer.v1.PartitionPosition.position:type_name -> streamer.v1.Position
-	3,  // 20: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
-	4,  // 21: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
-	12, // 22: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
-	11, // 23: streamer.v1.Ack.positions:type_name -> streamer.v1.PartitionPosition
-	9,  // 24: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
-	18, // 25: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
-	11, // 26: streamer.v1.Subscribed.from:type_name -> streamer.v1.PartitionPosition
-	22, // 27: streamer.v1.Batch.epoch:type_name -> streamer.v1.Epoch
-	10, // 28: streamer.v1.Batch.from:type_name -> streamer.v1.Position
-	10, // 29: streamer.v1.Batch.to:type_name -> streamer.v1.Position
-	23, // 30: streamer.v1.Batch.events:type_name -> streamer.v1.Event
-	24, // 31: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
-	10, // 32: streamer.v1.Event.position:type_name -> streamer.v1.Position
-	3,  // 33: streamer.v1.Event.format:type_name -> streamer.v1.Format
-	5,  // 34: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
-	26, // 35: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
-	26, // 36: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
-	6,  // 37: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
-	7,  // 38: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
-	38, // [38:39] is the sub-list for method output_type
-	37, // [37:38] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	17, // 3: streamer.v1.ConnectRequest.ack:type_name -> streamer.v1.Ack
+	18, // 4: streamer.v1.ConnectRequest.heartbeat:type_name -> streamer.v1.Heartbeat
+	15, // 5: streamer.v1.ConnectRequest.attach:type_name -> streamer.v1.Attach
+	16, // 6: streamer.v1.ConnectRequest.detach:type_name -> streamer.v1.Detach
+	19, // 7: streamer.v1.ConnectResponse.welcome:type_name -> streamer.v1.Welcome
+	21, // 8: streamer.v1.ConnectResponse.subscribed:type_name -> streamer.v1.Subscribed
+	22, // 9: streamer.v1.ConnectResponse.rejected:type_name -> streamer.v1.Rejected
+	23, // 10: streamer.v1.ConnectResponse.batch:type_name -> streamer.v1.Batch
+	27, // 11: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
+	18, // 12: streamer.v1.ConnectResponse.heartbeat:type_name -> streamer.v1.Heartbeat
+	28, // 13: streamer.v1.ConnectResponse.topology:type_name -> streamer.v1.Topology
+	30, // 14: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
+	9,  // 15: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
+	12, // 16: streamer.v1.Hello.subscriptions:type_name -> streamer.v1.Subscription
+	0,  // 17: streamer.v1.Hello.start:type_name -> streamer.v1.Start
+	30, // 18: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
+	11, // 19: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
+	1,  // 20: streamer.v1.Hello.partitions:type_name -> streamer.v1.Partitions
+	2,  // 21: streamer.v1.Hello.ack:type_name -> streamer.v1.AckMode
+	10, // 22: streamer.v1.PartitionPosition.position:type_name -> streamer.v1.Position
+	3,  // 23: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
+	4,  // 24: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
+	12, // 25: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
+	11, // 26: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
+	11, // 27: streamer.v1.Ack.positions:type_name -> streamer.v1.PartitionPosition
+	9,  // 28: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
+	20, // 29: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
+	11, // 30: streamer.v1.Subscribed.from:type_name -> streamer.v1.PartitionPosition
+	24, // 31: streamer.v1.Batch.epoch:type_name -> streamer.v1.Epoch
+	10, // 32: streamer.v1.Batch.from:type_name -> streamer.v1.Position
+	10, // 33: streamer.v1.Batch.to:type_name -> streamer.v1.Position
+	25, // 34: streamer.v1.Batch.events:type_name -> streamer.v1.Event
+	26, // 35: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
+	10, // 36: streamer.v1.Event.position:type_name -> streamer.v1.Position
+	3,  // 37: streamer.v1.Event.format:type_name -> streamer.v1.Format
+	5,  // 38: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
+	30, // 39: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
+	30, // 40: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
+	29, // 41: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
+	6,  // 42: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
+	7,  // 43: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
+	43, // [43:44] is the sub-list for method output_type
+	42, // [42:43] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_streamer_v1_gateway_proto_init() }
@@ -2166,6 +2455,8 @@ func file_streamer_v1_gateway_proto_init() {
 		(*ConnectRequest_Unsubscribe)(nil),
 		(*ConnectRequest_Ack)(nil),
 		(*ConnectRequest_Heartbeat)(nil),
+		(*ConnectRequest_Attach)(nil),
+		(*ConnectRequest_Detach)(nil),
 	}
 	file_streamer_v1_gateway_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
@@ -2174,6 +2465,7 @@ func file_streamer_v1_gateway_proto_init() {
 		(*ConnectResponse_Batch)(nil),
 		(*ConnectResponse_Notice)(nil),
 		(*ConnectResponse_Heartbeat)(nil),
+		(*ConnectResponse_Topology)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2181,7 +2473,7 @@ func file_streamer_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_streamer_v1_gateway_proto_rawDesc), len(file_streamer_v1_gateway_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

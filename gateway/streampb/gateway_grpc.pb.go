@@ -31,7 +31,8 @@ const (
 // Gateway serves changes to gateways.
 type GatewayClient interface {
 	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every
-	// subscription of the set, and after that batches. A session that breaks is resumed by another Connect with the positions reached.
+	// subscription of the set, and after that batches: first one for each partition, which says where the session begins there. A session
+	// that breaks is resumed by another Connect with the positions reached.
 	//
 	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for an id that a newer process has,
 	// RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text begins with a code, STRM-…, and has a remedy.
@@ -66,7 +67,8 @@ type Gateway_ConnectClient = grpc.BidiStreamingClient[ConnectRequest, ConnectRes
 // Gateway serves changes to gateways.
 type GatewayServer interface {
 	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every
-	// subscription of the set, and after that batches. A session that breaks is resumed by another Connect with the positions reached.
+	// subscription of the set, and after that batches: first one for each partition, which says where the session begins there. A session
+	// that breaks is resumed by another Connect with the positions reached.
 	//
 	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for an id that a newer process has,
 	// RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text begins with a code, STRM-…, and has a remedy.
