@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,18 @@ func (k Keys) Secrets() string { return k.root + "keys" }
 
 // Notices is the prefix of the keys of notices.
 func (k Keys) Notices() string { return k.root + "notice/" }
+
+// Members is the prefix of the keys of members' heartbeats.
+func (k Keys) Members() string { return k.root + "member/" }
+
+// Member is the key of a member's heartbeat. The name is escaped as a segment of a path: no two names give one key.
+func (k Keys) Member(node string) string { return k.Members() + url.PathEscape(node) }
+
+// Plan is the key of the plan.
+func (k Keys) Plan() string { return k.root + "plan" }
+
+// Election is the prefix of the keys of those who want to lead, without its last slash.
+func (k Keys) Election() string { return k.root + "leader" }
 
 // Owners is the prefix of the keys that say who owns the partitions.
 func (k Keys) Owners() string { return k.root + "owner/" }

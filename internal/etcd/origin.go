@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"mongostream/change"
@@ -35,10 +36,15 @@ func (c *Client) Origin(ctx context.Context, partitions int) (Standing, error) {
 	if err != nil {
 		return Standing{}, fmt.Errorf("read origin: %w", Named(err))
 	}
-	if len(resp.Kvs) == 0 {
+	return StandingOf(resp.Kvs, partitions)
+}
+
+// StandingOf is Origin with what was read at its key.
+func StandingOf(kvs []*mvccpb.KeyValue, partitions int) (Standing, error) {
+	if len(kvs) == 0 {
 		return Standing{}, checkpoint.ErrNoOrigin
 	}
-	kv := resp.Kvs[0]
+	kv := kvs[0]
 	o, err := record.DecodeOrigin(string(kv.Key), partitions, kv.Value)
 	if err != nil {
 		return Standing{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/cluster"
 	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/lease"
 )
 
 // releaseTimeout bounds the release of a claim that came to nothing.
@@ -59,19 +59,15 @@ func (r *Registry) Claim(
 	if err := r.makeWay(ctx, m, takeOver); err != nil {
 		return nil, err
 	}
-	value, err := encodeOwner(m, time.Now())
+	value, err := lease.Encode(m.Node, m.Process, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	var lease *clientv3.LeaseGrantResponse
-	err = etcd.Insist(ctx, func() (err error) {
-		lease, err = r.etcd.Grant(ctx, int64(math.Ceil(ttl.Seconds())))
-		return err
-	})
+	granted, _, err := lease.Grant(ctx, r.client, ttl)
 	if err != nil {
-		return nil, fmt.Errorf("grant lease: %w", etcd.Named(err))
+		return nil, err
 	}
-	c := &claim{Registry: r, stands: stands, lease: lease.ID, process: m.Process, value: value}
+	c := &claim{Registry: r, stands: stands, lease: granted, process: m.Process, value: value}
 	c.keys.revisions = make([]int64, n)
 	all := make([]change.Partition, n)
 	for p := range all {
@@ -85,19 +81,19 @@ func (r *Registry) Claim(
 	return epochs, nil
 }
 
-// makeWay sees to it that no partition is owned: it refuses where another process owns one, or ends that process's claim.
-// What an earlier claim of this process left behind is ended too.
+// makeWay sees to it that no partition is owned: it refuses where another process owns one or is a member of a cluster, or ends that
+// process's claim or membership. What an earlier claim of this process left behind is ended too.
 func (r *Registry) makeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
-	owners, err := r.owners(ctx)
+	holders, err := r.holders(ctx)
 	if err != nil {
 		return err
 	}
-	for _, o := range owners {
-		if o.process != m.Process && !takeOver {
-			return r.held(ctx, o)
+	for _, h := range holders {
+		if h.Process != m.Process && !takeOver {
+			return h.Held(ctx, r.client)
 		}
 	}
-	return r.evict(ctx, owners)
+	return r.evict(ctx, holders)
 }
 
 // Renew implements [cluster.Registry].
@@ -140,8 +136,8 @@ func (r *Registry) Release(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
-	if err := r.revoke(ctx, c.lease); err != nil {
-		return fmt.Errorf("release claim: %w", etcd.Named(err))
+	if err := lease.Revoke(ctx, r.client, c.lease); err != nil {
+		return fmt.Errorf("release claim: %w", err)
 	}
 	r.setClaim(nil)
 	return nil
@@ -233,11 +229,11 @@ func (c *claim) takeSome(ctx context.Context, partitions []change.Partition) ([]
 		if put = put.Responses[0].GetResponseTxn(); put.Succeeded {
 			continue
 		}
-		there := ownerOf(put.Responses[0].GetResponseRange().Kvs[0])
-		if there.lease != c.lease || there.process != c.process {
-			return nil, c.held(ctx, there)
+		there := lease.Of(put.Responses[0].GetResponseRange().Kvs[0])
+		if there.Lease != c.lease || there.Process != c.process {
+			return nil, there.Held(ctx, c.client)
 		}
-		revisions[i] = there.revision
+		revisions[i] = there.Revision
 	}
 	return revisions, nil
 }
@@ -271,8 +267,8 @@ func (c *claim) missing(ctx context.Context) ([]change.Partition, error) {
 func (c *claim) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if err := c.revoke(ctx, c.lease); err != nil {
-		return fmt.Errorf("give up claim: %w", etcd.Named(err))
+	if err := lease.Revoke(ctx, c.client, c.lease); err != nil {
+		return fmt.Errorf("give up claim: %w", err)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,6 +23,7 @@ import (
 	"mongostream/internal/devetcd"
 	"mongostream/internal/devetcd/devetcdtest"
 	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/lease"
 )
 
 const n = checkpointtest.Partitions
@@ -46,15 +46,15 @@ func (p place) mustClaim(r *Registry, process string, takeOver bool) []change.Ep
 }
 
 // owners lists the owner keys as they stand.
-func (p place) owners() map[string]owner {
+func (p place) owners() map[string]lease.Holder {
 	p.Helper()
 	resp, err := p.raw.Get(p.Context(), p.key("owner/"), clientv3.WithPrefix())
 	if err != nil {
 		p.Fatal(err)
 	}
-	owners := make(map[string]owner, len(resp.Kvs))
+	owners := make(map[string]lease.Holder, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		owners[strings.TrimPrefix(string(kv.Key), p.key("owner/"))] = ownerOf(kv)
+		owners[strings.TrimPrefix(string(kv.Key), p.key("owner/"))] = lease.Of(kv)
 	}
 	return owners
 }
@@ -85,7 +85,7 @@ func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 	owners := p.owners()
 	for i, e := range epochs {
 		o := owners[fmt.Sprintf("%05d", i)]
-		if e.Incarnation != 3 || int64(e.Revision) != o.revision || o.process != "a1" || o.lease == clientv3.NoLease {
+		if e.Incarnation != 3 || int64(e.Revision) != o.Revision || o.Process != "a1" || o.Lease == clientv3.NoLease {
 			t.Fatalf("partition %d has epoch %s and the owner %+v", i, e, o)
 		}
 	}
@@ -183,7 +183,7 @@ func TestClaimThatMeetsAnotherOnItsWayGivesBackWhatItTook(t *testing.T) {
 	if held, ok := errors.AsType[*cluster.HeldError](err); !ok || held.Process != "b" {
 		t.Errorf("claim gave %v", err)
 	}
-	if owners := p.owners(); len(owners) != 1 || owners["00255"].process != "b" {
+	if owners := p.owners(); len(owners) != 1 || owners["00255"].Process != "b" {
 		t.Errorf("the owners are %v", owners)
 	}
 	if leases := p.leases(); len(leases) != 0 {
@@ -252,7 +252,7 @@ func TestClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 	epochs := p.mustClaim(registry, "a", false)
 	owners := p.owners()
 	for i, e := range epochs {
-		if o := owners[fmt.Sprintf("%05d", i)]; int64(e.Revision) != o.revision || o.process != "a" {
+		if o := owners[fmt.Sprintf("%05d", i)]; int64(e.Revision) != o.Revision || o.Process != "a" {
 			t.Fatalf("partition %d has epoch %s and the owner %+v", i, e, o)
 		}
 	}
@@ -339,7 +339,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 	}
 	processes := make(map[string]bool)
 	for _, o := range owners {
-		processes[o.process] = true
+		processes[o.Process] = true
 	}
 	if len(processes) > 1 {
 		t.Errorf("the owners are %v", processes)
@@ -437,7 +437,7 @@ func TestReclaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 		t.Helper()
 		owners := p.owners()
 		for i, name := range []string{"00007", "00008"} {
-			if o := owners[name]; int64(epochs[i].Revision) != o.revision || epochs[i].Compare(before[7+i]) <= 0 || o.process != "a" {
+			if o := owners[name]; int64(epochs[i].Revision) != o.Revision || epochs[i].Compare(before[7+i]) <= 0 || o.Process != "a" {
 				t.Errorf("partition %s has epoch %s and the owner %+v", name, epochs[i], o)
 			}
 		}
@@ -460,28 +460,4 @@ func TestReclaimOfWhatAnotherHasTaken(t *testing.T) {
 	if held, ok := errors.AsType[*cluster.HeldError](err); !ok || held.Process != "b" {
 		t.Errorf("reclaim gave %v", err)
 	}
-}
-
-// FuzzOwner reads any bytes as an owner.
-func FuzzOwner(f *testing.F) {
-	value, err := encodeOwner(member("a"), time.Unix(1_700_000_000, 0))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add([]byte(value))
-	f.Add([]byte("not an owner"))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		o := ownerOf(keyValue("owner/00001", value))
-		again, err := encodeOwner(cluster.Member{Node: o.node, Process: o.process}, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if same := ownerOf(keyValue("owner/00001", []byte(again))); same != o {
-			t.Fatalf("%+v came back as %+v", o, same)
-		}
-	})
-}
-
-func keyValue(key string, value []byte) *mvccpb.KeyValue {
-	return &mvccpb.KeyValue{Key: []byte(key), Value: value}
 }
