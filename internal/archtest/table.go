@@ -142,7 +142,7 @@ func libraries() []library {
 		{"github.com/hashicorp/golang-lru/v2", []string{"cmd/bench/contender"}, "what the window is compared with"},
 		{"github.com/sony/gobreaker/v2", []string{"internal/breaker"}, "circuit breakers"},
 		{"github.com/cespare/xxhash/v2", []string{"change"}, "a document's partition"},
-		{"github.com/zeebo/xxh3", []string{"change", "dedup", "gateway", "rescan"}, "hashes of tokens, and checks of what carries them on the wire"},
+		{"github.com/zeebo/xxh3", []string{"change", "cluster/assign", "dedup", "gateway", "rescan"}, "hashes of tokens, checks of what carries them on the wire, and the ranks of members"},
 		{"golang.org/x/sync", anywhere, "errgroup"},
 		{"github.com/golang-jwt/jwt/v5", []string{"gateway/access/signed"}, "gateways' JWTs"},
 		{"golang.org/x/time", []string{"gateway/..."}, "rate limits"},
