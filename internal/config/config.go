@@ -19,6 +19,7 @@ type Config struct {
 	HTTP          HTTP        `key:"http"`
 	GRPC          GRPC        `key:"grpc"`
 	Gateway       Gateway     `key:"gateway"`
+	Notices       Notices     `key:"notices"`
 	Log           Log         `key:"log"`
 	Debug         Debug       `key:"debug"`
 	Reliability   Reliability `key:"reliability"`
@@ -137,6 +138,34 @@ type Gateway struct {
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
+}
+
+// Notices is what becomes of what the node has to tell operators.
+type Notices struct {
+	// Keep is how many notices a node shows, and how many of the whole cluster etcd keeps, for TTL at least.
+	Keep    int           `key:"keep" default:"1000" range:"10..10000"`
+	TTL     time.Duration `key:"ttl" default:"24h" range:"1m..8760h"`
+	Webhook Webhook       `key:"webhook"`
+}
+
+// Webhook says where notices are posted.
+type Webhook struct {
+	// URL is an address of http or https; empty means nowhere.
+	URL HookURL `key:"url" default:"" secret:"yes"`
+	// Secret signs what is posted.
+	Secret Secret `key:"secret" default:"" secret:"yes" check:"signing"`
+	// Insecure allows plaintext to addresses of other machines.
+	Insecure bool `key:"insecure" default:"false"`
+	// Severity is the least that is posted.
+	Severity string `key:"severity" default:"info" one:"info warning critical"`
+	// Timeout bounds an attempt, Attempts says how many there are for each delivery.
+	Timeout  time.Duration `key:"timeout" default:"5s" range:"100ms..1m"`
+	Attempts int           `key:"attempts" default:"8" range:"1..20"`
+	// In a Window the first notices of each severity are posted singly, as many as Burst, and the others as one summary.
+	Window time.Duration `key:"window" default:"1m" range:"1s..1h"`
+	Burst  int           `key:"burst" default:"10" range:"1..1000"`
+	// Queue bounds the deliveries that wait.
+	Queue int `key:"queue" default:"100" range:"1..10000"`
 }
 
 // Log says what is logged, and how it is written.

@@ -45,6 +45,9 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Gateway: Gateway{
 			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000,
 		},
+		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
+			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
+		}},
 		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Debug: Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{
@@ -131,6 +134,11 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 		{"HTTP_LISTEN", []string{":8080", "127.0.0.1:0", "[::]:80"}, []string{"", "8080", "h:70000"}},
 		{"DEBUG_LISTEN", []string{"", "127.0.0.1:0", "localhost:6060", "[::1]:6060"}, []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:1", "example.org:1", "127.0.0.1", "127.0.0.1:x"}},
 		{"DEBUG_DUMP_MAX", []string{"1"}, []string{"0", ""}},
+		{"NOTICES_KEEP", []string{"10"}, []string{"9", "10001", ""}},
+		{"NOTICES_TTL", []string{"1m"}, []string{"59s", "0s", ""}},
+		{"NOTICES_WEBHOOK_URL", []string{""}, []string{"h", "ftp://h", "https://", "https://u:p@h/", "https://h/#x", "//h", "https://h:x/", "http://%"}},
+		{"NOTICES_WEBHOOK_SECRET", []string{""}, []string{"short", strings.Repeat("x", 15)}},
+		{"NOTICES_WEBHOOK_SEVERITY", []string{"critical"}, []string{"", "error"}},
 		{"LOG_LEVEL", []string{"debug", "error"}, []string{"", "INFO", "trace", "info+2"}},
 		{"RELIABILITY_DEDUP_ENABLED", []string{"true", "false"}, []string{"", "yes", "1", "True"}},
 		{"RELIABILITY_CHECKPOINT_BACKEND", []string{"mongo"}, []string{"", "mongodb"}},
@@ -173,6 +181,9 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"certificate without key", "etcd: {tls: {cert_file: c.pem}}", "", "etcd.tls.key_file"},
 		{"TLS on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {ca_file: ca.pem}}", "", "without TLS"},
 		{"certificate on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {cert_file: c, key_file: k}}", "", "without TLS"},
+		{"webhook without a secret", "notices: {webhook: {url: 'https://h/in'}}", "", `notices.webhook.secret is "" (by default)`},
+		{"secret without a webhook", "", "NOTICES_WEBHOOK_SECRET=" + strings.Repeat("x", 16), "notices.webhook.secret is *** (STREAMER_NOTICES_WEBHOOK_SECRET)"},
+		{"webhook in plaintext", "notices: {webhook: {url: 'http://h:1/in', secret: 0123456789abcdef}}", "", "notices.webhook.url is http://h:1/*** (c.yaml:1), but notices.webhook.insecure is false"},
 		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "marks.database is streamer"},
 	}
 	for _, tt := range tests {
@@ -188,6 +199,11 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 	fine := "mongodb: {watch: [streamer.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}"
 	if _, err := parse("c.yaml", []byte(fine), nil, noFile); err != nil {
 		t.Error(err)
+	}
+	for _, hook := range []string{"url: 'https://h'", "url: 'http://127.0.0.1:8/x'", "url: 'http://localhost/'", "url: 'http://[::1]:1'", "url: 'http://h', insecure: true"} {
+		if _, err := parse("c.yaml", []byte("notices: {webhook: {secret: 0123456789abcdef, "+hook+"}}"), nil, noFile); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -235,6 +251,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	c, err := parse("", nil, []string{
 		"STREAMER_MONGODB_URI=mongodb://user:a@" + secret + "/" + secret + "@h:1/db?w=1&tlsCertificateKeyFilePassword=" + secret + "&authMechanismProperties=AWS_SESSION_TOKEN:" + secret,
 		"STREAMER_ETCD_USERNAME=u", "STREAMER_ETCD_PASSWORD=" + secret,
+		"STREAMER_NOTICES_WEBHOOK_URL=https://h/" + secret + "?" + secret, "STREAMER_NOTICES_WEBHOOK_SECRET=" + strings.Repeat(secret, 4),
 	}, noFile)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +276,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	if want := "mongodb.uri: mongodb://***@h:1/db?w=1&tlsCertificateKeyFilePassword=***&authMechanismProperties=***\n"; !strings.Contains(c.String(), want) {
 		t.Errorf("lacks %s:\n%s", want, c)
 	}
-	for _, bad := range []string{"MONGODB_URI=http://u:" + secret + "@h", "ETCD_ENDPOINTS=http://u:" + secret + "@h:1"} {
+	for _, bad := range []string{"MONGODB_URI=http://u:" + secret + "@h", "ETCD_ENDPOINTS=http://u:" + secret + "@h:1", "NOTICES_WEBHOOK_URL=ftp://" + secret} {
 		if _, err := parse("", nil, []string{envPrefix + bad}, noFile); err == nil || strings.Contains(err.Error(), secret) {
 			t.Error(err)
 		}

@@ -25,4 +25,8 @@ func (c *Config) findConflicts(t *table.Table) {
 	plain := slices.ContainsFunc(c.Etcd.Endpoints, func(e string) bool { return strings.HasPrefix(e, "http://") })
 	t.Conflict(plain && c.Etcd.TLS.CAFile != "", "etcd.endpoints", "etcd.tls.ca_file", "http:// is without TLS")
 	t.Conflict(plain && c.Etcd.TLS.CertFile != "", "etcd.endpoints", "etcd.tls.cert_file", "http:// is without TLS")
+	hook := c.Notices.Webhook
+	t.Conflict((hook.URL == "") != (hook.Secret == ""), "notices.webhook.url", "notices.webhook.secret", "they go together: receivers must know who writes")
+	t.Conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
+		"http:// to another machine can be read on the way: use https://, or say that you want it")
 }

@@ -20,6 +20,7 @@ func forms() map[string]func(string) error {
 		"namespace": checkNamespace,
 		"prefix":    checkPrefix,
 		"rescan":    checkRescan,
+		"signing":   checkSigning,
 	}
 }
 
@@ -121,6 +122,14 @@ func checkRescan(text string) error {
 		return errors.New("must be a collection, db.coll")
 	case given && (field == "" || strings.ContainsAny(field, "$\x00")):
 		return errors.New("must name the field that says when a document was changed")
+	}
+	return nil
+}
+
+// checkSigning takes what can sign: who guesses it writes in our name.
+func checkSigning(text string) error {
+	if len(text) < 16 {
+		return errors.New("must have at least 16 bytes; openssl rand -hex 32 makes a good one")
 	}
 	return nil
 }
