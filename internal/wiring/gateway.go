@@ -75,7 +75,9 @@ func (s *Service) forward(ctx context.Context) {
 		}
 		for _, n := range notices {
 			last = n.ID
-			s.gateway.Announce(fanout.Notice{Kind: n.Kind, Text: n.Text, At: n.At})
+			if told, ok := announced(n); ok {
+				s.gateway.Announce(told)
+			}
 		}
 	}
 }

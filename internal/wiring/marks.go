@@ -52,6 +52,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 			}
 		})
 		s.store, s.keeper, s.owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
+		s.keepHistory(client)
 	}
 	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return fmt.Errorf("read the origin: %w", err) // every mark would say the same

@@ -65,6 +65,7 @@ type Service struct {
 	log        *lane.Log
 	node       *streamer.Node
 	board      *notice.Board
+	channels   channels
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
 	terms      terms
@@ -75,11 +76,11 @@ type Service struct {
 // opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry()}
-	s.board = notice.NewBoard(notice.Config{Node: opts.Config.Node.ID, Logger: s.logger})
+	s.board = s.newBoard()
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.findOrigin, s.openKeys, s.buildLog, s.buildGateway, s.buildNode,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildGateway, s.buildNode,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -234,6 +235,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.keys.run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.channels.run(web)
 		return nil
 	})
 	g.Go(func() error {

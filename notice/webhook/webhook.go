@@ -84,7 +84,10 @@ func New(cfg Config, board *notice.Board) *Sender {
 	return s
 }
 
-// Run sends until the context ends; what waits then is tried once more, all within Config.Timeout.
+// closing bounds what a stop may take.
+const closing = 5 * time.Second
+
+// Run sends until the context ends; what waits then is tried once more, all within Config.Timeout and five seconds.
 func (s *Sender) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -92,7 +95,7 @@ func (s *Sender) Run(ctx context.Context) {
 	var delivering sync.WaitGroup
 	delivering.Go(func() { s.runDelivering(ctx, hard) })
 	s.runThrottling(ctx)
-	limit := time.AfterFunc(s.cfg.Timeout, cancel)
+	limit := time.AfterFunc(min(s.cfg.Timeout, closing), cancel)
 	defer limit.Stop()
 	delivering.Wait()
 }

@@ -1,0 +1,73 @@
+package wiring
+
+import (
+	"context"
+	"sync"
+
+	"mongostream/gateway/fanout"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/bulletin"
+	"mongostream/notice"
+	"mongostream/notice/history"
+	"mongostream/notice/webhook"
+)
+
+// channels are the ways that notices take beside the board's own: the log, and /v1/notices.
+type channels struct {
+	history  history.Store     // nil without etcd
+	recorder *history.Recorder // nil without a history
+	webhook  *webhook.Sender   // nil where none is configured
+}
+
+// newBoard makes the board that the node's parts post on.
+func (s *Service) newBoard() *notice.Board {
+	return notice.NewBoard(notice.Config{Node: s.opts.Config.Node.ID, Keep: s.opts.Config.Notices.Keep, Logger: s.logger, Registerer: s.registry})
+}
+
+// keepHistory has the cluster's notices kept in etcd.
+func (s *Service) keepHistory(client *etcd.Client) {
+	cfg := s.opts.Config.Notices
+	s.channels.history = bulletin.New(client, bulletin.Config{Process: s.opts.Process, Keep: cfg.Keep, TTL: cfg.TTL})
+}
+
+// openChannels puts the cluster's history on the board, before anybody looks at it, and makes what carries notices on. A history that
+// cannot be read is read later.
+func (s *Service) openChannels(ctx context.Context) error {
+	cfg := s.opts.Config
+	c := &s.channels
+	if c.history != nil {
+		c.recorder = history.New(history.Config{Bound: cfg.Notices.Keep, Logger: s.logger, Registerer: s.registry}, s.board, c.history)
+		if err := c.recorder.Load(ctx); err != nil {
+			s.logger.Warn("the cluster's history of notices cannot be read yet", "error", err)
+		}
+	}
+	if hook := cfg.Notices.Webhook; hook.URL != "" {
+		c.webhook = webhook.New(webhook.Config{
+			URL: string(hook.URL), Secret: string(hook.Secret), Cluster: cfg.Cluster.ID, Node: cfg.Node.ID, Lowest: notice.Severity(hook.Severity),
+			Timeout: hook.Timeout, Attempts: hook.Attempts, Window: hook.Window, Burst: hook.Burst, Queue: hook.Queue, Logger: s.logger, Registerer: s.registry,
+		}, s.board)
+		s.logger.Info("notices are posted", "url", hook.URL)
+	}
+	return ctx.Err()
+}
+
+// run carries notices until the context ends, and then what was posted before that.
+func (c *channels) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if c.recorder != nil {
+		wg.Go(func() { c.recorder.Run(ctx) })
+	}
+	if c.webhook != nil {
+		wg.Go(func() { c.webhook.Run(ctx) })
+	}
+	wg.Wait()
+}
+
+// announced is how gateways are told of a notice; ok is false for those of the past, which are for people.
+func announced(n notice.Notice) (told fanout.Notice, ok bool) {
+	told = fanout.Notice{Kind: n.Kind, Text: n.Text, At: n.At}
+	if n.Relayed {
+		told.Text = n.Node + ": " + n.Text
+	}
+	return told, !n.Past
+}
