@@ -129,3 +129,14 @@ func TestCallOfAnEndedContextIsNotMade(t *testing.T) {
 		t.Errorf("join gave %v", err)
 	}
 }
+
+func TestMemoryIsAStore(t *testing.T) {
+	Run(t, func(*testing.T) Harness {
+		m := NewMemory(256, nil)
+		nodes := 0
+		return Harness{Partitions: 256, Store: func() roster.Store {
+			nodes++
+			return m.For(string(rune('a' + nodes)))
+		}}
+	})
+}

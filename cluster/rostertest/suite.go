@@ -1,0 +1,357 @@
+package rostertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+)
+
+// A Harness is an empty roster.
+type Harness struct {
+	// Store returns the store as a further process reaches it.
+	Store func() roster.Store
+	// Partitions is N, at least 256.
+	Partitions int
+}
+
+// Run runs the suite. Open returns a new, empty roster for every case.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	cases := []struct {
+		name string
+		run  func(h harness)
+	}{
+		{"nobody is there at first", testEmpty},
+		{"members are shown as they tell", testMembers},
+		{"a name belongs to one process", testName},
+		{"a process that joins again has lost what it had", testRejoin},
+		{"the number of partitions must be the cluster's", testCount},
+		{"a claim is shown, and stands", testClaim},
+		{"what another has is not claimed", testClaimHeld},
+		{"of many who claim at once each partition has one owner", testClaimRace},
+		{"partitions are given back by epoch", testGive},
+		{"who leaves leaves nothing behind", testLeave},
+		{"a lease that is not renewed runs out", testExpiry},
+		{"one leads, then the next", testElection},
+		{"who gives up the campaign is not elected", testCampaignEnds},
+		{"plans follow one another", testPlans},
+		{"an owner is evicted at its epoch", testEvict},
+		{"hints follow changes", testHints},
+		{"hints end with their context", testHintsEnd},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(harness{open(t), t}) })
+	}
+}
+
+type harness struct {
+	Harness
+	*testing.T
+}
+
+const ttl = time.Minute
+
+func (h harness) join(s roster.Store, process string) roster.Membership {
+	h.Helper()
+	m, err := s.Join(h.Context(), roster.Heartbeat{Node: "node-" + process, Process: process}, ttl)
+	if err != nil {
+		h.Fatalf("join: %v", err)
+	}
+	return m
+}
+
+func (h harness) view(s roster.Store) roster.View {
+	h.Helper()
+	view, err := s.View(h.Context())
+	if err != nil {
+		h.Fatalf("view: %v", err)
+	}
+	if len(view.Owners) != h.Partitions {
+		h.Fatalf("%d owners of %d partitions", len(view.Owners), h.Partitions)
+	}
+	return view
+}
+
+func (h harness) claim(m roster.Membership, partitions ...change.Partition) []roster.Owner {
+	h.Helper()
+	owners, err := m.Claim(h.Context(), partitions)
+	if err != nil || len(owners) != len(partitions) {
+		h.Fatalf("claim: %v, %v", owners, err)
+	}
+	return owners
+}
+
+func (h harness) give(m roster.Membership, p change.Partition, e change.Epoch) {
+	h.Helper()
+	if err := m.Give(h.Context(), []change.Partition{p}, []change.Epoch{e}); err != nil {
+		h.Errorf("give: %v", err)
+	}
+}
+
+func (h harness) campaign(s roster.Store, node string) roster.Leadership {
+	h.Helper()
+	l, err := s.Campaign(h.Context(), node)
+	if err != nil {
+		h.Fatalf("campaign: %v", err)
+	}
+	h.Cleanup(func() {
+		if err := l.Resign(context.Background()); err != nil {
+			h.Errorf("resign: %v", err)
+		}
+	})
+	return l
+}
+
+// until looks at the roster whenever it may have changed until it is as wanted.
+func (h harness) until(s roster.Store, hints <-chan struct{}, wanted func(roster.View) bool) roster.View {
+	h.Helper()
+	for {
+		select {
+		case <-hints:
+		case <-h.Context().Done():
+			h.Fatal("the roster never was as wanted")
+		}
+		if view := h.view(s); wanted(view) {
+			return view
+		}
+	}
+}
+
+func (h harness) wantLeft(m roster.Membership) {
+	h.Helper()
+	if _, err := m.Renew(h.Context()); !errors.Is(err, roster.ErrLeft) {
+		h.Errorf("renew gave %v", err)
+	}
+	if err := m.Beat(h.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}); !errors.Is(err, roster.ErrLeft) {
+		h.Errorf("beat gave %v", err)
+	}
+	if owners, err := m.Claim(h.Context(), []change.Partition{0}); !errors.Is(err, roster.ErrLeft) {
+		h.Errorf("claim gave %v, %v", owners, err)
+	}
+}
+
+// all are the partitions.
+func (h harness) all() []change.Partition {
+	all := make([]change.Partition, h.Partitions)
+	for p := range all {
+		all[p] = change.Partition(p)
+	}
+	return all
+}
+
+func testEmpty(h harness) {
+	view := h.view(h.Store())
+	nobody := slices.IndexFunc(view.Owners, func(o roster.Owner) bool { return o != roster.Owner{} }) < 0
+	if len(view.Members) > 0 || view.Leader != "" || view.Plan.Version != 0 || !nobody || view.Revision == 0 {
+		h.Errorf("%+v", view)
+	}
+}
+
+func testMembers(h harness) {
+	a, b := h.Store(), h.Store()
+	first := roster.Heartbeat{
+		Node: "node-b/1 ä", Process: "b", Kind: roster.Node, StartedAt: time.Unix(1_700_000_000, 5).UTC(), Version: "v9",
+		Status: roster.Starting, Checks: map[string]bool{roster.CheckEtcd: true, "other": false}, Capacity: 2.5, Gateway: "10.0.0.1:9",
+		Count: h.Partitions, Fingerprint: "f", Load: roster.Load{Rate: 3, Lag: new(0.5), Queued: 7},
+		Held: []roster.Held{{Partition: 3, Epoch: change.Epoch{Incarnation: 1, Revision: 8}, Rate: 2, State: "live"}},
+	}
+	m, err := b.Join(h.Context(), first, ttl)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.join(a, "a")
+	view := h.view(a)
+	if len(view.Members) != 2 || view.Members[0].Node != "node-a" {
+		h.Fatalf("%+v", view.Members)
+	}
+	seat := view.Members[1]
+	if seat.Joined != seat.Beat || seat.Garbled != nil || seat.Joined >= view.Members[0].Joined {
+		h.Errorf("%+v", seat)
+	}
+	if *seat.Load.Lag != 0.5 || !seat.Checks[roster.CheckEtcd] || len(seat.Checks) != 2 || !slices.Equal(seat.Held, first.Held) ||
+		seat.Node != first.Node || !seat.StartedAt.Equal(first.StartedAt) || seat.Capacity != 2.5 || seat.Count != h.Partitions {
+		h.Errorf("%+v", seat)
+	}
+	if err := m.Beat(h.Context(), roster.Heartbeat{Node: first.Node, Process: "b", Status: roster.Healthy}); err != nil {
+		h.Fatal(err)
+	}
+	next := h.view(a).Members[1]
+	if next.Status != roster.Healthy || next.Joined != seat.Joined || next.Beat <= seat.Beat || next.Checks != nil {
+		h.Errorf("%+v", next)
+	}
+	if granted, err := m.Renew(h.Context()); granted != ttl || err != nil {
+		h.Errorf("renew gave %s, %v", granted, err)
+	}
+	if again := h.view(b).Members[1]; again.Beat != next.Beat {
+		h.Errorf("a renewal is no heartbeat, but it is at %d after %d", again.Beat, next.Beat)
+	}
+}
+
+func testName(h harness) {
+	h.join(h.Store(), "a")
+	before := h.view(h.Store())
+	_, err := h.Store().Join(h.Context(), roster.Heartbeat{Node: "node-a", Process: "other"}, ttl)
+	if held, ok := errors.AsType[*cluster.HeldError](err); !ok || held.Node != "node-a" || held.Process != "a" || held.TTL <= 0 || held.TTL > ttl {
+		h.Fatalf("join gave %v", err)
+	}
+	if after := h.view(h.Store()); len(after.Members) != 1 || after.Members[0].Process != "a" || after.Members[0].Beat != before.Members[0].Beat {
+		h.Errorf("%+v", after.Members)
+	}
+}
+
+func testRejoin(h harness) {
+	s := h.Store()
+	old := h.join(s, "a")
+	claimed := h.claim(old, 0, 1)
+	young := h.join(h.Store(), "a")
+	h.wantLeft(old)
+	if view := h.view(s); len(view.Members) != 1 || view.Owners[0] != (roster.Owner{}) {
+		h.Errorf("%+v", view)
+	}
+	again := h.claim(young, 0)
+	if again[0].Epoch.Compare(claimed[0].Epoch) <= 0 {
+		h.Errorf("epoch %s after %s", again[0].Epoch, claimed[0].Epoch)
+	}
+	h.give(old, 0, claimed[0].Epoch)
+	h.give(old, 0, again[0].Epoch)
+	if err := old.Leave(h.Context()); err != nil {
+		h.Errorf("leave: %v", err)
+	}
+	if view := h.view(s); view.Owners[0] != again[0] {
+		h.Errorf("the old membership has taken partition 0 from the young one: %+v", view.Owners[0])
+	}
+}
+
+func testCount(h harness) {
+	_, err := h.Store().Join(h.Context(), roster.Heartbeat{Node: "node-a", Process: "a", Count: h.Partitions + 1}, ttl)
+	if fault.Of(err) != fault.MarkPartitions {
+		h.Errorf("join gave %v", err)
+	}
+	if view := h.view(h.Store()); len(view.Members) != 0 {
+		h.Errorf("%+v", view.Members)
+	}
+}
+
+func testClaim(h harness) {
+	s := h.Store()
+	m := h.join(s, "a")
+	owners := h.claim(m, h.all()...)
+	view := h.view(s)
+	if !slices.Equal(view.Owners, owners) {
+		h.Fatal("what was claimed is not what stands")
+	}
+	for p, o := range owners {
+		if o.Node != "node-a" || o.Process != "a" || o.Epoch.Incarnation != 1 || o.Epoch.Revision == 0 {
+			h.Fatalf("partition %d: %+v", p, o)
+		}
+	}
+	if again := h.claim(m, h.all()...); !slices.Equal(again, owners) {
+		h.Error("what was claimed already has other epochs")
+	}
+	if now := h.view(s); now.Revision != view.Revision {
+		h.Error("claiming what is claimed already has written something")
+	}
+	if some := h.claim(m, 200, 3); some[0] != owners[200] || some[1] != owners[3] {
+		h.Errorf("not in order: %+v", some)
+	}
+	if none := h.claim(m); len(none) != 0 {
+		h.Errorf("%+v", none)
+	}
+	if _, err := m.Claim(h.Context(), []change.Partition{change.Partition(h.Partitions)}); err == nil {
+		h.Error("claimed a partition that there is not")
+	}
+}
+
+func testClaimHeld(h harness) {
+	a, b := h.join(h.Store(), "a"), h.join(h.Store(), "b")
+	of := h.claim(a, 1, 2)
+	got := h.claim(b, 0, 1, 2, 3)
+	if got[1] != of[0] || got[2] != of[1] || got[0].Process != "b" || got[3].Process != "b" {
+		h.Errorf("%+v", got)
+	}
+	if view := h.view(h.Store()); !slices.Equal(view.Owners[:4], got) {
+		h.Errorf("%+v", view.Owners[:4])
+	}
+}
+
+func testGive(h harness) {
+	a, b := h.join(h.Store(), "a"), h.join(h.Store(), "b")
+	of := h.claim(a, h.all()...)
+	wrong := of[1].Epoch
+	wrong.Revision++
+	h.give(a, 1, wrong)
+	wrong = of[1].Epoch
+	wrong.Incarnation++
+	h.give(a, 1, wrong)
+	h.give(b, 1, of[1].Epoch)
+	if now := h.view(h.Store()).Owners[1]; now != of[1] {
+		h.Errorf("%+v", now)
+	}
+	for range 2 {
+		h.give(a, 1, of[1].Epoch)
+	}
+	next := h.claim(b, 0, 1)
+	if next[0] != of[0] || next[1].Process != "b" || next[1].Epoch.Compare(of[1].Epoch) <= 0 {
+		h.Errorf("%+v", next)
+	}
+	h.give(a, 1, of[1].Epoch)
+	if now := h.view(h.Store()).Owners[1]; now != next[1] {
+		h.Errorf("%+v", now)
+	}
+	epochs := make([]change.Epoch, len(of))
+	for p, o := range of {
+		epochs[p] = o.Epoch
+	}
+	if err := a.Give(h.Context(), h.all(), epochs); err != nil {
+		h.Error(err)
+	}
+	if now := h.view(h.Store()).Owners; now[0] != (roster.Owner{}) || now[h.Partitions-1] != (roster.Owner{}) || now[1] != next[1] {
+		h.Errorf("%+v", now[:2])
+	}
+}
+
+func testLeave(h harness) {
+	s := h.Store()
+	m := h.join(s, "a")
+	before := h.claim(m, h.all()...)
+	for range 2 {
+		if err := m.Leave(h.Context()); err != nil {
+			h.Error(err)
+		}
+	}
+	view := h.view(s)
+	if len(view.Members) != 0 || view.Owners[0] != (roster.Owner{}) || view.Owners[h.Partitions-1] != (roster.Owner{}) {
+		h.Errorf("%+v", view)
+	}
+	h.wantLeft(m)
+	h.give(m, 0, before[0].Epoch)
+	after := h.claim(h.join(s, "b"), 0)
+	if after[0].Epoch.Compare(before[0].Epoch) <= 0 {
+		h.Errorf("epoch %s after %s", after[0].Epoch, before[0].Epoch)
+	}
+}
+
+func testExpiry(h harness) {
+	s := h.Store()
+	other := h.join(s, "b")
+	h.claim(other, 2)
+	hints := s.Hints(h.Context())
+	m, err := s.Join(h.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}, time.Second)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.claim(m, 0, 1)
+	view := h.until(s, hints, func(v roster.View) bool { return len(v.Members) == 1 && v.Members[0].Process == "b" })
+	if view.Owners[0] != (roster.Owner{}) || view.Owners[2].Process != "b" {
+		h.Errorf("%+v", view.Owners[:3])
+	}
+	h.wantLeft(m)
+	h.join(s, "a")
+}

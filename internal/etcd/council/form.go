@@ -1,0 +1,96 @@
+package council
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/lease"
+)
+
+func encode(what any) (string, error) {
+	value, err := json.Marshal(what)
+	if err != nil {
+		return "", fmt.Errorf("encode: %w", err)
+	}
+	return string(value), nil
+}
+
+// nodeOf returns the node that a key of a heartbeat names, if it is one of ours.
+func nodeOf(keys etcd.Keys, key string) (node string, ok bool) {
+	node, err := url.PathUnescape(strings.TrimPrefix(key, keys.Members()))
+	return node, err == nil && node != "" && keys.Member(node) == key
+}
+
+// seatsOf reads the keys of heartbeats, in their order, which is almost that of the names.
+func seatsOf(keys etcd.Keys, kvs []*mvccpb.KeyValue) []roster.Seat {
+	var seats []roster.Seat
+	for _, kv := range kvs {
+		if node, ok := nodeOf(keys, string(kv.Key)); ok {
+			seats = append(seats, seatOf(node, kv))
+		}
+	}
+	return seats
+}
+
+func seatOf(node string, kv *mvccpb.KeyValue) roster.Seat {
+	seat := roster.Seat{Joined: kv.CreateRevision, Beat: kv.ModRevision}
+	seat.Garbled = json.Unmarshal(kv.Value, &seat.Heartbeat)
+	switch {
+	case seat.Garbled != nil:
+	case kv.Lease == 0:
+		seat.Garbled = errors.New("the key is under no lease: it is no member's")
+	case seat.Node != node:
+		seat.Garbled = fmt.Errorf("the heartbeat is that of node %q", seat.Node)
+	}
+	if seat.Garbled != nil {
+		seat.Heartbeat = roster.Heartbeat{Node: node}
+	}
+	return seat
+}
+
+// ownersOf reads owner keys. What names no partition of ours is left out.
+func ownersOf(keys etcd.Keys, stands etcd.Standing, kvs []*mvccpb.KeyValue) ([]roster.Owner, error) {
+	owners := make([]roster.Owner, stands.Partitions)
+	for _, kv := range kvs {
+		p, err := etcd.PartitionOf(keys.Owners(), string(kv.Key))
+		if err != nil || int(p) >= len(owners) {
+			continue
+		}
+		h := lease.Of(kv)
+		if h.Node == "" || h.Process == "" {
+			return nil, fault.Newf(fault.ClusterCorrupt, "%s: the value names no owner", kv.Key)
+		}
+		owners[p] = roster.Owner{Node: h.Node, Process: h.Process, Epoch: epochOf(stands, kv.ModRevision)}
+	}
+	return owners, nil
+}
+
+// epochOf is the epoch of a claim that was written at a revision. What was written before the origin, an incarnation before owned.
+func epochOf(stands etcd.Standing, revision int64) change.Epoch {
+	epoch := change.Epoch{Incarnation: stands.Incarnation, Revision: uint64(revision)}
+	if revision < stands.Revision {
+		epoch.Incarnation--
+	}
+	return epoch
+}
+
+// planOf reads the plan. Its version is the key's, which a hand that writes into it counts up too.
+func planOf(kvs []*mvccpb.KeyValue) (plan roster.Plan, err error) {
+	if len(kvs) == 0 {
+		return roster.Plan{}, nil
+	}
+	if err := json.Unmarshal(kvs[0].Value, &plan); err != nil {
+		return roster.Plan{}, fault.Newf(fault.ClusterCorrupt, "%s: %w", kvs[0].Key, err)
+	}
+	plan.Version = uint64(kvs[0].Version)
+	return plan, nil
+}

@@ -1,0 +1,250 @@
+package council
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/lease"
+)
+
+// Join implements [roster.Store]. What an earlier membership of the same process left behind is ended first. Beside a cluster of one it
+// is a *cluster.HeldError too. The ttl is rounded up to seconds, and etcd raises it where it is below its least: renewals tell. The
+// number of partitions must be the origin's and the heartbeat's, else it is the fault MarkPartitions.
+func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
+	if first.Count != 0 && first.Count != s.cfg.Partitions {
+		return nil, fault.Newf(fault.MarkPartitions, "the cluster has %d partitions, node %q is configured for %d",
+			s.cfg.Partitions, first.Node, first.Count)
+	}
+	stands, err := s.client.Origin(ctx, s.cfg.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.makeWay(ctx, first); err != nil {
+		return nil, err
+	}
+	value, err := encode(first)
+	if err != nil {
+		return nil, err
+	}
+	id, _, err := lease.Grant(ctx, s.client, ttl)
+	if err != nil {
+		return nil, err
+	}
+	m := &membership{Store: s, stands: stands, key: s.keys.Member(first.Node), node: first.Node, process: first.Process, lease: id}
+	err = etcd.Insist(ctx, func() error { return m.sit(ctx, value) })
+	if err == nil {
+		m.claim, err = lease.Encode(first.Node, first.Process, time.Now())
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("join: %w", etcd.Named(err)), m.Leave(ctx))
+	}
+	return m, nil
+}
+
+// makeWay refuses where another process has the name, or where partitions are owned by who is no member: a cluster of one.
+func (s *Store) makeWay(ctx context.Context, first roster.Heartbeat) error {
+	resp, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.Members(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.Owners(), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return fmt.Errorf("look who is there: %w", etcd.Named(err))
+	}
+	members := make(map[clientv3.LeaseID]bool)
+	own := make(map[clientv3.LeaseID]bool)
+	for _, h := range lease.All(resp.Responses[0].GetResponseRange().Kvs) {
+		members[h.Lease] = true
+		switch {
+		case h.Key != s.keys.Member(first.Node):
+		case h.Lease == clientv3.NoLease:
+			return fault.Newf(fault.ClusterCorrupt, "%s: the key is under no lease, so that no node of this name can join", h.Key)
+		case h.Process != first.Process:
+			h.Node = first.Node // whatever can be read of it
+			return h.Held(ctx, s.client)
+		default:
+			own[h.Lease] = true
+		}
+	}
+	for _, h := range lease.All(resp.Responses[1].GetResponseRange().Kvs) {
+		switch {
+		case members[h.Lease] || h.Lease == clientv3.NoLease:
+		case h.Process != first.Process:
+			return h.Held(ctx, s.client)
+		default:
+			own[h.Lease] = true
+		}
+	}
+	for id := range own {
+		if err := lease.Revoke(ctx, s.client, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A membership is a place in the roster.
+type membership struct {
+	*Store
+
+	stands        etcd.Standing
+	key           string // of the heartbeat
+	node, process string
+	lease         clientv3.LeaseID
+	claim         string // the value of owner keys
+	joined        int64  // the revision that made the key
+}
+
+var _ roster.Membership = (*membership)(nil)
+
+// sit puts the first heartbeat. That it stands under our lease is the same, done by a request whose answer got lost.
+func (m *membership) sit(ctx context.Context, value string) error {
+	resp, err := m.etcd.Txn(ctx).
+		If(m.client.Is(m.stands), clientv3.Compare(clientv3.CreateRevision(m.key), "=", 0)).
+		Then(clientv3.OpPut(m.key, value, clientv3.WithLease(m.lease))).
+		Else(clientv3.OpGet(m.key)).
+		Commit()
+	if err != nil {
+		return err
+	}
+	if resp.Succeeded {
+		m.joined = resp.Header.Revision
+		return nil
+	}
+	there := resp.Responses[0].GetResponseRange().Kvs
+	if len(there) == 0 {
+		return checkpoint.ErrOriginMoved
+	}
+	if h := lease.Of(there[0]); h.Lease != m.lease {
+		return h.Held(ctx, m.client)
+	}
+	m.joined = there[0].CreateRevision
+	return nil
+}
+
+// txn makes a transaction as long as the membership lasts.
+func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	resp, err := m.etcd.Txn(ctx).
+		If(m.client.Is(m.stands), clientv3.Compare(clientv3.CreateRevision(m.key), "=", m.joined)).
+		Then(ops...).
+		Commit()
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && !resp.Succeeded {
+		return nil, fmt.Errorf("the lease is gone, or an operator has deleted the heartbeat's key or adopted the marks: %w", roster.ErrLeft)
+	}
+	return resp, err
+}
+
+// Renew implements [roster.Membership]. That an operator has ended the membership but not the lease, the next heartbeat or claim tells.
+func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
+	resp, err := m.etcd.KeepAliveOnce(ctx, m.lease)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return 0, fmt.Errorf("lease %x: %w", int64(m.lease), roster.ErrLeft)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("renew lease %x: %w", int64(m.lease), etcd.Named(err))
+	}
+	return time.Duration(resp.TTL) * time.Second, nil
+}
+
+// Beat implements [roster.Membership]. One whose answer gets lost is not sent again: the next one is.
+func (m *membership) Beat(ctx context.Context, h roster.Heartbeat) error {
+	value, err := encode(h)
+	if err == nil {
+		_, err = m.txn(ctx, clientv3.OpPut(m.key, value, clientv3.WithLease(m.lease)))
+	}
+	if err != nil {
+		return fmt.Errorf("write heartbeat: %w", etcd.Named(err))
+	}
+	return nil
+}
+
+// Claim implements [roster.Membership]. An owner whose key cannot be read has no name.
+func (m *membership) Claim(ctx context.Context, partitions []change.Partition) ([]roster.Owner, error) {
+	owners := make([]roster.Owner, 0, len(partitions))
+	for chunk := range slices.Chunk(partitions, etcd.MaxNested) {
+		err := etcd.Insist(ctx, func() error {
+			some, err := m.claimSome(ctx, chunk)
+			owners = append(owners, some...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("claim partitions: %w", etcd.Named(err))
+		}
+	}
+	return owners, nil
+}
+
+// claimSome claims as many as fit into one transaction. What stands under our lease already, an earlier one has put.
+func (m *membership) claimSome(ctx context.Context, partitions []change.Partition) ([]roster.Owner, error) {
+	claims := make([]clientv3.Op, len(partitions))
+	for i, p := range partitions {
+		if int(p) >= m.cfg.Partitions {
+			return nil, fmt.Errorf("partition %d of %d", p, m.cfg.Partitions)
+		}
+		key := m.keys.Owner(p)
+		claims[i] = clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+			[]clientv3.Op{clientv3.OpPut(key, m.claim, clientv3.WithLease(m.lease))},
+			[]clientv3.Op{clientv3.OpGet(key)})
+	}
+	resp, err := m.txn(ctx, claims...)
+	if err != nil {
+		return nil, err
+	}
+	owners := make([]roster.Owner, len(partitions))
+	for i := range owners {
+		put := resp.Responses[i].GetResponseTxn()
+		if put.Succeeded {
+			owners[i] = roster.Owner{Node: m.node, Process: m.process, Epoch: epochOf(m.stands, resp.Header.Revision)}
+			continue
+		}
+		there := lease.Of(put.Responses[0].GetResponseRange().Kvs[0])
+		owners[i] = roster.Owner{Node: there.Node, Process: there.Process, Epoch: epochOf(m.stands, there.Revision)}
+		if there.Lease != m.lease && there.Process == m.process {
+			owners[i].Process = "" // not under this lease: a hand has written it
+		}
+	}
+	return owners, nil
+}
+
+// Give implements [roster.Membership].
+func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+	gifts := make([]clientv3.Op, 0, len(partitions))
+	for i, p := range partitions {
+		if key := m.keys.Owner(p); !m.stands.Fences(epochs[i]) {
+			gifts = append(gifts, clientv3.OpTxn([]clientv3.Cmp{
+				clientv3.Compare(clientv3.ModRevision(key), "=", int64(epochs[i].Revision)),
+				clientv3.Compare(clientv3.LeaseValue(key), "=", m.lease),
+			}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+		}
+	}
+	for chunk := range slices.Chunk(gifts, etcd.MaxNested) {
+		err := etcd.Insist(ctx, func() error {
+			_, err := m.etcd.Txn(ctx).Then(chunk...).Commit()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("give partitions back: %w", etcd.Named(err))
+		}
+	}
+	return nil
+}
+
+// Leave implements [roster.Membership].
+func (m *membership) Leave(ctx context.Context) error {
+	if err := etcd.Insist(ctx, func() error { return lease.Revoke(ctx, m.client, m.lease) }); err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
