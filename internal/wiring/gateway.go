@@ -18,7 +18,7 @@ func (s *Service) buildGateway(ctx context.Context) error {
 	cfg := s.opts.Config
 	s.hub = fanout.New(fanout.Config{
 		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
-		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Logger: s.logger, Registerer: s.registry,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Trusted: s.trusted, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	rows, err := s.store.Rows(ctx)
 	if err != nil { // the others are there; who is not is not waited for

@@ -54,10 +54,10 @@ func (s *Service) bind(ctx context.Context, key, address string) (net.Listener, 
 func (s *Service) newServer() *http.Server {
 	cfg := s.opts.Config
 	mux := http.NewServeMux()
-	mux.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
+	mux.Handle("/v1/events", s.attachedOnly(gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Logger: s.logger, Registerer: s.registry,
-	}, s.log))
+	}, s.log)))
 	mux.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
 	mux.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
@@ -129,12 +129,7 @@ func (s *Service) health() *health.Registry {
 	})
 	r.Register(health.Check{
 		Name: "partitions_owned", Severity: health.Critical, Ready: true, Text: "The node owns its partitions and serves them.",
-		Test: func() error {
-			if n := len(s.node.Status()); n < s.opts.Config.Cluster.Partitions {
-				return fmt.Errorf("%d of %d partitions are served", n, s.opts.Config.Cluster.Partitions)
-			}
-			return nil
-		},
+		Test: s.served,
 	})
 	r.Register(health.Check{
 		Name: "not_stopping", Severity: health.Warning, Ready: true, Text: "The node has not been told to stop.",

@@ -69,7 +69,8 @@ type Service struct {
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
 	terms      terms
-	closers    []func() // in the order of opening
+	member
+	closers []func() // in the order of opening
 }
 
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
@@ -80,7 +81,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildGateway, s.buildNode,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildMember, s.buildGateway, s.buildNode,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -201,12 +202,6 @@ func (s *Service) Addr() string { return s.listener.Addr().String() }
 // was delivered acknowledged, the last marks saved, the partitions released. Then it closes everything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.Close()
-	cfg := s.opts.Config
-	solo := cluster.NewSolo(cluster.SoloConfig{
-		Member:     cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process},
-		Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL, TakeOver: s.opts.TakeOver, Resume: s.resume, Log: s.logger,
-	}, s.owner)
-
 	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWeb()
 	ctx, cancel := context.WithCancel(ctx)
@@ -223,7 +218,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopWeb()
-		return solo.Run(ctx, s.serve)
+		return s.owns(ctx)
 	})
 	g.Go(func() error {
 		defer cancel()
@@ -239,10 +234,6 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.channels.run(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.terms.giveBack(web, s.node, solo)
 		return nil
 	})
 	return g.Wait()

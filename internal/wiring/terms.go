@@ -58,9 +58,27 @@ func (t *terms) ended(serving []streamer.PartitionStatus) (ended []change.Term) 
 	return ended
 }
 
-// giveBack tells the cluster which terms the node has ended, because the store refused a mark or the term's context has ended, until
-// the context ends.
-func (t *terms) giveBack(ctx context.Context, node *streamer.Node, solo *cluster.Solo) {
+// A taker takes back terms of which nothing is done any more.
+type taker interface{ Ended(change.Term) }
+
+var (
+	_ taker = (*cluster.Solo)(nil)
+	_ taker = (*cluster.Share)(nil)
+)
+
+// givingBack tells the owner, while run runs, which terms the node has ended.
+func (s *Service) givingBack(ctx context.Context, o taker, run func() error) error {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() { s.terms.giveBack(ctx, s.node, o) })
+	return run()
+}
+
+// giveBack tells the owner which terms the node has ended, because the store refused a mark, the term's context has ended, or the
+// partition goes to another node, until the context ends.
+func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o taker) {
 	tick := time.NewTicker(giveBackEvery)
 	defer tick.Stop()
 	for {
@@ -70,7 +88,7 @@ func (t *terms) giveBack(ctx context.Context, node *streamer.Node, solo *cluster
 			return
 		}
 		for _, term := range t.ended(node.Status()) {
-			solo.Ended(term)
+			o.Ended(term)
 		}
 	}
 }
