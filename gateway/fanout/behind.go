@@ -8,6 +8,8 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/fanout/trail"
+	"mongostream/gateway/tally"
 	"mongostream/gateway/wire"
 	logs "mongostream/lane"
 	"mongostream/match"
@@ -23,36 +25,32 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	}
 	s.mu.subscriptions = make(map[string]*Subscription)
 	s.mu.byKey = make(map[match.ID]*Subscription)
-	s.mu.lanes = make(map[change.Partition]*lane)
+	s.mu.trails = trail.NewSet(h.cfg.Partitions, h.cfg.Epoch, func(p change.Partition) *trail.Trail {
+		if have, ok := cfg.Have[p]; ok {
+			return trail.NewKnown(trail.Known{Place: have, Stood: cfg.Stood[p]}, cfg.Owned)
+		}
+		return trail.New(cfg.Start, cfg.Owned)
+	})
+	s.mu.trails.Welcome(cfg.Lost)
 	s.mu.index = &match.Index{}
 	s.mu.position = cfg.Start
 	s.Subscribe(subscriptions)
-	s.mu.Lock()
-	s.welcome()
-	s.mu.Unlock()
+	s.signal()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.settling {
 		return nil, fault.Newf(fault.NodeStopping, "the node stops")
 	}
 	h.mu.sessions[s] = struct{}{}
+	if cfg.Owned { // nothing is read again before it attaches to something
+		s.mu.Lock()
+		s.mu.position = change.Later(h.at(), cfg.Start).Clone()
+		s.mu.Unlock()
+	} else {
+		h.mu.everywhere++
+	}
 	h.reading.Go(func() { s.run(ctx) })
 	return s, nil
-}
-
-// welcome queues a bookmark in every partition where the session begins, so that its subscriber knows where it stands in each. Under
-// the mutex.
-func (s *Session) welcome() {
-	for p := range change.Partition(s.hub.cfg.Partitions) {
-		l := s.lane(p)
-		b := s.begin(p, l)
-		if s.cfg.Lost != nil {
-			b.From, b.Loss = wire.Place{}, s.cfg.Lost
-		}
-		b.End, l.sent[0].End, l.sent[0].Unplaced = l.acked, l.acked, s.cfg.Lost != nil
-		l.open = nil
-	}
-	s.signal()
 }
 
 // Subscribe adds subscriptions, or replaces those with the same ids, and returns the position behind which they hold.
@@ -66,7 +64,7 @@ func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position)
 		sub := &subscriptions[i]
 		s.remove(sub.ID)
 		h.mu.last++
-		sub.session, sub.key, sub.ids = s, h.mu.last, []string{sub.ID}
+		sub.session, sub.key, sub.ids, sub.failed = s, h.mu.last, []string{sub.ID}, tally.New(sub.tell)
 		s.mu.subscriptions[sub.ID], s.mu.byKey[sub.key] = sub, sub
 		s.mu.index.Add(sub.key, sub.Program)
 		h.index.Add(sub.key, sub.Program)
@@ -76,6 +74,11 @@ func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position)
 		return change.Later(h.at(), s.from)
 	}
 	return s.mu.position
+}
+
+// tell tells the session that the filter failed.
+func (sub *Subscription) tell(text string, last error) {
+	sub.session.Tell(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 }
 
 // Unsubscribe removes subscriptions. Ids that there are not change nothing.
@@ -180,7 +183,11 @@ func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
 		if reached := cursor.Position(); reached.After(at) {
 			at = reached.Clone()
 		}
-		if s.hub.join(s, at, rewinds) {
+		joined, current := s.hub.join(s, at, rewinds)
+		if !current {
+			s.stir()
+		}
+		if joined || !current {
 			return moved, nil
 		}
 		wait, cancel := context.WithTimeout(ctx, tryJoin)
@@ -212,16 +219,13 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 		return matched, false
 	}
 	var touched []change.Partition
-	var failures []func()
 	for i := range batch.Len() {
 		e := batch.Event(i)
 		if e.Op() == change.OpSkipped {
-			s.lose(delivery.Poison(s.hub.cfg.Namespaces), e.Position().Clone())
+			s.mu.trails.Lose(delivery.Poison(s.hub.cfg.Namespaces), e.Position().Clone())
 			continue
 		}
-		matched = s.mu.index.Match(e, matched[:0], func(id match.ID, err error) {
-			failures = append(failures, func() { s.hub.failed(s.mu.byKey[id], err) })
-		})
+		matched = s.mu.index.Match(e, matched[:0], func(id match.ID, err error) { s.hub.failed(s.mu.byKey[id], err) })
 		if len(matched) == 0 {
 			continue
 		}
@@ -231,10 +235,8 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 		})
 	}
 	s.mu.position = batch.End().Clone()
-	s.reached(touched, s.mu.position)
-	for _, fail := range failures {
-		fail()
-	}
+	s.mu.trails.Reached(touched, s.mu.position)
+	s.signal()
 	return matched, s.hasCredit()
 }
 
@@ -249,6 +251,6 @@ func (s *Session) passLoss(err error) {
 		to = end.Clone()
 	}
 	s.hub.metrics.lost.Inc()
-	s.lose(delivery.HistoryLost(s.hub.cfg.Namespaces), to)
+	s.mu.trails.Lose(delivery.HistoryLost(s.hub.cfg.Namespaces), to)
 	s.mu.position = to
 }

@@ -8,7 +8,6 @@ import (
 
 	"mongostream/change"
 	"mongostream/fault"
-	"mongostream/gateway/wire"
 )
 
 // Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the
@@ -115,8 +114,8 @@ func (h *Hub) Low(p change.Partition, progress change.Position) change.Position 
 			low = at
 		}
 		s.mu.Lock()
-		if l := s.mu.lanes[p]; l != nil && len(l.sent) > 0 && low.After(wire.Held(l.acked, l.sent)) {
-			low = wire.Held(l.acked, l.sent)
+		if t := s.mu.trails.Of(p); !t.Away() && !t.Idle() && low.After(t.Held()) {
+			low = t.Held()
 		}
 		s.mu.Unlock()
 	}

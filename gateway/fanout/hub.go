@@ -63,6 +63,8 @@ type Hub struct {
 		subscriptions map[match.ID]*Subscription
 		last          match.ID
 		settling      bool                // nothing more is begun
+		everywhere    int                 // sessions that deliver all partitions
+		attached      []int               // the others, by partition that they deliver
 		expected      map[string]struct{} // gateways that have yet to come to the live path
 		holdUntil     time.Time
 	}
@@ -85,6 +87,7 @@ func New(cfg Config, log *logs.Log) *Hub {
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
 		index: &match.Index{}, acked: make(chan struct{}, 1), writer: wire.Writer{JSON: cfg.JSON}, touched: make(map[*Session][]change.Partition),
 	}
+	h.mu.attached = make([]int, cfg.Partitions)
 	h.mu.expected = make(map[string]struct{})
 	h.mu.sessions = make(map[*Session]struct{})
 	h.mu.subscriptions = make(map[match.ID]*Subscription)
@@ -145,7 +148,8 @@ func (h *Hub) pass(batch *logs.Batch) {
 	end := batch.End().Clone() // the reply is let go of
 	for s, partitions := range h.touched {
 		s.mu.Lock()
-		s.reached(partitions, end)
+		s.mu.trails.Reached(partitions, end)
+		s.signal()
 		stays := s.hasCredit()
 		if !stays {
 			s.mu.position = end
@@ -176,11 +180,16 @@ func (h *Hub) event(e *change.Event) {
 		for s := range h.mu.sessions {
 			if s.live && e.Position().After(s.from) {
 				s.mu.Lock()
-				s.lose(delivery.Poison(h.cfg.Namespaces), e.Position().Clone())
+				s.mu.trails.Lose(delivery.Poison(h.cfg.Namespaces), e.Position().Clone())
 				s.mu.Unlock()
 			}
 		}
 		return
+	}
+	if h.mu.everywhere == 0 {
+		if p, keyed := h.partitioner.Of(e); keyed && h.mu.attached[p] == 0 {
+			return
+		}
 	}
 	h.matched = h.index.Match(e, h.matched[:0], h.complain)
 	if len(h.matched) == 0 {
@@ -205,7 +214,7 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 		first, last = p, p
 	}
 	for p := first; p <= last; p++ {
-		if s.cfg.Owned && h.cfg.Epoch(p) == (change.Epoch{}) || s.lane(p).seen(e) {
+		if t := s.mu.trails.Of(p); t.Away() || t.Seen(e) {
 			continue
 		}
 		again := false
@@ -223,7 +232,10 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 			if err != nil {
 				h.failed(rest[0], fault.New(fault.SessionEncoding, err))
 			} else {
-				s.add(p, e, again, payload, shape, ids)
+				position := e.Position()
+				s.mu.trails.Add(p, position, wire.Event{
+					Head: wire.HeadOf(position), Hash: position.Hash(), Payload: payload, Format: shape.Format, Subscriptions: ids,
+				}, again)
 				again = true
 			}
 			rest = others
@@ -264,10 +276,10 @@ func (h *Hub) complain(id match.ID, err error) {
 	}
 }
 
-// failed tells a session of what went wrong with one of its subscriptions.
+// failed has a session told of what went wrong with one of its subscriptions. It may be called under any mutex.
 func (h *Hub) failed(sub *Subscription, err error) {
 	h.metrics.failed.Inc()
-	go sub.session.Tell(Notice{Kind: "filter_failed", Text: err.Error(), Subscription: sub.ID, Code: fault.Of(err), At: time.Now()})
+	sub.failed.Add(err)
 }
 
 // lost takes every session off the live path, because the log has wrapped past its end: each finds out what it has lost.
@@ -300,9 +312,10 @@ func (h *Hub) Rewound(p change.Partition, to change.Position) {
 	n := delivery.RewoundByOperator(h.cfg.Namespaces)
 	for s := range h.mu.sessions {
 		s.mu.Lock()
-		if wire.PlaceOf(to).Compare(s.lane(p).at) < 0 {
-			s.rewind(p, n, to)
+		if s.mu.trails.Rewind(p, n, to) {
+			s.readAgain(to)
 			s.live = false
+			s.signal()
 		}
 		s.mu.Unlock()
 		s.stir()
@@ -320,31 +333,37 @@ func (h *Hub) bookmark() {
 	for s := range h.mu.sessions {
 		if s.live && !s.from.After(at) {
 			s.mu.Lock()
-			s.bookmark(at)
+			s.mu.trails.Bookmark(at)
+			s.signal()
 			s.mu.Unlock()
 		}
 	}
 }
 
-// join puts a session that has read up to the position onto the live path, if the hub is no further and the session has not been moved
-// meanwhile. Also where it is not, the session has the position from now on.
-func (h *Hub) join(s *Session, at change.Position, rewinds int) bool {
+// join puts a session that has read up to the position onto the live path, if the hub is no further. Also where it is not, the session has
+// the position from now on, unless it is not current: it has been moved meanwhile.
+func (h *Hub) join(s *Session, at change.Position, rewinds int) (joined, current bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.mu.cursor == nil || h.mu.settling || s.mu.rewinds != rewinds {
-		return false
+	if s.mu.rewinds != rewinds {
+		return false, false
+	}
+	if h.mu.cursor == nil || h.mu.settling {
+		return false, true
 	}
 	s.mu.position = at
 	hub := h.at()
 	if hub.IsZero() || hub.After(at) {
-		return false
+		return false, true
 	}
 	s.live, s.from = true, at.Clone()
-	delete(h.mu.expected, s.cfg.Gateway)
+	if !s.cfg.Owned || s.mu.trails.Attached() > 0 {
+		delete(h.mu.expected, s.cfg.Gateway)
+	}
 	h.metrics.joined.Inc()
-	return true
+	return true, true
 }
 
 // leave forgets a session.
@@ -354,10 +373,18 @@ func (h *Hub) leave(s *Session) {
 	if h.mu.settling {
 		return // it goes on to count
 	}
+	if _, there := h.mu.sessions[s]; there && !s.cfg.Owned {
+		h.mu.everywhere--
+	}
 	s.live = false
 	delete(h.mu.sessions, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for p := range s.mu.trails.Delivered() {
+		if s.cfg.Owned {
+			h.mu.attached[p]--
+		}
+	}
 	for _, sub := range s.mu.subscriptions {
 		h.index.Remove(sub.key)
 		delete(h.mu.subscriptions, sub.key)

@@ -48,7 +48,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 			behind++
 		}
 		s.mu.Lock()
-		bytes += s.mu.bytes
+		bytes += s.mu.trails.Bytes
 		s.mu.Unlock()
 	}
 	h.mu.Unlock()

@@ -1,4 +1,4 @@
-package fanout
+package trail
 
 import (
 	"bytes"
@@ -6,22 +6,21 @@ import (
 
 	"mongostream/change"
 	"mongostream/change/changetest"
-	"mongostream/gateway/wire"
 )
 
 // A batch that is handed out, or full, must hold nothing of the reply that its last event came in: a reply has up to 16 MiB.
 func TestEndOfABatchHoldsNoReply(t *testing.T) {
 	reply := changetest.Event{ID: 1, Time: change.Timestamp{T: 9, I: 1}}.Position()
 	want := bytes.Clone(reply.Token)
-	b := &wire.Batch{}
-	l := &lane{open: b, sent: []wire.Sent{{}}}
-	l.end(b, reply)
-	l.give()
+	trail := New(change.Position{}, false)
+	b := trail.begin(0, change.Epoch{})
+	trail.end(b, reply)
+	trail.give()
 	clear(reply.Token)
-	if !bytes.Equal(b.End.Token, want) || !bytes.Equal(l.sent[0].End.Token, want) {
+	if !bytes.Equal(b.End.Token, want) || !bytes.Equal(trail.sent[0].end.Token, want) {
 		t.Error("the end of the batch lies in the reply")
 	}
-	if l.open != nil || l.given != 1 {
-		t.Errorf("open %v, given %d", l.open, l.given)
+	if trail.open != nil || trail.given != 1 {
+		t.Errorf("open %v, given %d", trail.open, trail.given)
 	}
 }

@@ -1,0 +1,47 @@
+package tally
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Every is the least time between two tellings.
+const Every = time.Second
+
+// A Tally counts errors of one kind. Its methods may be called from anywhere at once.
+type Tally struct {
+	tell func(text string, last error)
+
+	mu struct {
+		sync.Mutex
+		count int
+		last  error
+		told  time.Time
+	}
+}
+
+// New makes a Tally. tell is called from a goroutine of its own, with the newest error and a text that says it and how many there were.
+func New(tell func(text string, last error)) *Tally { return &Tally{tell: tell} }
+
+// Add counts an error. It never blocks.
+func (t *Tally) Add(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.last = err
+	if t.mu.count++; t.mu.count == 1 {
+		time.AfterFunc(max(0, time.Until(t.mu.told.Add(Every))), t.due)
+	}
+}
+
+func (t *Tally) due() {
+	t.mu.Lock()
+	count, last := t.mu.count, t.mu.last
+	t.mu.count, t.mu.last, t.mu.told = 0, nil, time.Now()
+	t.mu.Unlock()
+	text := last.Error()
+	if count > 1 {
+		text = fmt.Sprintf("%d events, the last one: %s", count, text)
+	}
+	t.tell(text, last)
+}
