@@ -19,6 +19,7 @@ type Config struct {
 	HTTP          HTTP        `key:"http"`
 	GRPC          GRPC        `key:"grpc"`
 	Gateway       Gateway     `key:"gateway"`
+	Access        Access      `key:"access"`
 	Notices       Notices     `key:"notices"`
 	Log           Log         `key:"log"`
 	Debug         Debug       `key:"debug"`
@@ -56,6 +57,8 @@ type MongoDB struct {
 	Operations []string `key:"operations" default:"" one:"insert update replace delete"`
 	// FullDocument is the change stream option of that name.
 	FullDocument string `key:"full_document" default:"default" one:"default updateLookup whenAvailable required"`
+	// FullDocumentBeforeChange is the change stream option of that name.
+	FullDocumentBeforeChange string `key:"full_document_before_change" default:"off" one:"off whenAvailable required"`
 	// MaxAwait is how long the server waits for a change before it answers with none.
 	MaxAwait time.Duration `key:"max_await" default:"1s" range:"1ms..1m"`
 	// MaxStreams bounds the change streams of this node, the tail included.
@@ -90,6 +93,15 @@ type TLS struct {
 	KeyFile  string `key:"key_file" default:""`
 }
 
+// ServerTLS names the PEM files of a server; all empty means no TLS.
+type ServerTLS struct {
+	CertFile string `key:"cert_file" default:""`
+	KeyFile  string `key:"key_file" default:""`
+	// ClientCAFile has the authorities that clients' certificates must come from; ClientOptional lets in clients without one too.
+	ClientCAFile   string `key:"client_ca_file" default:""`
+	ClientOptional bool   `key:"client_optional" default:"false"`
+}
+
 // Marks says where marks are kept if that is MongoDB.
 type Marks struct {
 	Database string `key:"database" default:"streamer" check:"database"`
@@ -108,6 +120,11 @@ type Rescan struct {
 type HTTP struct {
 	// Listen is host:port; without a host, all addresses of the machine.
 	Listen string `key:"listen" default:"127.0.0.1:8080" check:"address"`
+	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
+	TLS      ServerTLS `key:"tls"`
+	Insecure bool      `key:"insecure" default:"false"`
+	// CORSOrigins are those whose pages may read event streams.
+	CORSOrigins []string `key:"cors_origins" default:"" check:"origin"`
 	// Heartbeat is how often an idle stream is written to.
 	Heartbeat time.Duration `key:"heartbeat" default:"15s" range:"1ms..1h"`
 	// StallTimeout is how long a client may take nothing before it is cut off.
@@ -122,8 +139,9 @@ type GRPC struct {
 	Listen string `key:"listen" default:"127.0.0.1:9090" check:"listener"`
 	// Advertise is the address at which gateways reach this node; empty means Listen.
 	Advertise string `key:"advertise" default:"" check:"listener"`
-	// Insecure allows plaintext on addresses that other machines can reach.
-	Insecure bool `key:"insecure" default:"false"`
+	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
+	TLS      ServerTLS `key:"tls"`
+	Insecure bool      `key:"insecure" default:"false"`
 	// HeartbeatTimeout is how long a gateway may be silent before its session is closed.
 	HeartbeatTimeout time.Duration `key:"heartbeat_timeout" default:"30s" range:"1s..1h"`
 }
@@ -166,6 +184,20 @@ type Webhook struct {
 	Burst  int           `key:"burst" default:"10" range:"1..1000"`
 	// Queue bounds the deliveries that wait.
 	Queue int `key:"queue" default:"100" range:"1..10000"`
+}
+
+// Access says who may connect; without a file everybody may.
+type Access struct {
+	// IdentitiesFile lists tokens, as hashes, and certificates' subjects, with what each may do.
+	IdentitiesFile string `key:"identities_file" default:""`
+	// JWKSFile has the public keys of an issuer of JWTs, which must be made for one of the audiences.
+	JWKSFile  string   `key:"jwks_file" default:""`
+	Issuer    string   `key:"issuer" default:""`
+	Audiences []string `key:"audiences" default:""`
+	// Leeway is how far the issuer's clock may be off.
+	Leeway time.Duration `key:"leeway" default:"30s" range:"1ms..5m"`
+	// Recheck is how often the right of an open connection is looked at again.
+	Recheck time.Duration `key:"recheck" default:"30s" range:"1s..1h"`
 }
 
 // Log says what is logged, and how it is written.

@@ -34,7 +34,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Node:    Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
-			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", MaxAwait: time.Second, MaxStreams: 5,
+			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxAwait: time.Second, MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
 			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute,
 		},
@@ -48,8 +48,9 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
 		}},
-		Log:   Log{Level: slog.LevelInfo, Format: "text"},
-		Debug: Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
+		Access: Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second},
+		Log:    Log{Level: slog.LevelInfo, Format: "text"},
+		Debug:  Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{
 			Checkpoint:     Checkpoint{Backend: BackendEtcd, Interval: 5 * time.Second, EventCount: 1000, MaxUnsaved: 1_000_000},
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
@@ -132,6 +133,11 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 		{"ETCD_PREFIX", []string{"/a", "/a/b"}, []string{"", "/", "a", "/a/"}},
 		{"MARKS_DATABASE", []string{"x"}, []string{"", "admin", "a.b", "a b", "a$"}},
 		{"HTTP_LISTEN", []string{":8080", "127.0.0.1:0", "[::]:80"}, []string{"", "8080", "h:70000"}},
+		{"HTTP_CORS_ORIGINS", []string{"", "https://app.example.com,http://localhost:3000"}, []string{"*", "app.example.com", "https://", "https://*.example.com", "https://a.b/", "https://u@a.b", "ftp://a.b"}},
+		{"HTTP_TLS_CLIENT_OPTIONAL", []string{"false"}, []string{"", "yes"}},
+		{"MONGODB_FULL_DOCUMENT_BEFORE_CHANGE", []string{"off", "whenAvailable", "required"}, []string{"", "true", "default"}},
+		{"ACCESS_LEEWAY", []string{"1m"}, []string{"0s", "6m", ""}},
+		{"ACCESS_RECHECK", []string{"1s"}, []string{"999ms", "2h", ""}},
 		{"DEBUG_LISTEN", []string{"", "127.0.0.1:0", "localhost:6060", "[::1]:6060"}, []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:1", "example.org:1", "127.0.0.1", "127.0.0.1:x"}},
 		{"DEBUG_DUMP_MAX", []string{"1"}, []string{"0", ""}},
 		{"NOTICES_KEEP", []string{"10"}, []string{"9", "10001", ""}},
@@ -181,6 +187,15 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"certificate without key", "etcd: {tls: {cert_file: c.pem}}", "", "etcd.tls.key_file"},
 		{"TLS on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {ca_file: ca.pem}}", "", "without TLS"},
 		{"certificate on a plain endpoint", "etcd: {endpoints: ['http://h:1'], tls: {cert_file: c, key_file: k}}", "", "without TLS"},
+		{"server certificate without key", "http: {tls: {cert_file: c.pem}}", "", `http.tls.cert_file is c.pem (c.yaml:1), but http.tls.key_file is "" (by default)`},
+		{"server key without certificate", "", "GRPC_TLS_KEY_FILE=k", "grpc.tls.key_file is k (STREAMER_GRPC_TLS_KEY_FILE)"},
+		{"clients' authority without TLS", "grpc: {tls: {client_ca_file: ca.pem}}", "", `grpc.tls.client_ca_file is ca.pem (c.yaml:1), but grpc.tls.cert_file is ""`},
+		{"optional certificates of nobody", "http: {tls: {cert_file: c, key_file: k, client_optional: true}}\naccess: {identities_file: i}", "", "http.tls.client_ca_file"},
+		{"optional certificates and nothing else", "grpc: {tls: {cert_file: c, key_file: k, client_ca_file: a, client_optional: true}}", "", "access.identities_file"},
+		{"keys without issuer", "access: {jwks_file: k, audiences: [a]}", "", "access.issuer"},
+		{"keys without audience", "access: {jwks_file: k, issuer: i}", "", "access.audiences is [] (by default)"},
+		{"issuer without keys", "access: {issuer: i}", "", "access.issuer is i (c.yaml:1)"},
+		{"audience without keys", "", "ACCESS_AUDIENCES=a", "access.audiences is [a] (STREAMER_ACCESS_AUDIENCES)"},
 		{"webhook without a secret", "notices: {webhook: {url: 'https://h/in'}}", "", `notices.webhook.secret is "" (by default)`},
 		{"secret without a webhook", "", "NOTICES_WEBHOOK_SECRET=" + strings.Repeat("x", 16), "notices.webhook.secret is *** (STREAMER_NOTICES_WEBHOOK_SECRET)"},
 		{"webhook in plaintext", "notices: {webhook: {url: 'http://h:1/in', secret: 0123456789abcdef}}", "", "notices.webhook.url is http://h:1/*** (c.yaml:1), but notices.webhook.insecure is false"},
@@ -196,7 +211,8 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	fine := "mongodb: {watch: [streamer.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}"
+	fine := "mongodb: {watch: [streamer.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}\n" +
+		"grpc: {tls: {cert_file: c, key_file: k, client_ca_file: a, client_optional: true}}\naccess: {jwks_file: j, issuer: i, audiences: [a]}"
 	if _, err := parse("c.yaml", []byte(fine), nil, noFile); err != nil {
 		t.Error(err)
 	}
@@ -333,9 +349,12 @@ func FuzzParse(f *testing.F) {
 
 // variables writes a configuration as an environment. A list whose items have commas cannot be written so; it is left out of c.
 func variables(c *Config) []string {
-	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints, &c.Rescan.Collections} {
+	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints, &c.Rescan.Collections, &c.HTTP.CORSOrigins, &c.Access.Audiences} {
 		if slices.ContainsFunc(*list, func(item string) bool { return strings.Contains(item, ",") || item != strings.TrimSpace(item) }) {
 			*list = []string{"h.x:1"}
+			if list == &c.HTTP.CORSOrigins {
+				*list = nil
+			}
 		}
 	}
 	var environ []string
@@ -345,7 +364,7 @@ func variables(c *Config) []string {
 			text = string(c.MongoDB.URI)
 		case "etcd.password":
 			text = string(c.Etcd.Password)
-		case "mongodb.watch", "mongodb.operations", "etcd.endpoints", "rescan.collections":
+		case "mongodb.watch", "mongodb.operations", "etcd.endpoints", "rescan.collections", "http.cors_origins", "access.audiences":
 			text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
 		}
 		environ = append(environ, envPrefix+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))+"="+text)

@@ -29,4 +29,25 @@ func (c *Config) findConflicts(t *table.Table) {
 	t.Conflict((hook.URL == "") != (hook.Secret == ""), "notices.webhook.url", "notices.webhook.secret", "they go together: receivers must know who writes")
 	t.Conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
 		"http:// to another machine can be read on the way: use https://, or say that you want it")
+	c.findAccessConflicts(t)
+}
+
+// findAccessConflicts complains of certificates, tokens and authorities that do not go together.
+func (c *Config) findAccessConflicts(t *table.Table) {
+	nobodyListed := c.Access.IdentitiesFile == "" && c.Access.JWKSFile == ""
+	for i, tls := range []ServerTLS{c.HTTP.TLS, c.GRPC.TLS} {
+		path := []string{"http.tls.", "grpc.tls."}[i]
+		t.Conflict((tls.CertFile == "") != (tls.KeyFile == ""), path+"cert_file", path+"key_file", "they go together")
+		t.Conflict(tls.ClientCAFile != "" && tls.CertFile == "", path+"client_ca_file", path+"cert_file",
+			"clients' certificates can be asked for over TLS only")
+		t.Conflict(tls.ClientOptional && tls.ClientCAFile == "", path+"client_optional", path+"client_ca_file",
+			"certificates that are optional come from some authority")
+		t.Conflict(tls.ClientOptional && nobodyListed, path+"client_optional", "access.identities_file",
+			"whoever comes without a certificate must show something else")
+	}
+	t.Conflict(c.Access.JWKSFile != "" && c.Access.Issuer == "", "access.jwks_file", "access.issuer", "tokens made by others would do")
+	t.Conflict(c.Access.JWKSFile != "" && len(c.Access.Audiences) == 0, "access.jwks_file", "access.audiences",
+		"tokens made for other services would do")
+	t.Conflict(c.Access.JWKSFile == "" && c.Access.Issuer != "", "access.issuer", "access.jwks_file", "there is no key to prove it")
+	t.Conflict(c.Access.JWKSFile == "" && len(c.Access.Audiences) > 0, "access.audiences", "access.jwks_file", "there is no key to prove them")
 }

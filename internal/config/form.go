@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ func forms() map[string]func(string) error {
 		"listener":  checkListener,
 		"name":      checkName,
 		"namespace": checkNamespace,
+		"origin":    checkOrigin,
 		"prefix":    checkPrefix,
 		"rescan":    checkRescan,
 		"signing":   checkSigning,
@@ -108,6 +110,15 @@ func checkEndpoint(text string) error {
 func checkPrefix(text string) error {
 	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, " \x00") {
 		return errors.New("must begin with a slash and not end with one, such as /streamer")
+	}
+	return nil
+}
+
+// checkOrigin takes what browsers send as the origin of a page.
+func checkOrigin(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != text || strings.Contains(text, "*") {
+		return errors.New("must be an origin, such as https://app.example.com; there is no pattern for all")
 	}
 	return nil
 }
