@@ -11,6 +11,7 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/access"
 	"mongostream/lane"
 	"mongostream/match"
 )
@@ -25,6 +26,7 @@ const maxWrite = 256 << 10
 // A client is one connection.
 type client struct {
 	events     *Events
+	account    *access.Account
 	program    *match.Program
 	cursor     *lane.Cursor
 	resumption *resumption // nil once everything that comes is new
@@ -33,18 +35,35 @@ type client struct {
 	out        *http.ResponseController
 	encoder    *Encoder
 	buffer     []byte
+	written    int // events in the buffer
+	trouble    trouble
 }
+
+// A trouble is what the filter has failed on and the client was not told yet: a filter that fails may do so on every event.
+type trouble struct {
+	count int
+	last  error
+	told  time.Time
+}
+
+// tellEvery is how often a client is told of failures at most.
+const tellEvery = time.Second
 
 // run writes events until the client leaves, stalls, or the log or the node ends, and says which.
 func (c *client) run(ctx context.Context) (reason string) {
 	c.buffer = append(c.buffer, ": connected\n\n"...)
 	for {
-		if err := c.flush(); err != nil {
-			if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		c.tellTrouble()
+		if err := c.flush(ctx); err != nil {
+			switch { // a writing that fails ends the request's context too
+			case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
 				c.events.logger.Warn("subscriber cut off", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 				return "stalled"
+			case ctx.Err() != nil:
+				return c.ended(ctx)
+			default:
+				return "left"
 			}
-			return "left"
 		}
 		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
 		batch, err := c.cursor.Next(wait)
@@ -56,7 +75,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 				return "failed"
 			}
 		case ctx.Err() != nil:
-			return "left"
+			return c.ended(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
 			if err := c.heartbeat(); err != nil {
 				c.events.logger.Error("event cannot be written as JSON", "error", err)
@@ -71,6 +90,20 @@ func (c *client) run(ctx context.Context) (reason string) {
 			c.fail(err)
 			return "stopped"
 		}
+	}
+}
+
+// ended says why the context has ended, to the client too where it has lost its right to be there. One whose node stops comes back.
+func (c *client) ended(ctx context.Context) (reason string) {
+	cause := context.Cause(ctx)
+	switch fault.Of(cause) {
+	case "":
+		return "left"
+	case fault.NodeStopping, fault.NodeDetached:
+		return "stopped"
+	default:
+		c.fail(cause)
+		return "revoked"
 	}
 }
 
@@ -132,7 +165,7 @@ func (c *client) event(e *change.Event) (err error) {
 	}
 	switch wanted, err := c.program.Match(e); {
 	case err != nil:
-		c.problem("filter_failed", err) // neither a yes nor a no
+		c.trouble.count, c.trouble.last = c.trouble.count+1, err // neither a yes nor a no
 		return nil
 	case !wanted:
 		return nil
@@ -144,6 +177,7 @@ func (c *client) event(e *change.Event) (err error) {
 		return err
 	}
 	c.buffer = append(b, "\n\n"...)
+	c.written++
 	c.events.metrics.events.Inc()
 	c.losses = 0
 	return nil
@@ -189,7 +223,23 @@ func (c *client) tell(n *delivery.Notice, from, to change.Position) {
 // fail writes why the stream ends.
 func (c *client) fail(err error) {
 	c.problem("error", err)
-	_ = c.flush() // it ends either way
+	_ = c.send() // it ends either way
+}
+
+// tellTrouble writes what the filter has failed on, at most once a second.
+func (c *client) tellTrouble() {
+	t := &c.trouble
+	now := time.Now()
+	if t.count == 0 || now.Sub(t.told) < tellEvery {
+		return
+	}
+	if t.count > 1 {
+		if f, ok := errors.AsType[*fault.Error](t.last); ok {
+			t.last = fault.Newf(f.Code, "%d events, the last one: %w", t.count, f.Err)
+		}
+	}
+	c.problem("filter_failed", t.last)
+	*t = trouble{told: now}
 }
 
 // problem writes what went wrong as an event.
@@ -198,8 +248,18 @@ func (c *client) problem(event string, err error) {
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// flush writes the buffer to the client, within the stall timeout.
-func (c *client) flush() error {
+// flush writes the buffer to the client as soon as its identity's pace allows, within the stall timeout.
+func (c *client) flush(ctx context.Context) error {
+	if c.written > 0 {
+		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {
+			return err
+		}
+	}
+	return c.send()
+}
+
+// send writes the buffer to the client, within the stall timeout.
+func (c *client) send() error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
@@ -209,7 +269,7 @@ func (c *client) flush() error {
 	if _, err := c.w.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	c.buffer = c.buffer[:0]
+	c.buffer, c.written = c.buffer[:0], 0
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}

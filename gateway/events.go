@@ -16,6 +16,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/fault"
+	"mongostream/gateway/access"
 	"mongostream/lane"
 	"mongostream/match"
 )
@@ -31,6 +32,9 @@ type EventsConfig struct {
 	Now func(context.Context) (change.Timestamp, error)
 	// Carries says what the log's events have, for filters.
 	Carries match.Carries
+	// Accounts are what the clients of each identity use together, and bound them by it; requests must then have passed an
+	// access.Authenticator. nil lets everybody have everything.
+	Accounts *access.Accounts
 	// Heartbeat is how long a quiet connection stays silent. Defaults to 15 s.
 	Heartbeat time.Duration
 	// StallTimeout is how long a client may take nothing. Defaults to 30 s.
@@ -75,6 +79,12 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
+	account, status, err := h.admit(r.Context(), filter)
+	if err != nil {
+		refuse(w, status, err)
+		return
+	}
+	defer account.Close()
 	program, err := match.Compile(filter)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
@@ -89,7 +99,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.clients.Inc()
 	defer h.metrics.clients.Dec()
 	c := &client{
-		events: h, program: program, out: http.NewResponseController(w), w: w,
+		events: h, account: account, program: program, out: http.NewResponseController(w), w: w,
 		encoder: NewEncoder(h.cfg.Cluster, h.cfg.Partitions, h.cfg.Encode),
 	}
 	now, err := h.cfg.Now(r.Context())
@@ -119,13 +129,38 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.ended.WithLabelValues(reason).Inc()
 }
 
-// stopping refuses a client that comes while the node stops, which has ended the contexts of all requests. One that has left
-// gets nothing of it.
+// admit finds out whether who asks may have what the filter is about, and counts it. The account must be closed where there is no error.
+func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Account, status int, err error) {
+	if h.cfg.Accounts == nil {
+		return access.NewAccounts().Open(access.Anonymous()), 0, nil
+	}
+	i := access.From(ctx)
+	if err := i.Permit(f.DB, f.Coll); err != nil {
+		return nil, http.StatusForbidden, err
+	}
+	account = h.cfg.Accounts.Open(i)
+	if err := account.Subscribe(1); err != nil {
+		account.Close()
+		return nil, http.StatusTooManyRequests, err
+	}
+	return account, 0, nil
+}
+
+// stopping refuses a client that comes while the node stops, or loses its right to be there, which ends the contexts of its requests. One
+// that has left gets nothing of it.
 func stopping(w http.ResponseWriter, r *http.Request) bool {
 	if r.Context().Err() == nil {
 		return false
 	}
-	refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "no more subscribers are taken"))
+	cause := context.Cause(r.Context())
+	switch fault.Of(cause) {
+	case fault.AccessUnauthenticated:
+		refuse(w, http.StatusUnauthorized, cause)
+	case "":
+		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "no more subscribers are taken"))
+	default:
+		refuse(w, http.StatusServiceUnavailable, cause)
+	}
 	return true
 }
 

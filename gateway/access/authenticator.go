@@ -22,7 +22,7 @@ type Authenticator struct {
 
 // Everybody lets in everybody as one identity that may everything, as New does of the zero Config.
 func Everybody() *Authenticator {
-	return &Authenticator{cfg: Config{}.withDefaults(), allowed: anonymous()}
+	return &Authenticator{cfg: Config{}.withDefaults(), allowed: Anonymous()}
 }
 
 // New reads the files of cfg.
@@ -47,7 +47,7 @@ func New(cfg Config) (*Authenticator, error) {
 		a.jwts = signed.NewVerifier(expect, a.keys.Get)
 	}
 	if a.listed == nil && a.jwts == nil {
-		a.allowed = anonymous()
+		a.allowed = Anonymous()
 	}
 	return a, nil
 }

@@ -30,8 +30,8 @@ type Identity struct {
 // everything is the pattern of all namespaces.
 const everything = "*"
 
-// anonymous returns the identity of everybody where nothing is configured: everything allowed, no limits.
-func anonymous() *Identity {
+// Anonymous returns the identity of everybody where nothing is configured: everything allowed, no limits.
+func Anonymous() *Identity {
 	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: "anonymous"}
 }
 
