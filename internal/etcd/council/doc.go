@@ -7,8 +7,8 @@
 //
 // # Fences
 //
-// Everything that a member writes it writes only where the origin stands as it did when the member joined, and its heartbeat's key is the
-// one that it made: an operator ends all memberships by adopting the marks, and one by deleting its key or its lease. Everything that a
+// Everything that a member writes it writes only where the origin stands as it did when the member joined, and its heartbeat's key is there
+// under its lease: an operator ends all memberships by adopting the marks, and one by deleting its key or its lease. Everything that a
 // leader writes it writes only where its own key in the election is there. A process that has stood still for longer than its lease lives
 // is refused by these conditions, whatever it believes.
 //

@@ -104,7 +104,6 @@ type membership struct {
 	node, process string
 	lease         clientv3.LeaseID
 	claim         string // the value of owner keys
-	joined        int64  // the revision that made the key
 }
 
 var _ roster.Membership = (*membership)(nil)
@@ -120,7 +119,6 @@ func (m *membership) sit(ctx context.Context, value string) error {
 		return err
 	}
 	if resp.Succeeded {
-		m.joined = resp.Header.Revision
 		return nil
 	}
 	there := resp.Responses[0].GetResponseRange().Kvs
@@ -130,14 +128,13 @@ func (m *membership) sit(ctx context.Context, value string) error {
 	if h := lease.Of(there[0]); h.Lease != m.lease {
 		return h.Held(ctx, m.client)
 	}
-	m.joined = there[0].CreateRevision
 	return nil
 }
 
 // txn makes a transaction as long as the membership lasts.
 func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := m.etcd.Txn(ctx).
-		If(m.client.Is(m.stands), clientv3.Compare(clientv3.CreateRevision(m.key), "=", m.joined)).
+		If(m.client.Is(m.stands), clientv3.Compare(clientv3.LeaseValue(m.key), "=", m.lease)).
 		Then(ops...).
 		Commit()
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && !resp.Succeeded {
