@@ -7,33 +7,42 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Where full documents are required and one is missing, because its collection keeps no images or the image has been removed, every
-// stream that meets the event fails. The stream then asks for the documents that are there, for the rest of its life: otherwise it
-// would have to be opened anew for each such event. What lacks its document says so.
+// Where images are required, full documents or those before changes, and one is missing, because its collection keeps none or it has
+// been removed, every stream that meets the event fails. The stream then asks for the images that are there, for the rest of its life:
+// otherwise it would have to be opened anew for each such event. What lacks an image says so.
 
-// Incomplete is the name of the field, true, that an event has which lacks the document that was required.
+// Incomplete is the name of the field, true, that an event has which lacks an image that was required.
 const Incomplete = "incomplete"
 
-// images returns MongoDB's fullDocument for the next opening, empty to leave it out.
-func (st *stream) images() options.FullDocument {
-	mode := options.FullDocument(st.source.cfg.Watch.FullDocument)
-	if mode == options.Required && st.lenient {
-		return options.WhenAvailable
+// images asks for the images that are wanted, or for those of them that are there.
+func (w Watch) images(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
+	ask := func(mode string, set func(options.FullDocument) *options.ChangeStreamOptionsBuilder) {
+		switch {
+		case mode == "":
+		case mode == string(options.Required) && lenient:
+			set(options.WhenAvailable)
+		default:
+			set(options.FullDocument(mode))
+		}
 	}
-	return mode
+	ask(w.FullDocument, opts.SetFullDocument)
+	ask(w.BeforeChange, opts.SetFullDocumentBeforeChange)
 }
 
 // relent asks for images as far as they are there from the next opening on.
 func (st *stream) relent(cause error) {
 	st.lenient = true
 	st.source.metrics.incomplete.Inc()
-	st.source.client.Logger().Warn("a full document is required and missing; from now on events come without theirs where it is missing, marked "+Incomplete,
+	st.source.client.Logger().Warn("an image is required and missing; from now on events come without theirs where it is missing, marked "+Incomplete,
 		"error", cause)
 }
 
-// marked returns the event, with the mark if its full document is missing.
-func marked(event bson.Raw) bson.Raw {
-	if event.Lookup("fullDocument").Type != bson.TypeNull {
+// marked returns the event, with the mark if an image that is required is missing.
+func (w Watch) marked(event bson.Raw) bson.Raw {
+	missing := func(mode, field string) bool {
+		return mode == string(options.Required) && event.Lookup(field).Type == bson.TypeNull
+	}
+	if !missing(w.FullDocument, "fullDocument") && !missing(w.BeforeChange, "fullDocumentBeforeChange") {
 		return event
 	}
 	const size = 1 + len(Incomplete) + 1 + 1

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"mongostream/change"
 	"mongostream/fault"
@@ -60,6 +61,63 @@ func TestMissingImageIsToldInItsEvent(t *testing.T) {
 	}
 	if n := server.Stats().ChangeStreamsOpened - before; n != 1 {
 		t.Errorf("opened anew %d times", n)
+	}
+}
+
+// Changes carry the document as it was before where that is asked for and kept; what lacks it while it is required says so.
+func TestImagesBeforeChanges(t *testing.T) {
+	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
+	for _, mode := range []string{"", "whenAvailable", "required"} {
+		s := newScene(t, server.URI(), SourceConfig{Watch: Watch{BeforeChange: mode, FullDocument: "updateLookup"}})
+		db := s.coll.Database()
+		kept := db.Collection("kept" + mode)
+		create := bson.D{{Key: "create", Value: kept.Name()}, {Key: "changeStreamPreAndPostImages", Value: bson.D{{Key: "enabled", Value: true}}}}
+		if err := db.RunCommand(t.Context(), create).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, coll := range []*mongo.Collection{kept, s.coll} {
+			if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "x" + mode}, {Key: "v", Value: 1}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stream := s.open(change.Position{})
+		for _, coll := range []*mongo.Collection{kept, s.coll} {
+			if _, err := coll.UpdateByID(t.Context(), "x"+mode, bson.D{{Key: "$set", Value: bson.D{{Key: "v", Value: 2}}}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := coll.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "x" + mode}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var last change.Position
+		for seen := 0; seen < 4; {
+			for _, e := range s.read(stream, 1) {
+				if !e.Position().After(last) {
+					continue
+				}
+				last = e.Position().Clone()
+				seen++
+				image, incomplete := bson.Raw(e.Raw()).Lookup("fullDocumentBeforeChange"), bson.Raw(e.Raw()).Lookup(Incomplete).Type != 0
+				there := mode != "" && string(e.Coll()) == kept.Name()
+				if _, is := image.DocumentOK(); is != there || incomplete != (mode == "required" && !there) {
+					t.Errorf("%q: %s of %s: image %v, incomplete %t", mode, e.OpName(), e.Coll(), image, incomplete)
+				}
+			}
+		}
+	}
+}
+
+// Who asks for other images opens the log at the times of its marks, not at tokens; marks from before there was a choice stay good.
+func TestImagesBeforeChangesHaveAFingerprintOfTheirOwn(t *testing.T) {
+	prints := map[string]string{}
+	for _, w := range []Watch{{}, {FullDocument: "required"}, {BeforeChange: "whenAvailable"}, {BeforeChange: "required"}} {
+		prints[w.BeforeChange] = w.fingerprint(abilities{split: true})
+	}
+	if len(prints) != 3 || prints[""] == prints["required"] || prints["required"] == prints["whenAvailable"] || prints[""] == prints["whenAvailable"] {
+		t.Errorf("%v", prints)
+	}
+	if got := (Watch{}).fingerprint(abilities{}); got != "fca0e27a048da72e" {
+		t.Errorf("marks without images before changes were made with another fingerprint than %s", got)
 	}
 }
 

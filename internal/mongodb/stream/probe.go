@@ -47,9 +47,7 @@ func (s *Source) Probe(ctx context.Context) error {
 // try opens a stream once and closes it.
 func (s *Source) try(ctx context.Context) error {
 	opts := options.ChangeStream().SetBatchSize(0)
-	if mode := s.cfg.Watch.FullDocument; mode != "" {
-		opts.SetFullDocument(options.FullDocument(mode))
-	}
+	s.cfg.Watch.images(opts, false)
 	cursor, err := s.watch(ctx, s.home.pool, s.pipeline(whole), opts)
 	if err != nil {
 		return err

@@ -150,7 +150,7 @@ func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	reply.Size += len(event)
 	if !fragment.Is(event) {
 		if st.lenient {
-			event = marked(event)
+			event = st.source.cfg.Watch.marked(event)
 		}
 		reply.Events = append(reply.Events, event)
 		st.parts = fragment.Assembly{}
@@ -160,7 +160,7 @@ func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	if event != nil {
 		reply.Size += len(event)
 		if st.lenient {
-			event = marked(event)
+			event = st.source.cfg.Watch.marked(event)
 		}
 		reply.Events = append(reply.Events, event)
 	}
@@ -221,7 +221,7 @@ func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
 		return nil, st.gone(ctx, st.lost(ctx, err))
 	case class == mongodb.Poison:
 		return st.less(err)
-	case class == mongodb.NoImage && st.images() == options.Required:
+	case class == mongodb.NoImage && !st.lenient:
 		st.relent(err)
 		return nil, nil
 	case class == mongodb.Fatal, class == mongodb.NoImage:
@@ -272,9 +272,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	src := st.source
 	// An empty first reply brings a post-batch token before the first event.
 	opts := options.ChangeStream().SetBatchSize(0).SetMaxAwaitTime(src.cfg.MaxAwait).SetComment(src.client.Application())
-	if mode := st.images(); mode != "" {
-		opts.SetFullDocument(mode)
-	}
+	st.source.cfg.Watch.images(opts, st.lenient)
 	if st.position.IsZero() {
 		// "Now" is an operation time too, so that nothing is between the question and the opening.
 		now, err := st.at.client.Now(ctx)

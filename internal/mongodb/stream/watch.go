@@ -23,6 +23,9 @@ type Watch struct {
 	Exclude string
 	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which events there are.
 	FullDocument string
+	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. It does not change which events there are either, but who goes
+	// on from a mark must not take an event without its image for the last one with it.
+	BeforeChange string
 }
 
 // collectionEvents are the operations that concern documents without naming one; they are read whatever the filter.
@@ -115,9 +118,13 @@ func (w Watch) Keeps() func(*change.Event) bool {
 
 // fingerprint is a hash of what decides which events there are and what their tokens mean.
 func (w Watch) fingerprint(can abilities) string {
-	spec, err := bson.MarshalExtJSON(bson.D{
+	opened := bson.D{
 		{Key: "scope", Value: cmp.Or(can.database, "cluster")}, {Key: "match", Value: w.match()}, {Key: "split", Value: can.split},
-	}, true, false)
+	}
+	if w.BeforeChange != "" {
+		opened = append(opened, bson.E{Key: "before", Value: w.BeforeChange})
+	}
+	spec, err := bson.MarshalExtJSON(opened, true, false)
 	if err != nil {
 		panic(fmt.Sprintf("mongodb: marshal the stream's description: %v", err)) // strings only
 	}
