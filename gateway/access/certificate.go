@@ -51,8 +51,16 @@ func (t *TLS) Config(protocols ...string) *tls.Config {
 	}
 }
 
-// Err returns why the files as they stand are not in force, or nil.
-func (t *TLS) Err() error { return t.files.Err() }
+// Err returns why the files as they stand are not in force, or that the certificate in force has expired meanwhile, or nil.
+func (t *TLS) Err() error {
+	if err := t.files.Err(); err != nil {
+		return err
+	}
+	if leaf := t.files.Get().Certificates[0].Leaf; time.Now().After(leaf.NotAfter) {
+		return fault.Newf(fault.AccessBadCertificate, "the certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
 
 // serverConfig makes the configuration of certificate, key and, where there is a third, clients' authorities.
 func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
