@@ -13,6 +13,8 @@ const (
 	KindMemberRefused   = "member_refused"
 	KindMoved           = "moved"
 	KindPartitionFailed = "partition_failed"
+	KindStuck           = "stuck"
+	KindReading         = "reading"
 	KindResync          = "resync"
 	KindResyncComplete  = "resync_complete"
 	KindBreakerOpened   = "breaker_opened"
@@ -47,6 +49,10 @@ func Table() []Rule {
 			"partitions have got other owners"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"partition", "code"},
 			"a partition has stopped and waits for a person"},
+		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},
+			"a node reads nothing for 30 s: MongoDB does not answer, refuses every position, or answers without anything although its log moves"},
+		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
+			"it reads again"},
 		{Resync, KindResync, []Severity{Critical}, []string{"partition", "lost_from", "lost_to", "reason", "epoch"},
 			"a span of the log is lost to a partition, which is stale until its subscribers have acknowledged that"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},

@@ -14,6 +14,7 @@ import (
 	"mongostream/gap"
 	"mongostream/lane"
 	"mongostream/rescan"
+	"mongostream/streamer/status"
 )
 
 // A Consumer takes the events of one partition from the log to the sessions, for one term.
@@ -32,7 +33,7 @@ type Consumer struct {
 	end      context.CancelCauseFunc
 	ended    chan struct{} // closed when Run has returned
 
-	condition condition
+	condition status.Condition
 	intake    rescan.Intake[*delivery.Session]
 
 	flight struct {
@@ -151,7 +152,11 @@ func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
 	}
 	c.progress, c.attempts = to, 0
 	c.intake.Note(c.fresh)
-	c.condition.passed(len(c.fresh), batch.At(), c.window)
+	remembered := 0
+	if c.window != nil {
+		remembered = c.window.Len()
+	}
+	c.condition.Passed(len(c.fresh), batch.At(), remembered)
 	c.keeper.Passed(len(c.fresh))
 	clear(c.fresh) // which would hold the reply until as many events have come again
 	return next

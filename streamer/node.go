@@ -100,7 +100,7 @@ type Node struct {
 	survey   *survey.Survey
 	drained  chan struct{} // holds one signal while the node waits for acknowledgements
 
-	reading     context.Context //nolint:containedctx // the lifetime of the consumers, made by New and ended by Run
+	lifetime    context.Context //nolint:containedctx // the lifetime of the consumers, made by New and ended by Run
 	stopReading context.CancelCauseFunc
 	running     sync.WaitGroup
 
@@ -128,7 +128,7 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 	n.survey = survey.New(survey.Config{
 		Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Heard: n.heard, Logger: cfg.Logger,
 	})
-	n.reading, n.stopReading = context.WithCancelCause(context.Background())
+	n.lifetime, n.stopReading = context.WithCancelCause(context.Background())
 	n.mu.consumers = make(map[change.Partition]*Consumer)
 	n.sessions.Store(&[]*delivery.Session{})
 	n.metrics = newMetrics(cfg.Registerer, n)
@@ -198,7 +198,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
 	n.mu.consumers[term.Partition] = c
 	n.metrics.restarts.Inc()
-	stop := context.AfterFunc(n.reading, func() { end(context.Cause(n.reading)) })
+	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })
 	n.running.Go(func() {
 		defer close(c.ended)
 		defer stop()
@@ -231,10 +231,10 @@ func (n *Node) finish(c *Consumer, err error) {
 			level = slog.LevelDebug // whoever ended it says so, once for all that ended
 		}
 		n.logger.Log(context.Background(), level, "term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
-	case n.reading.Err() != nil, errors.Is(err, errReleased):
+	case n.lifetime.Err() != nil, errors.Is(err, errReleased):
 	default:
 		c.keeper.End()
-		c.condition.failure.Store(&err)
+		c.condition.Fail(err)
 		n.cfg.Board.Post(notice.Notice{
 			Channel: notice.Health, Kind: "partition_failed", Level: notice.Critical,
 			Text:   fmt.Sprintf("partition %d has stopped: %v", c.term.Partition, err),
@@ -256,12 +256,12 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	})
 	wg.Go(func() { _ = n.manager.Run(background) })
-	wg.Go(func() { n.runRates(background) })
+	wg.Go(func() { n.runPulse(background) })
 	wg.Go(func() { n.survey.Run(background) })
 	wg.Go(func() { _ = n.rescans.Run(background) })
 
-	<-n.reading.Done()
-	err := context.Cause(n.reading) //nolint:contextcheck // the cause of the end, not a context to work under
+	<-n.lifetime.Done()
+	err := context.Cause(n.lifetime) //nolint:contextcheck // the cause of the end, not a context to work under
 	n.running.Wait()
 	if errors.Is(err, context.Canceled) {
 		err = nil

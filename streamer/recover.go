@@ -70,8 +70,8 @@ func (c *Consumer) jump(batch *lane.Batch) *gap.Span {
 // recover deals with a span that was or may have been missed: what the log still has is read again, what it has not is told.
 func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 	c.node.metrics.gaps.Inc()
-	c.condition.recovering.Store(true)
-	defer c.condition.recovering.Store(false)
+	c.condition.Recovering(true)
+	defer c.condition.Recovering(false)
 	if c.attempts++; c.attempts > maxAttempts {
 		return fault.Newf(fault.LogNoProgress, "partition %d at %s, %d times: %s", c.term.Partition, span.From, maxAttempts, span.Reason)
 	}
@@ -192,6 +192,6 @@ func (c *Consumer) announce(ctx context.Context, n delivery.Notice, to change.Po
 		c.offer(s, b)
 	}
 	c.progress = to
-	c.condition.told.Store(&to)
+	c.condition.Told(to)
 	return nil
 }

@@ -46,9 +46,10 @@ func packages() []rule {
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
 		{"checkpoint/rowtest", []string{"change", "change/build", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/record", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
-		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "health", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
+		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
+		{"streamer/status", []string{"change", "gap", "health", "lane/figure", "streamer/survey"}, "how the partitions do, concluded from evidence"},
 
 		{"cluster", []string{"change", "cluster/roster"}, "ownership: hands out terms and knows nothing of what is done with them"},
 		{"cluster/roster", []string{"change"}, "the nouns of a cluster, and the ports to what keeps them"},
