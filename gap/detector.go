@@ -19,6 +19,8 @@ const (
 	AheadOfServer Reason = "ahead_of_server"
 	// Jump: cluster time jumped where continuity is unproven.
 	Jump Reason = "jump"
+	// Refused: MongoDB refuses the position again and again although its log reaches back to it.
+	Refused Reason = "refused"
 	// Poison: MongoDB could not deliver an event because it is too large.
 	Poison Reason = "poison"
 )

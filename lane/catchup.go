@@ -33,7 +33,7 @@ func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 func (l *Log) assign() (opening []*reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tail.opened {
+	if l.refused || !l.tail.opened && !l.late {
 		return nil
 	}
 	var pending []*Cursor
@@ -42,7 +42,7 @@ func (l *Log) assign() (opening []*reader) {
 		case l.tail.serves(c):
 			delete(l.behind, c)
 			l.tail.add(c)
-		case c.waiting == nil:
+		case c.waiting == nil && !c.position.IsZero(): // who has none begins where the tail does
 			pending = append(pending, c)
 		}
 	}

@@ -53,6 +53,8 @@ type Log struct {
 	alarms    map[*Cursor]struct{} // cursors that wait for a time
 	pausedFor *reader              // the catch-up for which the tail waits
 	floor     change.Timestamp     // what stands before it is about to be lost
+	late      bool                 // the tail takes long to open for the first time
+	refused   bool                 // the tail was refused, and has read nothing since
 	err       error                // why Run has ended
 }
 
@@ -150,6 +152,10 @@ func (l *Log) accept(r *reader, reply Reply, s *ring.Slot, end change.Position) 
 	if end.After(r.ring.End()) {
 		r.moved = reply.At
 	}
+	if r.tail && l.refused {
+		l.refused = false
+		l.stir()
+	}
 	r.put(s, end)
 	r.wake()
 	for c := range l.alarms {
@@ -172,7 +178,9 @@ func (l *Log) opened(r *reader, base change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.ring, r.opened = ring.New(r.limit, base), true
-	r.replied, r.moved = time.Now(), time.Now()
+	if r.replied.IsZero() {
+		r.replied, r.moved = time.Now(), time.Now()
+	}
 	for c := range l.behind {
 		if r.tail && c.position.IsZero() {
 			c.advance(base)
@@ -223,9 +231,14 @@ func (l *Log) Run(ctx context.Context, from change.Position) error {
 	return err
 }
 
+// tailPatience is how long the tail may take to open before catch-ups are opened all the same.
+const tailPatience = 5 * time.Second
+
 // runTail keeps the tail open. Where the log has wrapped past the tail itself it begins anew at the log's end: its cursors are
-// then behind, and each learns from its catch-up what it has lost.
+// then behind, and each learns from its catch-up what it has lost, unless the log should have had what the tail was refused. Then that
+// waits until the tail has read something: a server that refuses everything says nothing about what it has.
 func (l *Log) runTail(ctx context.Context, from change.Position) error {
+	defer time.AfterFunc(tailPatience, func() { l.locked(func() { l.late = true; l.stir() }) }).Stop()
 	for {
 		l.locked(func() { l.tail.from = from })
 		err := l.tail.run(ctx)
@@ -236,7 +249,8 @@ func (l *Log) runTail(ctx context.Context, from change.Position) error {
 		from = change.Position{}
 		l.locked(func() {
 			old := l.tail
-			l.tail = newReader(l, true, from)
+			l.tail, l.refused = newReader(l, true, from), old.refused(err)
+			l.tail.replied, l.tail.moved = old.replied, old.moved // it has yet to show that it does better
 			for _, c := range old.cursors() {
 				c.leave()
 			}

@@ -319,5 +319,12 @@ func (r *reader) remove(c *Cursor) {
 // cursors returns the reader's cursors.
 func (r *reader) cursors() []*Cursor { return slices.Concat(slices.Concat(r.lanes...), r.all) }
 
+// refused reports whether the log should have had what the reader has lost.
+func (r *reader) refused(err error) bool {
+	lost, known := errors.AsType[*LostError](err)
+	at := change.Later(r.from, r.ring.End())
+	return !known || at.IsZero() || lost.Holds(at)
+}
+
 // ended reports whether a reader's error is only its own end.
 func ended(err error) bool { return err == nil || errors.Is(err, context.Canceled) }

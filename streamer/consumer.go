@@ -29,6 +29,7 @@ type Consumer struct {
 	progress change.Position // everything up to here has passed
 	fresh    []*change.Event // of the chunk at hand, those that are not duplicates
 	attempts int             // recoveries since the last progress
+	givenUp  int             // spans that were recovered in vain since then
 	rewound  bool            // the mark is where an operator has put it
 	end      context.CancelCauseFunc
 	ended    chan struct{} // closed when Run has returned
@@ -150,7 +151,7 @@ func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
 	for _, s := range c.node.attached() {
 		c.deliver(s, to)
 	}
-	c.progress, c.attempts = to, 0
+	c.progress, c.attempts, c.givenUp = to, 0, 0
 	c.intake.Note(c.fresh)
 	remembered := 0
 	if c.window != nil {

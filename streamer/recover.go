@@ -25,7 +25,7 @@ const (
 	Halt   LossPolicy = "halt"   // stop the partition and wait for a person
 )
 
-// maxAttempts is how many recoveries in a row a partition makes without getting on.
+// maxAttempts is how many recoveries in a row a partition makes without getting on before it gives a span up, and how many spans.
 const maxAttempts = 3
 
 // ahead compares the position with the server's own time before anything is read from there: one that is younger is of a log that is
@@ -72,9 +72,7 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 	c.node.metrics.gaps.Inc()
 	c.condition.Recovering(true)
 	defer c.condition.Recovering(false)
-	if c.attempts++; c.attempts > maxAttempts {
-		return fault.Newf(fault.LogNoProgress, "partition %d at %s, %d times: %s", c.term.Partition, span.From, maxAttempts, span.Reason)
-	}
+	c.attempts++
 	reach, err := c.node.survey.Now(ctx)
 	if err != nil {
 		return err
@@ -86,11 +84,28 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 			return err
 		}
 		return fault.Newf(fault.LogAhead, "partition %d is at %s, MongoDB at %s", c.term.Partition, span.From, reach.Last)
+	case c.attempts > maxAttempts:
+		return c.giveUp(ctx, span, reach)
 	case !reach.First.IsZero() && span.Readable(reach.First), reach.First.IsZero() && span.Reason == gap.Jump:
 		c.again(span)
 		return nil
 	}
-	return c.tell(ctx, span, reach)
+	span.To = change.At(reach.First)
+	if reach.First.IsZero() {
+		span.To = change.At(reach.Last.Next()) // the log cannot be looked at: what is behind now is there
+	}
+	return c.tell(ctx, span)
+}
+
+// giveUp deals with a span that was recovered in vain: it counts as lost up to now, where the tail reads. Where that does not help
+// either, again and again, a person must look.
+func (c *Consumer) giveUp(ctx context.Context, span gap.Span, reach gap.Reach) error {
+	if c.givenUp++; c.givenUp > maxAttempts {
+		return fault.Newf(fault.LogNoProgress, "partition %d at %s: %s", c.term.Partition, span.From, span.Reason)
+	}
+	c.attempts = 0
+	span.To, span.Reason = change.Later(span.To, change.At(reach.Last.Next())), gap.Refused
+	return c.tell(ctx, span)
 }
 
 // again sends the lane back to where the span begins, to read it from a new stream.
@@ -110,12 +125,8 @@ func (c *Consumer) move(start lane.Start) {
 	}
 }
 
-// tell records a loss, durably, tells the operators and the subscribers, and goes on where the log begins.
-func (c *Consumer) tell(ctx context.Context, span gap.Span, reach gap.Reach) error {
-	span.To = change.At(reach.First)
-	if reach.First.IsZero() {
-		span.To = change.At(reach.Last.Next()) // the log cannot be looked at: what is behind now is there
-	}
+// tell records a loss, durably, tells the operators and the subscribers, and goes on behind it.
+func (c *Consumer) tell(ctx context.Context, span gap.Span) error {
 	entry, err := c.record(ctx, span)
 	if err != nil {
 		return err

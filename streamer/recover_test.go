@@ -14,8 +14,6 @@ import (
 	"mongostream/fault"
 	"mongostream/gap"
 	"mongostream/health"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
 	"mongostream/notice"
 	"mongostream/streamer"
 )
@@ -290,34 +288,6 @@ func TestPositionAheadOfTheServerStopsThePartition(t *testing.T) {
 		}
 		if gaps, _ := w.marks.Gaps(t.Context()); len(gaps) != 1 || gaps[0].Reason != string(gap.AheadOfServer) {
 			t.Errorf("recorded %+v", gaps)
-		}
-		p.crash()
-	})
-}
-
-// deaf refuses every position but says of the log that it reaches back.
-type deaf struct{ lanetest.Log }
-
-func (d *deaf) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
-	if from.Time.T > 1001 || from.IsZero() {
-		return d.Log.Open(ctx, from)
-	}
-	return nil, &lane.LostError{First: change.Timestamp{T: 1}, Err: errors.New("refused")}
-}
-
-func TestRecoveryWithoutProgressEndsThePartition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.source.Append(inserts(20, 0)...)
-		w.source.Tick(100)
-		w.open = &deaf{}
-		w.open.(*deaf).Tick(200)
-		p := w.begin(streamer.Config{}, delivery.Config{})
-		time.Sleep(time.Minute)
-		for _, s := range p.node.Status() {
-			if s.State != health.Failed || fault.Of(s.Failure) != fault.LogNoProgress {
-				t.Errorf("partition %d is %s: %v", s.Partition, s.State, s.Failure)
-			}
 		}
 		p.crash()
 	})

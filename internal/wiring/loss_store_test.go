@@ -2,59 +2,137 @@ package wiring
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"mongostream/change"
+	"mongostream/delivery"
 	"mongostream/fault"
 	"mongostream/health"
 	"mongostream/internal/devmongo"
 	"mongostream/internal/etcd/etcdtest"
 )
 
-// The store of marks is cut off under load and comes back: the node says that it is not well, nothing is lost, and marks go on.
+// The store of marks is cut off under load, for longer than a claim lives, and comes back: the node says that it is not well, nothing is
+// lost, and the same node claims its partitions anew, where the marks go on.
 func TestStoreOfMarksThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	storeAway(t, 0)
+	storeAway(t, 6*time.Second, "STREAMER_CLUSTER_LEASE_TTL=2s")
 }
 
-// Where the store is away until the claim on the partitions is lost, another may have them: the node ends and says why. What it had not
-// marked comes again from the next one.
-func TestStoreOfMarksThatIsAwayUntilTheClaimIsLost(t *testing.T) {
+// Whoever reaches the store while a node does not may have its partitions once the claim has run out. The node hands out what is true log
+// as long as nobody answers; then it ends, says why, and has moved no mark.
+func TestStoreOfMarksThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
-	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
+	first := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=2s", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
 	before := r.series(0, 20)
-	n.sees(before...)
+	first.sees(before...)
 	heal := link.Cut()
 	during := r.series(20, 40)
-	<-n.ended
-	if fault.Of(n.err) != fault.NodeTermLost {
-		t.Errorf("the node ended with %v", n.err)
-	}
-	heal()
+	first.sees(during...)
+	second := r.begin("STREAMER_NODE_ID=m")
 	after := r.series(40, 60)
-	next := r.begin()
-	next.until("all has arrived", func() bool {
-		return len(missing(append(n.ids(), next.ids()...), slices.Concat(before, during, after))) == 0
-	})
-	next.goesOn()
-	if len(next.gaps()) != 0 || len(next.notices()) != 0 {
-		t.Errorf("%d gaps, %d notices", len(next.gaps()), len(next.notices()))
+	first.sees(after...)
+	second.sees(slices.Concat(during, after)...)
+	at := r.now()
+	second.elsewhere(1)
+	second.marked(at)
+	heal()
+	<-first.ended
+	if fault.Of(first.err) != fault.NodeTermLost {
+		t.Errorf("the node ended with %v", first.err)
+	}
+	for p, m := range r.stored() {
+		if m.By != "m" {
+			t.Errorf("the mark of partition %d is by %s", p, m.By)
+		}
+	}
+	second.goesOn()
+	if len(second.gaps()) != 0 || len(second.notices()) != 0 {
+		t.Errorf("%d gaps, %d notices", len(second.gaps()), len(second.notices()))
 	}
 }
 
-// storeAway cuts the store off for a length of time, at least until the node is not well.
-func storeAway(t *testing.T, length time.Duration) {
+// Marks in MongoDB that cannot be written hold nothing up either, and go on as they were.
+func TestMarksInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{})
+	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL=2s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
+	before := r.series(0, 20)
+	n.sees(before...)
+	n.marked(r.now())
+	epochs := n.epochs()
+	r.fail("alwaysOn", 11600, "update")
+	cut := time.Now()
+	n.until("the claim would have run out", func() bool { return time.Since(cut) > 4*time.Second })
+	during := r.series(20, 40)
+	n.sees(during...)
+	n.once(append(before, during...)...)
+	n.until("the node says that it is not well", n.unwell)
+	r.heal()
+	at := r.now()
+	n.elsewhere(1)
+	n.marked(at)
+	if now := n.epochs(); !slices.Equal(now, epochs) {
+		t.Errorf("epochs are %v, were %v", now, epochs)
+	}
+}
+
+// What passes while the store is away is bounded: the lanes wait, and go on when it is back.
+func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{})
+	link, endpoint := etcdtest.NewLink(t, r.endpoint())
+	const unsaved = 100
+	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=2s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
+	n.goesOn()
+	heal := link.Cut()
+	const batch = 50
+	written := r.series(0, batch)
+	for i := batch; i < partitions*unsaved*3; i += batch {
+		written = append(written, r.series(i, i+batch)...) // a lane stops between batches
+	}
+	n.until("the lanes are full", func() bool { return len(n.ids()) >= partitions*unsaved })
+	cut := time.Now()
+	n.until("the claim has run out", func() bool { return time.Since(cut) > 4*time.Second })
+	// A lane looks before each chunk, so it passes at most one of them more.
+	if got := len(n.ids()); got > partitions*(unsaved+delivery.MaxBatchEvents) || got == len(written) {
+		t.Errorf("%d of %d events have passed", got, len(written))
+	}
+	heal()
+	n.sees(written...)
+	n.goesOn()
+}
+
+// epochs returns the epochs of the node's partitions.
+func (n *live) epochs() (all []change.Epoch) {
+	n.Helper()
+	for _, s := range n.status() {
+		all = append(all, s.Epoch)
+	}
+	return all
+}
+
+// unwell reports whether the node says that it is not well.
+func (n *live) unwell() bool {
+	return health.Overall(n.service.health().Results(), n.service.partitions()) != health.Healthy
+}
+
+// storeAway cuts the store off for a length of time, which is more than a claim lives, and at least until the node is not well.
+func storeAway(t *testing.T, length time.Duration, settings ...string) {
 	t.Helper()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
-	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5m", "STREAMER_RELIABILITY_CHECKPOINT_EVENT_COUNT=100",
-		"STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
+	n := r.begin(append(settings, "STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_RELIABILITY_CHECKPOINT_EVENT_COUNT=100",
+		"STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")...)
 	n.goesOn()
+	epochs := n.epochs()
 
 	var written []string
 	var writing sync.WaitGroup
@@ -74,26 +152,35 @@ func storeAway(t *testing.T, length time.Duration) {
 	n.until("marks are saved under load", func() bool { return n.metric("streamer_checkpoints_saved_total") > 0 })
 	heal := link.Cut()
 	cut, before := time.Now(), r.stored()
-	n.until("the node says that it is not well", func() bool {
-		return health.Overall(n.service.health().Results(), n.service.partitions()) != health.Healthy
-	})
+	n.until("the node says that it is not well", n.unwell)
 	n.until("it has been away for long enough", func() bool { return time.Since(cut) >= length })
 	for p, m := range r.stored() {
 		if m.Position.Compare(before[p].Position) != 0 && m.At.After(cut) {
 			t.Errorf("a mark of partition %d has come through", p)
 		}
 	}
+	if now := n.epochs(); !slices.Equal(now, epochs) {
+		t.Errorf("epochs are %v, were %v", now, epochs)
+	}
+	n.goesOn()
 	heal()
-	n.until("all partitions are served again", func() bool { return len(n.service.node.Status()) == partitions })
+	n.until("all partitions are claimed anew", func() bool {
+		serving := n.service.node.Status()
+		for i, s := range serving {
+			if s.Epoch.Compare(epochs[i]) <= 0 {
+				return false
+			}
+		}
+		return len(serving) == partitions
+	})
 	stop()
 	writing.Wait()
 	at := r.now()
 	n.sees(written...)
+	n.once(written...)
 	n.elsewhere(1)
 	n.marked(at)
-	n.until("the node is well again", func() bool {
-		return health.Overall(n.service.health().Results(), n.service.partitions()) == health.Healthy
-	})
+	n.until("the node is well again", func() bool { return !n.unwell() })
 	if len(n.gaps()) != 0 || len(n.notices()) != 0 {
 		t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
 	}
