@@ -17,7 +17,6 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/dedup"
 	"mongostream/delivery"
-	"mongostream/fault"
 	"mongostream/gap"
 	"mongostream/lane"
 	"mongostream/lane/plan"
@@ -107,6 +106,7 @@ type Node struct {
 	mu struct {
 		sync.Mutex
 		consumers map[change.Partition]*Consumer
+		left      map[change.Partition]change.Position // how far sessions had acknowledged when the last term ended
 		stopping  bool
 	}
 }
@@ -129,118 +129,11 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 		Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Heard: n.heard, Logger: cfg.Logger,
 	})
 	n.lifetime, n.stopReading = context.WithCancelCause(context.Background())
-	n.mu.consumers = make(map[change.Partition]*Consumer)
+	n.mu.consumers, n.mu.left = make(map[change.Partition]*Consumer), make(map[change.Partition]change.Position)
 	n.sessions.Store(&[]*delivery.Session{})
 	n.metrics = newMetrics(cfg.Registerer, n)
 	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, n.logger)
 	return n
-}
-
-// Serve begins consumers for terms: it claims their marks and reads on behind them. Consumers of terms given before Run decide
-// where the tail is opened.
-func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
-	marks, err := n.marks.Claim(ctx, terms)
-	if err != nil {
-		return fmt.Errorf("claim marks: %w", err)
-	}
-	unfinished, err := n.unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	for i, term := range terms {
-		c, err := n.begin(term, marks[i]) //nolint:contextcheck // a consumer lives as long as its term
-		if err != nil {
-			return err
-		}
-		for _, g := range unfinished[term.Partition] {
-			n.readAgain(c, g)
-		}
-	}
-	return nil
-}
-
-// unfinished returns the losses whose documents have not all been read again, by partition.
-func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoint.Gap, error) {
-	if len(n.cfg.Rescan.Collections) == 0 {
-		return nil, nil
-	}
-	gaps, err := n.marks.Gaps(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the gap log: %w", err)
-	}
-	byPartition := make(map[change.Partition][]checkpoint.Gap)
-	for _, g := range gaps {
-		if g.Reason == string(gap.HistoryLost) || g.Reason == string(gap.Refused) {
-			byPartition[g.Partition] = append(byPartition[g.Partition], g)
-		}
-	}
-	return byPartition, nil
-}
-
-// begin starts the consumer of one term behind its mark.
-func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
-	start := n.start(mark)
-	c := &Consumer{
-		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
-		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport, ended: make(chan struct{}),
-	}
-	if n.cfg.Dedup != nil {
-		c.window = dedup.NewWindow(*n.cfg.Dedup)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.stopping {
-		return nil, ErrStopping
-	}
-	c.place.Store(n.log.Lane(term.Partition, start))
-	ctx, end := context.WithCancelCause(term.Context)
-	c.end = end
-	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
-	n.mu.consumers[term.Partition] = c
-	n.metrics.restarts.Inc()
-	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })
-	n.running.Go(func() {
-		defer close(c.ended)
-		defer stop()
-		n.finish(c, c.Run(ctx))
-	})
-	return c, nil
-}
-
-// start says where a lane begins: behind its mark, or at the origin where it has none. The token of a mark that was made with
-// another filter cannot be opened; the log is opened at its time then, and the lane skips what it has seen.
-func (n *Node) start(mark checkpoint.Mark) lane.Start {
-	start := lane.Start{Position: mark.Position, Open: mark.Position}
-	if mark.Position.IsZero() {
-		start.Position, start.Open = change.At(n.cfg.Origin.Start), change.At(n.cfg.Origin.Start)
-	}
-	if mark.Fingerprint != n.cfg.Fingerprint && !mark.Position.IsProgress() {
-		start.Open = change.At(mark.Position.Time)
-	}
-	return start
-}
-
-// finish looks at how a consumer ended. A planned stop leaves it in its place, for its last mark; a lost term takes it out; what a
-// person must act upon leaves it there to be seen, and does not touch its mark.
-func (n *Node) finish(c *Consumer, err error) {
-	switch {
-	case c.term.Err() != nil, errors.Is(err, checkpoint.ErrFenced):
-		n.remove(c)
-		level := slog.LevelWarn
-		if errors.Is(err, change.ErrTermLost) {
-			level = slog.LevelDebug // whoever ended it says so, once for all that ended
-		}
-		n.logger.Log(context.Background(), level, "term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
-	case n.lifetime.Err() != nil, errors.Is(err, errReleased):
-	default:
-		c.keeper.End()
-		c.condition.Fail(err)
-		n.cfg.Board.Post(notice.Notice{
-			Channel: notice.Health, Kind: "partition_failed", Level: notice.Critical,
-			Text:   fmt.Sprintf("partition %d has stopped: %v", c.term.Partition, err),
-			Fields: map[string]any{"partition": int(c.term.Partition), "code": string(fault.Of(err))},
-		})
-	}
 }
 
 // Run moves events until the context ends, and then stops softly; or until the log fails for good.

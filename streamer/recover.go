@@ -32,6 +32,9 @@ const maxAttempts = 3
 // no more, and to read on behind it would leave out everything.
 func (c *Consumer) ahead(ctx context.Context) (*gap.Span, error) {
 	reach, err := c.node.survey.Recently(ctx)
+	if err == nil && reach.Ahead(c.progress) {
+		reach, err = c.node.survey.Now(ctx) // the answer may be older than a mark that was saved a moment ago
+	}
 	if err != nil || !reach.Ahead(c.progress) {
 		return nil, err
 	}

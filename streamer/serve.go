@@ -1,0 +1,145 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/dedup"
+	"mongostream/fault"
+	"mongostream/gap"
+	"mongostream/lane"
+	"mongostream/notice"
+)
+
+// Serve begins consumers for terms: it claims their marks and reads on behind them. Consumers of terms given before Run decide
+// where the tail is opened.
+func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
+	marks, err := n.marks.Claim(ctx, terms)
+	if err != nil {
+		return fmt.Errorf("claim marks: %w", err)
+	}
+	unfinished, err := n.unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for i, term := range terms {
+		c, err := n.begin(term, marks[i]) //nolint:contextcheck // a consumer lives as long as its term
+		if err != nil {
+			return err
+		}
+		for _, g := range unfinished[term.Partition] {
+			n.readAgain(c, g)
+		}
+	}
+	return nil
+}
+
+// unfinished returns the losses whose documents have not all been read again, by partition.
+func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoint.Gap, error) {
+	if len(n.cfg.Rescan.Collections) == 0 {
+		return nil, nil
+	}
+	gaps, err := n.marks.Gaps(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the gap log: %w", err)
+	}
+	byPartition := make(map[change.Partition][]checkpoint.Gap)
+	for _, g := range gaps {
+		if g.Reason == string(gap.HistoryLost) || g.Reason == string(gap.Refused) {
+			byPartition[g.Partition] = append(byPartition[g.Partition], g)
+		}
+	}
+	return byPartition, nil
+}
+
+// begin starts the consumer of one term behind its mark.
+func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
+	start := n.start(term.Partition, mark)
+	c := &Consumer{
+		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
+		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport, ended: make(chan struct{}),
+	}
+	if n.cfg.Dedup != nil {
+		c.window = dedup.NewWindow(*n.cfg.Dedup)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.stopping {
+		return nil, ErrStopping
+	}
+	c.place.Store(n.log.Lane(term.Partition, start))
+	ctx, end := context.WithCancelCause(term.Context)
+	c.end = end
+	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
+	n.mu.consumers[term.Partition] = c
+	n.metrics.restarts.Inc()
+	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })
+	n.running.Go(func() {
+		defer close(c.ended)
+		defer stop()
+		n.finish(c, c.Run(ctx))
+	})
+	return c, nil
+}
+
+// rewound reports whether an operator has put the mark where it is.
+func rewound(mark checkpoint.Mark) bool {
+	return mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport
+}
+
+// start says where a lane begins: behind its mark, or at the origin where it has none. The token of a mark that was made with
+// another filter cannot be opened; the log is opened at its time then, and the lane skips what it has seen. Sessions that lived through
+// the end of an earlier term go on where they stand: the mark is behind them where it could not be saved, and ahead of them where another
+// process has moved it.
+func (n *Node) start(p change.Partition, mark checkpoint.Mark) lane.Start {
+	if left := n.leave(p, change.Position{}); !left.IsZero() && !rewound(mark) && len(n.attached()) > 0 {
+		return lane.Start{Position: left, Open: left}
+	}
+	start := lane.Start{Position: mark.Position, Open: mark.Position}
+	if mark.Position.IsZero() {
+		start.Position, start.Open = change.At(n.cfg.Origin.Start), change.At(n.cfg.Origin.Start)
+	}
+	if mark.Fingerprint != n.cfg.Fingerprint && !mark.Position.IsProgress() {
+		start.Open = change.At(mark.Position.Time)
+	}
+	return start
+}
+
+// leave remembers how far the sessions had acknowledged a partition whose term has ended, zero for no longer, and returns what was
+// remembered before.
+func (n *Node) leave(p change.Partition, at change.Position) (before change.Position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before = n.mu.left[p]
+	n.mu.left[p] = at
+	return before
+}
+
+// finish looks at how a consumer ended. A planned stop leaves it in its place, for its last mark; a lost term takes it out; what a
+// person must act upon leaves it there to be seen, and does not touch its mark.
+func (n *Node) finish(c *Consumer, err error) {
+	switch {
+	case c.term.Err() != nil, errors.Is(err, checkpoint.ErrFenced):
+		left := c.LowWater()
+		n.remove(c)
+		n.leave(c.term.Partition, left)
+		level := slog.LevelWarn
+		if errors.Is(err, change.ErrTermLost) {
+			level = slog.LevelDebug // whoever ended it says so, once for all that ended
+		}
+		n.logger.Log(context.Background(), level, "term ended", "partition", c.term.Partition, "epoch", c.term.Epoch.String(), "error", err)
+	case n.lifetime.Err() != nil, errors.Is(err, errReleased):
+	default:
+		c.keeper.End()
+		c.condition.Fail(err)
+		n.cfg.Board.Post(notice.Notice{
+			Channel: notice.Health, Kind: "partition_failed", Level: notice.Critical,
+			Text:   fmt.Sprintf("partition %d has stopped: %v", c.term.Partition, err),
+			Fields: map[string]any{"partition": int(c.term.Partition), "code": string(fault.Of(err))},
+		})
+	}
+}
