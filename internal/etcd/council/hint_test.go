@@ -1,0 +1,154 @@
+package council
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/internal/devetcd"
+	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/etcd"
+)
+
+// disabled is a proxy that takes no connections, and has broken those that it had.
+func disabled(listen, upstream string) *toxiproxy.Proxy {
+	return &toxiproxy.Proxy{Listen: listen, Upstream: upstream, Enabled: false}
+}
+
+// until looks at the roster whenever it may have changed until it is as wanted.
+func (p place) until(s *Store, hints <-chan struct{}, wanted func(roster.View) bool) {
+	p.Helper()
+	for range hints {
+		if wanted(p.view(s)) {
+			return
+		}
+	}
+	p.Fatal("the hints ended")
+}
+
+func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
+	p := own(t)
+	link := p.link()
+	s, other := p.store(link), p.store(nil)
+	hints := s.Hints(t.Context())
+	for round := range 2 {
+		p.join(other, string(rune('a'+round)))
+		p.until(other, hints, func(v roster.View) bool { return len(v.Members) == 2*round+1 })
+		if err := link.Proxy.Update(disabled(link.Proxy.Listen, link.Proxy.Upstream)); err != nil {
+			t.Fatal(err)
+		}
+		p.join(other, string(rune('x'+round)))
+		p.put(p.key("other"), "1")
+		if round == 1 { // else the client reads on where it was
+			if _, err := p.raw.Compact(t.Context(), p.view(other).Revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := link.Proxy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p.until(other, hints, func(v roster.View) bool { return len(v.Members) == 2*round+2 })
+	}
+}
+
+func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
+	seen := make(statuses)
+	put := func(key, value string, created bool) *clientv3.Event {
+		kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 5, ModRevision: 6}
+		if created {
+			kv.ModRevision = kv.CreateRevision
+		}
+		return &clientv3.Event{Type: clientv3.EventTypePut, Kv: kv}
+	}
+	gone := &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte("a")}}
+	for i, step := range []struct {
+		events []*clientv3.Event
+		news   bool
+	}{
+		{nil, false},
+		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false)}, true}, // not seen before
+		{[]*clientv3.Event{put("a", `{"status":"healthy","metrics":{"rate":1}}`, false)}, false},
+		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false), put("b", `{}`, true)}, true},
+		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false), put("b", `{}`, false)}, false},
+		{[]*clientv3.Event{put("a", `{"status":"stopping"}`, false), put("b", `{}`, false)}, true},
+		{[]*clientv3.Event{put("b", `{"status":"healthy"}`, false), put("b", `{}`, false)}, true},
+		{[]*clientv3.Event{put("a", `{"status":"stopping"}`, true)}, true}, // another process
+		{[]*clientv3.Event{gone, put("b", `{}`, false)}, true},
+		{[]*clientv3.Event{put("a", "garbage", false)}, true},
+	} {
+		if news := seen.news(step.events); news != step.news {
+			t.Errorf("step %d: %v", i, news)
+		}
+	}
+}
+
+// An etcd that is away for a while changes nothing: whoever was there is there, and hints go on.
+func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
+	dir := t.TempDir()
+	listen := ""
+	start := func() (endpoints []string, stop func()) {
+		server, err := devetcd.Listen(devetcd.Config{Dir: dir, Listen: listen})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		stopped := make(chan error, 1)
+		go func() { stopped <- server.Run(ctx) }()
+		return server.Endpoints(), func() {
+			cancel()
+			if err := <-stopped; err != nil {
+				t.Errorf("etcd: %v", err)
+			}
+		}
+	}
+	endpoints, stop := start()
+	listen = endpoints[0]
+	raw := devetcdtest.Client(t, endpoints)
+	t.Cleanup(func() { _ = raw.Close() })
+	p := place{t, etcd.Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1"}, raw}
+	p.found(1)
+	s := p.store(nil)
+	m := p.join(s, "a")
+	owners := p.claim(m, 1, 2)
+	hints := s.Hints(t.Context())
+	stop()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	unknown := func(what string, err error) {
+		t.Helper()
+		if err == nil || errors.Is(err, roster.ErrLeft) || errors.Is(err, roster.ErrDeposed) ||
+			!errors.Is(err, context.DeadlineExceeded) && fault.Of(err) != fault.EtcdUnreachable {
+			t.Errorf("%s gave %v", what, err)
+		}
+	}
+	_, err := s.View(ctx)
+	unknown("view", err)
+	_, err = m.Renew(ctx)
+	unknown("renew", err)
+	_, err = m.Claim(ctx, all())
+	unknown("claim", err)
+	unknown("beat", m.Beat(ctx, roster.Heartbeat{Node: "node-a", Process: "a"}))
+	_, err = s.Join(ctx, roster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute)
+	unknown("join", err)
+	_, err = s.Campaign(ctx, "node-a")
+	unknown("campaign", err)
+
+	_, stop = start()
+	defer stop()
+	if ttl, err := m.Renew(t.Context()); ttl != time.Minute || err != nil {
+		t.Errorf("renew gave %s, %v", ttl, err)
+	}
+	if now := p.claim(m, 1, 2); now[0] != owners[0] || now[1] != owners[1] {
+		t.Errorf("%+v after %+v", now, owners)
+	}
+	p.join(s, "c")
+	p.until(s, hints, func(v roster.View) bool { return len(v.Members) == 2 })
+}
