@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/handoff/ledger"
 )
 
 // Config configures a Desk.
 type Config struct {
 	// Self is this node's process. Required.
-	Self Party
+	Self ledger.Party
 	// PrepareTimeout is how long a recipient may take until it is ready. Defaults to 30 s.
 	PrepareTimeout time.Duration
 	// SwitchTimeout is how long the switch may take before the handoff is abandoned. Defaults to 5 s.

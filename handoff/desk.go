@@ -2,27 +2,53 @@ package handoff
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"mongostream/change"
+	"mongostream/handoff/ledger"
 )
 
 // A Desk does one node's part in handoffs.
 type Desk struct {
 	cfg     Config
-	ledger  Ledger
+	keeper  ledger.Keeper
 	metrics metrics
+
+	mu struct {
+		sync.Mutex
+		busy map[change.Partition]int // sides that this node does of a partition
+	}
 }
 
 // NewDesk makes a Desk. RunDonor and RunRecipient move it.
-func NewDesk(cfg Config, ledger Ledger) *Desk {
+func NewDesk(cfg Config, keeper ledger.Keeper) *Desk {
 	cfg = cfg.withDefaults()
-	return &Desk{cfg: cfg, ledger: ledger, metrics: newMetrics(cfg.Registerer)}
+	d := &Desk{cfg: cfg, keeper: keeper, metrics: newMetrics(cfg.Registerer)}
+	d.mu.busy = make(map[change.Partition]int)
+	return d
+}
+
+// Alone reports whether a partition is on its way from or to this node: whoever claims and gives up partitions leaves it alone until that is
+// over. It never blocks.
+func (d *Desk) Alone(p change.Partition) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.busy[p] > 0
+}
+
+// note counts sides of a partition that begin and end.
+func (d *Desk) note(p change.Partition, sides int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.busy[p] += sides; d.mu.busy[p] == 0 {
+		delete(d.mu.busy, p)
+	}
 }
 
 // A Report is what became of a handoff for one side.
 type Report struct {
-	Record  Record
+	Record  ledger.Record
 	Side    Side
 	Outcome Outcome
 	// Why says why it did not go as it should, nil where it did.
@@ -31,10 +57,10 @@ type Report struct {
 	Spent map[string]time.Duration
 }
 
-// Hands do what a Transfer decides.
+// hands do what a Transfer decides.
 type hands interface {
 	// do does one action. What it returns goes into the next Seen.
-	do(ctx context.Context, a Action) (Sight, error)
+	do(ctx context.Context, a Action) (ledger.Sight, error)
 	// over returns why the donor's term is over, and a channel that is closed when it is.
 	over() (error, <-chan struct{})
 	// warmed is sent how the warming has ended; nil for a donor.
@@ -52,14 +78,14 @@ type job struct {
 // A part is what a node does in one side's role.
 type part struct {
 	side  Side
-	mine  func(Record) bool // whether a record is to be handled
-	build func(Record) (*Transfer, hands)
+	mine  func(ledger.Record) bool // whether a record is to be handled
+	build func(ledger.Record) (*Transfer, hands)
 }
 
 // dispatch does the handoffs that are the part's, each in a goroutine of its own and so many at a time, until the context ends and all
 // have come to an end.
 func (d *Desk) dispatch(ctx context.Context, p part) error {
-	hints := d.ledger.Hints(ctx)
+	hints := d.keeper.Hints(ctx)
 	jobs := make(map[change.Partition]job)
 	done := make(map[change.Partition]int64) // revisions of records that have been done, and may still stand
 	ended := make(chan change.Partition)
@@ -99,8 +125,12 @@ func (d *Desk) dispatch(ctx context.Context, p part) error {
 			}
 			j := job{revision: r.Revision, wake: make(chan struct{}, 1)}
 			jobs[r.Partition] = j
+			d.note(r.Partition, 1)
 			go func() {
-				defer func() { ended <- r.Partition }()
+				defer func() {
+					d.note(r.Partition, -1)
+					ended <- r.Partition
+				}()
 				d.carry(ctx, p, r, j.wake)
 			}()
 		}
@@ -114,14 +144,14 @@ func signal(wake chan struct{}) {
 	}
 }
 
-func (d *Desk) list(ctx context.Context) ([]Record, error) {
+func (d *Desk) list(ctx context.Context) ([]ledger.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
 	defer cancel()
-	return d.ledger.List(ctx)
+	return d.keeper.List(ctx)
 }
 
 // carry carries one side of a handoff to its end. When the context ends, the end is to be near.
-func (d *Desk) carry(ctx context.Context, p part, r Record, wake <-chan struct{}) {
+func (d *Desk) carry(ctx context.Context, p part, r ledger.Record, wake <-chan struct{}) {
 	t, h := p.build(r)
 	logger := d.cfg.Logger.With("partition", r.Partition, "epoch", r.Epoch.String(), "side", string(p.side))
 	logger.Info("handoff begins", "from", r.From.Node, "to", r.To.Node, "cause", r.Cause, "by", r.By)
@@ -181,7 +211,7 @@ func (d *Desk) drive(ctx context.Context, t *Transfer, h hands, wake <-chan stru
 }
 
 // do does one action in the time of one call; Warm has its own.
-func (d *Desk) do(ctx context.Context, h hands, a Action) (Sight, error) {
+func (d *Desk) do(ctx context.Context, h hands, a Action) (ledger.Sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
 	defer cancel()
 	return h.do(ctx, a)

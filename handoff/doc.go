@@ -1,7 +1,7 @@
 // Package handoff moves a partition from one living node to another without a gap.
 //
 // The node that has it is the donor, the node that gets it the recipient. They do not speak to each other: what each does it reads in
-// the [Ledger], and what it has done it writes there. Nothing is flushed, so nothing waits for a gateway that stalls.
+// the [ledger], and what it has done it writes there. Nothing is flushed, so nothing waits for a gateway that stalls.
 //
 //	prepare   a record says who gives what to whom. Sessions are told, and attach to the recipient with their positions;
 //	          the recipient warms a silent cursor. The donor delivers, and saves marks.

@@ -7,17 +7,18 @@ import (
 
 	"mongostream/change"
 	"mongostream/checkpoint"
+	"mongostream/handoff/ledger"
 )
 
 // RunDonor gives away what records say that this process is to give, until the context ends. What has not been switched by then stays, and
 // an overlap ends at once.
-func (d *Desk) RunDonor(ctx context.Context, switcher Switcher, donor Donor, sessions Sessions) error {
+func (d *Desk) RunDonor(ctx context.Context, switcher ledger.Switcher, donor Donor, sessions Sessions) error {
 	return d.dispatch(ctx, part{
 		side: Giving,
-		mine: func(r Record) bool { return r.From == d.cfg.Self },
-		build: func(r Record) (*Transfer, hands) {
+		mine: func(r ledger.Record) bool { return r.From == d.cfg.Self },
+		build: func(r ledger.Record) (*Transfer, hands) {
 			t := NewGiving(d.cfg, r)
-			g := &giver{transfer: t, record: r, ledger: d.ledger, switcher: switcher, donor: donor, sessions: sessions, window: d.cfg.Overlap}
+			g := &giver{transfer: t, record: r, keeper: d.keeper, switcher: switcher, donor: donor, sessions: sessions, window: d.cfg.Overlap}
 			if term, served := donor.Term(r.Partition); served && term.Epoch == r.Epoch {
 				g.term = term
 			}
@@ -29,24 +30,24 @@ func (d *Desk) RunDonor(ctx context.Context, switcher Switcher, donor Donor, ses
 // A giver is the hands of a donor.
 type giver struct {
 	transfer *Transfer
-	record   Record
+	record   ledger.Record
 	term     change.Term // without a context where the partition is not served under the record's epoch
-	ledger   Ledger
-	switcher Switcher
+	keeper   ledger.Keeper
+	switcher ledger.Switcher
 	donor    Donor
 	sessions Sessions
 	window   time.Duration
 }
 
-func (g *giver) do(ctx context.Context, a Action) (Sight, error) {
+func (g *giver) do(ctx context.Context, a Action) (ledger.Sight, error) {
 	p, e := g.record.Partition, g.record.Epoch
 	switch a {
 	case Look:
-		return g.ledger.Look(ctx, p)
+		return g.keeper.Look(ctx, p)
 	case Switch:
 		return g.trade(ctx)
 	case Close:
-		return Sight{}, g.switcher.Close(ctx, g.transfer.record)
+		return ledger.Sight{}, g.switcher.Close(ctx, g.transfer.record)
 	case TellMoving:
 		g.sessions.Tell(p, SayMoving, g.record.To)
 	case TellMoved:
@@ -62,21 +63,21 @@ func (g *giver) do(ctx context.Context, a Action) (Sight, error) {
 	default:
 		panic("handoff: a donor cannot " + string(a))
 	}
-	return Sight{}, nil
+	return ledger.Sight{}, nil
 }
 
 // trade seals the term and sends the switch.
-func (g *giver) trade(ctx context.Context) (Sight, error) {
+func (g *giver) trade(ctx context.Context) (ledger.Sight, error) {
 	mark, err := g.donor.Seal(g.record.Partition, g.record.Epoch)
 	if err != nil {
-		return Sight{}, fmt.Errorf("seal: %w", err)
+		return ledger.Sight{}, fmt.Errorf("seal: %w", err)
 	}
 	if err := g.term.Err(); err != nil {
-		return Sight{}, err
+		return ledger.Sight{}, err
 	}
 	mark.Reason = checkpoint.ReasonHandoff
 	switched, err := g.switcher.Switch(ctx, g.transfer.record, g.transfer.answer, mark)
-	return Sight{Record: switched}, err
+	return ledger.Sight{Record: switched}, err
 }
 
 func (g *giver) over() (error, <-chan struct{}) {

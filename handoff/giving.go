@@ -7,6 +7,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/fault"
+	"mongostream/handoff/ledger"
 )
 
 // give is the donor's part of Step.
@@ -47,13 +48,13 @@ func (t *Transfer) giveUp(s Seen) []Action {
 func (t *Transfer) preparing(now time.Duration, s Seen) []Action {
 	if t.fresh {
 		switch {
-		case !t.sight.Record.same(t.record):
+		case !t.sight.Record.Same(t.record):
 			return t.gone(s)
-		case t.sight.Record.Phase == Switched:
+		case t.sight.Record.Phase == ledger.Switched:
 			return t.overlap(now, t.sight.Record)
-		case t.sight.refusal() != "":
-			return t.abandon(now, "the recipient refused: %s", t.sight.refusal())
-		case t.sight.ready() && s.Over == nil && t.owning():
+		case t.sight.Refused() != "":
+			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
+		case t.sight.Ready() && s.Over == nil && t.owning():
 			t.enter(switching, now, t.cfg.SwitchTimeout)
 			return t.attempt()
 		}
@@ -91,15 +92,15 @@ func (t *Transfer) switching(now time.Duration, s Seen) []Action {
 	}
 	if t.fresh {
 		switch {
-		case !t.sight.Record.same(t.record):
+		case !t.sight.Record.Same(t.record):
 			return t.gone(s)
-		case t.sight.Record.Phase == Switched:
+		case t.sight.Record.Phase == ledger.Switched:
 			return t.overlap(now, t.sight.Record)
-		case t.sight.refusal() != "":
-			return t.abandon(now, "the recipient refused: %s", t.sight.refusal())
+		case t.sight.Refused() != "":
+			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
 		case s.Over != nil || !t.owning():
 			return t.abandon(now, "the donor's term is over: %w", cmp.Or(s.Over, error(change.ErrTermLost)))
-		case !t.late(now) && !s.Stopping && now >= t.tryAt && t.sight.ready():
+		case !t.late(now) && !s.Stopping && now >= t.tryAt && t.sight.Ready():
 			return t.attempt()
 		}
 	}
@@ -129,9 +130,9 @@ func (t *Transfer) abandoning(now time.Duration, s Seen) []Action {
 		return t.end(Stayed, nil, Unseal, TellStays)
 	case s.Did == Close:
 		return t.again(now)
-	case t.fresh && !t.sight.Record.same(t.record):
+	case t.fresh && !t.sight.Record.Same(t.record):
 		return t.gone(s)
-	case t.fresh && t.sight.Record.Phase == Switched:
+	case t.fresh && t.sight.Record.Phase == ledger.Switched:
 		return t.overlap(now, t.sight.Record)
 	case t.fresh:
 		t.record = t.sight.Record
@@ -151,7 +152,7 @@ func (t *Transfer) gone(s Seen) []Action {
 }
 
 // overlap begins when the recipient owns the partition.
-func (t *Transfer) overlap(now time.Duration, record Record) []Action {
+func (t *Transfer) overlap(now time.Duration, record ledger.Record) []Action {
 	t.why = nil
 	t.record = record
 	if t.cfg.Overlap == 0 {
@@ -165,7 +166,7 @@ func (t *Transfer) overlap(now time.Duration, record Record) []Action {
 // closing takes the record away. Where that cannot be done it goes with the donor's lease.
 func (t *Transfer) closing(now time.Duration, s Seen) []Action {
 	switch {
-	case s.Did == Close && (s.Err == nil || errors.Is(s.Err, ErrStale)):
+	case s.Did == Close && (s.Err == nil || errors.Is(s.Err, ledger.ErrStale)):
 		return t.end(Moved, nil)
 	case s.Did == Close:
 		t.tryAt = now + pause

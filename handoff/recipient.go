@@ -8,18 +8,19 @@ import (
 
 	"mongostream/change"
 	"mongostream/checkpoint"
+	"mongostream/handoff/ledger"
 )
 
 // RunRecipient takes what records say that this process is to get, until the context ends. What has not been switched by then it refuses,
 // and what is not served yet it gives back.
-func (d *Desk) RunRecipient(ctx context.Context, answerer Answerer, recipient Recipient, marks Marks) error {
+func (d *Desk) RunRecipient(ctx context.Context, answerer ledger.Answerer, recipient Recipient, marks Marks) error {
 	return d.dispatch(ctx, part{
 		side: Taking,
-		mine: func(r Record) bool { return r.To == d.cfg.Self && r.Phase == Prepared },
-		build: func(r Record) (*Transfer, hands) {
+		mine: func(r ledger.Record) bool { return r.To == d.cfg.Self && r.Phase == ledger.Prepared },
+		build: func(r ledger.Record) (*Transfer, hands) {
 			t := NewTaking(d.cfg, r)
 			return t, &taker{
-				transfer: t, record: r, ledger: d.ledger, answerer: answerer, recipient: recipient, marks: marks, ended: make(chan error, 1),
+				transfer: t, record: r, keeper: d.keeper, answerer: answerer, recipient: recipient, marks: marks, ended: make(chan error, 1),
 				cold: func() {},
 			}
 		},
@@ -29,9 +30,9 @@ func (d *Desk) RunRecipient(ctx context.Context, answerer Answerer, recipient Re
 // A taker is the hands of a recipient.
 type taker struct {
 	transfer  *Transfer
-	record    Record
-	ledger    Ledger
-	answerer  Answerer
+	record    ledger.Record
+	keeper    ledger.Keeper
+	answerer  ledger.Answerer
 	recipient Recipient
 	marks     Marks
 
@@ -40,26 +41,26 @@ type taker struct {
 	ended   chan error
 }
 
-func (k *taker) do(ctx context.Context, a Action) (Sight, error) {
+func (k *taker) do(ctx context.Context, a Action) (ledger.Sight, error) {
 	p, t := k.record.Partition, k.transfer
 	switch a {
 	case Look:
-		return k.ledger.Look(ctx, p)
+		return k.keeper.Look(ctx, p)
 	case Warm:
 		k.warm(context.WithoutCancel(ctx)) //nolint:contextcheck // it takes as long as the step may, not as one call
 	case Accept:
-		return Sight{}, k.answerer.Answer(ctx, t.record, "")
+		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, "")
 	case Refuse:
-		return Sight{}, k.answerer.Answer(ctx, t.record, t.why.Error())
+		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, t.why.Error())
 	case Serve:
-		return Sight{}, k.serve(ctx)
+		return ledger.Sight{}, k.serve(ctx)
 	case Drop:
 		k.rest()
 		k.recipient.Drop(p, t.epoch)
 	default:
 		panic("handoff: a recipient cannot " + string(a))
 	}
-	return Sight{}, nil
+	return ledger.Sight{}, nil
 }
 
 // warm begins to warm what stands behind the mark as it stands now.

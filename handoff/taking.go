@@ -9,6 +9,7 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/fault"
+	"mongostream/handoff/ledger"
 )
 
 // take is the recipient's part of Step.
@@ -31,7 +32,7 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 			t.epoch = t.sight.Owner.Epoch
 			t.enter(serving, now, t.cfg.ServeTimeout)
 			return []Action{Serve}
-		case !t.sight.Record.same(t.record) || t.sight.Record.Phase != Prepared:
+		case !t.sight.Record.Same(t.record) || t.sight.Record.Phase != ledger.Prepared:
 			return t.end(Stayed, fault.Newf(fault.HandoffAbandoned, "the donor has taken the record away"), Drop)
 		}
 		t.record = t.sight.Record
@@ -50,7 +51,7 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 		return t.accept()
 	case t.step == accepting:
 		return t.accepting(now, s)
-	case t.step == answered && t.fresh && !t.sight.ready():
+	case t.step == answered && t.fresh && !t.sight.Ready():
 		t.enter(accepting, now, t.cfg.PrepareTimeout) // the answer has gone with a lease
 		return t.accept()
 	}
@@ -61,7 +62,7 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 // cannot have been switched before the recipient said that it is ready.
 func (t *Transfer) owned() bool {
 	owner := t.sight.Owner
-	through := t.sight.Record.same(t.record) && t.sight.Record.Phase == Switched || t.ready && !t.sight.Record.same(t.record)
+	through := t.sight.Record.Same(t.record) && t.sight.Record.Phase == ledger.Switched || t.ready && !t.sight.Record.Same(t.record)
 	return through && owner.Process == t.record.To.Process && owner.Node == t.record.To.Node && owner.Epoch.Compare(t.record.Epoch) > 0
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mongostream/change"
+	"mongostream/handoff/ledger"
 )
 
 // A Side is one of the two of a handoff.
@@ -57,7 +58,7 @@ type Seen struct {
 	// or the record that Switch wrote.
 	Did   Action
 	Err   error
-	Sight Sight
+	Sight ledger.Sight
 	// Hinted says that something may have changed in the ledger.
 	Hinted bool
 	// Warmed says that the warming has ended, WarmErr how.
@@ -92,7 +93,7 @@ const (
 type Transfer struct {
 	cfg    Config
 	side   Side
-	record Record
+	record ledger.Record
 	begun  bool
 
 	step     step
@@ -101,13 +102,13 @@ type Transfer struct {
 	lookAt   time.Duration // the reading at which the ledger is looked at next
 	tryAt    time.Duration // the reading before which what failed is not tried again
 	stopBy   time.Duration // the reading at which a stopping node gives up; 0 while it does not stop
-	sight    Sight
+	sight    ledger.Sight
 	fresh    bool // sight has not been judged yet
 
-	answer Answer       // the one that the switch names
-	epoch  change.Epoch // the recipient's, once it owns the partition
-	warm   bool         // the recipient is warm
-	ready  bool         // it has said so, or may have
+	answer ledger.Answer // the one that the switch names
+	epoch  change.Epoch  // the recipient's, once it owns the partition
+	warm   bool          // the recipient is warm
+	ready  bool          // it has said so, or may have
 
 	outcome Outcome
 	why     error
@@ -116,12 +117,12 @@ type Transfer struct {
 
 // NewGiving makes the donor's side of a handoff that stands in the ledger, NewTaking the recipient's. The configuration is that of the
 // side's Desk.
-func NewGiving(cfg Config, r Record) *Transfer { return newTransfer(cfg, Giving, preparing, r) }
+func NewGiving(cfg Config, r ledger.Record) *Transfer { return newTransfer(cfg, Giving, preparing, r) }
 
 // NewTaking is described with NewGiving.
-func NewTaking(cfg Config, r Record) *Transfer { return newTransfer(cfg, Taking, warming, r) }
+func NewTaking(cfg Config, r ledger.Record) *Transfer { return newTransfer(cfg, Taking, warming, r) }
 
-func newTransfer(cfg Config, side Side, first step, r Record) *Transfer {
+func newTransfer(cfg Config, side Side, first step, r ledger.Record) *Transfer {
 	return &Transfer{cfg: cfg.withDefaults(), side: side, step: first, record: r, spent: make(map[step]time.Duration)}
 }
 

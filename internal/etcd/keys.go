@@ -46,6 +46,12 @@ func (k Keys) Owners() string { return k.root + "owner/" }
 // Owner is the key that says who owns a partition.
 func (k Keys) Owner(p change.Partition) string { return k.Owners() + padded(p) }
 
+// Handoffs is the prefix of the keys of handoffs, each of which begins with Handoff of its partition.
+func (k Keys) Handoffs() string { return k.root + "handoff/" }
+
+// Handoff is the key of a partition's handoff.
+func (k Keys) Handoff(p change.Partition) string { return k.Handoffs() + padded(p) }
+
 func (k Keys) marks() string                  { return k.root + "mark/" }
 func (k Keys) mark(p change.Partition) string { return k.marks() + padded(p) }
 

@@ -1,4 +1,4 @@
-package handoff
+package ledger
 
 import (
 	"context"
@@ -30,13 +30,13 @@ type Order struct {
 
 // Begin has a handoff begun, if it makes sense as the view has it. What it refuses is a fault; of two who ask at once the second is
 // refused.
-func (o Order) Begin(ctx context.Context, v roster.View, l Ledger) (Record, error) {
+func (o Order) Begin(ctx context.Context, v roster.View, k Keeper) (Record, error) {
 	r, err := o.Record(v)
 	if err != nil {
 		return Record{}, err
 	}
 	r.Started = time.Now().UTC()
-	switch r, err := l.Prepare(ctx, r); {
+	switch r, err := k.Prepare(ctx, r); {
 	case errors.Is(err, ErrMoving):
 		return Record{}, fault.New(fault.HandoffMoving, fmt.Errorf("partition %d: %w", o.Partition, err))
 	case errors.Is(err, ErrStale):

@@ -1,4 +1,4 @@
-package handoff
+package ledger
 
 import (
 	"time"
@@ -37,8 +37,8 @@ type Record struct {
 	Revision int64
 }
 
-// same reports whether two records are of one handoff, whatever its phase.
-func (r Record) same(s Record) bool {
+// Same reports whether two records are of one handoff, whatever its phase.
+func (r Record) Same(s Record) bool {
 	return r.Partition == s.Partition && r.From == s.From && r.To == s.To && r.Epoch == s.Epoch && r.Started.Equal(s.Started)
 }
 
@@ -59,13 +59,13 @@ type Sight struct {
 	Owner  roster.Owner
 }
 
-// ready reports whether the recipient waits for the switch of the record that stands.
-func (s Sight) ready() bool {
+// Ready reports whether the recipient waits for the switch of the record that stands.
+func (s Sight) Ready() bool {
 	return s.Record.Phase == Prepared && s.Answer.To == s.Record.Revision && s.Answer.Refusal == ""
 }
 
-// refusal is why the recipient will not have it, empty unless it says so.
-func (s Sight) refusal() string {
+// Refused is why the recipient will not have it, empty unless it says so.
+func (s Sight) Refused() string {
 	if s.Answer.To != s.Record.Revision {
 		return ""
 	}
