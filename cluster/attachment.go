@@ -90,7 +90,7 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 	}
 	if !a.viewing && now >= a.viewAt {
 		a.viewAt = now + viewEvery
-		a.request(ctx, &a.viewing, viewEvery, a.view)
+		a.request(ctx, &a.viewing, viewEvery, func(asking context.Context) func() error { return a.view(ctx, asking) })
 	}
 }
 
@@ -177,10 +177,10 @@ func onlyLeft(err error) error {
 	return nil
 }
 
-// view looks at the cluster, and has done what the plan asks for.
-func (a *attachment) view(ctx context.Context) func() error {
+// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over by then.
+func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
-	view, err := a.store.View(ctx)
+	view, err := a.store.View(asking)
 	return func() error {
 		if err != nil {
 			return onlyLeft(err)

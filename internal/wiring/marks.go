@@ -16,6 +16,7 @@ import (
 	"mongostream/gap"
 	"mongostream/internal/config"
 	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/council"
 	"mongostream/internal/etcd/keyring"
 	"mongostream/internal/etcd/owner"
 	"mongostream/internal/mongodb"
@@ -39,18 +40,11 @@ func (s *Service) openMarks(ctx context.Context) error {
 		marks := mark.NewStore(s.mongo, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
 		s.store, s.keeper, s.owner = marks, marks, mark.NewOwner(s.mongo, marks)
 	default:
-		client, err := etcd.Dial(ctx, etcd.Config{
-			Endpoints: cfg.Etcd.Endpoints, Prefix: cfg.Etcd.Prefix, Cluster: cfg.Cluster.ID, Username: cfg.Etcd.Username, Password: string(cfg.Etcd.Password),
-			CAFile: cfg.Etcd.TLS.CAFile, CertFile: cfg.Etcd.TLS.CertFile, KeyFile: cfg.Etcd.TLS.KeyFile, DialTimeout: cfg.Etcd.DialTimeout,
-		})
+		client, err := s.dialEtcd(ctx)
 		if err != nil {
 			return err
 		}
-		s.closers = append(s.closers, func() {
-			if err := client.Close(); err != nil {
-				s.logger.Warn("disconnect from etcd", "error", err)
-			}
-		})
+		s.roster = council.New(client, council.Config{Partitions: cfg.Cluster.Partitions, ElectionTTL: cfg.Cluster.LeaseTTL})
 		s.store, s.keeper, s.owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
 		s.keepHistory(client)
 	}
@@ -61,6 +55,24 @@ func (s *Service) openMarks(ctx context.Context) error {
 		return fmt.Errorf("read the marks: %w", firstOf(err))
 	}
 	return nil
+}
+
+// dialEtcd connects to etcd.
+func (s *Service) dialEtcd(ctx context.Context) (*etcd.Client, error) {
+	cfg := s.opts.Config
+	client, err := etcd.Dial(ctx, etcd.Config{
+		Endpoints: cfg.Etcd.Endpoints, Prefix: cfg.Etcd.Prefix, Cluster: cfg.Cluster.ID, Username: cfg.Etcd.Username, Password: string(cfg.Etcd.Password),
+		CAFile: cfg.Etcd.TLS.CAFile, CertFile: cfg.Etcd.TLS.CertFile, KeyFile: cfg.Etcd.TLS.KeyFile, DialTimeout: cfg.Etcd.DialTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() {
+		if err := client.Close(); err != nil {
+			s.logger.Warn("disconnect from etcd", "error", err)
+		}
+	})
+	return client, nil
 }
 
 // firstOf returns the first of joined errors, with the number of the others: one is enough to act upon.

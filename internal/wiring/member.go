@@ -14,6 +14,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/cluster"
+	"mongostream/cluster/govern"
 	"mongostream/cluster/roster"
 	"mongostream/fault"
 	"mongostream/streamer"
@@ -58,6 +59,10 @@ func (s *Service) buildMember(context.Context) error {
 		Report: s.report, Resume: s.resume, Release: func(terms []change.Term) { s.node.Release(terms) },
 		Detached: s.detached, Viewed: func(v roster.View) { s.view.Store(&v) },
 		Log: s.logger, Registerer: s.registry,
+	}, s.roster)
+	s.leader = govern.NewLeader(govern.Config{
+		Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime, TTL: cfg.Cluster.LeaseTTL,
+		Trusted: s.share.Trusted, Board: s.board, Clock: cluster.SinceBoot, Log: s.logger, Registerer: s.registry,
 	}, s.roster)
 	return nil
 }
