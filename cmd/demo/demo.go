@@ -30,12 +30,16 @@ type demo struct {
 	// gateways that subscribe over gRPC, and their subscriptions together; without any, a session in the process takes everything
 	gateways, subscriptions int
 	json                    bool
+	nodes                   int  // processes of a cluster; 1 is a node in this process
+	mishaps                 bool // nodes are killed, frozen and restarted
 	out, notes              io.Writer
 
-	service *wiring.Service
-	session *delivery.Session
-	ledger  workload.Ledger
-	check   *workload.Check
+	service   *wiring.Service // nil with several nodes
+	addresses []string        // of the nodes, for gateways
+	faults    []mishap
+	session   *delivery.Session
+	ledger    workload.Ledger
+	check     *workload.Check
 }
 
 func parse(args []string, out, notes io.Writer) (*demo, error) {
@@ -49,6 +53,8 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the node's gRPC server; any free port if it is in use")
 	flags.IntVar(&d.gateways, "gateways", 0, "gateways that subscribe over gRPC; without any, one subscriber in the process")
 	flags.IntVar(&d.subscriptions, "subscriptions", 0, "subscriptions of all gateways together; at least one each")
+	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
+	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -62,6 +68,11 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-rate and -partitions must be at least 1, -for must not be negative")
 	case d.gateways < 0 || d.subscriptions < 0 || d.gateways == 0 && d.subscriptions > 0:
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
+	case d.nodes < 1 || d.mishaps && d.nodes < 2:
+		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
+	}
+	if d.nodes > 1 && d.gateways == 0 {
+		d.gateways = d.nodes
 	}
 	d.subscriptions = max(d.subscriptions, d.gateways)
 	d.json = *output == "json"
@@ -83,9 +94,13 @@ func (d *demo) run(ctx context.Context) error {
 	g.Go(func() error { return p.run(background) })
 	defer func() { stopParts(); _ = g.Wait() }()
 
+	if d.nodes > 1 {
+		return d.runCluster(ctx, background, p)
+	}
 	if d.service, err = d.assemble(ctx, p); err != nil {
 		return err
 	}
+	d.addresses = []string{d.service.Gateway()}
 	nodeContext, stopNode := context.WithCancel(background)
 	defer stopNode()
 	var node errgroup.Group
@@ -106,6 +121,46 @@ func (d *demo) run(ctx context.Context) error {
 	stopNode()
 	return errors.Join(err, node.Wait(), ignoreEnd(<-subscribed), d.judge())
 }
+
+// runCluster does it with several nodes, each a process.
+func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
+	f, err := newFleet(ctx, p, d.nodes, d.partitions, d.notes)
+	if err != nil {
+		return err
+	}
+	d.addresses = f.addresses()
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if _, err := f.settled(starting, nil); err != nil {
+		return errors.Join(err, f.close())
+	}
+	listening, stopGateways := context.WithCancel(background)
+	defer stopGateways()
+	subscribed := make(chan error, 1)
+	go func() { subscribed <- d.runGateways(listening) }()
+	writing := ctx
+	if d.length > 0 {
+		writing, cancel = context.WithTimeout(ctx, d.length)
+		defer cancel()
+	}
+	var trouble errgroup.Group
+	if d.mishaps {
+		trouble.Go(func() (err error) {
+			d.faults, err = d.chaos(writing, f)
+			return err
+		})
+	}
+	show := d.watch(writing)
+	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate}, &d.ledger).Run(writing)
+	show()
+	err = errors.Join(err, trouble.Wait())
+	d.settle(background)
+	stopGateways()
+	return errors.Join(err, <-subscribed, f.close(), d.judge())
+}
+
+// startTimeout bounds how long a cluster may take until it serves all partitions.
+const startTimeout = time.Minute
 
 // assemble makes the node on the parts.
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
@@ -186,11 +241,13 @@ type summary struct {
 
 	Gateways      int `json:"gateways,omitempty"`
 	Subscriptions int `json:"subscriptions,omitempty"`
+
+	Faults []mishap `json:"faults,omitempty"`
 }
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
-	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: 1, Gateways: d.gateways, Subscriptions: d.subscriptions}
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Faults: d.faults}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,7 +21,7 @@ func (d *demo) runGateways(ctx context.Context) error {
 	var g errgroup.Group
 	for i := range d.gateways {
 		c, err := client.New(client.Config{
-			Addresses: []string{d.service.Gateway()}, GatewayID: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
+			Addresses: rotated(d.addresses, i), GatewayID: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
 			OnNotice: func(_ context.Context, n notice.Notice) error { return d.heard(n) },
 		})
 		if err != nil {
@@ -34,6 +35,12 @@ func (d *demo) runGateways(ctx context.Context) error {
 		g.Go(func() error { return c.Run(ctx) })
 	}
 	return g.Wait()
+}
+
+// rotated returns the addresses from the i-th on, so that gateways spread over the nodes.
+func rotated(addresses []string, i int) []string {
+	i %= len(addresses)
+	return slices.Concat(addresses[i:], addresses[:i])
 }
 
 // share is the filter of the s-th subscription.

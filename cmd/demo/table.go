@@ -14,6 +14,10 @@ func (d *demo) watch(ctx context.Context) (wait func()) {
 	if d.json {
 		return func() {}
 	}
+	if d.service == nil {
+		fmt.Fprintf(d.out, "%d nodes are running; gateways reach them at %s\n", d.nodes, strings.Join(d.addresses, ", "))
+		return func() {}
+	}
 	fmt.Fprintf(d.out, "A node is running on http://%s — try:\n  curl -N 'http://%s/v1/events?op=insert'\n  go run ./cmd/streamer tail --url http://%s\n\n",
 		d.service.Addr(), d.service.Addr(), d.service.Addr())
 	done := make(chan struct{})

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/council"
+)
+
+// leaseTTL is that of a fleet's nodes: short, so that a demo shows what becomes of a lost node.
+const leaseTTL = 3 * time.Second
+
+// A fleet is the nodes of a cluster, each a process.
+type fleet struct {
+	nodes  []*node
+	client *etcd.Client
+	roster roster.Store
+}
+
+// A node is one of them, with the same addresses in each life.
+type node struct {
+	id, grpc    string
+	environment []string
+	notes       io.Writer
+
+	command *exec.Cmd
+	exited  chan error // gets how the process ended
+}
+
+// newFleet makes the nodes of a cluster on the parts, and starts them.
+func newFleet(ctx context.Context, p *parts, n, partitions int, notes io.Writer) (*fleet, error) {
+	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: p.etcd.Endpoints(), Prefix: "/streamer", Cluster: "streamer"})
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{client: client, roster: council.New(client, council.Config{Partitions: partitions})}
+	for i := range n {
+		grpc, err := freeAddress()
+		if err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), grpc: grpc, notes: notes}
+		nd.environment = []string{
+			"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], "STREAMER_NODE_ID=" + nd.id,
+			"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc, "STREAMER_LOG_LEVEL=error",
+			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
+			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
+		}
+		f.nodes = append(f.nodes, nd)
+	}
+	for _, nd := range f.nodes {
+		if err := nd.start(); err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	return f, nil
+}
+
+// freeAddress returns a loopback address with a port that nobody has now.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// addresses are where gateways reach the nodes.
+func (f *fleet) addresses() (all []string) {
+	for _, n := range f.nodes {
+		all = append(all, n.grpc)
+	}
+	return all
+}
+
+// start starts a node's process.
+func (n *node) start() error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	n.command = exec.Command(program, "node") //nolint:noctx // a signal ends it
+	n.command.Env = append(os.Environ(), n.environment...)
+	n.command.Stderr = n.notes
+	if err := n.command.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.id, err)
+	}
+	n.exited = make(chan error, 1)
+	go func(c *exec.Cmd, exited chan<- error) { exited <- c.Wait() }(n.command, n.exited)
+	return nil
+}
+
+// signal sends a signal to a node's process.
+func (n *node) signal(s syscall.Signal) error {
+	if err := n.command.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s to %s: %w", s, n.id, err)
+	}
+	return nil
+}
+
+// end sends a signal and waits for the process to end of it.
+func (n *node) end(s syscall.Signal) error {
+	if err := n.signal(s); err != nil {
+		return err
+	}
+	err := <-n.exited
+	n.command = nil
+	if s == syscall.SIGKILL {
+		return nil // how it ended is known
+	}
+	if err != nil {
+		return fmt.Errorf("%s ended: %w", n.id, err)
+	}
+	return nil
+}
+
+// close ends the nodes: the ones that run softly.
+func (f *fleet) close() error {
+	var errs []error
+	for _, n := range f.nodes {
+		if n.command != nil {
+			errs = append(errs, n.end(syscall.SIGTERM))
+		}
+	}
+	return errors.Join(append(errs, f.client.Close())...)
+}
+
+// settled waits until every partition is served by a member that says so, and none of them at the epochs given. It returns the epochs.
+func (f *fleet) settled(ctx context.Context, before map[change.Partition]change.Epoch) (map[change.Partition]change.Epoch, error) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		view, err := f.roster.View(ctx)
+		if err == nil && serves(view, before) {
+			epochs := make(map[change.Partition]change.Epoch, len(view.Owners))
+			for p, o := range view.Owners {
+				epochs[change.Partition(p)] = o.Epoch
+			}
+			return epochs, nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for all partitions to be served: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// serves reports whether every partition is owned, not at the epochs of before, and reported by its owner.
+func serves(view roster.View, before map[change.Partition]change.Epoch) bool {
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		if old, known := before[p]; owner == (roster.Owner{}) || known && owner.Epoch == old {
+			return false
+		}
+		reported := slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
+			return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
+				return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+			})
+		})
+		if !reported {
+			return false
+		}
+	}
+	return len(view.Owners) > 0
+}
+
+// of returns the epochs of the partitions that a node owns.
+func (f *fleet) of(ctx context.Context, id string) (map[change.Partition]change.Epoch, error) {
+	view, err := f.roster.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	epochs := make(map[change.Partition]change.Epoch)
+	for p, o := range view.Owners {
+		if o.Node == id {
+			epochs[change.Partition(p)] = o.Epoch
+		}
+	}
+	return epochs, nil
+}

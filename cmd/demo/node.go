@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"mongostream/internal/config"
+	"mongostream/internal/wiring"
+)
+
+// nodeCommand runs one node of a cluster, configured by the environment; a fleet starts it as a process of its own, so that it can be
+// killed like one.
+func nodeCommand(ctx context.Context, notes io.Writer) error {
+	var environment []string
+	for _, variable := range os.Environ() {
+		if strings.HasPrefix(variable, "STREAMER_") {
+			environment = append(environment, variable)
+		}
+	}
+	cfg, err := config.Load("", environment)
+	if err != nil {
+		return err
+	}
+	service, err := wiring.Assemble(ctx, wiring.Options{
+		Config: cfg, Version: "demo", Process: rand.Text(),
+		Logger: slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: cfg.Log.Level})).With("node", cfg.Node.ID),
+	})
+	if err != nil {
+		return err
+	}
+	return service.Run(ctx)
+}
