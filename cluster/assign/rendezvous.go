@@ -14,10 +14,17 @@ func seed(node string) uint64 { return xxh3.HashString(node) }
 // score is how high a partition and a member rank each other: -weight / ln(u) of a hash u in (0, 1), by which a member comes first in
 // as many of all partitions as its weight is of all weights (Schindelhauer and Schomaker, Weighted Distributed Hash Tables, 2005).
 func (p *planner) score(partition, member int) float64 {
+	m := &p.members[member]
+	return scored(m.hash(partition), m.weight)
+}
+
+func scored(u, weight float64) float64 { return -weight / math.Log(u) }
+
+// hash returns a number in (0, 1) of a partition and a member.
+func (s *seat) hash(partition int) float64 {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], uint32(partition))
-	u := (float64(xxh3.HashSeed(key[:], p.members[member].seed)>>11) + 0.5) / (1 << 53)
-	return -p.members[member].weight / math.Log(u)
+	return (float64(xxh3.HashSeed(key[:], s.seed)>>11) + 0.5) / (1 << 53)
 }
 
 // A bid is a partition's for a member.
@@ -41,14 +48,19 @@ func compareBids(a, b bid) int {
 // choice returns the member that a partition ranks highest, of those that take any and stand behind the last one that it asked.
 func (p *planner) choice(partition int, last int, below float64) (best int, score float64) {
 	best = nobody
+	var highest, weight float64
 	for m := range p.members {
 		if !p.members[m].takes {
 			continue
 		}
-		s := p.score(partition, m)
+		u := p.members[m].hash(partition)
+		if best != nobody && p.members[m].weight == weight && u <= highest {
+			continue // of equal weights the higher hash wins: most logarithms are spared
+		}
+		s := scored(u, p.members[m].weight)
 		behind := last == nobody || s < below || s == below && m > last
 		if behind && (best == nobody || s > score) {
-			best, score = m, s
+			best, score, highest, weight = m, s, u, p.members[m].weight
 		}
 	}
 	return best, score
