@@ -9,6 +9,7 @@
 //   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone
 //   - tests sleep in bubbles of testing/synctest only
 //   - cmd/streamer links nothing that is for development
+//   - tests and transcripts that documents name as proofs exist; docs/seeds.md has a proof, a plan or a reason in every row
 //   - files and packages stay small, every package has a doc.go, no package is called after nothing in particular, no init()
 //
 // The tree is read from its sources, tests included and whatever their build tags; generated files count for imports only.
