@@ -37,13 +37,11 @@ func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 		if i%len(kinds) == 0 {
 			random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		}
-		victim := f.nodes[random.IntN(len(f.nodes))]
-		m := mishap{Kind: kinds[i%len(kinds)], Node: victim.id, AtSeconds: time.Since(begun).Seconds()}
-		before, err := f.of(patient, victim.id)
+		victim, before, err := f.victim(patient, random)
 		if err != nil {
 			return all, err
 		}
-		m.Partitions = len(before)
+		m := mishap{Kind: kinds[i%len(kinds)], Node: victim.id, Partitions: len(before), AtSeconds: time.Since(begun).Seconds()}
 		at := time.Now()
 		again, err := befall(victim, m.Kind)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -176,17 +177,23 @@ func serves(view roster.View, before map[change.Partition]change.Epoch) bool {
 	return len(view.Owners) > 0
 }
 
-// of returns the epochs of the partitions that a node owns.
-func (f *fleet) of(ctx context.Context, id string) (map[change.Partition]change.Epoch, error) {
+// victim chooses one of the nodes that own something, and returns what with its epochs.
+func (f *fleet) victim(ctx context.Context, random *rand.Rand) (*node, map[change.Partition]change.Epoch, error) {
 	view, err := f.roster.View(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	epochs := make(map[change.Partition]change.Epoch)
+	owned := make(map[string]map[change.Partition]change.Epoch)
 	for p, o := range view.Owners {
-		if o.Node == id {
-			epochs[change.Partition(p)] = o.Epoch
+		if owned[o.Node] == nil {
+			owned[o.Node] = make(map[change.Partition]change.Epoch)
 		}
+		owned[o.Node][change.Partition(p)] = o.Epoch
 	}
-	return epochs, nil
+	owners := slices.DeleteFunc(slices.Clone(f.nodes), func(n *node) bool { return len(owned[n.id]) == 0 })
+	if len(owners) == 0 {
+		return nil, nil, errors.New("nobody owns a partition")
+	}
+	n := owners[random.IntN(len(owners))]
+	return n, owned[n.id], nil
 }

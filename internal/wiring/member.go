@@ -98,9 +98,11 @@ func (s *Service) report() roster.Heartbeat {
 	h := roster.Heartbeat{
 		Version: s.opts.Version, Status: roster.Healthy, Capacity: float64(cfg.Node.Capacity), Gateway: s.advertised(),
 		Count: cfg.Cluster.Partitions, Fingerprint: s.source.Fingerprint(),
-		Checks: map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: true, roster.CheckCheckpoint: !s.node.MarksFailing(), roster.CheckGateway: !s.stopping.Load(),
-		},
+	}
+	if s.begun.Load() { // before that, nothing is known
+		h.Checks = map[string]bool{
+			roster.CheckMongoDB: open, roster.CheckEtcd: true, roster.CheckCheckpoint: !s.node.MarksFailing(), roster.CheckGateway: true,
+		}
 	}
 	switch {
 	case s.stopping.Load():
