@@ -1,6 +1,11 @@
 package delivery
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"mongostream/change"
+)
 
 // A Kind says what a notice is about.
 type Kind string
@@ -39,6 +44,23 @@ func Poison(namespaces []string) *Notice {
 	return &Notice{
 		Kind: Resync, Reason: "poison", Namespaces: namespaces, Found: time.Now(),
 		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
+	}
+}
+
+// Renamed tells that a rename has put another collection in the place of a watched one, whose documents have changed without a change of
+// their own; it is nil for any other event. No namespaces mean that everything is watched. The notice stands right before the event, and
+// has no length of its own for who gets that too.
+func Renamed(e *change.Event, watched []string) *Notice {
+	if e.Op() != change.OpRename || len(e.ToDB()) == 0 {
+		return nil
+	}
+	to := change.Namespace{DB: string(e.ToDB()), Coll: string(e.ToColl())}
+	if len(watched) > 0 && !slices.Contains(watched, to.String()) && !slices.Contains(watched, to.DB+".*") {
+		return nil
+	}
+	return &Notice{
+		Kind: Resync, Reason: "renamed", Namespaces: []string{to.String()}, Found: time.Now(),
+		Advice: "Another collection has been renamed to this name: read its documents again.",
 	}
 }
 

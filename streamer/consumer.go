@@ -88,12 +88,15 @@ func (c *Consumer) read(ctx context.Context) (*gap.Span, error) {
 			if err := cmp.Or(c.term.Err(), context.Cause(ctx)); err != nil {
 				return nil, err // nothing is handed over once the term has ended
 			}
-			if e := batch.Event(done); e.Op() == change.OpSkipped {
+			switch e := batch.Event(done); e.Op() {
+			case change.OpSkipped:
 				if err := c.skipped(ctx, e); err != nil {
 					return nil, err
 				}
 				done++
 				continue
+			case change.OpRename:
+				c.renamed(e)
 			}
 			done = c.pass(batch, done)
 		}
@@ -133,12 +136,12 @@ func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
 	size, last := 0, c.progress
 	for next = first; next < batch.Len() && len(c.fresh) < delivery.MaxBatchEvents && size < delivery.MaxBatchBytes; next++ {
 		e := batch.Event(next)
-		if e.Op() == change.OpSkipped {
-			break
+		if e.Op() == change.OpSkipped || e.Op() == change.OpRename && next > first {
+			break // something is said before it
 		}
 		last = e.Position()
 		if c.window != nil && c.window.Seen(e, batch.At()) {
-			c.node.metrics.duplicates.Inc()
+			c.node.metrics.Duplicates.Inc()
 			continue
 		}
 		c.fresh = append(c.fresh, e)

@@ -22,6 +22,7 @@ import (
 	"mongostream/lane/plan"
 	"mongostream/notice"
 	"mongostream/rescan"
+	"mongostream/streamer/status"
 	"mongostream/streamer/survey"
 )
 
@@ -91,7 +92,7 @@ type Node struct {
 	marks   Marks
 	manager *checkpoint.Manager
 	logger  *slog.Logger
-	metrics metrics
+	metrics status.Counters
 	begun   time.Time
 	rescans *rescan.Runner
 
@@ -131,7 +132,7 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 	n.lifetime, n.stopReading = context.WithCancelCause(context.Background())
 	n.mu.consumers, n.mu.left = make(map[change.Partition]*Consumer), make(map[change.Partition]change.Position)
 	n.sessions.Store(&[]*delivery.Session{})
-	n.metrics = newMetrics(cfg.Registerer, n)
+	n.metrics = status.NewCounters(cfg.Registerer, status.Gauges{Partitions: n.Status, Sessions: func() int { return len(n.attached()) }})
 	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, n.logger)
 	return n
 }

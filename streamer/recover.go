@@ -61,7 +61,7 @@ func (c *Consumer) jump(batch *lane.Batch) *gap.Span {
 	}
 	span, found, jumped := c.detector.Progress(to, !batch.Unproven())
 	if jumped {
-		c.node.metrics.jumps.Inc()
+		c.node.metrics.Jumps.Inc()
 	}
 	if !found {
 		c.detector.Reached(batch.End())
@@ -72,7 +72,7 @@ func (c *Consumer) jump(batch *lane.Batch) *gap.Span {
 
 // recover deals with a span that was or may have been missed: what the log still has is read again, what it has not is told.
 func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
-	c.node.metrics.gaps.Inc()
+	c.node.metrics.Gaps.Inc()
 	c.condition.Recovering(true)
 	defer c.condition.Recovering(false)
 	c.attempts++
@@ -113,7 +113,7 @@ func (c *Consumer) giveUp(ctx context.Context, span gap.Span, reach gap.Reach) e
 
 // again sends the lane back to where the span begins, to read it from a new stream.
 func (c *Consumer) again(span gap.Span) {
-	c.node.metrics.rescans.Inc()
+	c.node.metrics.Rescans.Inc()
 	c.node.logger.Info("reading again what may have been missed", "partition", c.term.Partition, "from", span.From.String(), "reason", string(span.Reason))
 	c.move(lane.Start{Position: span.From, Open: change.At(span.From.Time), Anew: span.To})
 }
@@ -158,6 +158,24 @@ func (c *Consumer) skipped(ctx context.Context, e *change.Event) error {
 	return c.announce(ctx, *delivery.Poison(c.node.cfg.Namespaces), at)
 }
 
+// renamed tells of a watched collection in whose place another one is put, right before the event of that. For a session that gets the
+// event the notice has no length: it comes again with the event until that is acknowledged.
+func (c *Consumer) renamed(e *change.Event) {
+	notice := delivery.Renamed(e, c.node.cfg.Namespaces)
+	if notice == nil {
+		return
+	}
+	c.node.logger.Info("a collection was renamed to a watched one", "partition", c.term.Partition, "namespace", notice.Namespaces[0])
+	for _, s := range c.node.attached() {
+		b := c.batch(c.progress)
+		if !s.Wants(e) {
+			b.To = e.Position().Clone()
+		}
+		b.Notice = notice
+		c.offer(s, b)
+	}
+}
+
 // record writes the span into the gap log, and goes on trying until it is there: no mark may pass a loss that is not recorded.
 func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, error) {
 	g := checkpoint.Gap{
@@ -170,7 +188,7 @@ func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, e
 	if err != nil {
 		return g, err
 	}
-	c.node.metrics.lost.Inc()
+	c.node.metrics.Lost.Inc()
 	c.node.cfg.Board.Post(notice.Notice{
 		Channel: notice.Resync, Kind: "resync", Level: notice.Critical,
 		Text: fmt.Sprintf("partition %d has lost what was in the log from %s to %s", c.term.Partition, span.From.Time.Time(), span.To.Time.Time()),

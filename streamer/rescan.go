@@ -59,7 +59,7 @@ func (c *Consumer) takePage(ctx context.Context) error {
 		}
 		c.deliverPage(chunk)
 	}
-	c.node.metrics.rescanned.Add(float64(len(docs)))
+	c.node.metrics.Rescanned.Add(float64(len(docs)))
 	c.intake.Taken()
 	return nil
 }

@@ -76,7 +76,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	c.end = end
 	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
 	n.mu.consumers[term.Partition] = c
-	n.metrics.restarts.Inc()
+	n.metrics.Restarts.Inc()
 	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })
 	n.running.Go(func() {
 		defer close(c.ended)

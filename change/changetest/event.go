@@ -17,6 +17,7 @@ type Event struct {
 	Time     change.Timestamp
 	Index    uint64 // place in its transaction
 	Keyless  bool   // an event of no document
+	To       string // the collection that a rename makes, in the same database
 	Pad      int    // bytes of a string field, to make it large
 }
 
@@ -36,6 +37,9 @@ func (e Event) Bytes() []byte {
 		b = build.AppendDocument(b, "fullDocument", build.Document(full))
 	}
 	b = build.AppendDocument(b, "ns", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", coll)))
+	if e.To != "" {
+		b = build.AppendDocument(b, "to", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", e.To)))
+	}
 	if !e.Keyless {
 		b = build.AppendDocument(b, "documentKey", build.Document(id))
 	}

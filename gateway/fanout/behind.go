@@ -222,10 +222,13 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 	for i := range batch.Len() {
 		e := batch.Event(i)
 		if e.Op() == change.OpSkipped {
-			s.mu.trails.Lose(delivery.Poison(s.hub.cfg.Namespaces), e.Position().Clone())
+			s.aside(e, false)
 			continue
 		}
 		matched = s.mu.index.Match(e, matched[:0], func(id match.ID, err error) { s.hub.failed(s.mu.byKey[id], err) })
+		if e.Op() == change.OpRename {
+			s.aside(e, len(matched) > 0)
+		}
 		if len(matched) == 0 {
 			continue
 		}

@@ -176,15 +176,12 @@ func (h *Hub) at() change.Position {
 
 // event matches one event and queues it for the sessions on the live path.
 func (h *Hub) event(e *change.Event) {
-	if e.Op() == change.OpSkipped {
-		for s := range h.mu.sessions {
-			if s.live && e.Position().After(s.from) {
-				s.mu.Lock()
-				s.mu.trails.Lose(delivery.Poison(h.cfg.Namespaces), e.Position().Clone())
-				s.mu.Unlock()
-			}
-		}
+	switch e.Op() {
+	case change.OpSkipped:
+		h.aside(e)
 		return
+	case change.OpRename:
+		h.aside(e)
 	}
 	if h.mu.everywhere == 0 {
 		if p, keyed := h.partitioner.Of(e); keyed && h.mu.attached[p] == 0 {

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"mongostream/change"
+	"mongostream/delivery"
 	"mongostream/internal/devmongo"
 )
 
@@ -26,6 +27,16 @@ func (n *live) collectionEvents(p change.Partition) (ops []string) {
 	return ops
 }
 
+// resyncs returns the namespaces that a partition was told to read again, in order.
+func (n *live) resyncs(p change.Partition) (namespaces []string) {
+	for _, b := range n.notices() {
+		if b.Partition == p && b.Notice.Kind == delivery.Resync {
+			namespaces = append(namespaces, b.Notice.Namespaces...)
+		}
+	}
+	return namespaces
+}
+
 // Whatever becomes of a watched collection and its database is told of in its place in every partition, and nothing that follows is
 // missing, with a stream of the cluster and with one of the database, which ends when that is dropped.
 func TestCollectionsThatComeAndGo(t *testing.T) {
@@ -33,11 +44,12 @@ func TestCollectionsThatComeAndGo(t *testing.T) {
 	for _, c := range []struct {
 		scope, watch string
 		want         []string
+		lost         []string // collections in whose place another one was put
 	}{
-		{"cluster", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase"}},
-		{"cluster", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase"}},
-		{"database", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase", "invalidate"}},
-		{"database", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase", "invalidate"}},
+		{"cluster", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase"}, []string{"shop.orders", "shop.orders"}},
+		{"cluster", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase"}, []string{"shop.away", "shop.orders", "shop.orders"}},
+		{"database", "shop.orders", []string{"drop", "rename", "rename", "rename", "drop", "dropDatabase", "invalidate"}, []string{"shop.orders", "shop.orders"}},
+		{"database", "shop.*", []string{"drop", "rename", "rename", "rename", "drop", "drop", "dropDatabase", "invalidate"}, []string{"shop.away", "shop.orders", "shop.orders"}},
 	} {
 		t.Run(c.scope+" "+c.watch, func(t *testing.T) {
 			t.Parallel()
@@ -77,6 +89,9 @@ func TestCollectionsThatComeAndGo(t *testing.T) {
 				n.until(fmt.Sprint("partition ", p, " is told of everything"), func() bool { return len(n.collectionEvents(p)) >= len(c.want) })
 				if got := n.collectionEvents(p); !slices.Equal(got, c.want) {
 					t.Errorf("partition %d was told of %v, want %v", p, got, c.want)
+				}
+				if got := n.resyncs(p); !slices.Equal(got, c.lost) {
+					t.Errorf("partition %d was told to read again %v, want %v", p, got, c.lost)
 				}
 			}
 			if seen := slices.Contains(n.ids(), "in staging"); seen != (c.watch == "shop.*") {

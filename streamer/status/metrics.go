@@ -6,6 +6,37 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Counters count what consumers meet.
+type Counters struct {
+	Duplicates prometheus.Counter
+	Restarts   prometheus.Counter
+	Gaps       prometheus.Counter
+	Jumps      prometheus.Counter
+	Rescans    prometheus.Counter
+	Lost       prometheus.Counter
+	Rescanned  prometheus.Counter
+}
+
+// NewCounters makes counters, and registers them and the gauges; a nil registerer registers nothing.
+func NewCounters(reg prometheus.Registerer, g Gauges) Counters {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := Counters{
+		Duplicates: counter("streamer_duplicate_events_total", "Events that a lane's window recognised as duplicates."),
+		Restarts:   counter("streamer_partition_restarts_total", "Consumers begun."),
+		Gaps:       counter("streamer_gaps_detected_total", "Spans of the log that were or may have been missed."),
+		Jumps:      counter("streamer_time_jumps_total", "Jumps of cluster time above max_gap, proven quiet ones included."),
+		Rescans:    counter("streamer_rescans_total", "Spans that were read again from the log."),
+		Lost:       counter("streamer_history_lost_total", "Spans that the log no longer had, by partition and span."),
+		Rescanned:  counter("streamer_rescan_events_total", "Documents that were read again after a loss and delivered."),
+	}
+	if reg != nil {
+		reg.MustRegister(m.Duplicates, m.Restarts, m.Gaps, m.Jumps, m.Rescans, m.Lost, m.Rescanned, g)
+	}
+	return m
+}
+
 // Gauges collects what is measured when it is asked for.
 type Gauges struct {
 	Partitions func() []Partition

@@ -117,6 +117,16 @@ func (s *Set) Lose(n *delivery.Notice, to change.Position) {
 	}
 }
 
+// Note queues a notice in every partition that stands before the position, right before what stands there and is queued next.
+func (s *Set) Note(n *delivery.Notice, before change.Position) {
+	place := wire.PlaceOf(before)
+	for p, t := range s.Delivered() {
+		if place.Compare(t.at) > 0 {
+			t.note(s.begin(p), n)
+		}
+	}
+}
+
 // Rewind moves a partition back, with a notice in its place; it is false where the partition is not there yet. Of what is read again the
 // others skip what they have had.
 func (s *Set) Rewind(p change.Partition, n *delivery.Notice, to change.Position) bool {

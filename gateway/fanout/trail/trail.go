@@ -127,6 +127,17 @@ func (t *Trail) lose(b *wire.Batch, n *delivery.Notice, to change.Position) {
 	t.open, t.have = nil, nil
 }
 
+// note closes a batch of no length where the trail stands, with what the subscriber is to know before what follows.
+func (t *Trail) note(b *wire.Batch, n *delivery.Notice) {
+	end := t.acked
+	if i := len(t.sent) - 2; i >= 0 {
+		end = t.sent[i].end
+	}
+	b.Loss = n
+	b.End, t.sent[len(t.sent)-1].end = end, end
+	t.open = nil
+}
+
 // rewind moves the trail back. The batch that begins there tells of it by rewound.
 func (t *Trail) rewind(to change.Position) {
 	t.keepBefore()
