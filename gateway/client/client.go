@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mongostream/gateway/client/fleet"
 	"mongostream/gateway/client/link"
 	"mongostream/gateway/client/notice"
 	"mongostream/gateway/client/partition"
@@ -31,11 +33,14 @@ type Client struct {
 	told    chan told
 	watch   partition.Watch[Change]
 	stats   counters
+	fleet   *fleet.Fleet // nil where one node serves all partitions
+
+	adopting sync.Mutex // held while it is found out what a cluster's partitions are
 
 	mu struct {
 		sync.Mutex
 		subscriptions map[string]subscribed
-		session       *session       // nil between sessions
+		sessions      map[*session]struct{}
 		partitions    *partition.Set // nil while nothing is known
 		stop          context.CancelFunc
 		fatal         error // why Run ends, if not because it was told to
@@ -68,7 +73,11 @@ func New(cfg Config) (*Client, error) {
 	c.slots = make(chan struct{}, c.cfg.Concurrency)
 	c.room = partition.NewRoom(c.cfg.QueueBytes)
 	c.told = make(chan told, maxTold)
-	c.mu.subscriptions = make(map[string]subscribed)
+	c.mu.subscriptions, c.mu.sessions = make(map[string]subscribed), make(map[*session]struct{})
+	if c.cfg.Partitions == Owned {
+		known := func() bool { _, known := c.Positions(); return known }
+		c.fleet = fleet.New(fleet.Config{Addresses: c.cfg.Addresses, Dialable: c.cfg.dialable, Known: known, Link: c.runSessions})
+	}
 	return c, nil
 }
 
@@ -86,8 +95,8 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 		return fmt.Errorf("there is a subscription %q already", sub.ID)
 	}
 	c.mu.subscriptions[sub.ID] = subscribed{sub, handler}
-	if c.mu.session != nil {
-		c.mu.session.outbox.Changed(sub.ID, true)
+	for s := range c.mu.sessions {
+		s.outbox.Changed(sub.ID, true)
 	}
 	return nil
 }
@@ -100,8 +109,8 @@ func (c *Client) Unsubscribe(id string) {
 		return
 	}
 	delete(c.mu.subscriptions, id)
-	if c.mu.session != nil {
-		c.mu.session.outbox.Changed(id, false)
+	for s := range c.mu.sessions {
+		s.outbox.Changed(id, false)
 	}
 }
 
@@ -132,7 +141,11 @@ func (c *Client) Run(ctx context.Context) error {
 	c.mu.Unlock()
 	var telling sync.WaitGroup
 	telling.Go(func() { c.runTelling(ctx) })
-	c.runSessions(ctx)
+	if c.fleet != nil {
+		c.fleet.Run(ctx)
+	} else {
+		c.runSessions(ctx, &fleet.Ring{Addresses: c.cfg.Addresses})
+	}
 	if all := c.partitions(); all != nil {
 		all.Close()
 	}
@@ -143,27 +156,37 @@ func (c *Client) Run(ctx context.Context) error {
 	return c.mu.fatal
 }
 
-// runSessions connects again and again.
-func (c *Client) runSessions(ctx context.Context) {
-	wait := backoff{first: c.cfg.ReconnectWait, longest: c.cfg.MaxReconnectWait}
-	for turn, failures := 0, 0; ; turn++ {
-		began, address := time.Now(), c.cfg.Addresses[turn%len(c.cfg.Addresses)]
-		s := newSession(c, address)
-		err := s.run(ctx)
-		if ctx.Err() != nil {
+// runSessions connects again and again. After a first failure it does so at once where there is another address.
+func (c *Client) runSessions(ctx context.Context, addresses fleet.Addresses) {
+	wait := link.Backoff{First: c.cfg.ReconnectWait, Longest: c.cfg.MaxReconnectWait}
+	for failures := 0; ; {
+		address, ok := addresses.Next(ctx)
+		if !ok {
 			return
+		}
+		began, s := time.Now(), newSession(c, address)
+		err := s.run(ctx)
+		addresses.Over()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errLeft):
+			continue
 		}
 		if s.moved.Load() || s.welcomed && time.Since(began) >= c.cfg.MaxReconnectWait {
 			failures = 0
 		}
 		failures++
-		if final(err, c.stats.sessions.Load() > 0) {
+		if errors.Is(err, errCluster) || link.Final(err, c.stats.sessions.Load() > 0) {
 			c.end(err)
 			return
 		}
 		c.cfg.Logger.Info("session ended", "address", address, "error", err, "failures", failures)
 		c.offer(told{notice: notice.Disconnected{Address: address, Err: err, Failures: failures}})
-		if wait.wait(ctx, failures) != nil {
+		if failures == 1 && addresses.Others() {
+			continue
+		}
+		if wait.Wait(ctx, failures) != nil {
 			return
 		}
 	}
@@ -234,7 +257,7 @@ func (c *Client) wanted(id string) (*streampb.Subscription, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sub, ok := c.mu.subscriptions[id]
-	return sub.message(), ok
+	return sub.Message(), ok
 }
 
 // reject forgets a subscription that a node has refused.
@@ -250,23 +273,38 @@ func (c *Client) hello(s *session) *streampb.Hello {
 		GatewayId: c.cfg.GatewayID, ProcessId: c.process, StartedAt: timestamppb.New(c.started), Checks: c.checks(),
 		Start: streampb.Start(c.cfg.Start), Partitions: streampb.Partitions_PARTITIONS_ALL, Ack: streampb.AckMode_ACK_MODE_EXPLICIT,
 	}
+	if c.fleet != nil {
+		m.Partitions = streampb.Partitions_PARTITIONS_OWNED
+	}
 	if c.cfg.Acks == AckAuto {
 		m.Ack = streampb.AckMode_ACK_MODE_AUTO
 	}
-	if p, ok := c.Positions(); ok {
-		m.Start, m.Positions, m.Cluster, m.PartitionCount = streampb.Start_START_RESUME, p.Message(), p.Cluster, p.PartitionCount
+	c.addSubscriptions(m, s)
+	if all := c.partitions(); all != nil && all.Known() {
+		room := maxHello - proto.Size(m)
+		if c.fleet != nil {
+			room = 0 // what it attaches to has them
+		}
+		m.Start, m.Positions, m.Cluster, m.PartitionCount = streampb.Start_START_RESUME, all.Stand(all.List(), room), all.Cluster(), all.Count()
 	} else if c.cfg.Start == StartTime {
 		m.Time = timestamppb.New(c.cfg.Time)
 	}
+	return m
+}
+
+// maxHello is what a node takes of a Hello, or of another message, less what is not counted here.
+const maxHello = 4<<20 - 4<<10
+
+// addSubscriptions adds the whole set to a Hello. What is subscribed to from now on the session hears of.
+func (c *Client) addSubscriptions(m *streampb.Hello, s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(c.mu.subscriptions)) {
 		sub := c.mu.subscriptions[id]
-		m.Subscriptions = append(m.Subscriptions, sub.message())
+		m.Subscriptions = append(m.Subscriptions, sub.Message())
 		s.outbox.Asked(id)
 	}
-	c.mu.session = s
-	return m
+	c.mu.sessions[s] = struct{}{}
 }
 
 func (c *Client) checks() (m []*streampb.Check) {
@@ -281,15 +319,17 @@ func (c *Client) checks() (m []*streampb.Check) {
 
 // adopt gets ready for the partitions of a cluster. One that has been partitioned anew begins where all of the old partitions have been, so
 // that changes that only some had passed come again.
-func (c *Client) adopt(ctx context.Context, cluster string, count uint32) error {
+func (c *Client) adopt(ctx context.Context, cluster string, count uint32) (*partition.Set, error) {
+	c.adopting.Lock()
+	defer c.adopting.Unlock()
 	before := c.partitions()
 	var begin map[uint32]Position
 	switch {
 	case before == nil:
 	case cluster != before.Cluster():
-		return fmt.Errorf("%w: it was %q and is %q", errCluster, before.Cluster(), cluster)
+		return nil, fmt.Errorf("%w: it was %q and is %q", errCluster, before.Cluster(), cluster)
 	case count == before.Count():
-		return nil
+		return before, nil
 	default:
 		before.Retire()
 		c.watch.Forget()
@@ -305,5 +345,5 @@ func (c *Client) adopt(ctx context.Context, cluster string, count uint32) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.partitions = c.newSet(ctx, cluster, count, begin)
-	return nil
+	return c.mu.partitions, nil
 }

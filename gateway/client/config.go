@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mongostream/gateway/client/notice"
+	"mongostream/gateway/client/subscription"
 	"mongostream/gateway/streampb"
 )
 
@@ -36,6 +37,9 @@ type Config struct {
 	Positions *Positions
 	// Acks says when changes count as acknowledged. Defaults to when they have been handled.
 	Acks Acks
+
+	// Partitions says which node serves which partition. Defaults to All.
+	Partitions Partitions
 
 	// Concurrency is how many partitions are handled at a time. Defaults to 16.
 	Concurrency int
@@ -97,6 +101,18 @@ const (
 	AckAuto
 )
 
+// Partitions says which node serves which partition.
+type Partitions int
+
+// The ways to spread partitions over nodes.
+const (
+	// All has one session with one node, which serves everything whoever owns it.
+	All Partitions = iota
+	// Owned has a session with each node for the partitions that it owns, so that the cluster shares the work, and follows them when they
+	// move. Addresses are where the topology is first asked for.
+	Owned
+)
+
 // A Check is something that a program watches in itself.
 type Check struct {
 	Name string
@@ -131,7 +147,7 @@ func (c *Config) Validate() error {
 	for _, address := range c.Addresses {
 		host, _, err := net.SplitHostPort(address[strings.LastIndexByte(address, '/')+1:])
 		check(err == nil, "Addresses: %q is not host:port", address)
-		check(err != nil || c.TLS != nil || c.Plaintext || loopback(host), "Addresses: %q without TLS: set TLS, or allow it with Plaintext", address)
+		check(err != nil || c.secure(host), "Addresses: %q without TLS: set TLS, or allow it with Plaintext", address)
 	}
 	check(c.GatewayID != "", "GatewayID: none is given")
 	check(c.OnNotice != nil, "OnNotice: none is given; losses are told there")
@@ -142,6 +158,7 @@ func (c *Config) Validate() error {
 		check(c.Positions.Complete(), "Positions: must be of every partition")
 		check(c.Positions.Cluster != "", "Positions: do not say of which cluster they are")
 	}
+	check(c.Partitions == All || c.Partitions == Owned, "Partitions: must be All or Owned")
 	check(c.Acks == AckHandled || c.Acks == AckAuto, "Acks: must be AckHandled or AckAuto")
 	for name, n := range map[string]int64{
 		"Concurrency": int64(c.Concurrency), "Attempts": int64(c.Attempts), "QueueBytes": int64(c.QueueBytes), "MaxMessage": int64(c.MaxMessage),
@@ -153,51 +170,36 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func loopback(host string) bool {
+// secure reports whether a host may be connected to.
+func (c *Config) secure(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return c.TLS != nil || c.Plaintext || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// A Subscription is a filter. Fields that are left out do not narrow it.
-type Subscription struct {
-	// ID names it among the subscriptions of the client. Required.
-	ID       string
-	DB, Coll string
-	// Ops are insert, update, replace, delete, drop, …
-	Ops []string
-	// Filter is a CEL expression over doc, before, op, ns, key and update.
-	Filter string
-	// Format is how changes are written. Defaults to BSON.
-	Format Format
-	// Fields are the top-level fields of documents to send besides _id.
-	Fields []string
-	// Deletes says which deletes a filter gets that reads the document, which has gone by then. Defaults to all.
-	Deletes Deletes
+// dialable reports whether an address that a node tells may be connected to.
+func (c *Config) dialable(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && c.secure(host)
 }
 
-// Format is how a change is written.
-type Format int32
+// A Subscription is a filter.
+type Subscription = subscription.Subscription
 
-// The formats.
+// The formats in which changes are written.
 const (
-	BSON = Format(streampb.Format_FORMAT_UNSPECIFIED) // the change event as MongoDB sent it
-	JSON = Format(streampb.Format_FORMAT_JSON)        // the same as relaxed Extended JSON
+	BSON = subscription.BSON // the change event as MongoDB sent it
+	JSON = subscription.JSON // the same as relaxed Extended JSON
 )
 
-// Deletes says which deletes a filter gets that reads the document.
-type Deletes int32
-
-// The choices.
+// The deletes that a filter gets that reads the document, which has gone by then.
 const (
-	DeletesAll    = Deletes(streampb.Deletes_DELETES_UNSPECIFIED) // all of its namespaces, with their keys only
-	DeletesNone   = Deletes(streampb.Deletes_DELETES_NONE)
-	DeletesBefore = Deletes(streampb.Deletes_DELETES_BEFORE) // those whose document before the deletion matches; MongoDB must keep pre-images
+	DeletesAll    = subscription.DeletesAll // all of its namespaces, with their keys only
+	DeletesNone   = subscription.DeletesNone
+	DeletesBefore = subscription.DeletesBefore // those whose document before the deletion matches; MongoDB must keep pre-images
 )
 
-// message writes the subscription for the wire.
-func (s *Subscription) message() *streampb.Subscription {
-	return &streampb.Subscription{
-		Id: s.ID, Db: s.DB, Coll: s.Coll, Ops: s.Ops, Filter: s.Filter, Fields: s.Fields,
-		Format: streampb.Format(s.Format), Deletes: streampb.Deletes(s.Deletes),
-	}
-}
+// Format is how a change is written, and Deletes which deletes a filter gets.
+type (
+	Format  = subscription.Format
+	Deletes = subscription.Deletes
+)

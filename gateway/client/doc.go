@@ -8,6 +8,9 @@
 // grow and have a random part, and resumes where it stands. It returns nil when its context has ended, and an error where trying again
 // would not help: the node refuses what the program asks for, a newer process has the gateway's id, or a change is poison.
 //
+// With Config.Partitions Owned it keeps a session with each node for the partitions that the node owns, and follows them when they move;
+// package fleet tells how.
+//
 // # What is delivered, and how often
 //
 // Every change that matches a subscription reaches its handler, or a [notice.Resync] says what may have been missed. A change is handled when the

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"mongostream/gateway/client/fleet"
 	"mongostream/gateway/client/link"
 	"mongostream/gateway/client/notice"
 	"mongostream/gateway/client/partition"
@@ -30,9 +32,13 @@ type session struct {
 	welcomed bool
 	moved    atomic.Bool     // something was handled
 	held     []notice.Notice // until it is known where the session began
+	all      *partition.Set  // of the welcome
 }
 
-var _ partition.Source = (*session)(nil)
+var (
+	_ partition.Source = (*session)(nil)
+	_ fleet.Session    = (*session)(nil)
+)
 
 func newSession(c *Client, address string) *session {
 	return &session{
@@ -53,10 +59,13 @@ func (s *session) run(ctx context.Context) error {
 	defer opening()
 	defer func() {
 		c.mu.Lock()
-		c.mu.session = nil
+		delete(c.mu.sessions, s)
 		c.mu.Unlock()
-		if all := c.partitions(); all != nil {
-			all.Forget()
+		if s.all != nil {
+			s.all.Forget(s)
+		}
+		if c.fleet != nil {
+			c.fleet.Down(s)
 		}
 	}()
 	var err error
@@ -85,7 +94,7 @@ func (s *session) reason(streaming context.Context, err error) error {
 	if errors.Is(err, io.EOF) {
 		return errEnded
 	}
-	return faultOf(err)
+	return link.FaultOf(err)
 }
 
 // welcome reads the answer to the Hello.
@@ -106,8 +115,11 @@ func (s *session) welcome(ctx context.Context, hello *streampb.Hello) error {
 	}
 	s.welcomed = true
 	s.client.stats.sessions.Add(1)
-	if err := s.client.adopt(ctx, w.GetCluster(), w.GetPartitionCount()); err != nil {
+	if s.all, err = s.client.adopt(ctx, w.GetCluster(), w.GetPartitionCount()); err != nil {
 		return err
+	}
+	if s.client.fleet != nil {
+		s.client.fleet.Up(s, w.GetNode(), w.GetPartitionCount())
 	}
 	s.client.cfg.Logger.Info("session began", "address", s.address, "node", w.GetNode(), "recovered", w.GetRecovered())
 	connected := notice.Connected{
@@ -136,7 +148,7 @@ func (s *session) serve(ctx, streaming context.Context) error {
 		return s.reason(streaming, err)
 	case <-ctx.Done():
 	}
-	s.client.partitions().Close()
+	s.all.Close()
 	close(s.closing)
 	patience := time.NewTimer(s.client.cfg.StopTimeout)
 	defer patience.Stop()
@@ -176,7 +188,11 @@ func (s *session) runReceive(ctx context.Context) error {
 				err = s.notify(ctx, notice.Rejected{Subscription: r.GetId(), Code: r.GetCode(), Message: r.GetMessage(), Remedy: r.GetRemedy()})
 			}
 		case *streampb.ConnectResponse_Notice:
-			s.client.offer(told{notice: notice.Of(m.Notice)})
+			s.notice(notice.Of(m.Notice))
+		case *streampb.ConnectResponse_Topology:
+			if s.client.fleet != nil {
+				s.client.fleet.Learn(m.Topology)
+			}
 		default: // a heartbeat, or something of a later version
 		}
 		if err != nil && ctx.Err() == nil {
@@ -194,9 +210,20 @@ func (s *session) notify(ctx context.Context, n notice.Notice) error {
 	return s.client.tell(ctx, n)
 }
 
+// notice tells of something about the service.
+func (s *session) notice(n notice.Notice) {
+	s.client.offer(told{notice: n})
+	switch n.(type) {
+	case notice.ShuttingDown, notice.Detached:
+		if s.client.fleet != nil {
+			s.client.fleet.Retreat(s)
+		}
+	}
+}
+
 // batch takes a batch to its partition.
 func (s *session) batch(ctx context.Context, b *streampb.Batch) error {
-	all := s.client.partitions()
+	all := s.all
 	if b.GetPartition() >= all.Count() || len(b.GetFrom().GetHead()) == 0 || len(b.GetTo().GetHead()) == 0 || b.GetLoss() != nil && len(b.GetEvents()) > 0 {
 		return fmt.Errorf("%w: a batch of partition %d", errProtocol, b.GetPartition())
 	}
@@ -209,8 +236,20 @@ func (s *session) batch(ctx context.Context, b *streampb.Batch) error {
 		}
 		s.held = nil
 	}
+	if s.client.fleet != nil {
+		s.client.fleet.Arrived(s, b.GetPartition())
+	}
 	return all.Push(ctx, s, b)
 }
+
+// Attach implements fleet.Session.
+func (s *session) Attach(partitions []uint32) { s.outbox.Attach(s.all.Stand(partitions, maxHello)) }
+
+// Detach implements fleet.Session.
+func (s *session) Detach(partitions []uint32) { s.outbox.Detach(partitions) }
+
+// Leave implements fleet.Session.
+func (s *session) Leave() { s.fail(errLeft) }
 
 // Ack implements partition.Source.
 func (s *session) Ack(partition uint32, to *streampb.Position) {
@@ -230,19 +269,20 @@ func (s *session) runSend(streaming context.Context) {
 	beat := time.NewTicker(s.beat)
 	defer beat.Stop()
 	for {
-		var messages []*streampb.ConnectRequest
+		var beating, elsewhere []*streampb.ConnectRequest
 		last := false
 		select {
 		case <-s.outbox.Woken():
 		case <-beat.C:
 			heartbeat := &streampb.Heartbeat{Checks: s.client.checks()}
-			messages = append(messages, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: heartbeat}})
+			beating = append(beating, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: heartbeat}})
+			elsewhere = s.elsewhere()
 		case <-s.closing:
-			last = true
+			last, elsewhere = true, s.elsewhere()
 		case <-streaming.Done():
 			return
 		}
-		for _, m := range append(messages, s.outbox.Take(s.client.wanted)...) {
+		for _, m := range slices.Concat(beating, s.outbox.Take(s.client.wanted), elsewhere) {
 			if err := s.stream.Send(m); err != nil {
 				if !errors.Is(err, io.EOF) { // io.EOF: the stream has broken, and Recv tells why
 					s.fail(err)
@@ -255,4 +295,13 @@ func (s *session) runSend(streaming context.Context) {
 			return
 		}
 	}
+}
+
+// elsewhere tells the node where the program stands in partitions that other nodes serve, for what it keeps under the gateway's id.
+func (s *session) elsewhere() []*streampb.ConnectRequest {
+	if s.client.fleet == nil || s.client.cfg.Acks == AckAuto {
+		return nil
+	}
+	positions := s.all.Stand(s.client.fleet.Elsewhere(s), 0)
+	return []*streampb.ConnectRequest{{Message: &streampb.ConnectRequest_Ack{Ack: &streampb.Ack{Positions: positions}}}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mongostream/gateway/client/event"
+	"mongostream/gateway/client/link"
 	"mongostream/gateway/client/notice"
 	"mongostream/gateway/client/partition"
 	"mongostream/gateway/streampb"
@@ -42,6 +43,9 @@ func (c work) Lose(ctx context.Context, b *streampb.Batch) error {
 
 // Passed implements partition.Worker.
 func (c work) Passed(p uint32, e *streampb.Event, at Position) {
+	if c.fleet != nil {
+		c.fleet.Progress()
+	}
 	if c.cfg.OnCollection == nil {
 		return
 	}
@@ -68,7 +72,7 @@ func (c work) report(passed []Change) {
 // attempt calls f until it succeeds, the context ends, or OnPoison stops, which ends the client. Between attempts other partitions are
 // handled in its place.
 func (c work) attempt(ctx context.Context, p Poison, f func() error) error {
-	wait := backoff{first: c.cfg.RetryWait, longest: c.cfg.MaxRetryWait}
+	wait := link.Backoff{First: c.cfg.RetryWait, Longest: c.cfg.MaxRetryWait}
 	for p.Attempts = 1; ; p.Attempts++ {
 		select {
 		case c.slots <- struct{}{}:
@@ -94,7 +98,7 @@ func (c work) attempt(ctx context.Context, p Poison, f func() error) error {
 			c.end(err)
 			return err
 		}
-		if err := wait.wait(ctx, p.Attempts); err != nil {
+		if err := wait.Wait(ctx, p.Attempts); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,9 @@ type Outbox struct {
 	mu struct {
 		sync.Mutex
 		acks    map[uint32]*streampb.Position
-		changed map[string]struct{} // subscriptions that are there, or are no longer
-		asked   map[string]asked    // subscriptions the node has been asked for
+		changed map[string]struct{}                    // subscriptions that are there, or are no longer
+		asked   map[string]asked                       // subscriptions the node has been asked for
+		attach  map[uint32]*streampb.PartitionPosition // partitions that the session is to go on with, nil: without
 	}
 }
 
@@ -30,6 +31,7 @@ type asked struct {
 func NewOutbox() *Outbox {
 	o := &Outbox{woken: make(chan struct{}, 1)}
 	o.mu.acks, o.mu.changed, o.mu.asked = make(map[uint32]*streampb.Position), make(map[string]struct{}), make(map[string]asked)
+	o.mu.attach = make(map[uint32]*streampb.PartitionPosition)
 	return o
 }
 
@@ -49,6 +51,48 @@ func (o *Outbox) Ack(partition uint32, to *streampb.Position) {
 	o.mu.acks[partition] = to
 	o.mu.Unlock()
 	o.wake()
+}
+
+// Attach puts in partitions that the session is to serve, from where they stand.
+func (o *Outbox) Attach(positions []*streampb.PartitionPosition) {
+	o.mu.Lock()
+	for _, p := range positions {
+		o.mu.attach[p.GetPartition()] = p
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+// Detach puts in partitions that it is to serve no longer.
+func (o *Outbox) Detach(partitions []uint32) {
+	o.mu.Lock()
+	for _, p := range partitions {
+		o.mu.attach[p] = nil
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+// takeAttach takes what is attached and detached.
+func (o *Outbox) takeAttach() (messages []*streampb.ConnectRequest) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	attach, detach := &streampb.Attach{}, &streampb.Detach{}
+	for _, partition := range slices.Sorted(maps.Keys(o.mu.attach)) {
+		if p := o.mu.attach[partition]; p != nil {
+			attach.Positions = append(attach.Positions, p)
+		} else {
+			detach.Partitions = append(detach.Partitions, partition)
+		}
+	}
+	clear(o.mu.attach)
+	if len(detach.GetPartitions()) > 0 {
+		messages = append(messages, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Detach{Detach: detach}})
+	}
+	if len(attach.GetPositions()) > 0 {
+		messages = append(messages, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Attach{Attach: attach}})
+	}
+	return messages
 }
 
 // Changed puts in that a subscription is there, or is not any more. Nothing is kept of one that came and went unsent.
@@ -108,6 +152,7 @@ func (o *Outbox) Take(wanted func(id string) (*streampb.Subscription, bool)) (me
 	clear(o.mu.changed)
 	o.mu.acks = make(map[uint32]*streampb.Position)
 	o.mu.Unlock()
+	messages = o.takeAttach()
 	var add []*streampb.Subscription
 	var remove []string
 	for _, id := range changed {

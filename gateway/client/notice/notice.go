@@ -27,7 +27,7 @@ type Loss struct {
 	Advice     string // what to do
 }
 
-// Connected says that a session has begun, and that what it began with is safe: from now on, what happens is delivered however often
+// Connected says that a session has begun, of which there may be one with each node, and that what it began with is safe: from now on, what happens is delivered however often
 // the connection breaks. If it is not Recovered, what may have been missed is told in a Resync.
 type Connected struct {
 	Address, Cluster, Node string
@@ -71,6 +71,8 @@ type Info struct {
 type (
 	// ShuttingDown says that the node stops; the client goes on elsewhere.
 	ShuttingDown struct{ Info }
+	// Detached says that the node is cut off from its cluster; the client goes on elsewhere.
+	Detached struct{ Info }
 	// Moving says that partitions are about to move to another node.
 	Moving struct{ Info }
 	// Moved says that they have.
@@ -96,6 +98,7 @@ func (Subscribed) notice()   {}
 func (Rejected) notice()     {}
 func (FilterFailed) notice() {}
 func (ShuttingDown) notice() {}
+func (Detached) notice()     {}
 func (Moving) notice()       {}
 func (Moved) notice()        {}
 func (Stale) notice()        {}
@@ -109,6 +112,8 @@ func Of(m *streampb.Notice) Notice {
 	switch m.GetKind() {
 	case "shutting_down":
 		return ShuttingDown{info}
+	case "detached":
+		return Detached{info}
 	case "moving":
 		return Moving{info}
 	case "moved":

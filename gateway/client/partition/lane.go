@@ -47,6 +47,7 @@ type Lane struct {
 		have   Have
 		queue  []queued
 		broken Source // it has left something out: what else it sends is of no use
+		cursor cursor // of the furthest batch that has been handled
 	}
 }
 
@@ -78,14 +79,23 @@ func (l *Lane) push(q queued) {
 	}
 }
 
-// forget drops what waits: its session is over, and the next one sends it again.
-func (l *Lane) forget() {
+// forget drops what waits of a source, or with nil of all: its session is over, and another one sends it again.
+func (l *Lane) forget(source Source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	rest := l.mu.queue[:0]
 	for _, q := range l.mu.queue {
-		l.set.room.give(q.size)
+		if source != nil && q.source != source {
+			rest = append(rest, q)
+		} else {
+			l.set.room.give(q.size)
+		}
 	}
-	l.mu.queue, l.mu.broken = nil, nil
+	clear(l.mu.queue[len(rest):])
+	l.mu.queue = rest
+	if source == nil || l.mu.broken == source {
+		l.mu.broken = nil
+	}
 }
 
 // next waits for a batch; it is false when the context has ended.
@@ -138,7 +148,7 @@ func (l *Lane) handle(ctx context.Context, q queued) error {
 		} else {
 			l.reach(q.source, nil, Of(b.GetTo()))
 		}
-		q.source.Ack(l.partition, b.GetTo())
+		l.end(q)
 		return nil
 	}
 	for i, e := range b.GetEvents() {
@@ -157,8 +167,16 @@ func (l *Lane) handle(ctx context.Context, q queued) error {
 		l.reach(q.source, e, position)
 	}
 	l.reach(q.source, nil, Of(b.GetTo()))
-	q.source.Ack(l.partition, b.GetTo())
+	l.end(q)
 	return nil
+}
+
+// end acknowledges a batch that has been handled, and keeps its cursor.
+func (l *Lane) end(q queued) {
+	l.mu.Lock()
+	l.mu.cursor = l.mu.cursor.or(cursor{sealed: q.batch.GetCursor(), at: Of(q.batch.GetTo())}, l.mu.have.At)
+	l.mu.Unlock()
+	q.source.Ack(l.partition, q.batch.GetTo())
 }
 
 // begin returns where the partition stands for a batch, unless something is missing before it.
@@ -193,6 +211,7 @@ func (l *Lane) reach(s Source, e *streampb.Event, to Position) {
 func (l *Lane) rewind(s Source, to Position) {
 	l.mu.Lock()
 	l.mu.have.Rewind(to)
+	l.mu.cursor = cursor{}
 	l.mu.Unlock()
 	s.Moved()
 }

@@ -243,7 +243,7 @@ func TestEveryChangeIsHandledOnceWhateverTheSessions(t *testing.T) {
 		model := &reader{log: l}
 		for range rapid.IntRange(0, 8).Draw(t, "sessions") {
 			drawSession(t, l, lane, b, model)
-			lane.forget()
+			lane.forget(nil)
 			if !slices.Equal(b.lines, model.lines) {
 				t.Fatalf("handled %q, want %q", b.lines, model.lines)
 			}

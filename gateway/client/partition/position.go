@@ -48,16 +48,6 @@ func (p *Positions) Lowest() (low Position) {
 	return low
 }
 
-// Message writes positions for the wire, in their order.
-func (p *Positions) Message() []*streampb.PartitionPosition {
-	m := make([]*streampb.PartitionPosition, 0, len(p.Partitions))
-	for partition, at := range p.Partitions {
-		m = append(m, &streampb.PartitionPosition{Partition: partition, Position: at.message()})
-	}
-	slices.SortFunc(m, func(a, b *streampb.PartitionPosition) int { return int(a.GetPartition()) - int(b.GetPartition()) })
-	return m
-}
-
 // Of reads a position of the wire. It keeps what it reads.
 func Of(m *streampb.Position) Position {
 	return Position{Head: m.GetHead(), Hashes: m.GetHashes()}

@@ -19,7 +19,7 @@ type Room struct {
 // NewRoom makes a Room for so many bytes.
 func NewRoom(limit int) *Room { return &Room{limit: limit, freed: make(chan struct{}, 1)} }
 
-// take waits until there is room. Something that alone is larger than all of it gets in when nothing else is there. Only one may wait.
+// take waits until there is room. Something that alone is larger than all of it gets in when nothing else is there.
 func (r *Room) take(ctx context.Context, n int) error {
 	for {
 		r.mu.Lock()
@@ -29,6 +29,7 @@ func (r *Room) take(ctx context.Context, n int) error {
 		}
 		r.mu.Unlock()
 		if fits {
+			r.signal() // there may be room for another who waits
 			return nil
 		}
 		select {
@@ -43,6 +44,10 @@ func (r *Room) give(n int) {
 	r.mu.Lock()
 	r.mu.used -= n
 	r.mu.Unlock()
+	r.signal()
+}
+
+func (r *Room) signal() {
 	select {
 	case r.freed <- struct{}{}:
 	default:

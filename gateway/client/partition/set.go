@@ -70,7 +70,7 @@ func (s *Set) lane(partition uint32) *Lane {
 }
 
 // Push takes a batch of one of the partitions to its lane. It blocks while too much is waiting. Once the set is closed or its context has
-// ended, batches are dropped. Only one goroutine may push at a time.
+// ended, batches are dropped. Only one goroutine may push for a source at a time.
 func (s *Set) Push(ctx context.Context, source Source, b *streampb.Batch) error {
 	q := queued{source: source, batch: b, size: sizeOf(b)}
 	if err := s.room.take(ctx, q.size); err != nil {
@@ -92,10 +92,10 @@ func (s *Set) Push(ctx context.Context, source Source, b *streampb.Batch) error 
 	return nil
 }
 
-// Forget drops what no handler has begun with.
-func (s *Set) Forget() {
+// Forget drops what came from a source, or with nil from all, and no handler has begun with.
+func (s *Set) Forget(source Source) {
 	for _, l := range s.list() {
-		l.forget()
+		l.forget(source)
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *Set) Close() {
 	s.mu.Unlock()
 	s.ended.Wait()
 	s.cancel(nil)
-	s.Forget()
+	s.Forget(nil)
 }
 
 // SetOrigin says where all partitions of a session began, unless that is known: one of which nothing comes goes on there.
@@ -130,25 +130,28 @@ func (s *Set) SetOrigin(from Position) {
 	}
 }
 
+// List returns all partitions.
+func (s *Set) List() []uint32 {
+	all := make([]uint32, s.count)
+	for p := range all {
+		all[p] = uint32(p)
+	}
+	return all
+}
+
+// Known reports whether it is known where all partitions stand.
+func (s *Set) Known() bool { _, known := s.Positions(); return known }
+
 // Positions returns where the partitions stand; false while that is not known of all of them.
 func (s *Set) Positions() (Positions, bool) {
-	s.mu.Lock()
-	origin := s.mu.origin
-	s.mu.Unlock()
 	p := Positions{Cluster: s.cluster, PartitionCount: s.count, Partitions: make(map[uint32]Position, s.count)}
-	for partition, l := range s.list() {
-		if h := l.stand(); h.Known {
-			p.Partitions[partition] = h.At
-		}
-	}
+	lanes := s.list()
 	for partition := range s.count {
-		if _, known := p.Partitions[partition]; known {
-			continue
-		}
-		if origin == nil {
+		at, known, _ := s.stand(lanes[partition])
+		if !known {
 			return Positions{}, false
 		}
-		p.Partitions[partition] = *origin
+		p.Partitions[partition] = at
 	}
 	return p, true
 }

@@ -93,7 +93,7 @@ func TestWhatWaitsIsForgottenWithItsSession(t *testing.T) {
 			}
 		}
 		synctest.Wait() // the first is being handled, the second waits
-		set.Forget()
+		set.Forget(nil)
 		close(b.blocked)
 		synctest.Wait()
 		if !slices.Equal(b.lines, []string{"b1"}) || set.room.Used() != 0 {

@@ -1,0 +1,2 @@
+// Package subscription is what a program asks for.
+package subscription
