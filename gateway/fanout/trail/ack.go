@@ -7,10 +7,10 @@ import (
 	"mongostream/gateway/wire"
 )
 
-// ack acknowledges everything up to a place and returns of how much; it is false where the place is beyond what was sent. A trail that
-// is away takes the subscriber's word.
+// ack acknowledges everything up to a place and returns of how much; it is false where the place is beyond what was sent, unless another
+// session may have brought it. A trail that is away takes the subscriber's word.
 func (t *Trail) ack(to wire.Place) (events, bytes, batches int, ok bool) {
-	if !t.away && to.Compare(t.at) > 0 && to.Compare(t.before) > 0 {
+	if !t.shared && to.Compare(t.at) > 0 && to.Compare(t.before) > 0 {
 		return 0, 0, 0, false
 	}
 	n := 0

@@ -18,17 +18,21 @@ type Trail struct {
 	open  *wire.Batch     // the last one of the queue, which may still grow
 	away  bool            // the session does not deliver the partition
 
+	// shared says that the subscriber has other sessions as well, and may be further than this one.
+	shared bool
+
 	before wire.Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
 }
 
-// New makes a Trail that begins at a position.
-func New(start change.Position, away bool) *Trail {
-	return &Trail{at: wire.PlaceOf(start), acked: start, away: away}
+// New makes a Trail that begins at a position. One of a subscriber that has other sessions as well is shared: it is away before it is
+// attached to.
+func New(start change.Position, shared bool) *Trail {
+	return &Trail{at: wire.PlaceOf(start), acked: start, away: shared, shared: shared}
 }
 
 // NewKnown makes a Trail that begins where its subscriber stands.
-func NewKnown(have Known, away bool) *Trail {
-	return &Trail{have: &have, at: have.Place, acked: have.From(), away: away}
+func NewKnown(have Known, shared bool) *Trail {
+	return &Trail{have: &have, at: have.Place, acked: have.From(), away: shared, shared: shared}
 }
 
 // Away reports whether the session does not deliver the partition.
