@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mongostream/change"
+	"mongostream/cluster/tenure"
 	"mongostream/fault"
 )
 
@@ -46,8 +47,8 @@ const (
 type Solo struct {
 	cfg      SoloConfig
 	registry Registry
-	held     atomic.Pointer[holding] // nil before the partitions are claimed
-	first    []change.Epoch          // of the partitions as they were claimed first
+	held     atomic.Pointer[tenure.Holding] // nil before the partitions are claimed
+	first    []change.Epoch                 // of the partitions as they were claimed first
 }
 
 // NewSolo makes a Solo.
@@ -84,9 +85,9 @@ func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []
 	s.first = epochs
 	lifetime := context.WithoutCancel(ctx)
 	owned, end := context.WithCancelCause(lifetime)
-	held := newHolding(owned, s.cfg.Clock, trust)
+	held := tenure.New(owned, s.cfg.Clock, trust)
 	s.held.Store(held)
-	terms := held.begin(partitionsUpTo(len(epochs)), epochs, s.cfg.Clock())
+	terms := held.Begin(partitionsUpTo(len(epochs)), epochs, s.cfg.Clock())
 	serving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var served error
@@ -120,12 +121,12 @@ func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []
 // under it any more. Its partition is claimed again. It may be called from any goroutine and never blocks.
 func (s *Solo) Ended(term change.Term) {
 	if held := s.held.Load(); held != nil {
-		held.back(term)
+		held.Back(term)
 	}
 }
 
 // claim claims the partitions as soon as nobody holds them.
-func (s *Solo) claim(ctx context.Context) ([]change.Epoch, trust, error) {
+func (s *Solo) claim(ctx context.Context) ([]change.Epoch, tenure.Trust, error) {
 	var waitUntil time.Duration // 0 before the first refusal
 	for {
 		sent := s.cfg.Clock()
@@ -134,33 +135,33 @@ func (s *Solo) claim(ctx context.Context) ([]change.Epoch, trust, error) {
 		switch {
 		case err == nil:
 			s.cfg.Log.Info("partitions claimed", "partitions", len(epochs), "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
-			return epochs, granted(sent, s.cfg.TTL), nil
+			return epochs, tenure.Granted(sent, s.cfg.TTL), nil
 		case !isHeld:
-			return nil, trust{}, fmt.Errorf("claim partitions: %w", err)
+			return nil, tenure.Trust{}, fmt.Errorf("claim partitions: %w", err)
 		case waitUntil == 0:
 			life := max(s.cfg.TTL, held.TTL) + claimGrace
 			waitUntil = s.cfg.Clock() + life
 			s.cfg.Log.Info("another process holds the partitions: waiting for its claim to run out",
 				"node", held.Node, "process", held.Process, "at_most", life)
 		case s.cfg.Clock() >= waitUntil:
-			return nil, trust{}, fault.New(fault.NodeRunning, held)
+			return nil, tenure.Trust{}, fault.New(fault.NodeRunning, held)
 		}
 		if err := sleep(ctx, claimRetry); err != nil {
-			return nil, trust{}, err
+			return nil, tenure.Trust{}, err
 		}
 	}
 }
 
 // tryClaim takes no longer than the claim can be trusted.
 func (s *Solo) tryClaim(ctx context.Context) ([]change.Epoch, error) {
-	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
+	ctx, cancel := context.WithTimeout(ctx, tenure.TrustedFor(s.cfg.TTL))
 	defer cancel()
 	return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
 }
 
 // keep keeps the claim alive until done is closed, and claims the partitions again whose terms have ended, until stopping is closed.
 // It returns why the claim is lost as soon as it is, or may be.
-func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done <-chan struct{}) error {
+func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, stopping, done <-chan struct{}) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -172,17 +173,17 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 	defer look.Stop()
 	for {
 		now := s.cfg.Clock()
-		if t.over(now) {
-			return notRenewed(failure)
+		if t.Over(now) {
+			return tenure.NotRenewed(failure)
 		}
-		if !renewing && now >= t.due {
+		if !renewing && now >= t.Due {
 			renewing = true
 			again := stopping != nil
 			asking.Go(func() { answers <- s.ask(ctx, now, t, again) })
 		}
-		pause := t.pause(now, renewing)
+		pause := t.Pause(now, renewing)
 		if !claiming {
-			partitions, next := held.due(now, t.until)
+			partitions, next := held.Due(now, t.Until)
 			pause = min(pause, next-now)
 			if claiming = len(partitions) > 0; claiming {
 				asking.Go(func() { claims <- s.claimAgain(ctx, held, partitions) })
@@ -194,17 +195,17 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 			return nil
 		case <-stopping:
 			stopping, claiming = nil, true // what ends from now on stays ended
-		case <-held.ended:
+		case <-held.Ended:
 		case <-look.C:
 		case err := <-claims:
 			if _, isHeld := errors.AsType[*HeldError](err); isHeld {
 				return err
 			}
 			if errors.Is(err, ErrLost) {
-				if !t.ranOut(s.cfg.Clock()) {
+				if !t.RanOut(s.cfg.Clock()) {
 					return err
 				}
-				t.due = s.cfg.Clock() // a renewal finds out whether the claim can be made anew
+				t.Due = s.cfg.Clock() // a renewal finds out whether the claim can be made anew
 			}
 			claiming = stopping == nil
 			if !claiming {
@@ -219,13 +220,13 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 			s.logTurn(failure, answer.err)
 			failure = answer.err
 			if failure != nil {
-				t = t.unanswered(answer.sent, s.cfg.Clock())
-				held.rely(t)
+				t = t.Unanswered(answer.sent, s.cfg.Clock())
+				held.Rely(t)
 				break
 			}
-			t = granted(answer.sent, answer.ttl)
-			held.rely(t)
-			if n := held.take(answer.taken, answer.sent); n > 0 {
+			t = tenure.Granted(answer.sent, answer.ttl)
+			held.Rely(t)
+			if n := held.Take(answer.taken, answer.sent); n > 0 {
 				s.cfg.Log.Info("terms ended: "+answer.why(), "partitions", n)
 			}
 		}
@@ -233,18 +234,18 @@ func (s *Solo) keep(ctx context.Context, held *holding, t trust, stopping, done 
 }
 
 // claimAgain claims partitions whose terms have ended, and hands their new terms on.
-func (s *Solo) claimAgain(ctx context.Context, held *holding, partitions []change.Partition) error {
-	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
+func (s *Solo) claimAgain(ctx context.Context, held *tenure.Holding, partitions []change.Partition) error {
+	ctx, cancel := context.WithTimeout(ctx, tenure.TrustedFor(s.cfg.TTL))
 	defer cancel()
 	epochs, err := s.registry.Reclaim(ctx, partitions)
 	if err != nil {
-		held.postpone(partitions, s.cfg.Clock()+reclaimPause)
+		held.Postpone(partitions, s.cfg.Clock()+tenure.ReclaimPause)
 		return fmt.Errorf("claim partitions again: %w", err)
 	}
-	terms := held.begin(partitions, epochs, s.cfg.Clock())
+	terms := held.Begin(partitions, epochs, s.cfg.Clock())
 	if err := s.cfg.Resume(ctx, terms); err != nil {
 		for _, term := range terms {
-			held.back(term)
+			held.Back(term)
 		}
 		return fmt.Errorf("resume partitions: %w", err)
 	}
@@ -267,13 +268,6 @@ func (s *Solo) logTurn(before, now error) {
 	case before != nil && now == nil:
 		s.cfg.Log.Info("the claim on the partitions is renewed again")
 	}
-}
-
-func notRenewed(failure error) error {
-	if failure == nil {
-		return errors.New("the claim was not renewed in time: no answer, or the process stood still")
-	}
-	return fmt.Errorf("the claim was not renewed in time: %w", failure)
 }
 
 // release ends the claim, so that a successor need not wait.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mongostream/change"
+	"mongostream/cluster/tenure"
 )
 
 // A renewal is the answer to a request to prolong the claim.
@@ -28,16 +29,16 @@ func (r renewal) why() string {
 
 // ask sends one request to prolong the claim. Where the claim is gone and may have run out by itself, because nobody answered for as
 // long as it lives, it claims everything anew if again is set.
-func (s *Solo) ask(ctx context.Context, now time.Duration, t trust, again bool) renewal {
+func (s *Solo) ask(ctx context.Context, now time.Duration, t tenure.Trust, again bool) renewal {
 	answer := s.renew(ctx, now, t)
-	if !again || !errors.Is(answer.err, ErrLost) || !t.ranOut(now) {
+	if !again || !errors.Is(answer.err, ErrLost) || !t.RanOut(now) {
 		return answer
 	}
 	return s.claimAnew(ctx, now)
 }
 
-func (s *Solo) renew(ctx context.Context, now time.Duration, t trust) renewal {
-	ctx, cancel := context.WithTimeout(ctx, renewEvery(t.ttl))
+func (s *Solo) renew(ctx context.Context, now time.Duration, t tenure.Trust) renewal {
+	ctx, cancel := context.WithTimeout(ctx, tenure.RenewEvery(t.TTL))
 	defer cancel()
 	ttl, taken, err := s.registry.Renew(ctx)
 	return renewal{sent: now, ttl: ttl, taken: taken, err: err}

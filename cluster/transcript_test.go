@@ -3,101 +3,33 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"mongostream/change"
 	"mongostream/cluster"
 	"mongostream/fault"
+	"mongostream/internal/transcript"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
+// A stage is what happens when, with a clock that goes on while the machine is suspended, which the bubble's does not.
+type stage struct {
+	*transcript.Transcript
 
-// A transcript is what happened when, by the clock of the bubble.
-type transcript struct {
-	start time.Time
-
-	mu struct {
-		sync.Mutex
-
-		lines     []line
-		suspended time.Duration
-	}
+	suspended atomic.Int64
 }
 
-// A line is something that happened, also more than once on end.
-type line struct {
-	first, last time.Duration
-	text        string
-	times       int
-}
+func (st *stage) clock() time.Duration { return st.Now() + time.Duration(st.suspended.Load()) }
 
-func (tr *transcript) say(format string, args ...any) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	now, text := time.Since(tr.start), strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
-	if n := len(tr.mu.lines); n > 0 && tr.mu.lines[n-1].text == text {
-		tr.mu.lines[n-1].last = now
-		tr.mu.lines[n-1].times++
-		return
-	}
-	tr.mu.lines = append(tr.mu.lines, line{first: now, last: now, text: text, times: 1})
-}
-
-func (tr *transcript) String() string {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	var b strings.Builder
-	for _, l := range tr.mu.lines {
-		fmt.Fprintf(&b, "%8.3fs  %s", l.first.Seconds(), l.text)
-		if l.times > 1 {
-			fmt.Fprintf(&b, "  (%d times, the last at %.3fs)", l.times, l.last.Seconds())
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// clock goes on while the machine is suspended, which the bubble's does not.
-func (tr *transcript) clock() time.Duration {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return time.Since(tr.start) + tr.mu.suspended
-}
-
-func (tr *transcript) suspend(d time.Duration) {
-	tr.say("the machine is suspended for %s", d)
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	tr.mu.suspended += d
-}
-
-// Write takes log lines.
-func (tr *transcript) Write(line []byte) (int, error) {
-	tr.say("%s", strings.TrimSpace(string(line)))
-	return len(line), nil
-}
-
-func (tr *transcript) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(tr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+func (st *stage) suspend(d time.Duration) {
+	st.Say("the machine is suspended for %s", d)
+	st.suspended.Add(int64(d))
 }
 
 // Everybody has a moment of its own, so that what happens at once is told in one order.
@@ -140,7 +72,7 @@ type scenario struct {
 
 // A registry answers as its scenario says, and is the node too.
 type registry struct {
-	*transcript
+	*stage
 	scenario
 
 	solo *cluster.Solo
@@ -165,11 +97,11 @@ func (r *registry) reply(ctx context.Context, name string, a answer) error {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		r.say("%s: no answer, given up", name)
+		r.Say("%s: no answer, given up", name)
 		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	if a.err != nil {
-		r.say("%s: %v", name, a.err)
+		r.Say("%s: %v", name, a.err)
 	}
 	return a.err
 }
@@ -184,7 +116,7 @@ func (r *registry) Claim(
 	if err := r.reply(ctx, "claim", a); err != nil {
 		return nil, err
 	}
-	r.say("claim: granted to %s/%s for %s, take over %t", m.Node, m.Process, ttl, takeOver)
+	r.Say("claim: granted to %s/%s for %s, take over %t", m.Node, m.Process, ttl, takeOver)
 	first := change.Epoch{Incarnation: 1, Revision: 100 + 50*r.claimed}
 	if r.claimed > 0 && r.adopted {
 		first = change.Epoch{Incarnation: 2, Revision: 1}
@@ -206,7 +138,7 @@ func (r *registry) Renew(ctx context.Context) (time.Duration, []change.Partition
 		a.ttl = r.ttl
 	}
 	if a.after > 0 {
-		r.say("renew: sent")
+		r.Say("renew: sent")
 	}
 	a.after += renewMoment
 	if err := r.reply(ctx, "renew", a); err != nil {
@@ -216,9 +148,9 @@ func (r *registry) Renew(ctx context.Context) (time.Duration, []change.Partition
 	taken := slices.Sorted(maps.Keys(r.partitions.taken))
 	r.partitions.Unlock()
 	if len(taken) > 0 {
-		r.say("renew: granted for %s, without %v", a.ttl, taken)
+		r.Say("renew: granted for %s, without %v", a.ttl, taken)
 	} else {
-		r.say("renew: granted for %s", a.ttl)
+		r.Say("renew: granted for %s", a.ttl)
 	}
 	time.Sleep(a.late)
 	return a.ttl, taken, nil
@@ -240,13 +172,13 @@ func (r *registry) Reclaim(ctx context.Context, partitions []change.Partition) (
 		epochs[i] = change.Epoch{Incarnation: 1, Revision: 200 + r.partitions.revision}
 		delete(r.partitions.taken, p)
 	}
-	r.say("reclaim: granted %v", partitions)
+	r.Say("reclaim: granted %v", partitions)
 	return epochs, nil
 }
 
 // take takes a partition out of the claim.
 func (r *registry) take(p change.Partition) {
-	r.say("somebody takes partition %d out of the claim", p)
+	r.Say("somebody takes partition %d out of the claim", p)
 	r.partitions.Lock()
 	defer r.partitions.Unlock()
 	r.partitions.taken[p] = true
@@ -258,7 +190,7 @@ func (r *registry) fence(p change.Partition) {
 	term, served := r.partitions.terms[p]
 	delete(r.partitions.terms, p)
 	r.partitions.Unlock()
-	r.say("the store refuses a mark of partition %d, served: %t", p, served)
+	r.Say("the store refuses a mark of partition %d, served: %t", p, served)
 	if served {
 		r.solo.Ended(term)
 	}
@@ -274,7 +206,7 @@ func (r *registry) resume(ctx context.Context, terms []change.Term) error {
 		return err
 	}
 	for _, term := range terms {
-		r.say("resume: partition %d, epoch %s", term.Partition, term.Epoch)
+		r.Say("resume: partition %d, epoch %s", term.Partition, term.Epoch)
 	}
 	r.watch(terms)
 	return nil
@@ -308,7 +240,7 @@ func (r *registry) watch(terms []change.Term) {
 			if r.over.Load() || !served {
 				return
 			}
-			r.say("serve: partition %d, epoch %s ends: %v", term.Partition, term.Epoch, context.Cause(term.Context))
+			r.Say("serve: partition %d, epoch %s ends: %v", term.Partition, term.Epoch, context.Cause(term.Context))
 			r.solo.Ended(term)
 			r.solo.Ended(term) // once more harms nobody
 		})
@@ -319,7 +251,7 @@ func (r *registry) Release(ctx context.Context) error {
 	if err := r.reply(ctx, "release", r.release); err != nil {
 		return err
 	}
-	r.say("release: done")
+	r.Say("release: done")
 	return nil
 }
 
@@ -327,7 +259,7 @@ func (r *registry) Release(ctx context.Context) error {
 func (r *registry) serve(ctx context.Context, terms []change.Term) error {
 	time.Sleep(serveMoment)
 	for _, term := range terms {
-		r.say("serve: partition %d, epoch %s", term.Partition, term.Epoch)
+		r.Say("serve: partition %d, epoch %s", term.Partition, term.Epoch)
 	}
 	r.watch(terms)
 	defer r.over.Store(true)
@@ -337,20 +269,20 @@ func (r *registry) serve(ctx context.Context, terms []change.Term) error {
 	term := r.served()
 	if !lost() {
 		time.Sleep(serveMoment)
-		r.say("serve: asked to stop")
+		r.Say("serve: asked to stop")
 		timer := time.NewTimer(r.drain)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			r.say("serve: ends, its terms live: %t", term.Context.Err() == nil)
+			r.Say("serve: ends, its terms live: %t", term.Context.Err() == nil)
 			return r.scenario.serve
 		case <-term.Context.Done():
 		}
 	}
 	time.Sleep(serveMoment)
-	r.say("serve: its terms end: %v", context.Cause(term.Context))
+	r.Say("serve: its terms end: %v", context.Cause(term.Context))
 	time.Sleep(r.drain)
-	r.say("serve: ends")
+	r.Say("serve: ends")
 	if r.scenario.serve != nil {
 		return r.scenario.serve
 	}
@@ -358,12 +290,12 @@ func (r *registry) serve(ctx context.Context, terms []change.Term) error {
 }
 
 func (s scenario) play(t *testing.T) string {
-	tr := &transcript{}
+	var tr *stage
 	synctest.Test(t, func(t *testing.T) {
-		tr.start = time.Now()
+		tr = &stage{Transcript: transcript.Begin()}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := &registry{transcript: tr, scenario: s}
+		r := &registry{stage: tr, scenario: s}
 		r.partitions.taken, r.partitions.terms = map[change.Partition]bool{}, map[change.Partition]change.Term{}
 		if r.ttl == 0 {
 			r.ttl = 10 * time.Second
@@ -374,7 +306,7 @@ func (s scenario) play(t *testing.T) string {
 			TTL:        s.ttl,
 			TakeOver:   s.takeOver,
 			Clock:      tr.clock,
-			Log:        tr.logger(),
+			Log:        tr.Logger(),
 			Resume:     r.resume,
 		}
 		if s.deaf {
@@ -383,7 +315,7 @@ func (s scenario) play(t *testing.T) string {
 		r.solo = cluster.NewSolo(cfg, r)
 		if s.stop > 0 {
 			time.AfterFunc(s.stop, func() {
-				tr.say("the node is asked to stop")
+				tr.Say("the node is asked to stop")
 				cancel()
 			})
 		}
@@ -397,9 +329,9 @@ func (s scenario) play(t *testing.T) string {
 			time.AfterFunc(at, func() { r.fence(p) })
 		}
 		err := r.solo.Run(ctx, r.serve)
-		tr.say("run: %v", err)
+		tr.Say("run: %v", err)
 		if code := fault.Of(err); code != "" {
-			tr.say("code: %s", code)
+			tr.Say("code: %s", code)
 		}
 		r.watchers.Wait()
 	})
@@ -480,20 +412,7 @@ func TestSoloTranscripts(t *testing.T) {
 		"release-unanswered":       {stop: 1100 * time.Millisecond, release: answer{after: never}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := s.play(t)
-			file := filepath.Join("testdata", name+".txt")
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("it went otherwise (-want +got); see the flag -rewrite:\n%s", diff)
-			}
+			transcript.Compare(t, name, s.play(t))
 		})
 	}
 }

@@ -51,7 +51,9 @@ func packages() []rule {
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
 		{"streamer/status", []string{"change", "gap", "health", "lane/figure", "streamer/survey"}, "how the partitions do, concluded from evidence"},
 
-		{"cluster", []string{"change", "cluster/roster"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster", []string{"change", "cluster/tenure"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster/share", []string{"change", "cluster", "cluster/roster", "cluster/tenure"}, "ownership by plan, in a cluster of several"},
+		{"cluster/tenure", []string{"change", "cluster/roster"}, "the terms of one claim, whoever made it"},
 		{"cluster/roster", []string{"change"}, "the nouns of a cluster, and the ports to what keeps them"},
 		{"cluster/rostertest", []string{"change", "cluster", "cluster/roster"}, "the suite that every store of the roster passes, and one in memory"},
 		{"cluster/govern", []string{"change", "cluster/assign", "cluster/roster", "internal/retry", "notice"}, "what the leader decides (pure), and the loop that has it done"},
@@ -107,6 +109,7 @@ func packages() []rule {
 		{"internal/preflight/inspect", everything, "brings together who finds out and who judges"},
 		{"internal/mongodb/probe", []string{"internal/mongodb"}, "facts about a deployment"},
 		{"internal/etcd/probe", []string{"internal/etcd"}, "facts about etcd"},
+		{"internal/transcript", nil, "what happens when, in tests"},
 		{"internal/retry", nil, "the one way to wait between attempts"},
 		{"internal/config", []string{"internal/config/table"}, "plain values: the wiring turns them into each package's Config"},
 		{"internal/config/table", nil, "reads files and variables, whatever the keys"},
@@ -159,6 +162,7 @@ func libraries() []library {
 		{"pgregory.net/rapid", nil, "property tests"},
 		{"github.com/google/go-cmp", nil, "differences in tests"},
 		{"github.com/Shopify/toxiproxy/v2", nil, "cut and slow networks in tests"},
+		{"github.com/anishathalye/porcupine", nil, "histories checked against a model in tests"},
 		{"github.com/rs/zerolog", nil, "toxiproxy wants its logger in zerolog, to be silenced"},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"mongostream/cluster"
 	"mongostream/cluster/govern"
 	"mongostream/cluster/roster"
+	"mongostream/cluster/share"
 	"mongostream/fault"
 	"mongostream/streamer"
 )
@@ -23,7 +24,7 @@ import (
 // A member is this node's place in a cluster of several; the zero member is that of a cluster of one.
 type member struct {
 	roster roster.Store // nil in a cluster of one
-	share  *cluster.Share
+	share  *share.Share
 	leader interface {
 		Run(ctx context.Context) error
 	}
@@ -54,7 +55,7 @@ func (s *Service) buildMember(context.Context) error {
 		return nil
 	}
 	cfg := s.opts.Config
-	s.share = cluster.NewShare(cluster.ShareConfig{
+	s.share = share.New(share.Config{
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, TTL: cfg.Cluster.LeaseTTL,
 		Report: s.report, Resume: s.resume, Release: func(terms []change.Term) { s.node.Release(terms) },
 		Detached: s.detached, Viewed: func(v roster.View) { s.view.Store(&v) },

@@ -7,6 +7,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/cluster"
+	"mongostream/cluster/share"
 	"mongostream/streamer"
 )
 
@@ -63,7 +64,7 @@ type taker interface{ Ended(change.Term) }
 
 var (
 	_ taker = (*cluster.Solo)(nil)
-	_ taker = (*cluster.Share)(nil)
+	_ taker = (*share.Share)(nil)
 )
 
 // givingBack tells the owner, while run runs, which terms the node has ended.

@@ -1,0 +1,303 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/cluster/tenure"
+)
+
+// requests is how many requests may be under way at a time: one of each kind.
+const requests = 5
+
+// An attachment is a node's membership from its lease to the end of it. Its fields belong to the loop of run; requests run beside it, and
+// hand what is to be done with their answers back to it.
+type attachment struct {
+	*Share
+
+	membership roster.Membership
+	trust      tenure.Trust
+	end        context.CancelCauseFunc // of all terms
+	holding    *tenure.Holding
+	asking     sync.WaitGroup
+	answers    chan func() error
+
+	renewing, beating, viewing, claiming, giving bool
+
+	failure  error // of the last renewal
+	streak   int
+	failing  bool                               // claims fail
+	beatAt   time.Duration                      // when the next heartbeat is due
+	viewAt   time.Duration                      // when the next view is due
+	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
+	stopping bool
+}
+
+// run keeps the membership alive and the terms as the plan has them until done is closed. It returns why the membership is lost as soon as
+// it is, or may be.
+func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.asking.Wait()
+	defer cancel()
+	hints := a.store.Hints(ctx)
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		now := a.cfg.Clock()
+		if a.trust.Over(now) {
+			return tenure.NotRenewed(a.failure)
+		}
+		a.ask(ctx, now)
+		look.Reset(a.pause(now))
+		select {
+		case <-done:
+			return nil
+		case <-stopping:
+			stopping, a.stopping, a.beatAt = nil, true, 0
+		case _, open := <-hints:
+			a.viewAt = 0
+			if !open {
+				hints = nil
+			}
+		case <-a.holding.Ended:
+			a.viewAt = 0
+		case <-look.C:
+		case answer := <-a.answers:
+			if a.trust.Over(a.cfg.Clock()) {
+				return tenure.NotRenewed(a.failure) // before anything is done with it
+			}
+			if err := answer(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ask sends the requests that are due.
+func (a *attachment) ask(ctx context.Context, now time.Duration) {
+	if !a.renewing && now >= a.trust.Due {
+		a.request(ctx, &a.renewing, tenure.RenewEvery(a.trust.TTL), a.renew)
+	}
+	if !a.beating && now >= a.beatAt {
+		a.beatAt = now + heartbeatEvery
+		stopping := a.stopping
+		a.request(ctx, &a.beating, heartbeatEvery, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
+	}
+	if !a.viewing && now >= a.viewAt {
+		a.viewAt = now + viewEvery
+		a.request(ctx, &a.viewing, viewEvery, func(asking context.Context) func() error { return a.view(ctx, asking) })
+	}
+}
+
+// pause is how long nothing is due.
+func (a *attachment) pause(now time.Duration) time.Duration {
+	pause := a.trust.Pause(now, a.renewing)
+	if !a.beating {
+		pause = min(pause, a.beatAt-now)
+	}
+	if !a.viewing {
+		pause = min(pause, a.viewAt-now)
+	}
+	return max(pause, 0)
+}
+
+// request runs f beside the loop, within a time; what it returns is run by the loop.
+func (a *attachment) request(ctx context.Context, busy *bool, within time.Duration, f func(context.Context) func() error) {
+	*busy = true
+	ctx, cancel := context.WithTimeout(ctx, within)
+	a.asking.Go(func() {
+		defer cancel()
+		answer := f(ctx)
+		a.answers <- func() error {
+			*busy = false
+			return answer()
+		}
+	})
+}
+
+// renew prolongs the lease.
+func (a *attachment) renew(ctx context.Context) func() error {
+	sent := a.cfg.Clock()
+	ttl, err := a.membership.Renew(ctx)
+	return func() error {
+		if errors.Is(err, roster.ErrLeft) {
+			return err
+		}
+		a.logTurn(err)
+		if a.failure = err; err != nil {
+			a.trust = a.trust.Failed(a.cfg.Clock())
+			return nil
+		}
+		a.trust = tenure.Granted(sent, ttl)
+		a.holding.Rely(a.trust)
+		return nil
+	}
+}
+
+// logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
+func (a *attachment) logTurn(err error) {
+	switch {
+	case err != nil:
+		if a.streak++; a.streak == 1 {
+			a.cfg.Log.Warn("the lease cannot be renewed", "error", err)
+		}
+		a.metrics.failures.Inc()
+	case a.streak > 0:
+		a.cfg.Log.Info("the lease is renewed again", "failures", a.streak)
+		a.streak = 0
+	}
+	a.metrics.streak.Set(float64(a.streak))
+}
+
+// beat says how the node does.
+func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
+	h := a.report()
+	if stopping {
+		h.Status = roster.Stopping
+	}
+	for _, term := range a.holding.Held() {
+		if !slices.ContainsFunc(h.Held, func(held roster.Held) bool { return held.Partition == term.Partition }) {
+			h.Held = append(h.Held, roster.Held{Partition: term.Partition, Epoch: term.Epoch, State: string(roster.Starting)})
+		}
+	}
+	err := a.membership.Beat(ctx, h)
+	return func() error { return onlyLeft(err) } // one that was not heard is followed by the next
+}
+
+// onlyLeft returns err if it says that the membership has ended.
+func onlyLeft(err error) error {
+	if errors.Is(err, roster.ErrLeft) {
+		return err
+	}
+	return nil
+}
+
+// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over by then.
+func (a *attachment) view(ctx, asking context.Context) func() error {
+	asked := a.cfg.Clock()
+	view, err := a.store.View(asking)
+	return func() error {
+		if err != nil {
+			return onlyLeft(err)
+		}
+		a.cfg.Viewed(view)
+		now := a.cfg.Clock()
+		d := a.holding.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, a.cfg.Alone)
+		if d.Ended > 0 {
+			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
+		}
+		if len(d.Give) > 0 && !a.giving {
+			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.give(ctx, d.Give) })
+		}
+		if a.stopping {
+			return nil
+		}
+		if len(d.Release) > 0 {
+			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Release), "plan", view.Plan.Version)
+			a.cfg.Release(d.Release)
+		}
+		if len(d.Claim) > 0 && !a.claiming {
+			a.request(ctx, &a.claiming, tenure.TrustedFor(a.trust.TTL), func(ctx context.Context) func() error { return a.claim(ctx, d.Claim) })
+		}
+		a.viewAt = min(a.viewAt, d.Next)
+		a.wait(d.Blocked, now)
+		return nil
+	}
+}
+
+// wait looks again soon at partitions that others still own, within the retry window.
+func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
+	waiting, exhausted := false, 0
+	since := make(map[change.Partition]time.Duration, len(blocked))
+	for _, p := range blocked {
+		first, known := a.blocked[p]
+		if !known {
+			first = now
+		}
+		since[p] = first
+		switch {
+		case first < 0: // said before
+		case now-first < a.cfg.RetryWindow:
+			waiting = true
+		default:
+			since[p] = -1
+			exhausted++
+		}
+	}
+	a.blocked = since
+	if waiting {
+		a.metrics.attempts.Inc()
+		a.viewAt = min(a.viewAt, now+claimRetry)
+	}
+	if exhausted > 0 {
+		a.metrics.exhausted.Inc()
+		a.cfg.Log.Warn("partitions that the plan gives to this node are still owned by others: waiting for them to be given up",
+			"partitions", exhausted, "after", a.cfg.RetryWindow)
+	}
+}
+
+// claim claims partitions and hands their terms on.
+func (a *attachment) claim(ctx context.Context, partitions []change.Partition) func() error {
+	owners, err := a.membership.Claim(ctx, partitions)
+	if err == nil {
+		err = a.begin(ctx, partitions, owners)
+	}
+	return func() error {
+		a.viewAt = min(a.viewAt, a.cfg.Clock()+claimRetry) // some may have gone to others meanwhile
+		if left := onlyLeft(err); left != nil {
+			return left
+		}
+		if err != nil && !a.failing {
+			a.cfg.Log.Warn("partitions cannot be claimed yet", "error", err)
+		}
+		a.failing = err != nil
+		return nil
+	}
+}
+
+// begin hands on the terms of what was claimed.
+func (a *attachment) begin(ctx context.Context, partitions []change.Partition, owners []roster.Owner) error {
+	var mine []change.Partition
+	var epochs []change.Epoch
+	for i, owner := range owners {
+		if owner.Process == a.cfg.Member.Process {
+			mine, epochs = append(mine, partitions[i]), append(epochs, owner.Epoch)
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	terms := a.holding.Begin(mine, epochs, a.cfg.Clock())
+	if err := a.cfg.Resume(ctx, terms); err != nil {
+		for _, term := range terms {
+			a.holding.Back(term)
+		}
+		return fmt.Errorf("resume partitions: %w", err)
+	}
+	a.metrics.claimed.Add(float64(len(terms)))
+	a.cfg.Log.Info("partitions claimed", "partitions", len(terms))
+	return nil
+}
+
+// give gives back the keys of terms that nobody serves any more.
+func (a *attachment) give(ctx context.Context, terms []change.Term) func() error {
+	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
+	for i, term := range terms {
+		partitions[i], epochs[i] = term.Partition, term.Epoch
+	}
+	err := a.membership.Give(ctx, partitions, epochs)
+	return func() error {
+		a.viewAt = min(a.viewAt, a.cfg.Clock()+claimRetry)
+		if err == nil {
+			a.holding.Given(terms)
+			a.metrics.released.Add(float64(len(terms)))
+		}
+		return onlyLeft(err)
+	}
+}

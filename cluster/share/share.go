@@ -1,0 +1,323 @@
+package share
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/cluster/roster"
+	"mongostream/cluster/tenure"
+	"mongostream/fault"
+)
+
+// Config says who takes a share of a cluster's partitions, and what is done with it.
+type Config struct {
+	Member cluster.Member
+	// TTL is how long the membership lives unless it is renewed. Defaults to 10 s.
+	TTL time.Duration
+	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not block.
+	Report func() roster.Heartbeat
+	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error their
+	// partitions are given back and claimed once more, a little later. Required.
+	Resume func(ctx context.Context, terms []change.Term) error
+	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and says so
+	// with Ended. It must not block. Required.
+	Release func(terms []change.Term)
+	// Detached hears that the node has left the cluster because its lease may have run out, Attached that it is back. Neither may block.
+	// Default to nothing.
+	Detached func(cause error)
+	Attached func()
+	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
+	Viewed func(roster.View)
+	// Alone says that a partition is on its way from node to node by other means: it is neither claimed nor released. Defaults to never.
+	Alone func(change.Partition) bool
+	// RetryWindow is how long partitions that another node still owns are asked for again and again. Defaults to 2 s.
+	RetryWindow time.Duration
+	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
+	Clock func() time.Duration
+	// Log defaults to none.
+	Log *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+const (
+	defaultTTL = 10 * time.Second
+
+	claimRetry     = 200 * time.Millisecond // between two attempts to get what another process holds
+	joinGrace      = 2 * time.Second        // how much longer than its lease can live it is waited for
+	releaseTimeout = 3 * time.Second
+
+	heartbeatEvery = 2 * time.Second
+	viewEvery      = 2 * time.Second // for what no hint was heard of
+	recoverPause   = 250 * time.Millisecond
+	recoverStreak  = 2           // good renewals in a row before a detached node comes back
+	recoverWithin  = time.Second // of each other
+)
+
+// A Share owns the partitions that the cluster's plan gives to this node.
+type Share struct {
+	cfg     Config
+	store   roster.Store
+	metrics metrics
+	started time.Time
+	held    atomic.Pointer[tenure.Holding] // nil while detached
+}
+
+// New makes a Share.
+func New(cfg Config, store roster.Store) *Share {
+	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
+	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Clock == nil {
+		cfg.Clock = cluster.SinceBoot
+	}
+	if cfg.Detached == nil {
+		cfg.Detached = func(error) {}
+	}
+	if cfg.Attached == nil {
+		cfg.Attached = func() {}
+	}
+	if cfg.Viewed == nil {
+		cfg.Viewed = func(roster.View) {}
+	}
+	if cfg.Alone == nil {
+		cfg.Alone = func(change.Partition) bool { return false }
+	}
+	return &Share{cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), started: time.Now()}
+}
+
+// Run joins the cluster, calls serve, and until that returns claims what the plan gives to this node and gives up what it gives to others.
+// Then it leaves. It returns after everything that it started has ended.
+//
+// Terms end when the lease may have run out: all at once, before anything else is done about it. The node is detached then, but serve goes
+// on, and as soon as the store answers again the node comes back with a new lease and new terms. When ctx ends, it is handed to serve as
+// the sign to come to its end, and no more terms begin; those that run live until serve returns.
+//
+// Where another process has the node's name, Run waits as long as that one's lease can live unless renewed, and then returns the fault
+// NodeRunning; NodeTermLost where that happens to a detached node. A ctx that ends before serve is called is a planned stop. Otherwise Run
+// returns what serve returns.
+func (s *Share) Run(ctx context.Context, serve func(ctx context.Context) error) error {
+	lifetime := context.WithoutCancel(ctx)
+	m, trust, err := s.join(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	serving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var served error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		served = serve(serving)
+	}()
+	for m != nil {
+		a := s.attach(lifetime, m, trust)
+		lost := a.run(lifetime, serving.Done(), done)
+		s.detach(a, lost)
+		if lost == nil {
+			s.leave(lifetime, m)
+			break
+		}
+		m, trust, err = s.reattach(lifetime, m, done)
+		if err != nil {
+			stop(change.ErrTermLost)
+			<-done
+			return errors.Join(fault.New(fault.NodeTermLost, err), ignoring(served, change.ErrTermLost, context.Canceled))
+		}
+	}
+	<-done
+	return served
+}
+
+// ignoring returns err unless it is one of those.
+func ignoring(err error, those ...error) error {
+	for _, e := range those {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+// Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
+func (s *Share) Ended(term change.Term) {
+	if held := s.held.Load(); held != nil {
+		held.Back(term)
+	}
+}
+
+// Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
+func (s *Share) Trusted() bool {
+	held := s.held.Load()
+	return held != nil && held.Trusted()
+}
+
+// join joins the cluster as soon as no other process has the node's name.
+func (s *Share) join(ctx context.Context) (roster.Membership, tenure.Trust, error) {
+	var waitUntil time.Duration // 0 before the first refusal
+	for {
+		sent := s.cfg.Clock()
+		m, err := s.tryJoin(ctx)
+		held, isHeld := errors.AsType[*cluster.HeldError](err)
+		switch {
+		case err == nil:
+			s.cfg.Log.Info("joined the cluster", "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
+			return m, tenure.Granted(sent, s.cfg.TTL), nil
+		case !isHeld:
+			return nil, tenure.Trust{}, fmt.Errorf("join the cluster: %w", err)
+		case waitUntil == 0:
+			life := max(s.cfg.TTL, held.TTL) + joinGrace
+			waitUntil = s.cfg.Clock() + life
+			s.cfg.Log.Info("another process has this node's name: waiting for its lease to run out",
+				"node", held.Node, "process", held.Process, "at_most", life)
+		case s.cfg.Clock() >= waitUntil:
+			return nil, tenure.Trust{}, fault.New(fault.NodeRunning, held)
+		}
+		if err := sleep(ctx, claimRetry); err != nil {
+			return nil, tenure.Trust{}, err
+		}
+	}
+}
+
+// tryJoin takes no longer than the lease can be trusted.
+func (s *Share) tryJoin(ctx context.Context) (roster.Membership, error) {
+	ctx, cancel := context.WithTimeout(ctx, tenure.TrustedFor(s.cfg.TTL))
+	defer cancel()
+	return s.store.Join(ctx, s.report(), s.cfg.TTL)
+}
+
+// report is the node's heartbeat now.
+func (s *Share) report() roster.Heartbeat {
+	var h roster.Heartbeat
+	if s.cfg.Report != nil {
+		h = s.cfg.Report()
+	}
+	h.Node, h.Process, h.StartedAt, h.Kind = s.cfg.Member.Node, s.cfg.Member.Process, s.started, roster.Node
+	return h
+}
+
+// attach makes the node a member in earnest.
+func (s *Share) attach(ctx context.Context, m roster.Membership, t tenure.Trust) *attachment {
+	owned, end := context.WithCancelCause(ctx)
+	a := &attachment{
+		Share: s, membership: m, trust: t, end: end, holding: tenure.New(owned, s.cfg.Clock, t),
+		answers: make(chan func() error, requests), blocked: make(map[change.Partition]time.Duration),
+	}
+	s.held.Store(a.holding)
+	s.metrics.detached.Set(0)
+	s.cfg.Attached()
+	return a
+}
+
+// detach ends the terms, before anything else is done. A nil cause is a planned stop.
+func (s *Share) detach(a *attachment, lost error) {
+	if lost == nil {
+		a.end(context.Canceled)
+		s.held.Store(nil)
+		return
+	}
+	a.end(change.ErrTermLost)
+	s.held.Store(nil)
+	lag := max(s.cfg.Clock()-a.trust.Until, 0)
+	s.metrics.detached.Set(1)
+	s.metrics.lag.Set(lag.Seconds())
+	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.holding.Held()), "after_deadline", lag, "error", lost)
+	s.cfg.Detached(lost)
+}
+
+// reattach comes back with a new lease once the store answers steadily. It returns no membership where done is closed first, and a
+// *cluster.HeldError where another process has the node's name.
+func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan struct{}) (roster.Membership, tenure.Trust, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer cancel() // before the wait
+	good, first := 0, time.Duration(0)
+	for ctx.Err() == nil {
+		now := s.cfg.Clock()
+		if !s.answers(ctx, old) || good > 0 && now-first > recoverWithin {
+			good = 0
+		} else {
+			good++
+		}
+		if good == 1 {
+			first = now
+		}
+		if good >= recoverStreak {
+			m, t, err := s.rejoin(ctx, old)
+			if _, isHeld := errors.AsType[*cluster.HeldError](err); isHeld {
+				return nil, t, err
+			}
+			if err == nil {
+				s.cfg.Log.Info("attached to the cluster again")
+				return m, t, nil
+			}
+			good = 0
+		}
+		_ = sleep(ctx, recoverPause)
+	}
+	return nil, tenure.Trust{}, nil
+}
+
+// answers reports whether the store answers about the old lease, whatever it says.
+func (s *Share) answers(ctx context.Context, old roster.Membership) bool {
+	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	_, err := old.Renew(ctx)
+	return err == nil || errors.Is(err, roster.ErrLeft)
+}
+
+// rejoin ends the old lease and joins under a new one.
+func (s *Share) rejoin(ctx context.Context, old roster.Membership) (roster.Membership, tenure.Trust, error) {
+	leaving, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := old.Leave(leaving); err != nil {
+		return nil, tenure.Trust{}, fmt.Errorf("end the old lease: %w", err)
+	}
+	sent := s.cfg.Clock()
+	m, err := s.tryJoin(ctx)
+	return m, tenure.Granted(sent, s.cfg.TTL), err
+}
+
+// leave ends the membership, so that nobody needs to wait for the lease.
+func (s *Share) leave(ctx context.Context, m roster.Membership) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := m.Leave(ctx); err != nil {
+		s.cfg.Log.Warn("the lease was not ended and runs out by itself", "error", err)
+		return
+	}
+	s.cfg.Log.Info("left the cluster")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,337 @@
+package share_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/cluster/roster"
+	"mongostream/cluster/rostertest"
+	"mongostream/cluster/share"
+	"mongostream/fault"
+	"mongostream/internal/transcript"
+)
+
+// moment is how long a node takes to come to an end with something.
+const moment = time.Millisecond
+
+// A troupe is some nodes of a cluster of four partitions, and a leader that plans what the scene says.
+type troupe struct {
+	*transcript.Transcript
+
+	t      *testing.T
+	memory *rostertest.Memory
+	leader roster.Leadership
+	plans  uint64
+	nodes  sync.WaitGroup
+}
+
+// An actor is one process of a node.
+type actor struct {
+	troupe *troupe
+	name   string
+	share  *share.Share
+	stop   context.CancelFunc
+	slow   time.Duration // how long it takes to come to an end with a term
+
+	mu struct {
+		sync.Mutex
+		suspended time.Duration
+		terms     map[change.Partition]change.Term
+	}
+}
+
+// play plays a scene of a minute at most, with a clock that begins at zero.
+func play(t *testing.T, scene func(tr *troupe)) string {
+	tr := &troupe{}
+	synctest.Test(t, func(t *testing.T) {
+		tr.t, tr.Transcript = t, transcript.Begin()
+		tr.memory = rostertest.NewMemory(4, nil)
+		var err error
+		if tr.leader, err = tr.memory.For("leader").Campaign(t.Context(), "leader"); err != nil {
+			t.Fatal(err)
+		}
+		scene(tr)
+		tr.nodes.Wait()
+	})
+	tr.Sort(speaker)
+	return tr.String()
+}
+
+// speaker returns whom a line is about, empty for the scene.
+func speaker(text string) string {
+	if _, of, found := strings.Cut(text, " of="); found {
+		return of[:1]
+	}
+	if name, _, found := strings.Cut(text, ": "); found && len(name) == 1 {
+		return name
+	}
+	return ""
+}
+
+// plan publishes who should own the partitions.
+func (tr *troupe) plan(owners ...string) {
+	tr.plans++
+	tr.Say("the plan: %s", strings.Join(owners, " "))
+	if err := tr.leader.Publish(tr.t.Context(), roster.Plan{Version: tr.plans, Owners: owners}); err != nil {
+		tr.t.Error(err)
+	}
+}
+
+// enter starts a process of a node.
+func (tr *troupe) enter(node, process string) *actor {
+	a := &actor{troupe: tr, name: node}
+	a.mu.terms = make(map[change.Partition]change.Term)
+	ctx, stop := context.WithCancel(tr.t.Context())
+	a.stop = func() {
+		tr.Say("%s is asked to stop", node)
+		stop()
+	}
+	a.share = share.New(share.Config{
+		Member: cluster.Member{Node: node, Process: process}, TTL: 9 * time.Second, Clock: a.clock, Log: tr.Logger().With("of", node),
+		Resume: a.resume, Release: a.release,
+		Detached: func(err error) { tr.Say("%s: detached", node) }, Attached: func() { tr.Say("%s: attached", node) },
+	}, tr.memory.For(node))
+	tr.nodes.Go(func() {
+		err := a.share.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(moment)
+			return nil
+		})
+		tr.Say("%s: run: %v %s", node, err, fault.Of(err))
+		stop()
+	})
+	return a
+}
+
+func (a *actor) clock() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.troupe.Now() + a.mu.suspended
+}
+
+// suspend lets the process stand still, as far as its clock goes, and the leases with it.
+func (a *actor) suspend(d time.Duration) {
+	a.troupe.Say("%s stands still for %s", a.name, d)
+	a.mu.Lock()
+	a.mu.suspended += d
+	a.mu.Unlock()
+	a.troupe.memory.Expire(a.name)
+}
+
+func (a *actor) resume(_ context.Context, terms []change.Term) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, term := range terms {
+		a.mu.terms[term.Partition] = term
+		a.troupe.nodes.Go(func() { // what a consumer does whose term ends
+			<-term.Context.Done()
+			time.Sleep(moment)
+			a.over(term)
+		})
+	}
+	a.troupe.Say("%s: serves %s", a.name, listed(terms))
+	return nil
+}
+
+func (a *actor) release(terms []change.Term) {
+	a.troupe.Say("%s: is to give up %s", a.name, listed(terms))
+	a.troupe.nodes.Go(func() {
+		time.Sleep(moment + a.slow)
+		for _, term := range terms {
+			a.over(term)
+		}
+	})
+}
+
+func (a *actor) over(term change.Term) {
+	a.mu.Lock()
+	if a.mu.terms[term.Partition].Epoch == term.Epoch {
+		delete(a.mu.terms, term.Partition)
+	}
+	a.mu.Unlock()
+	a.share.Ended(term)
+}
+
+// tell says what a node serves, and whether it may.
+func (a *actor) tell() {
+	a.mu.Lock()
+	terms := slices.Collect(maps.Values(a.mu.terms))
+	a.mu.Unlock()
+	terms = slices.DeleteFunc(terms, func(term change.Term) bool { return term.Err() != nil })
+	a.troupe.Say("%s: trusted %t, owns %s", a.name, a.share.Trusted(), listed(terms))
+}
+
+func listed(terms []change.Term) string {
+	var names []string
+	for _, term := range terms {
+		names = append(names, fmt.Sprintf("%d", term.Partition))
+	}
+	slices.Sort(names)
+	return "[" + strings.Join(names, " ") + "]"
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTranscripts(t *testing.T) {
+	scenes := map[string]func(tr *troupe){
+		"moves": func(tr *troupe) {
+			a, b := tr.enter("a", "p1"), tr.enter("b", "p2")
+			time.Sleep(time.Second)
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.plan("a", "b", "a", "b")
+			time.Sleep(time.Second)
+			a.tell()
+			b.tell()
+			a.stop()
+			time.Sleep(time.Second)
+			tr.plan("b", "b", "b", "b")
+			time.Sleep(time.Second)
+			b.tell()
+			b.stop()
+		},
+		"cut": func(tr *troupe) {
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.memory.Cut("a", true)
+			tr.Say("a is cut off")
+			time.Sleep(5500 * time.Millisecond)
+			a.tell()
+			time.Sleep(time.Second)
+			a.tell()
+			time.Sleep(5100 * time.Millisecond)
+			tr.memory.Cut("a", false)
+			tr.Say("a is not cut off any more")
+			time.Sleep(2 * time.Second)
+			a.tell()
+			a.stop()
+		},
+		"cut-shortly": func(tr *troupe) {
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.memory.Cut("a", true)
+			tr.Say("a is cut off")
+			time.Sleep(4 * time.Second)
+			tr.memory.Cut("a", false)
+			tr.Say("a is not cut off any more")
+			time.Sleep(2 * time.Second)
+			a.tell()
+			a.stop()
+		},
+		"flaps": func(tr *troupe) { // answers now and then are no recovery
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.memory.Cut("a", true)
+			time.Sleep(9900 * time.Millisecond)
+			for range 8 {
+				tr.memory.Cut("a", false)
+				time.Sleep(200 * time.Millisecond)
+				tr.memory.Cut("a", true)
+				time.Sleep(300 * time.Millisecond)
+			}
+			a.tell()
+			tr.memory.Cut("a", false)
+			tr.Say("a is not cut off any more")
+			time.Sleep(2 * time.Second)
+			a.tell()
+			a.stop()
+		},
+		"frozen-and-replaced": func(tr *troupe) {
+			a, b := tr.enter("a", "p1"), tr.enter("b", "p2")
+			tr.plan("a", "a", "b", "b")
+			time.Sleep(time.Second)
+			a.suspend(20 * time.Second)
+			a.tell() // at once, before anything has had time to tell it
+			tr.plan("b", "b", "b", "b")
+			time.Sleep(2 * time.Second)
+			b.tell()
+			tr.plan("a", "a", "b", "b")
+			time.Sleep(2 * time.Second)
+			a.tell()
+			a.stop()
+			b.stop()
+		},
+		"taken": func(tr *troupe) {
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			view, err := tr.memory.For("leader").View(tr.t.Context())
+			if err != nil {
+				tr.t.Error(err)
+			}
+			tr.Say("the leader takes partition 2")
+			if err := tr.leader.Evict(tr.t.Context(), 2, view.Owners[2].Epoch); err != nil {
+				tr.t.Error(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+			a.tell()
+			time.Sleep(time.Second)
+			a.tell()
+			a.stop()
+		},
+		"waits": func(tr *troupe) { // the other takes its time
+			a, b := tr.enter("a", "p1"), tr.enter("b", "p2")
+			a.slow = 4 * time.Second
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.plan("b", "a", "a", "a")
+			time.Sleep(6 * time.Second)
+			b.tell()
+			a.stop()
+			b.stop()
+		},
+		"name-taken": func(tr *troupe) {
+			a := tr.enter("a", "p1")
+			time.Sleep(time.Second)
+			tr.enter("a", "p2")
+			time.Sleep(20 * time.Second)
+			a.tell()
+			a.stop()
+		},
+		"name-freed": func(tr *troupe) { // a restart after a crash waits for its own former lease
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			tr.Say("the process of a is killed: the store hears of it no more")
+			tr.memory.Kill("a")
+			a.stop()
+			time.Sleep(time.Second)
+			again := tr.enter("a", "p2")
+			time.Sleep(12 * time.Second)
+			again.tell()
+			again.stop()
+		},
+		"name-lost": func(tr *troupe) {
+			a := tr.enter("a", "p1")
+			time.Sleep(time.Second)
+			a.suspend(20 * time.Second)
+			tr.memory.Cut("a", true)
+			if _, err := tr.memory.For("x").Join(tr.t.Context(), roster.Heartbeat{Node: "a", Process: "p2"}, time.Minute); err != nil {
+				tr.t.Error(err)
+			}
+			tr.Say("another process has the name of a")
+			time.Sleep(2100 * time.Millisecond)
+			tr.memory.Cut("a", false)
+			time.Sleep(3 * time.Second)
+		},
+	}
+	for name, scene := range scenes {
+		t.Run(name, func(t *testing.T) {
+			transcript.Compare(t, name, play(t, scene))
+		})
+	}
+}

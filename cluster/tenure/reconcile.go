@@ -1,0 +1,79 @@
+package tenure
+
+import (
+	"slices"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+)
+
+// A Difference is what lies between what a member owns and what the plan gives it.
+type Difference struct {
+	Claim   []change.Partition // owned by nobody: to be claimed
+	Release []change.Term      // for others: whoever serves them is to give them up
+	Give    []change.Term      // served by nobody any more: their keys are to be given back
+	Blocked []change.Partition // still owned by others
+	Ended   int                // terms that ended because somebody took their partitions
+	Next    time.Duration      // when to look again, if there is anything to wait for
+}
+
+// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. The partitions
+// that leave alone are neither claimed nor released.
+func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, never time.Duration, alone func(change.Partition) bool) (d Difference) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.Next = never
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		mine := view.Plan.Owner(p) == node
+		t := h.mu.tenures[p]
+		switch {
+		case t == nil || t.given:
+			switch {
+			case !mine || alone(p):
+			case t != nil && t.again > now:
+				d.Next = min(d.Next, t.again)
+			case owner == (roster.Owner{}) || owner.Process == process:
+				d.Claim = append(d.Claim, p)
+			default:
+				d.Blocked = append(d.Blocked, p)
+			}
+		case t.back:
+			d.Give = append(d.Give, t.term)
+		case t.begun >= asked || t.over:
+		case owner.Process != process || owner.Epoch != t.epoch:
+			t.over = true
+			t.end(change.ErrTermLost)
+			d.Ended++
+		case !mine && !t.released && !alone(p):
+			t.released = true
+			d.Release = append(d.Release, t.term)
+		}
+	}
+	return d
+}
+
+// Given notes that the keys of terms have been given back.
+func (h *Holding) Given(terms []change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, term := range terms {
+		if t := h.mu.tenures[term.Partition]; t != nil && t.epoch == term.Epoch {
+			t.given = true
+		}
+	}
+}
+
+// Held returns the terms that run, by partition.
+func (h *Holding) Held() (terms []change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.mu.tenures {
+		if !t.over && !t.back {
+			terms = append(terms, t.term)
+		}
+	}
+	slices.SortFunc(terms, func(a, b change.Term) int { return int(a.Partition) - int(b.Partition) })
+	return terms
+}

@@ -1,0 +1,65 @@
+package tenure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Trust says how long a claim may be relied on, and when to renew it, on a clock that counts suspension. It is reckoned
+// from the moment at which a request was sent, never from that of its answer: the claim's life began then at the earliest.
+type Trust struct {
+	TTL   time.Duration // the claim's life
+	Sent  time.Duration // the reading when the request was sent that it lives by
+	Until time.Duration // the reading at which terms end
+	Due   time.Duration // the reading at which to renew
+}
+
+// Granted returns the trust in a claim that a request sent then made, or prolonged, for ttl.
+func Granted(sent, ttl time.Duration) Trust {
+	return Trust{TTL: ttl, Sent: sent, Until: sent + TrustedFor(ttl), Due: sent + RenewEvery(ttl)}
+}
+
+// Failed returns the trust after a renewal failed: the same, with another try soon.
+func (t Trust) Failed(now time.Duration) Trust {
+	t.Due = now + t.TTL/20
+	return t
+}
+
+// Unanswered returns the trust after a renewal that was sent then has had no answer, for an owner who may go on without one: that it
+// was sent shows that the process has not stood still since.
+func (t Trust) Unanswered(sent, now time.Duration) Trust {
+	t = t.Failed(now)
+	t.Until = max(t.Until, sent+TrustedFor(t.TTL))
+	return t
+}
+
+// RanOut reports whether the claim may have ended by itself: nobody who answered has prolonged it for the whole of its life.
+func (t Trust) RanOut(now time.Duration) bool { return now >= t.Sent+t.TTL }
+
+// Over reports whether the claim may have run out.
+func (t Trust) Over(now time.Duration) bool { return now >= t.Until }
+
+// Pause returns how long to wait before looking at the clock again: until something is to be done, but not for long, because
+// timers stand still while the machine is suspended.
+func (t Trust) Pause(now time.Duration, renewing bool) time.Duration {
+	next := t.Until
+	if !renewing {
+		next = min(next, t.Due)
+	}
+	return min(next-now, t.TTL/20)
+}
+
+// RenewEvery is how often a claim is renewed, and how long an answer is waited for.
+func RenewEvery(ttl time.Duration) time.Duration { return ttl / 5 }
+
+// TrustedFor is how long a claim is relied on. It leaves a third of its life for terms to end in.
+func TrustedFor(ttl time.Duration) time.Duration { return ttl - ttl/3 }
+
+// NotRenewed says that a claim was not renewed in time: the last renewal had that failure, nil for no answer.
+func NotRenewed(failure error) error {
+	if failure == nil {
+		return errors.New("the claim was not renewed in time: no answer, or the process stood still")
+	}
+	return fmt.Errorf("the claim was not renewed in time: %w", failure)
+}
