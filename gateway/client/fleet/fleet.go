@@ -93,11 +93,13 @@ func (f *Fleet) Up(s Session, node string, partitions uint32) {
 	}
 	f.mu.up[node], f.mu.nodes[s] = s, node
 	if len(f.mu.attached) != int(partitions) {
-		for other := range f.mu.nodes {
+		for other, node := range f.mu.nodes {
 			if other != s {
 				other.Leave()
+				delete(f.mu.up, node)
 			}
 		}
+		f.mu.up[node] = s
 		f.mu.attached, f.mu.owners, f.mu.version = make([][]Session, partitions), nil, 0
 		f.settled.Store(false)
 	}
