@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/fault"
+	"mongostream/gateway/access"
+	"mongostream/gateway/connect/line"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
 	"mongostream/gateway/wire"
@@ -22,25 +24,29 @@ import (
 const (
 	// rowEvery is how often a gateway's row is written, rowTimeout how long its last writing may take.
 	rowEvery, rowTimeout = 30 * time.Second, 2 * time.Second
-	// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; faster ones are read later.
-	subscribesPerSecond, subscribeBurst = 200, 10_000
 )
 
 // A connection is one call of Connect.
 type connection struct {
 	server   *Server
 	stream   streampb.Gateway_ConnectServer
+	identity *access.Identity
+	account  *access.Account
+	writer   *line.Writer[*streampb.ConnectResponse]
 	requests chan *streampb.ConnectRequest
 	hello    *hello
 	session  *fanout.Session
 	limit    *rate.Limiter
+	hearing  line.Hearing
 	left     error // why requests is closed: io.EOF where the client only listens from now on
 
-	sending sync.Mutex // gRPC takes one message at a time
+	subscribed map[string]struct{} // ids, of which the account knows the number
 }
 
 // run serves the connection until one side ends it.
 func (c *connection) run(ctx context.Context) error {
+	go c.read()
+	go c.writer.Run(c.stream.Context().Done())
 	first, err := c.first(ctx)
 	if err != nil {
 		return err
@@ -48,13 +54,21 @@ func (c *connection) run(ctx context.Context) error {
 	if c.hello, err = c.server.readHello(first); err != nil {
 		return err
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.hearing.Run(ctx, c.server.cfg.HeartbeatTimeout) })
+	g.Go(func() error { return c.serve(ctx) })
+	return g.Wait()
+}
+
+// serve begins the session, and serves it until it is over.
+func (c *connection) serve(ctx context.Context) error {
 	begin, err := c.server.begin(ctx, c.hello)
 	if err != nil {
 		return err
 	}
 	c.limit = rate.NewLimiter(subscribesPerSecond, subscribeBurst)
 	subscriptions, answers := c.compile(c.hello.subscriptions)
-	if err := c.welcome(begin.recovered); err != nil {
+	if err := c.welcome(ctx, begin.recovered); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,33 +86,42 @@ func (c *connection) run(ctx context.Context) error {
 		return err
 	}
 	defer c.server.release(c.hello.gateway, h)
-	if err := c.send(answers...); err != nil {
+	if err := c.send(ctx, answers...); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.runSend(ctx) })
 	g.Go(func() error { return c.runReceive(ctx) })
+	g.Go(func() error { return c.runBeat(ctx) })
 	g.Go(func() error { return c.runRow(ctx) })
+	g.Go(func() error { return c.runTopology(ctx) })
 	return g.Wait()
 }
 
-// first reads the first request, and starts reading the others.
-func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
-	go func() { // ends with the stream, which ends with the call
-		for {
-			r, err := c.stream.Recv()
-			if err != nil {
-				c.left = err
-				close(c.requests)
-				return
+// read reads what the client sends, one message ahead of who deals with it. It ends with the stream, which ends with the call.
+func (c *connection) read() {
+	defer close(c.requests)
+	for {
+		r, err := c.stream.Recv()
+		if err != nil {
+			c.left = err
+			if status.Code(err) == codes.ResourceExhausted {
+				c.left = fault.Newf(fault.SessionTooLarge, "the message was not read: %s", status.Convert(err).Message())
 			}
-			select {
-			case c.requests <- r:
-			case <-c.stream.Context().Done():
-				return
-			}
+			return
 		}
-	}()
+		c.hearing.Heard()
+		select {
+		case c.requests <- r:
+		case <-c.stream.Context().Done():
+			c.left = context.Cause(c.stream.Context())
+			return
+		}
+	}
+}
+
+// first returns the first request.
+func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 	timer := time.NewTimer(c.server.cfg.HandshakeTimeout)
 	defer timer.Stop()
 	select {
@@ -117,10 +140,10 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 	}
 }
 
-func (c *connection) welcome(recovered bool) error {
+func (c *connection) welcome(ctx context.Context, recovered bool) error {
 	cfg := c.server.cfg
 	timeout := uint32(cfg.HeartbeatTimeout.Milliseconds())
-	return c.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Welcome{Welcome: &streampb.Welcome{
+	return c.send(ctx, &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Welcome{Welcome: &streampb.Welcome{
 		Cluster: cfg.Cluster, Node: cfg.Node, PartitionCount: uint32(cfg.Partitions), Recovered: recovered,
 		Limits: &streampb.Limits{
 			Subscriptions: uint32(cfg.MaxSubscriptions), UnacknowledgedEvents: uint32(cfg.CreditEvents), UnacknowledgedBytes: uint64(cfg.CreditBytes),
@@ -129,16 +152,9 @@ func (c *connection) welcome(recovered bool) error {
 	}}})
 }
 
-// send writes messages to the transport. It blocks while the client takes nothing.
-func (c *connection) send(messages ...*streampb.ConnectResponse) error {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	for _, m := range messages {
-		if err := c.stream.Send(m); err != nil {
-			return err
-		}
-	}
-	return nil
+// send writes messages to the transport. It blocks while the client takes nothing, until the context ends.
+func (c *connection) send(ctx context.Context, messages ...*streampb.ConnectResponse) error {
+	return c.writer.Send(ctx, messages...)
 }
 
 // runSend sends what the session has until it is over.
@@ -146,7 +162,7 @@ func (c *connection) runSend(ctx context.Context) error {
 	for {
 		batches, notices, err := c.session.Receive(ctx)
 		for _, n := range notices {
-			if err := c.send(noticeMessage(n)); err != nil {
+			if err := c.send(ctx, noticeMessage(n)); err != nil {
 				return err
 			}
 		}
@@ -154,11 +170,14 @@ func (c *connection) runSend(ctx context.Context) error {
 			return err
 		}
 		for _, b := range batches {
+			if err := c.account.Wait(ctx, len(b.Events), b.Bytes); err != nil {
+				return err
+			}
 			message := c.server.batchMessage(b)
 			if err := c.server.hub.Err(); err != nil {
 				return err // the process may have stood still since
 			}
-			if err := c.send(message); err != nil {
+			if err := c.send(ctx, message); err != nil {
 				return err
 			}
 			if c.hello.auto {
@@ -173,35 +192,42 @@ func (c *connection) runSend(ctx context.Context) error {
 // errLeft says that the client has ended the connection.
 var errLeft = errors.New("the client has left")
 
-// runReceive does what the client asks for until it leaves or falls silent.
+// runReceive does what the client asks for until it leaves.
 func (c *connection) runReceive(ctx context.Context) error {
-	timeout := c.server.cfg.HeartbeatTimeout
-	silence, beat := time.NewTimer(timeout), time.NewTicker(timeout/3)
-	defer silence.Stop()
-	defer beat.Stop()
-	requests := c.requests
 	for {
 		select {
-		case r, ok := <-requests:
+		case r, ok := <-c.requests:
 			switch {
 			case ok:
-			case errors.Is(c.left, io.EOF) && c.hello.auto:
-				requests = nil // it need not say anything
-				silence.Stop()
-				continue
+			case errors.Is(c.left, io.EOF) && c.hello.auto: // it need not say anything
+				c.hearing.Deafen(true)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			case fault.Of(c.left) != "":
+				return c.left
 			default:
 				return errLeft
 			}
-			silence.Reset(timeout)
 			if err := c.handle(ctx, r); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// runBeat tells the client now and then that the node is there.
+func (c *connection) runBeat(ctx context.Context) error {
+	beat := time.NewTicker(c.server.cfg.HeartbeatTimeout / 3)
+	defer beat.Stop()
+	for {
+		select {
 		case <-beat.C:
-			go func() { // a client that takes nothing must not keep us from hearing that it is silent
-				_ = c.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Heartbeat{Heartbeat: &streampb.Heartbeat{}}})
-			}()
-		case <-silence.C:
-			return fault.Newf(fault.SessionSilent, "nothing came for %s", timeout)
+			message := &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Heartbeat{Heartbeat: &streampb.Heartbeat{}}}
+			if err := c.send(ctx, message); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -224,10 +250,10 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	case *streampb.ConnectRequest_Subscribe:
 		n := len(m.Subscribe.GetSubscriptions())
 		if c.session.Subscriptions()+n > c.server.cfg.MaxSubscriptions {
-			return fault.Newf(fault.SessionTooMany, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
+			return fault.Newf(fault.SessionTooWide, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
 		}
-		if err := c.limit.WaitN(ctx, min(n, subscribeBurst)); err != nil {
-			return context.Cause(ctx)
+		if err := c.slowDown(ctx, n); err != nil {
+			return err
 		}
 		subscriptions, answers := c.compile(m.Subscribe.GetSubscriptions())
 		from := wire.PlaceOf(c.session.Subscribe(subscriptions))
@@ -236,31 +262,23 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 				subscribed.From = everywhere(c.server.cfg.Partitions, from)
 			}
 		}
-		return c.send(answers...)
+		return c.send(ctx, answers...)
 	case *streampb.ConnectRequest_Unsubscribe:
-		c.session.Unsubscribe(m.Unsubscribe.GetIds())
+		ids := m.Unsubscribe.GetIds()
+		if err := c.slowDown(ctx, len(ids)); err != nil {
+			return err
+		}
+		c.session.Unsubscribe(ids)
+		c.giveBack(ids)
+	case *streampb.ConnectRequest_Attach:
+		return c.attach(ctx, m.Attach.GetPositions())
+	case *streampb.ConnectRequest_Detach:
+		c.session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:
 	default:
 		return fault.Newf(fault.SessionBadRequest, "a hello, or a message that this version does not know")
 	}
 	return nil
-}
-
-// compile compiles subscriptions, and says of each whether there is one.
-func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []fanout.Subscription, answers []*streampb.ConnectResponse) {
-	for _, w := range wanted {
-		sub, err := readSubscription(w, c.server.cfg.Carries)
-		if err == nil && slices.ContainsFunc(subscriptions, func(s fanout.Subscription) bool { return s.ID == sub.ID }) {
-			err = fault.Newf(fault.SessionBadRequest, "subscription %q stands twice", sub.ID)
-		}
-		if err != nil {
-			answers = append(answers, rejected(w.GetId(), err))
-			continue
-		}
-		subscriptions = append(subscriptions, sub)
-		answers = append(answers, &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Subscribed{Subscribed: &streampb.Subscribed{Id: sub.ID}}})
-	}
-	return subscriptions, answers
 }
 
 // runRow keeps where the gateway stands, at the beginning, now and then, and at the end.

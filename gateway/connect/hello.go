@@ -8,6 +8,7 @@ import (
 	"mongostream/change"
 	"mongostream/delivery"
 	"mongostream/fault"
+	"mongostream/gateway/connect/standing"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
 	"mongostream/gateway/wire"
@@ -29,9 +30,7 @@ type hello struct {
 	started          time.Time
 	start            streampb.Start
 	time             time.Time
-	have             map[change.Partition]wire.Place
-	cursors          map[change.Partition][]byte
-	partitions       int // that have and cursors are of, 0 where nothing is
+	stands           *standing.Standing // nil where it does not say
 	auto, owned      bool
 	subscriptions    []*streampb.Subscription
 }
@@ -56,7 +55,7 @@ func (s *Server) readHello(m *streampb.Hello) (*hello, error) {
 	case h.start == streampb.Start_START_TIME && (m.GetTime() == nil || h.time.Unix() <= 0 || h.time.Unix() > 1<<32-1):
 		return bad("START_TIME needs a time")
 	case len(h.subscriptions) > s.cfg.MaxSubscriptions:
-		return nil, fault.Newf(fault.SessionTooMany, "%d subscriptions, a session has at most %d", len(h.subscriptions), s.cfg.MaxSubscriptions)
+		return nil, fault.Newf(fault.SessionTooWide, "%d subscriptions, a session has at most %d", len(h.subscriptions), s.cfg.MaxSubscriptions)
 	case h.start != streampb.Start_START_RESUME && len(m.GetPositions()) > 0:
 		return bad("positions go with START_RESUME")
 	case len(m.GetPositions()) == 0:
@@ -64,13 +63,9 @@ func (s *Server) readHello(m *streampb.Hello) (*hello, error) {
 	case m.GetCluster() != s.cfg.Cluster:
 		return nil, fault.Newf(fault.SessionBadPosition, "the positions are of cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
 	}
-	h.partitions, h.have, h.cursors = int(m.GetPartitionCount()), make(map[change.Partition]wire.Place), make(map[change.Partition][]byte)
-	for _, p := range m.GetPositions() {
-		if err := h.readPosition(p); err != nil {
-			return nil, err
-		}
-	}
-	return h, nil
+	var err error
+	h.stands, err = standing.Read(int(m.GetPartitionCount()), m.GetPositions())
+	return h, err
 }
 
 // A beginning is where a session begins.
@@ -120,14 +115,14 @@ func (s *Server) begin(ctx context.Context, h *hello) (b beginning, err error) {
 // resume goes on from the positions given, from those kept under the gateway's id, or from now on, with a notice of what may have been
 // missed.
 func (s *Server) resume(ctx context.Context, h *hello, b beginning, now change.Timestamp) (beginning, error) {
-	if h.partitions > 0 {
-		stood, refused, err := s.openCursors(ctx, h)
+	if h.stands != nil {
+		stood, refused, err := h.stands.Open(ctx, s.cfg.Cursors, s.cfg.Partitions)
 		if err != nil {
 			return b, err
 		}
-		b.session.Start, b.refused = rearmost(h.have, stood), refused
-		if h.partitions == s.cfg.Partitions {
-			b.session.Have, b.session.Stood = h.have, stood
+		b.session.Start, b.refused = h.stands.Rearmost(stood), refused
+		if h.stands.Partitions == s.cfg.Partitions {
+			b.session.Have, b.session.Stood = h.stands.Have, stood
 		}
 		return b, nil
 	}

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"errors"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -68,7 +69,7 @@ func everywhere(partitions int, p wire.Place) []*streampb.PartitionPosition {
 
 func noticeMessage(n fanout.Notice) *streampb.ConnectResponse {
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{
-		Kind: n.Kind, Text: n.Text, At: timestamppb.New(n.At), Subscription: n.Subscription, Code: string(n.Code),
+		Kind: n.Kind, Text: n.Text, At: timestamppb.New(n.At), Subscription: n.Subscription, Code: string(n.Code), Partitions: partitionsOf[uint32](n.Partitions),
 	}}}
 }
 
@@ -92,12 +93,17 @@ func refusal(err error) error {
 		}
 		return status.FromContextError(err).Err()
 	}
+	return statusOf(f).Err()
+}
+
+// statusOf tells a fault's code and remedy, in the text and as error details.
+func statusOf(f *fault.Error) *status.Status {
 	s := status.New(statusCode(f.Code), f.Error()+"\n"+f.Remedy())
 	detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(f.Code), Domain: "streamer", Metadata: map[string]string{"remedy": f.Remedy()}})
 	if err != nil {
-		return s.Err()
+		return s
 	}
-	return detailed.Err()
+	return detailed
 }
 
 func statusCode(c fault.Code) codes.Code {
@@ -106,8 +112,12 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.InvalidArgument
 	case fault.SessionReplaced:
 		return codes.AlreadyExists
-	case fault.SessionTooMany:
+	case fault.SessionTooMany, fault.SessionTooWide, fault.SessionTooLarge, fault.AccessLimit:
 		return codes.ResourceExhausted
+	case fault.AccessUnauthenticated, fault.AccessTokenExposed:
+		return codes.Unauthenticated
+	case fault.AccessForbidden:
+		return codes.PermissionDenied
 	case fault.SessionSilent, fault.SessionStalled:
 		return codes.DeadlineExceeded
 	case fault.LogAhead:
@@ -119,4 +129,9 @@ func statusCode(c fault.Code) codes.Code {
 	default:
 		return codes.Internal
 	}
+}
+
+// cursorRefused tells a client that a cursor was not used.
+func cursorRefused(err error) fanout.Notice {
+	return fanout.Notice{Kind: "cursor_refused", Text: err.Error() + ". The session goes on from the position.", Code: fault.Of(err), At: time.Now()}
 }

@@ -23,10 +23,8 @@ const (
 	maxRequest = 4 << 20
 	maxHeaders = 16 << 10
 	maxStreams = 100 // of one connection
-
-	probeAfter   = 30 * time.Second // of silence
-	probeTimeout = 10 * time.Second
-	leastProbe   = 5 * time.Second // between probes of a client
+	window     = 128 << 10
+	leastProbe = 5 * time.Second // between probes of a client
 )
 
 // Serve serves the protocol, gRPC's standard health service and reflection on the listener until the context ends; streams that are open
@@ -34,7 +32,10 @@ const (
 func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.Config, grace time.Duration) error {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: probeAfter, Timeout: probeTimeout}),
+		// Clients send little: windows that do not grow bound what one may make the node hold before it is read.
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		grpc.StreamInterceptor(s.admitStream()), grpc.UnaryInterceptor(s.admitCall),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),
 	}
 	if secure != nil {

@@ -10,6 +10,9 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/fault"
+	"mongostream/gateway/access"
+	"mongostream/gateway/connect/line"
+	"mongostream/gateway/connect/standing"
 	"mongostream/gateway/fanout"
 	"mongostream/gateway/streampb"
 	"mongostream/match"
@@ -27,7 +30,9 @@ type Config struct {
 	// Rows keeps where gateways stand; nil keeps nothing.
 	Rows Rows
 	// Cursors seals where batches end; nil seals and opens nothing.
-	Cursors Cursors
+	Cursors standing.Cursors
+	// Topology tells clients who owns what; nil tells nothing.
+	Topology Topologist
 	// Carries says what the log's events have, for filters.
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
@@ -36,8 +41,16 @@ type Config struct {
 	CreditEvents, CreditBytes int
 	// HandshakeTimeout is how long a connection may take to be established, and then to say hello. Defaults to 10 s.
 	HandshakeTimeout time.Duration
+	// IdleTimeout is how long a connection may be open without a call. Defaults to 2 min.
+	IdleTimeout time.Duration
+	// ProbeAfter is how long a connection may be silent before its other end is probed, ProbeTimeout how long that one may take to answer.
+	// Default to 30 s and 10 s.
+	ProbeAfter, ProbeTimeout time.Duration
 	// HeartbeatTimeout is how long a client may be silent. Defaults to 30 s; heartbeats are asked for three times as often.
 	HeartbeatTimeout time.Duration
+	// Access says who may connect, and Accounts what their connections use together. Default to everybody, without limits.
+	Access   *access.Authenticator
+	Accounts *access.Accounts
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 }
@@ -76,19 +89,34 @@ var _ streampb.GatewayServer = (*Server)(nil)
 func NewServer(cfg Config, hub *fanout.Hub) *Server {
 	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
+	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)
 	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
+	if cfg.Access == nil {
+		cfg.Access = access.Everybody()
+	}
+	if cfg.Accounts == nil {
+		cfg.Accounts = access.NewAccounts()
+	}
 	s := &Server{cfg: cfg, hub: hub, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
 	s.mu.gateways = make(map[string]*holder)
 	return s
 }
 
 // Connect implements streampb.GatewayServer.
-func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
+func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
 	if !s.enter() {
 		return refusal(fault.Newf(fault.SessionTooMany, "%d gateways are connected", s.cfg.MaxSessions))
 	}
 	defer s.exit()
-	c := &connection{server: s, stream: stream, requests: make(chan *streampb.ConnectRequest)}
+	defer foretellTooLarge(stream, &err)()
+	identity := access.From(stream.Context())
+	account := s.cfg.Accounts.Open(identity)
+	defer account.Close()
+	c := &connection{
+		server: s, stream: stream, identity: identity, account: account, writer: line.NewWriter(stream.Send),
+		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
+	}
 	return refusal(c.run(stream.Context()))
 }
 

@@ -111,12 +111,37 @@ func newWorld(t *testing.T, cfg connect.Config) *world {
 // dial makes a connection of its own.
 func (w *world) dial() streampb.GatewayClient {
 	w.Helper()
-	connection, err := grpc.NewClient(w.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return streampb.NewGatewayClient(w.conn())
+}
+
+func (w *world) conn(options ...grpc.DialOption) *grpc.ClientConn {
+	w.Helper()
+	connection, err := grpc.NewClient(w.address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = connection.Close() })
-	return streampb.NewGatewayClient(connection)
+	return connection
+}
+
+// sessions returns how many sessions there are.
+func (w *world) sessions() int {
+	w.Helper()
+	return int(w.gauge("streamer_gateway_sessions"))
+}
+
+// until waits for what a look at the server tells.
+func (w *world) until(what string, holds func() bool) {
+	w.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for timeout := time.After(30 * time.Second); !holds(); {
+		select {
+		case <-look.C:
+		case <-timeout:
+			w.Fatalf("in vain: %s", what)
+		}
+	}
 }
 
 func hello(change func(*streampb.Hello)) *streampb.Hello {
@@ -138,16 +163,23 @@ type session struct {
 	have map[uint32]*streampb.Position
 }
 
+// connect opens a session that must not take longer than what tests do with one.
 func (w *world) connect(h *streampb.Hello) *session {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
 	w.Cleanup(cancel)
+	return w.connectFor(ctx, h)
+}
+
+// connectFor opens a session for the length of a context.
+func (w *world) connectFor(ctx context.Context, h *streampb.Hello) *session {
+	w.Helper()
 	stream, err := w.client.Connect(ctx)
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: h}}); err != nil {
-		w.Fatal(err)
+	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: h}}); err != nil && !errors.Is(err, io.EOF) {
+		w.Fatal(err) // where it has been refused already, Recv says why
 	}
 	return &session{w.T, stream, map[uint32]*streampb.Position{}}
 }
@@ -183,18 +215,21 @@ func (s *session) events(n int) (events []*streampb.Event) {
 func (s *session) refused() (codes.Code, string, string) {
 	s.Helper()
 	for {
-		_, err := s.Recv()
-		if err == nil {
-			continue
+		if _, err := s.Recv(); err != nil {
+			return explained(err)
 		}
-		st := status.Convert(err)
-		for _, d := range st.Details() {
-			if info, ok := d.(*errdetails.ErrorInfo); ok {
-				return st.Code(), info.GetReason(), st.Message()
-			}
-		}
-		return st.Code(), "", st.Message()
 	}
+}
+
+// explained returns the code, the reason and the text of the error with which a call ends.
+func explained(err error) (codes.Code, string, string) {
+	st := status.Convert(err)
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return st.Code(), info.GetReason(), st.Message()
+		}
+	}
+	return st.Code(), "", st.Message()
 }
 
 func (s *session) acknowledge() {
@@ -220,7 +255,7 @@ func TestBadHelloIsRefusedWithACode(t *testing.T) {
 		"no gateway":         {func(h *streampb.Hello) { h.GatewayId = "" }, codes.InvalidArgument, fault.SessionBadRequest},
 		"no start":           {func(h *streampb.Hello) { h.Start = 0 }, codes.InvalidArgument, fault.SessionBadRequest},
 		"no time":            {func(h *streampb.Hello) { h.Start = streampb.Start_START_TIME }, codes.InvalidArgument, fault.SessionBadRequest},
-		"many subscriptions": {func(h *streampb.Hello) { h.Subscriptions = make([]*streampb.Subscription, 11) }, codes.ResourceExhausted, fault.SessionTooMany},
+		"many subscriptions": {func(h *streampb.Hello) { h.Subscriptions = make([]*streampb.Subscription, 11) }, codes.ResourceExhausted, fault.SessionTooWide},
 		"positions with now": {func(h *streampb.Hello) { h.Positions = []*streampb.PartitionPosition{{}} }, codes.InvalidArgument, fault.SessionBadRequest},
 		"another cluster": {func(h *streampb.Hello) {
 			h.Start, h.Cluster, h.PartitionCount, h.Positions = streampb.Start_START_RESUME, "other", partitions, []*streampb.PartitionPosition{{}}

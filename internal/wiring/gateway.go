@@ -27,7 +27,7 @@ func (s *Service) buildGateway(ctx context.Context) error {
 	s.hub.Expect(recent(rows, time.Now()))
 	s.gateway = connect.NewServer(connect.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: s.store, Cursors: s.keys,
-		Carries:     s.carries(),
+		Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
 	}, s.hub)
@@ -36,7 +36,8 @@ func (s *Service) buildGateway(ctx context.Context) error {
 
 // carries says what the log's events have beside the changes themselves.
 func (s *Service) carries() match.Carries {
-	return match.Carries{Document: s.opts.Config.MongoDB.FullDocument != "default"}
+	cfg := s.opts.Config.MongoDB
+	return match.Carries{Document: cfg.FullDocument != "default", Before: cfg.FullDocumentBeforeChange != "off"}
 }
 
 // seenRecently is how long ago a gateway may have been seen and still be expected back after a start.
@@ -62,7 +63,7 @@ func (s *Service) runGateway(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	forwarding.Go(func() { s.forward(ctx) })
-	return s.gateway.Serve(ctx, s.grpc, nil, closeTimeout)
+	return s.gateway.Serve(ctx, s.grpc, s.door.GRPC(), closeTimeout)
 }
 
 // forward hands what is posted on the board on to gateways, until the context ends.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,9 +13,9 @@ import (
 
 	"mongostream/fault"
 	"mongostream/gateway"
-	"mongostream/gateway/access"
 	"mongostream/health"
 	"mongostream/internal/admin"
+	"mongostream/internal/door"
 	"mongostream/internal/mongodb/stream"
 	"mongostream/notice"
 	"mongostream/streamer/survey"
@@ -25,51 +23,41 @@ import (
 
 // listen binds the addresses, first of all: a port in use must harm nothing.
 func (s *Service) listen(ctx context.Context) (err error) {
-	if s.listener, err = s.bind(ctx, "http.listen", s.opts.Config.HTTP.Listen); err != nil {
+	if s.door, err = door.New(s.opts.Config, s.logger); err != nil {
 		return err
 	}
-	if address := s.opts.Config.GRPC.Listen; address != "" {
-		if err := access.CheckListen(address, false, s.opts.Config.GRPC.Insecure); err != nil {
-			return err
-		}
-		s.grpc, err = s.bind(ctx, "grpc.listen", address)
+	if s.listener, err = s.door.ListenHTTP(ctx); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() { _ = s.listener.Close() }) // closed by its server already, where it ran
+	if s.grpc, err = s.door.ListenGRPC(ctx); err == nil && s.grpc != nil {
+		s.closers = append(s.closers, func() { _ = s.grpc.Close() })
 	}
 	return err
 }
 
-// bind listens on the address that a key of the configuration names.
-func (s *Service) bind(ctx context.Context, key, address string) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fault.Newf(fault.NodeAddressInUse, "%s: %w", key, err)
-	case err != nil:
-		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", key, err)
-	}
-	s.closers = append(s.closers, func() { _ = listener.Close() }) // closed by the server already, where it ran
-	return listener, nil
-}
-
 // newServer makes the HTTP server: events for subscribers, health and metrics for those who look after the node.
-func (s *Service) newServer() *http.Server {
+func (s *Service) newServer() (*http.Server, error) {
 	cfg := s.opts.Config
-	mux := http.NewServeMux()
-	mux.Handle("/v1/events", s.attachedOnly(gateway.NewEvents(gateway.EventsConfig{
+	mux, v1 := http.NewServeMux(), http.NewServeMux()
+	v1.Handle("/v1/events", s.attachedOnly(gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
-		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Logger: s.logger, Registerer: s.registry,
+		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Accounts: s.door.Accounts, Logger: s.logger, Registerer: s.registry,
 	}, s.log)))
-	mux.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
-	mux.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
+	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
+	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
+	protected, err := s.door.Protect(v1)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/v1/", protected)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	s.health().Handle(mux, health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
 	})
-	clients, endClients := context.WithCancel(context.Background())
-	s.endClients = endClients
-	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		BaseContext: func(net.Listener) context.Context { return clients },
-	}
+	clients, endClients := context.WithCancelCause(context.Background())
+	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
+	return s.door.Server(clients, mux, s.logger), nil
 }
 
 // runServer serves HTTP until the context ends.
@@ -83,7 +71,7 @@ func (s *Service) runServer(ctx context.Context) error {
 		defer cancel()
 		_ = s.server.Shutdown(grace) // what is still open then is closed with the process
 	})
-	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.door.Serve(s.server, s.listener); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
@@ -160,6 +148,9 @@ func (s *Service) health() *health.Registry {
 			return nil
 		},
 	})
+	for _, check := range s.door.Checks() {
+		r.Register(check)
+	}
 	return r
 }
 

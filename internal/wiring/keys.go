@@ -9,7 +9,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/checkpoint"
-	"mongostream/gateway/connect"
+	"mongostream/gateway/connect/standing"
 	"mongostream/gateway/cursor"
 )
 
@@ -36,7 +36,7 @@ type cursorKeys struct {
 	read    time.Time     // when that ended last; who reads may look and write
 }
 
-var _ connect.Cursors = (*cursorKeys)(nil)
+var _ standing.Cursors = (*cursorKeys)(nil)
 
 func newKeyring(cfg cursor.Config, keeper checkpoint.KeyKeeper, now func(context.Context) (change.Timestamp, error), logger *slog.Logger) *cursorKeys {
 	return &cursorKeys{Keyring: cursor.NewKeyring(cfg), keeper: keeper, now: now, logger: logger, reading: make(chan struct{}, 1)}
@@ -65,7 +65,7 @@ func (k *cursorKeys) run(ctx context.Context) {
 	}
 }
 
-// Open implements connect.Cursors.
+// Open implements standing.Cursors.
 func (k *cursorKeys) Open(ctx context.Context, p change.Partition, sealed []byte) (change.Position, error) {
 	if k.Lacks(sealed) {
 		k.refresh(ctx, func() bool { return k.Lacks(sealed) && time.Since(k.read) >= keysApart })

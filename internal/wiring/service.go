@@ -21,6 +21,7 @@ import (
 	"mongostream/gateway/fanout"
 	"mongostream/internal/breaker"
 	"mongostream/internal/config"
+	"mongostream/internal/door"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/stream"
 	"mongostream/internal/profile"
@@ -48,12 +49,13 @@ type Service struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
+	door       *door.Door
 	listener   net.Listener
 	grpc       net.Listener // nil without a gRPC server
 	hub        *fanout.Hub
 	gateway    *connect.Server
 	server     *http.Server
-	endClients context.CancelFunc // ends the event streams of subscribers
+	endClients func() // ends the event streams of subscribers
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
@@ -133,7 +135,7 @@ func (s *Service) buildLog(context.Context) error {
 }
 
 // buildNode makes the node and its HTTP server.
-func (s *Service) buildNode(context.Context) error {
+func (s *Service) buildNode(context.Context) (err error) {
 	cfg := s.opts.Config
 	s.node = streamer.NewNode(streamer.Config{
 		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: maxGap(cfg.Reliability.GapDetection), Board: s.board,
@@ -151,8 +153,8 @@ func (s *Service) buildNode(context.Context) error {
 			return fmt.Errorf("attach session: %w", err)
 		}
 	}
-	s.server = s.newServer()
-	return nil
+	s.server, err = s.newServer()
+	return err
 }
 
 // watch says what of the deployment is read. Our own marks are not.
@@ -161,6 +163,9 @@ func (s *Service) watch() stream.Watch {
 	w := stream.Watch{Namespaces: cfg.MongoDB.Watch, Operations: cfg.MongoDB.Operations, Exclude: cfg.Marks.Database}
 	if cfg.MongoDB.FullDocument != "default" {
 		w.FullDocument = cfg.MongoDB.FullDocument
+	}
+	if cfg.MongoDB.FullDocumentBeforeChange != "off" {
+		w.BeforeChange = cfg.MongoDB.FullDocumentBeforeChange
 	}
 	return w
 }

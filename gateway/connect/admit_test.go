@@ -1,0 +1,218 @@
+package connect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"mongostream/change/changetest"
+	"mongostream/fault"
+	"mongostream/gateway/access"
+	"mongostream/gateway/connect"
+	"mongostream/gateway/streampb"
+)
+
+// A list is a file of identities, and who goes by it.
+type list struct {
+	*testing.T
+
+	path string
+}
+
+// newList makes a list of lines: a token, a blank, and what its bearer is called and may do.
+func newList(t *testing.T, lines ...string) *list {
+	t.Helper()
+	l := &list{t, filepath.Join(t.TempDir(), "identities")}
+	l.write(lines...)
+	return l
+}
+
+func (l *list) write(lines ...string) {
+	l.Helper()
+	var text strings.Builder
+	for _, line := range lines {
+		token, rest, _ := strings.Cut(line, " ")
+		fmt.Fprintf(&text, "token %s %s\n", access.Hash(token), rest)
+	}
+	if err := os.WriteFile(l.path, []byte(text.String()), 0o600); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// config is that of a server that lets in who is listed.
+func (l *list) config(cfg connect.Config) connect.Config {
+	l.Helper()
+	var err error
+	if cfg.Access, err = access.New(access.Config{Identities: l.path, Recheck: 50 * time.Millisecond}); err != nil {
+		l.Fatal(err)
+	}
+	return cfg
+}
+
+// bearing returns a context whose calls show a token.
+func bearing(ctx context.Context, token string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+// connectAs is connect with a token.
+func (w *world) connectAs(token string, h *streampb.Hello) *session {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(bearing(w.Context(), token), 30*time.Second)
+	w.Cleanup(cancel)
+	return w.connectFor(ctx, h)
+}
+
+func TestWhoConnectsIsAskedBeforeAnythingElse(t *testing.T) {
+	w := newWorld(t, newList(t, "good name=a namespace=*").config(connect.Config{}))
+	for name, s := range map[string]*session{"nothing": w.connect(hello(nil)), "another token": w.connectAs("bad", hello(nil)), "a bad hello": w.connectAs("bad", &streampb.Hello{})} {
+		if code, reason, text := s.refused(); code != codes.Unauthenticated || reason != string(fault.AccessUnauthenticated) || strings.Contains(text, "bad") {
+			t.Errorf("%s: %s %s %s", name, code, reason, text)
+		}
+	}
+	next(w.connectAs("good", hello(nil)), (*streampb.ConnectResponse).GetSubscribed)
+	conn := w.conn()
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	for token, want := range map[string]codes.Code{"bad": codes.Unauthenticated, "good": codes.OK} {
+		stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(bearing(t.Context(), token))
+		if err == nil {
+			err = stream.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}})
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			_, err = stream.Recv()
+		}
+		if code, _, _ := explained(err); code != want {
+			t.Errorf("reflection with token %q: %v", token, err)
+		}
+	}
+}
+
+// answers returns the codes with which subscriptions are rejected, by id; those that are taken have none.
+func (s *session) answers(n int) map[string]string {
+	s.Helper()
+	got := map[string]string{}
+	for len(got) < n {
+		next(s, func(r *streampb.ConnectResponse) *streampb.ConnectResponse {
+			switch {
+			case r.GetSubscribed() != nil:
+				got[r.GetSubscribed().GetId()] = ""
+			case r.GetRejected() != nil:
+				if r.GetRejected().GetRemedy() == "" {
+					s.Errorf("no remedy: %v", r)
+				}
+				got[r.GetRejected().GetId()] = r.GetRejected().GetCode()
+			default:
+				return nil
+			}
+			return r
+		})
+	}
+	return got
+}
+
+func (s *session) subscribe(subscriptions ...*streampb.Subscription) {
+	s.Helper()
+	m := &streampb.Subscribe{Subscriptions: subscriptions}
+	if err := s.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: m}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *session) unsubscribe(ids ...string) {
+	s.Helper()
+	m := &streampb.Unsubscribe{Ids: ids}
+	if err := s.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Unsubscribe{Unsubscribe: m}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestSubscriptionsKeepWithinWhatTheIdentityMay(t *testing.T) {
+	w := newWorld(t, newList(t, "t name=a namespace=shop.* max_subscriptions=3").config(connect.Config{}))
+	in := func(id, db, coll string) *streampb.Subscription {
+		return &streampb.Subscription{Id: id, Db: db, Coll: coll}
+	}
+	first := w.connectAs("t", hello(func(h *streampb.Hello) {
+		h.GatewayId, h.Subscriptions = "1", []*streampb.Subscription{in("all", "", ""), in("db", "shop", ""), in("crm", "crm", "x"), in("a", "shop", "a"), in("b", "shop", "b")}
+	}))
+	const forbidden, limit = string(fault.AccessForbidden), string(fault.AccessLimit)
+	expect := func(s *session, want map[string]string) {
+		t.Helper()
+		if got := s.answers(len(want)); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	expect(first, map[string]string{"all": forbidden, "db": forbidden, "crm": forbidden, "a": "", "b": ""})
+	second := w.connectAs("t", hello(func(h *streampb.Hello) {
+		h.GatewayId, h.Subscriptions = "2", []*streampb.Subscription{in("c", "shop", "c"), in("d", "shop", "d")}
+	}))
+	expect(second, map[string]string{"c": "", "d": limit})
+	first.subscribe(in("a", "shop", "other"), in("e", "shop", "e")) // the one takes the place of another
+	expect(first, map[string]string{"a": "", "e": limit})
+	first.unsubscribe("a", "a", "never")
+	first.subscribe(in("e", "shop", "e"), in("f", "shop", "f"))
+	expect(first, map[string]string{"e": "", "f": limit})
+	if err := second.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(nil); err == nil; {
+		_, err = second.Recv()
+	}
+	third := w.connectAs("t", hello(func(h *streampb.Hello) {
+		h.GatewayId, h.Subscriptions = "3", []*streampb.Subscription{in("g", "shop", "g")}
+	}))
+	expect(third, map[string]string{"g": ""})
+}
+
+func TestSessionEndsWhenItsTokenIsRevoked(t *testing.T) {
+	l := newList(t, "good name=a namespace=*", "other name=b namespace=*")
+	w := newWorld(t, l.config(connect.Config{CreditBytes: 64 << 20}))
+	s := w.connectAs("good", hello(nil))
+	next(s, (*streampb.ConnectResponse).GetSubscribed)
+	deaf := w.connectAs("good", hello(func(h *streampb.Hello) { h.GatewayId = "deaf" })) // it takes nothing of what comes now
+	next(deaf, (*streampb.ConnectResponse).GetSubscribed)
+	other := w.connectAs("other", hello(func(h *streampb.Hello) { h.GatewayId = "other" }))
+	next(other, (*streampb.ConnectResponse).GetSubscribed)
+	for i := range 200 {
+		w.source.Append(changetest.Event{ID: int64(i), Pad: 10_000})
+	}
+	other.events(200)
+	l.write("other name=b namespace=*")
+	if code, reason, _ := s.refused(); code != codes.Unauthenticated || reason != string(fault.AccessUnauthenticated) {
+		t.Errorf("%s %s", code, reason)
+	}
+	w.until("the session that takes nothing is over", func() bool { return w.sessions() == 1 })
+	w.source.Append(changetest.Event{ID: 1})
+	other.events(1)
+}
+
+// What an identity is sent keeps to its rate, over all its connections; nothing is dropped.
+func TestEventsComeAtTheIdentitysPace(t *testing.T) {
+	w := newWorld(t, newList(t, "t name=a namespace=* events_per_second=500").config(connect.Config{}))
+	var sessions [2]*session
+	for i := range sessions {
+		sessions[i] = w.connectAs("t", hello(func(h *streampb.Hello) { h.GatewayId, h.Ack = fmt.Sprint(i), streampb.AckMode_ACK_MODE_AUTO }))
+		next(sessions[i], (*streampb.ConnectResponse).GetSubscribed)
+	}
+	start := time.Now()
+	const n = 1000
+	for i := range n {
+		w.source.Append(changetest.Event{ID: int64(i)})
+	}
+	sessions[0].events(n)
+	sessions[1].events(n)
+	if took, least := time.Since(start), 2800*time.Millisecond; took < least {
+		t.Errorf("%d events at 500 a second took %s", 2*n, took)
+	}
+}
