@@ -160,6 +160,7 @@ func libraries() []library {
 		{"golang.org/x/sys", []string{"cluster"}, "CLOCK_BOOTTIME"},
 		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},
 		{"pgregory.net/rapid", nil, "property tests"},
+		{"github.com/bufbuild/protocompile", nil, "reads proto/ in a test, without tools"},
 		{"github.com/google/go-cmp", nil, "differences in tests"},
 		{"github.com/Shopify/toxiproxy/v2", nil, "cut and slow networks in tests"},
 		{"github.com/anishathalye/porcupine", nil, "histories checked against a model in tests"},
