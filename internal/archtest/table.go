@@ -115,6 +115,7 @@ func packages() []rule {
 		{"internal/config/table", nil, "reads files and variables, whatever the keys"},
 		{"internal/archtest", nil, "reads sources, links none"},
 		{"internal/profile", []string{"change"}, "looks into the process, and at how far its partitions are"},
+		{"internal/place", []string{"checkpoint", "cluster", "cluster/roster", "internal/admin", "internal/config", "internal/etcd", "internal/etcd/...", "internal/mongodb", "internal/mongodb/..."}, "connects as the configuration says, for nodes and operators"},
 		{"internal/wiring", everything, "the wiring that the commands share"},
 		{"internal/workload", []string{"change"}, "measures ours from outside: writes to MongoDB and looks at what arrives"},
 
