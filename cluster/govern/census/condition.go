@@ -1,0 +1,234 @@
+package census
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/notice"
+)
+
+// Checks beside those that heartbeats bring.
+const (
+	checkHeartbeat = "heartbeat" // fails where the last one is late
+	checkStatus    = "status"    // fails where the member calls itself unhealthy
+)
+
+// critical says whether a member whose check fails cannot do its work.
+func (m *Member) critical(check string) bool {
+	switch check {
+	case checkHeartbeat, checkStatus:
+		return true
+	case roster.CheckMongoDB, roster.CheckEtcd, roster.CheckCheckpoint, roster.CheckGateway:
+		return m.Serves()
+	}
+	return false
+}
+
+// failed returns the checks that a member fails.
+func (m *Member) failed() []string { return slices.Sorted(maps.Keys(m.failing)) }
+
+// Excused says whether a member cannot be expected to take or give up anything, for reasons that are not its own.
+func (c *Census) Excused(m *Member) bool {
+	for check := range m.failing {
+		if _, shared := c.shared[check]; shared && m.critical(check) {
+			return true
+		}
+	}
+	return m.Garbled
+}
+
+// judge finds out how the members are.
+func (c *Census) judge() {
+	clear(c.counts)
+	total := 0
+	for i, m := range c.seats {
+		c.refuse(m, &c.view.Members[i])
+		c.check(m, &c.view.Members[i])
+		if m.Serves() && m.refused == "" {
+			total++
+			for check := range m.failing {
+				c.counts[check]++
+			}
+		}
+	}
+	c.share(total)
+	for _, m := range c.seats {
+		c.rate(m)
+	}
+}
+
+// refuse finds members that cannot take part, and tells of each once.
+func (c *Census) refuse(m *Member, seat *roster.Seat) {
+	var code fault.Code
+	var why string
+	switch {
+	case m.Garbled:
+		code, why = fault.ClusterHeartbeat, "its heartbeat cannot be read"
+	case seat.Count != 0 && seat.Count != c.cfg.Partitions && m.Serves():
+		code, why = fault.MarkPartitions, fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
+	}
+	if code != "" && m.refused != code {
+		c.say(Event{What: Rejected, Member: m, Code: code, Why: why})
+	}
+	if code == "" && m.refused != "" {
+		c.unsettle(m)
+	}
+	m.refused = code
+}
+
+// check notes which checks fail, and since when.
+func (c *Census) check(m *Member, seat *roster.Seat) {
+	if m.Fresh && !m.Garbled {
+		for check := range m.failing {
+			if _, told := seat.Checks[check]; !told {
+				delete(m.failing, check)
+			}
+		}
+		told := false
+		for check, ok := range seat.Checks {
+			c.fails(m, check, !ok)
+			told = told || !ok && m.critical(check)
+		}
+		c.fails(m, checkStatus, m.reported == roster.Unhealthy && !told) // else the check says more
+	}
+	late := m.heard + c.cfg.Late
+	c.fails(m, checkHeartbeat, c.now >= late)
+	c.at(late)
+}
+
+func (c *Census) fails(m *Member, check string, fails bool) {
+	_, failing := m.failing[check]
+	switch {
+	case fails && !failing:
+		if m.failing == nil {
+			m.failing = make(map[string]time.Duration, 1)
+		}
+		m.failing[check] = c.now
+	case !fails && failing:
+		delete(m.failing, check)
+	}
+}
+
+// share finds the checks that fail for so many that moving partitions would help nobody, or that the leader had better doubt itself.
+func (c *Census) share(total int) {
+	deaf := false
+	if leader := c.members[c.cfg.Node]; leader != nil && leader.Seated {
+		_, deaf = leader.failing[checkHeartbeat]
+	}
+	isShared := func(check string) bool {
+		n := c.counts[check]
+		return n >= 2 && 2*n >= total || n > 0 && n == total || n > 0 && check == checkHeartbeat && deaf
+	}
+	for _, check := range slices.Sorted(maps.Keys(c.counts)) {
+		if _, known := c.shared[check]; !known && isShared(check) {
+			c.shared[check] = c.now
+			c.say(Event{What: Degraded, Level: notice.Critical, Checks: []string{check}, Number: c.counts[check], Total: total})
+		}
+	}
+	for _, check := range slices.Sorted(maps.Keys(c.shared)) {
+		if !isShared(check) {
+			c.say(Event{What: Recovered, Checks: []string{check}, For: c.now - c.shared[check]})
+			delete(c.shared, check)
+		}
+	}
+}
+
+// rate gives a member its status.
+func (c *Census) rate(m *Member) {
+	before := m.Status
+	level, confirmed := notice.Severity(""), ""
+	m.Shared = len(m.failing) > 0
+	for _, check := range m.failed() {
+		_, shared := c.shared[check]
+		if shared {
+			m.failing[check] = c.now // what everybody fails says nothing of one
+		}
+		m.Shared = m.Shared && shared
+		if !m.critical(check) {
+			level = cmp.Or(level, notice.Warning)
+			continue
+		}
+		patience := c.cfg.Confirm
+		if check == checkHeartbeat {
+			level, patience = cmp.Or(level, notice.Warning), c.cfg.Silent-c.cfg.Late
+		} else {
+			level = notice.Critical
+		}
+		switch due := m.failing[check] + patience; {
+		case shared:
+		case c.now < due:
+			c.at(due)
+		case confirmed == "" || check == checkHeartbeat:
+			confirmed = check
+		}
+	}
+	if m.reported == roster.Degraded {
+		level = cmp.Or(level, notice.Warning)
+	}
+	silent := confirmed == checkHeartbeat
+	switch {
+	case m.refused != "" && !(m.Garbled && silent):
+		m.Status, level = Refused, ""
+	case m.reported == roster.Stopping && !silent:
+		m.Status, level = roster.Stopping, ""
+	case silent:
+		m.Status = Dead
+	case confirmed != "":
+		m.Status, level = roster.Unhealthy, notice.Critical
+	case level != "":
+		m.Status = roster.Degraded
+	default:
+		m.Status = m.reported
+	}
+	c.degradation(m, level)
+	c.turned(m, before, confirmed)
+}
+
+// turned does what a change of status asks for.
+func (c *Census) turned(m *Member, before roster.Status, check string) {
+	if m.Status == before {
+		return
+	}
+	switch {
+	case m.Status == Dead:
+		silence := (c.now - m.heard).Round(100 * time.Millisecond)
+		c.die(m, fmt.Sprintf("nothing is heard of it for %s, though its lease lives", silence))
+		return
+	case m.Status == roster.Unhealthy:
+		c.lose(m)
+		c.unsettle(m)
+		c.say(Event{What: Sick, Member: m, Why: check})
+	case m.Status == roster.Stopping:
+		c.unsettle(m)
+		c.say(Event{What: Stops, Member: m})
+	}
+	switch {
+	case before == Dead && m.up != c.now:
+		m.pending = c.now
+		c.say(Event{What: Heard, Member: m})
+	case before == roster.Unhealthy:
+		m.pending = c.now
+	}
+}
+
+// degradation tells when a member gets worse than was told, and when it is well again.
+func (c *Census) degradation(m *Member, level notice.Severity) {
+	switch {
+	case level == notice.Critical && m.told != notice.Critical || level != "" && m.told == "":
+		if m.told == "" {
+			m.toldAt = c.now
+		}
+		m.told = level
+		c.say(Event{What: Degraded, Member: m, Level: level, Checks: m.failed()})
+	case level == "" && m.told != "":
+		m.told = ""
+		if m.Status == roster.Healthy || m.Status == roster.Starting {
+			c.say(Event{What: Recovered, Member: m, For: c.now - m.toldAt})
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/govern/census"
+	"mongostream/cluster/roster"
+	"mongostream/notice"
+)
+
+// rateMemory is how long a partition's rate of events is remembered.
+const rateMemory = time.Minute
+
+// A part is what the leader knows of a partition.
+type part struct {
+	planned, holder string // by the plan that stands, and by the key
+	epoch           change.Epoch
+	turn            uint64        // the step that last found it served by its holder
+	served          bool          // by whom it is planned to
+	since           time.Duration // since when it is not, for the same reason
+	late            bool          // for longer than the grace
+	stays           bool          // with its holder, because who should take it over did not
+	live            bool          // on its way between members that live, for balance
+	rate            float64       // negative while unknown
+}
+
+// restart begins the grace anew.
+func (p *part) restart(now time.Duration) {
+	p.since, p.late, p.stays, p.served = now, false, false, false
+}
+
+func (s *State) owner(p int) roster.Owner {
+	if p < len(s.view.Owners) {
+		return s.view.Owners[p]
+	}
+	return roster.Owner{}
+}
+
+// observe takes the plan, the keys, and what the members say that they serve in.
+func (s *State) observe() {
+	for i, m := range s.census.Seats() {
+		seat := &s.view.Members[i]
+		for _, h := range seat.Held {
+			if int(h.Partition) >= len(s.parts) || h.State == string(roster.Starting) || m.Garbled {
+				continue
+			}
+			if o := s.owner(int(h.Partition)); o.Node == m.Node && o.Process == m.Process && o.Epoch == h.Epoch {
+				p := &s.parts[h.Partition]
+				p.turn = s.turn
+				if m.Fresh {
+					p.learn(h.Rate, s.cfg.Beat)
+				}
+			}
+		}
+	}
+	moved := 0
+	for i := range s.parts {
+		if s.observePart(&s.parts[i], s.view.Plan.Owner(change.Partition(i)), s.owner(i)) {
+			moved++
+		}
+	}
+	if s.turn > 1 && moved > 0 {
+		s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMoved, Level: notice.Info,
+			Text:   fmt.Sprintf("Plan %d gives %s to others: %s.", s.view.Plan.Version, some(moved, "partition"), s.view.Plan.Cause),
+			Fields: map[string]any{"plan": s.view.Plan.Version, "moves": moved, "cause": s.view.Plan.Cause}})
+	}
+}
+
+// observePart takes in one partition and reports whether the plan has moved it.
+func (s *State) observePart(p *part, planned string, o roster.Owner) (moved bool) {
+	served := p.turn == s.turn && o.Node == planned && planned != ""
+	if planned != p.planned {
+		moved = p.planned != ""
+		donor := s.census.Member(o.Node)
+		p.live = donor != nil && o.Node != planned && donor.Keeps()
+		p.planned = planned
+		p.restart(s.now)
+	}
+	if o.Node != p.holder || o.Epoch != p.epoch {
+		p.holder, p.epoch = o.Node, o.Epoch
+		p.restart(s.now)
+	}
+	switch {
+	case served && !p.served && s.turn > 1:
+		m := s.census.Member(planned)
+		if shut, after := s.census.Succeed(m); shut {
+			s.closed(m, after, "serves what it is given again")
+		}
+	case !served && p.served:
+		p.restart(s.now)
+	}
+	p.served = served
+	if served {
+		p.late, p.live = false, false
+	}
+	return moved
+}
+
+// learn takes a rate in.
+func (p *part) learn(rate float64, every time.Duration) {
+	if p.rate < 0 {
+		p.rate = rate
+		return
+	}
+	p.rate += (rate - p.rate) * (1 - math.Exp(-float64(every)/float64(rateMemory)))
+}
+
+// A miss is a partition that is not served in time, and who is to blame.
+type miss struct {
+	part  *part
+	blame *census.Member
+}
+
+// verify finds members that do not serve what they are given, or do not give up what they are to, in time.
+func (s *State) verify() {
+	var misses []miss
+	blamed := map[*census.Member]int{}
+	for i := range s.parts {
+		p := &s.parts[i]
+		m, holder := s.census.Member(p.planned), s.census.Member(p.holder)
+		if p.served || m == nil || !m.Seated {
+			continue
+		}
+		blame := m
+		if p.holder != "" && p.holder != p.planned {
+			if blame = holder; blame == nil || !blame.Seated {
+				continue // a stranger holds it, with a lease of its own
+			}
+		}
+		due := p.since + s.cfg.Grace
+		switch {
+		case s.census.Excused(blame):
+			p.since = s.now
+		case blame != m && blame.Status == census.Dead:
+			s.evict(i) // it has been silent for longer than anybody waits
+		case s.now < due:
+			s.at(due)
+		case p.stays:
+		case blame != m && p.turn == s.turn && blame.Keeps() && !s.drained[blame.Node]:
+			s.leave(p, m, blame)
+		default:
+			if !p.late {
+				misses = append(misses, miss{p, blame})
+				blamed[blame]++
+			}
+			if blame != m {
+				s.evict(i)
+			}
+		}
+	}
+	if n := len(blamed); n >= 2 && 2*n >= len(s.census.Seats()) { // so many cannot all be to blame
+		for _, miss := range misses {
+			miss.part.since = s.now
+		}
+		s.d.Evict = nil
+		s.tell("%d members do not serve what they are given: waiting for it once more", n)
+		return
+	}
+	for _, miss := range misses {
+		miss.part.late, miss.part.live = true, false
+	}
+	for _, m := range s.census.Seats() {
+		m.Late = false
+		if n := blamed[m]; n > 0 {
+			s.blame(m, n)
+		}
+	}
+	for i := range s.parts {
+		if p := &s.parts[i]; p.late && (p.holder == "" || p.holder == p.planned) {
+			if m := s.census.Member(p.planned); m != nil {
+				m.Late = true
+			}
+		}
+	}
+}
+
+// leave gives up moving a partition whose holder does well: better a plan that is not followed than a partition that nobody serves.
+func (s *State) leave(p *part, m, holder *census.Member) {
+	p.stays = true
+	if !s.census.Resting(m) {
+		s.because(ReplanFailure, m.Node, "did not take over from "+holder.Node)
+		s.tell("%s has not taken over from %s in time: what is left stays for now", m.Node, holder.Node)
+	}
+	s.census.Rest(m)
+	s.census.Rest(holder)
+}
+
+func (s *State) evict(p int) {
+	s.d.Evict = append(s.d.Evict, Eviction{Partition: change.Partition(p), Epoch: s.parts[p].epoch})
+}
+
+// blame counts failures of a member.
+func (s *State) blame(m *census.Member, n int) {
+	if m.Status == roster.Stopping || m.Status == census.Dead {
+		return // it gets nothing new as it is
+	}
+	s.tell("%s does not serve or give up what it should: %s", m.Node, some(n, "partition"))
+	s.because(ReplanFailure, m.Node, "did not serve or give up "+some(n, "partition"))
+	if opened, failures := s.census.Fail(m, n); opened {
+		s.opened(m, failures, n)
+	}
+}
