@@ -19,6 +19,7 @@ import (
 	"mongostream/gateway/client"
 	"mongostream/gateway/client/notice"
 	"mongostream/gateway/connect"
+	"mongostream/gateway/connect/standing"
 	"mongostream/gateway/fanout"
 	"mongostream/lane"
 	"mongostream/lane/lanetest"
@@ -30,8 +31,11 @@ const shares = 8
 type town struct {
 	*testing.T
 
-	source lanetest.Log
-	rows   row.Memory
+	source     lanetest.Log
+	log        lane.Source // what nodes read, usually source
+	partitions int
+	rows       row.Memory
+	cursors    standing.Cursors
 
 	mu       sync.Mutex
 	topology connect.Topology
@@ -49,20 +53,25 @@ type resident struct {
 
 func newTown(t *testing.T, nodes int) *town {
 	t.Helper()
-	w := &town{T: t, changed: make(chan struct{})}
+	w := &town{T: t, partitions: shares, changed: make(chan struct{})}
+	w.log = &w.source
 	w.source.Append(changetest.Event{ID: -1})
-	w.topology.Owners = slices.Repeat([]int{-1}, shares)
+	w.populate(nodes)
+	return w
+}
+
+// populate starts nodes.
+func (w *town) populate(nodes int) {
 	w.nodes = make([]*resident, nodes)
 	for i := range w.nodes {
 		w.nodes[i] = &resident{town: w, name: fmt.Sprint("node-", i)}
 		w.nodes[i].begin()
 	}
-	t.Cleanup(func() {
+	w.Cleanup(func() {
 		for _, n := range w.nodes {
 			n.stop()
 		}
 	})
-	return w
 }
 
 // begin starts the node, at the address that it had.
@@ -74,16 +83,16 @@ func (n *resident) begin() {
 		t.Fatal(err)
 	}
 	n.address = listener.Addr().String()
-	log := lane.NewLog(lane.Config{Partitions: shares}, &t.source)
-	hub := fanout.New(fanout.Config{Partitions: shares, JSON: func(b, doc []byte) ([]byte, error) { return append(b, doc...), nil }, Bookmark: 50 * time.Millisecond}, log)
+	log := lane.NewLog(lane.Config{Partitions: t.partitions}, t.log)
+	hub := fanout.New(fanout.Config{Partitions: t.partitions, JSON: func(b, doc []byte) ([]byte, error) { return append(b, doc...), nil }, Bookmark: 50 * time.Millisecond}, log)
 	server := connect.NewServer(connect.Config{
-		Cluster: "town", Node: n.name, Partitions: shares, Rows: &t.rows, Topology: t,
+		Cluster: "town", Node: n.name, Partitions: t.partitions, Rows: &t.rows, Cursors: t.cursors, Topology: t,
 		Now: func(context.Context) (change.Timestamp, error) {
-			_, last := t.source.Reach()
+			_, last := t.reach()
 			return last, nil
 		},
 		First: func(context.Context) (change.Timestamp, bool, error) {
-			first, _ := t.source.Reach()
+			first, _ := t.reach()
 			return first, true, nil
 		},
 	}, hub)
@@ -107,6 +116,13 @@ func cmpOr(a, b string) string {
 		return a
 	}
 	return b
+}
+
+// reach returns the times of the log's oldest and youngest entries.
+func (w *town) reach() (first, last change.Timestamp) {
+	return w.log.(interface {
+		Reach() (first, last change.Timestamp)
+	}).Reach()
 }
 
 // Follow implements connect.Topologist.
