@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,13 @@ import (
 	"mongostream/lane/lanetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(besieged) != "" {
+		besiege()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const partitions = 4
 
@@ -70,42 +77,66 @@ func (r *rows) Row(_ context.Context, gateway string) (checkpoint.Row, bool, err
 
 func newWorld(t *testing.T, cfg connect.Config) *world {
 	t.Helper()
-	w := &world{T: t, source: &lanetest.Log{ReplyEvents: 10}}
+	w := &world{T: t, reg: prometheus.NewRegistry()}
 	w.rows.kept = map[string]checkpoint.Row{}
-	w.source.Append(changetest.Event{ID: 1})
-	w.log = lane.NewLog(lane.Config{Partitions: partitions}, w.source)
-	w.reg = prometheus.NewRegistry()
-	hub := fanout.New(fanout.Config{Partitions: partitions, CreditEvents: cfg.CreditEvents, CreditBytes: cfg.CreditBytes, Registerer: w.reg, JSON: func(b, doc []byte) ([]byte, error) { return append(b, fmt.Sprint(len(doc))...), nil }}, w.log)
-	cfg.Cluster, cfg.Node, cfg.Partitions, cfg.Rows = "c", "n", partitions, &w.rows
-	cfg.Now = func(context.Context) (change.Timestamp, error) {
-		_, last := w.source.Reach()
-		return last, nil
-	}
-	cfg.First = func(context.Context) (change.Timestamp, bool, error) {
-		first, _ := w.source.Reach()
-		return first, true, nil
-	}
-	server := connect.NewServer(cfg, hub)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	cfg.Rows = &w.rows
+	n, err := newNode(t.Context(), cfg, w.reg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.address = listener.Addr().String()
+	w.source, w.log, w.address = n.source, n.log, n.listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = w.log.Run(ctx, change.Position{}) })
-	running.Go(func() { _ = hub.Run(ctx) })
-	running.Go(func() {
-		if err := server.Serve(ctx, listener, nil, time.Second); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
 	w.client = w.dial()
 	return w
+}
+
+// A node is a log and a server over it.
+type node struct {
+	source   *lanetest.Log
+	log      *lane.Log
+	hub      *fanout.Hub
+	server   *connect.Server
+	listener net.Listener
+}
+
+func newNode(ctx context.Context, cfg connect.Config, reg prometheus.Registerer) (*node, error) {
+	n := &node{source: &lanetest.Log{ReplyEvents: 10}}
+	n.source.Append(changetest.Event{ID: 1})
+	n.log = lane.NewLog(lane.Config{Partitions: partitions}, n.source)
+	n.hub = fanout.New(fanout.Config{
+		Partitions: partitions, CreditEvents: cfg.CreditEvents, CreditBytes: cfg.CreditBytes, Registerer: reg,
+		JSON: func(b, doc []byte) ([]byte, error) { return append(b, fmt.Sprint(len(doc))...), nil },
+	}, n.log)
+	cfg.Cluster, cfg.Node, cfg.Partitions = "c", "n", partitions
+	cfg.Now = func(context.Context) (change.Timestamp, error) {
+		_, last := n.source.Reach()
+		return last, nil
+	}
+	cfg.First = func(context.Context) (change.Timestamp, bool, error) {
+		first, _ := n.source.Reach()
+		return first, true, nil
+	}
+	n.server = connect.NewServer(cfg, n.hub)
+	var err error
+	n.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	return n, err
+}
+
+// run serves until the context ends.
+func (n *node) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { _ = n.log.Run(ctx, change.Position{}) })
+	running.Go(func() { _ = n.hub.Run(ctx) })
+	return n.server.Serve(ctx, n.listener, nil, time.Second)
 }
 
 // dial makes a connection of its own.
