@@ -10,6 +10,7 @@ import (
 	"mongostream/gateway/connect"
 	"mongostream/gateway/fanout"
 	"mongostream/internal/mongodb/stream"
+	"mongostream/internal/place"
 	"mongostream/match"
 )
 
@@ -18,11 +19,11 @@ func (s *Service) buildGateway(ctx context.Context) error {
 	cfg := s.opts.Config
 	s.hub = fanout.New(fanout.Config{
 		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
-		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Trusted: s.trusted, Logger: s.logger, Registerer: s.registry,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Trusted: func() bool { return s.member.Trusted() }, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	rows, err := s.store.Rows(ctx)
 	if err != nil { // the others are there; who is not is not waited for
-		s.logger.Warn("rows of gateways cannot be read", "error", firstOf(err))
+		s.logger.Warn("rows of gateways cannot be read", "error", place.FirstOf(err))
 	}
 	s.hub.Expect(recent(rows, time.Now()))
 	s.gateway = connect.NewServer(connect.Config{

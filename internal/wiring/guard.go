@@ -13,6 +13,7 @@ import (
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/document"
 	"mongostream/internal/mongodb/stream"
+	"mongostream/internal/place"
 	"mongostream/rescan"
 )
 
@@ -35,7 +36,7 @@ func away(err error) bool {
 
 // A guardedStore is a store of marks whose saves stop for a while when they fail.
 type guardedStore struct {
-	store
+	place.Store
 	breaker *breaker.Breaker
 }
 
@@ -44,13 +45,13 @@ func (s *Service) guardStore() guardedStore {
 	b := s.breakers.Breaker("marks_"+s.opts.Config.Reliability.Checkpoint.Backend, func(err error) bool {
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, checkpoint.ErrFenced)
 	})
-	return guardedStore{store: s.store, breaker: b}
+	return guardedStore{Store: s.store, breaker: b}
 }
 
 // Save implements checkpoint.Store. A round counts as one failure when no mark of it could be saved or refused.
 func (g guardedStore) Save(ctx context.Context, marks []checkpoint.Mark) (results []error) {
 	err := g.breaker.Do(func() error {
-		results = g.store.Save(ctx, marks)
+		results = g.Store.Save(ctx, marks)
 		var failure error
 		for _, err := range results {
 			if err == nil || errors.Is(err, checkpoint.ErrFenced) {
@@ -71,7 +72,7 @@ func (g guardedStore) Save(ctx context.Context, marks []checkpoint.Mark) (result
 
 // AddGap implements checkpoint.GapKeeper.
 func (g guardedStore) AddGap(ctx context.Context, gap checkpoint.Gap) error {
-	return g.breaker.Do(func() error { return g.store.AddGap(ctx, gap) })
+	return g.breaker.Do(func() error { return g.Store.AddGap(ctx, gap) })
 }
 
 // rescan says what is read again after a loss.

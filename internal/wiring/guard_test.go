@@ -14,13 +14,14 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/internal/breaker"
 	"mongostream/internal/config"
+	"mongostream/internal/place"
 	"mongostream/notice"
 	"mongostream/rescan"
 )
 
 // failing is a store that answers every save with the same results.
 type failing struct {
-	store
+	place.Store
 	results []error
 	calls   int
 }
@@ -39,7 +40,7 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := notice.NewBoard(notice.Config{})
 		down := &failing{results: slices.Repeat([]error{errors.New("away")}, 2)}
-		guarded := guardedStore{store: down, breaker: breaker.NewPanel(breaker.Config{Board: board}).Breaker("marks", nil)}
+		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{Board: board}).Breaker("marks", nil)}
 		save := func() []error { return guarded.Save(t.Context(), make([]checkpoint.Mark, 2)) }
 		for range 9 {
 			for _, err := range save() {
@@ -70,7 +71,7 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 // A store of which one partition's mark is refused answers: its breaker stays closed.
 func TestStoreThatRefusesSomeMarksIsNotAway(t *testing.T) {
 	partly := &failing{results: []error{errors.New("corrupt"), nil}}
-	guarded := guardedStore{store: partly, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
+	guarded := guardedStore{Store: partly, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
 	for range 20 {
 		guarded.Save(t.Context(), make([]checkpoint.Mark, 2))
 	}

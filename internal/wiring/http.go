@@ -40,7 +40,7 @@ func (s *Service) listen(ctx context.Context) (err error) {
 func (s *Service) newServer() (*http.Server, error) {
 	cfg := s.opts.Config
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
-	v1.Handle("/v1/events", s.attachedOnly(gateway.NewEvents(gateway.EventsConfig{
+	v1.Handle("/v1/events", s.member.Guard(gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Accounts: s.door.Accounts, Logger: s.logger, Registerer: s.registry,
 	}, s.log)))
@@ -117,7 +117,7 @@ func (s *Service) health() *health.Registry {
 	})
 	r.Register(health.Check{
 		Name: "partitions_owned", Severity: health.Critical, Ready: true, Text: "The node owns its partitions and serves them.",
-		Test: s.served,
+		Test: s.member.Served,
 	})
 	r.Register(health.Check{
 		Name: "not_stopping", Severity: health.Warning, Ready: true, Text: "The node has not been told to stop.",

@@ -15,73 +15,34 @@ import (
 	"mongostream/fault"
 	"mongostream/gap"
 	"mongostream/internal/config"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/council"
-	"mongostream/internal/etcd/keyring"
-	"mongostream/internal/etcd/owner"
 	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/mark"
+	"mongostream/internal/place"
 )
-
-// A store is all that a node asks of the place where marks are kept.
-type store interface {
-	checkpoint.Store
-	checkpoint.Claimer
-	checkpoint.OriginKeeper
-	checkpoint.GapKeeper
-	checkpoint.RowKeeper
-}
 
 // openMarks connects to the store of marks and makes sure that every mark in it can be read.
 func (s *Service) openMarks(ctx context.Context) error {
 	cfg := s.opts.Config
-	switch cfg.Reliability.Checkpoint.Backend {
-	case config.BackendMongo:
-		marks := mark.NewStore(s.mongo, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
-		s.store, s.keeper, s.owner = marks, marks, mark.NewOwner(s.mongo, marks)
-	default:
-		client, err := s.dialEtcd(ctx)
+	at := place.New(cfg, cfg.Node.ID, s.logger)
+	s.closers = append(s.closers, at.Close)
+	at.UseMongo(s.mongo)
+	if err := at.OpenMarks(ctx); err != nil {
+		return err
+	}
+	s.store, s.keeper, s.owner, s.roster = at.Marks, at.Keys, at.Owner, at.Roster
+	if at.Roster != nil {
+		client, err := at.Etcd(ctx)
 		if err != nil {
 			return err
 		}
-		s.roster = council.New(client, council.Config{Partitions: cfg.Cluster.Partitions, ElectionTTL: cfg.Cluster.LeaseTTL})
-		s.store, s.keeper, s.owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
 		s.keepHistory(client)
 	}
 	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return fmt.Errorf("read the origin: %w", err) // every mark would say the same
 	}
 	if _, err := s.store.List(ctx); err != nil {
-		return fmt.Errorf("read the marks: %w", firstOf(err))
+		return fmt.Errorf("read the marks: %w", place.FirstOf(err))
 	}
 	return nil
-}
-
-// dialEtcd connects to etcd.
-func (s *Service) dialEtcd(ctx context.Context) (*etcd.Client, error) {
-	cfg := s.opts.Config
-	client, err := etcd.Dial(ctx, etcd.Config{
-		Endpoints: cfg.Etcd.Endpoints, Prefix: cfg.Etcd.Prefix, Cluster: cfg.Cluster.ID, Username: cfg.Etcd.Username, Password: string(cfg.Etcd.Password),
-		CAFile: cfg.Etcd.TLS.CAFile, CertFile: cfg.Etcd.TLS.CertFile, KeyFile: cfg.Etcd.TLS.KeyFile, DialTimeout: cfg.Etcd.DialTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, func() {
-		if err := client.Close(); err != nil {
-			s.logger.Warn("disconnect from etcd", "error", err)
-		}
-	})
-	return client, nil
-}
-
-// firstOf returns the first of joined errors, with the number of the others: one is enough to act upon.
-func firstOf(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(joined.Unwrap()) < 2 {
-		return err
-	}
-	return fmt.Errorf("%w (and %d more like it)", joined.Unwrap()[0], len(joined.Unwrap())-1)
 }
 
 // findOrigin reads the origin, or writes it where this is the first start.

@@ -16,14 +16,17 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/cluster"
+	"mongostream/cluster/roster"
 	"mongostream/delivery"
 	"mongostream/gateway/connect"
 	"mongostream/gateway/fanout"
 	"mongostream/internal/breaker"
 	"mongostream/internal/config"
 	"mongostream/internal/door"
+	"mongostream/internal/member"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/stream"
+	"mongostream/internal/place"
 	"mongostream/internal/profile"
 	"mongostream/lane"
 	"mongostream/notice"
@@ -59,7 +62,7 @@ type Service struct {
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
-	store      store
+	store      place.Store
 	keeper     checkpoint.KeyKeeper
 	keys       *cursorKeys
 	owner      cluster.Registry
@@ -70,9 +73,9 @@ type Service struct {
 	channels   channels
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
-	terms      terms
-	member
-	closers []func() // in the order of opening
+	roster     roster.Store // nil without etcd
+	member     *member.Member
+	closers    []func() // in the order of opening
 }
 
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
@@ -83,7 +86,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildMember, s.buildGateway, s.buildNode,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildGateway, s.buildNode,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -113,7 +116,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
-		Watch: s.watch(), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
+		Watch: place.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
 	}, s.mongo)
 	if err != nil {
 		return err
@@ -126,7 +129,7 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 // buildLog makes the node's view of the log.
 func (s *Service) buildLog(context.Context) error {
 	cfg := s.opts.Config
-	watch := s.watch()
+	watch := place.Watch(s.opts.Config)
 	s.log = lane.NewLog(lane.Config{
 		Partitions: cfg.Cluster.Partitions, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch, MaxStreams: cfg.MongoDB.MaxStreams,
 		Keep: watch.Keeps(), Logger: s.logger, Registerer: s.registry,
@@ -153,21 +156,21 @@ func (s *Service) buildNode(context.Context) (err error) {
 			return fmt.Errorf("attach session: %w", err)
 		}
 	}
+	s.buildMember()
 	s.server, err = s.newServer()
 	return err
 }
 
-// watch says what of the deployment is read. Our own marks are not.
-func (s *Service) watch() stream.Watch {
+// buildMember makes the node's place in its cluster.
+func (s *Service) buildMember() {
 	cfg := s.opts.Config
-	w := stream.Watch{Namespaces: cfg.MongoDB.Watch, Operations: cfg.MongoDB.Operations, Exclude: cfg.Marks.Database}
-	if cfg.MongoDB.FullDocument != "default" {
-		w.FullDocument = cfg.MongoDB.FullDocument
-	}
-	if cfg.MongoDB.FullDocumentBeforeChange != "off" {
-		w.BeforeChange = cfg.MongoDB.FullDocumentBeforeChange
-	}
-	return w
+	s.member = member.New(member.Config{
+		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
+		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
+		Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
+		Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
+		Logger: s.logger, Registerer: s.registry,
+	})
 }
 
 // Node returns the node, for what lives in the same process.
@@ -223,7 +226,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopWeb()
-		return s.owns(ctx)
+		return s.member.Run(ctx)
 	})
 	g.Go(func() error {
 		defer cancel()
@@ -248,16 +251,6 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
 	s.endClients()
-}
-
-// serve runs the node for the length of its terms.
-func (s *Service) serve(ctx context.Context, terms []change.Term) error {
-	if err := s.resume(ctx, terms); err != nil {
-		return err
-	}
-	s.logger.Info("node runs", "node", s.opts.Config.Node.ID, "process", s.opts.Process, "cluster", s.opts.Config.Cluster.ID,
-		"partitions", len(terms), "address", s.Addr(), "version", s.opts.Version)
-	return s.node.Run(ctx)
 }
 
 // closeTimeout bounds how long HTTP requests under way are waited for.

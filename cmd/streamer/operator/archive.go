@@ -16,13 +16,13 @@ import (
 	"mongostream/cluster"
 	"mongostream/fault"
 	"mongostream/internal/admin"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 func exportCommand() *cobra.Command {
 	o := operation{quiet: true}
 	cmd := o.command("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
-		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := admin.Export(ctx, at.Marks, who())
 			if err != nil {
 				return err
@@ -60,7 +60,7 @@ type imported struct {
 func importCommand() *cobra.Command {
 	var o operation
 	cmd := o.command("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
-		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ between.`
 const importTTL = 10 * time.Second
 
 // apply claims the partitions as a node does, so that none can be saving, and imports.
-func apply(ctx context.Context, at *wiring.Place, plan *admin.ImportPlan, from string) error {
+func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from string) error {
 	if err := plan.Found(ctx, at.Marks); err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 
 	"mongostream/fault"
 	"mongostream/internal/config"
+	"mongostream/internal/place"
 	"mongostream/internal/preflight"
 	"mongostream/internal/preflight/inspect"
-	"mongostream/internal/wiring"
 )
 
 func checkCommand() *cobra.Command {
@@ -38,7 +38,7 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 			if outage < 0 {
 				return fault.Newf(fault.CommandBadArgument, "--outage %s is negative", outage)
 			}
-			at := wiring.NewPlace(cfg, logger(cfg))
+			at := place.New(cfg, "operator", logger(cfg))
 			defer at.Close()
 			report := preflight.Run(cmd.Context(), inspect.Checks(at, outage))
 			if err := printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {

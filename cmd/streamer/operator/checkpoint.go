@@ -13,7 +13,7 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/internal/admin"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 func checkpointCommand() *cobra.Command {
@@ -31,7 +31,7 @@ type listing struct {
 
 func listCommand() *cobra.Command {
 	var o operation
-	return o.command("list", "List the marks of all partitions", cobra.NoArgs, func(ctx context.Context, at *wiring.Place, _ []string, w io.Writer) error {
+	return o.command("list", "List the marks of all partitions", cobra.NoArgs, func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 		origin, err := admin.ReadOrigin(ctx, at.Marks)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ type shown struct {
 
 func showCommand() *cobra.Command {
 	var o operation
-	return o.command("show PARTITION", "Show the mark of one partition", cobra.ExactArgs(1), func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+	return o.command("show PARTITION", "Show the mark of one partition", cobra.ExactArgs(1), func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 		origin, p, err := partition(ctx, at, args[0])
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ type past struct {
 func historyCommand() *cobra.Command {
 	var o operation
 	return o.command("history PARTITION", "Show the last marks of one partition, the newest first", cobra.ExactArgs(1),
-		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			_, p, err := partition(ctx, at, args[0])
 			if err != nil {
 				return err
@@ -138,7 +138,7 @@ func historyCommand() *cobra.Command {
 }
 
 // partition reads the origin, and the number of one of its partitions.
-func partition(ctx context.Context, at *wiring.Place, text string) (checkpoint.Origin, change.Partition, error) {
+func partition(ctx context.Context, at *place.Place, text string) (checkpoint.Origin, change.Partition, error) {
 	origin, err := admin.ReadOrigin(ctx, at.Marks)
 	if err != nil {
 		return origin, 0, err

@@ -11,7 +11,7 @@ import (
 	"mongostream/change"
 	"mongostream/fault"
 	"mongostream/internal/admin"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 func clusterCommand() *cobra.Command {
@@ -32,7 +32,7 @@ func adoptCommand() *cobra.Command {
 	var to string
 	var source bool
 	cmd := o.command("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
-		func(ctx context.Context, at *wiring.Place, _ []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 			var restored change.Timestamp
 			if to != "" {
 				p, err := admin.ParseTarget(to)

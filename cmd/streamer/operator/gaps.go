@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"mongostream/internal/admin"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 func gapsCommand() *cobra.Command {
 	var o operation
 	return o.command("gaps", "List what could not be read from the log any more", cobra.NoArgs,
-		func(ctx context.Context, at *wiring.Place, _ []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, at.Marks); err != nil {
 				return err
 			}

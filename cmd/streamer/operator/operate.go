@@ -18,7 +18,7 @@ import (
 
 	"mongostream/fault"
 	"mongostream/internal/config"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 // Commands are the commands of operators.
@@ -36,7 +36,7 @@ type operation struct {
 }
 
 // command makes the command of an operation. What is written goes to w; an error of do is told once, whatever it joins.
-func (o *operation) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error) *cobra.Command {
+func (o *operation) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, at *place.Place, args []string, w io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: arguments(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,12 +47,12 @@ func (o *operation) command(use, short string, args cobra.PositionalArgs, do fun
 			if err != nil {
 				return err
 			}
-			at := wiring.NewPlace(cfg, logger(cfg))
+			at := place.New(cfg, "operator", logger(cfg))
 			defer at.Close()
 			if err := at.OpenMarks(cmd.Context()); err != nil {
 				return err
 			}
-			return wiring.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
+			return place.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")

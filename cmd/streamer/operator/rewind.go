@@ -12,7 +12,7 @@ import (
 	"mongostream/change"
 	"mongostream/fault"
 	"mongostream/internal/admin"
-	"mongostream/internal/wiring"
+	"mongostream/internal/place"
 )
 
 // A rewound is what a rewind would do, and whether it was done.
@@ -27,7 +27,7 @@ func rewindCommand() *cobra.Command {
 	var to, why string
 	var all bool
 	cmd := o.command("rewind PARTITION… | --all", "Move marks back, so that what is behind them is delivered again", cobra.ArbitraryArgs,
-		func(ctx context.Context, at *wiring.Place, args []string, w io.Writer) error {
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			if all == (len(args) > 0) {
 				return fault.Newf(fault.CommandBadArgument, "give partitions, or --all for every one")
 			}

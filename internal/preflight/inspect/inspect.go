@@ -13,13 +13,13 @@ import (
 	etcdprobe "mongostream/internal/etcd/probe"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/probe"
+	"mongostream/internal/place"
 	"mongostream/internal/preflight"
-	"mongostream/internal/wiring"
 )
 
 // A survey finds out what the checks judge.
 type survey struct {
-	at     *wiring.Place
+	at     *place.Place
 	outage time.Duration
 	mongo  *mongodb.Client
 	can    probe.Streams
@@ -38,7 +38,7 @@ const (
 
 // Checks are the checks of what a configuration leads to, in the order in which they need each other. The outage is the longest that is
 // to be survived without a loss. Nothing is written.
-func Checks(at *wiring.Place, outage time.Duration) []preflight.Check {
+func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 	s := &survey{at: at, outage: outage}
 	mongo := []string{checkMongo}
 	checks := []preflight.Check{
@@ -219,7 +219,7 @@ func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
 	}
 	marks, err := s.at.Marks.List(ctx)
 	if err != nil {
-		return f, wiring.FirstOf(err)
+		return f, place.FirstOf(err)
 	}
 	m := preflight.Marks{
 		Founded: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity, Marks: len(marks), Partitions: origin.Partitions,

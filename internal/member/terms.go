@@ -1,4 +1,4 @@
-package wiring
+package member
 
 import (
 	"context"
@@ -23,11 +23,11 @@ type terms struct {
 }
 
 // resume hands terms to the node: all of them at first, later those of partitions that were claimed again.
-func (s *Service) resume(ctx context.Context, terms []change.Term) error {
-	if err := s.node.Serve(ctx, terms); err != nil {
+func (m *Member) resume(ctx context.Context, terms []change.Term) error {
+	if err := m.cfg.Node.Serve(ctx, terms); err != nil {
 		return err
 	}
-	s.terms.add(terms)
+	m.terms.add(terms)
 	return nil
 }
 
@@ -68,12 +68,12 @@ var (
 )
 
 // givingBack tells the owner, while run runs, which terms the node has ended.
-func (s *Service) givingBack(ctx context.Context, o taker, run func() error) error {
+func (m *Member) givingBack(ctx context.Context, o taker, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { s.terms.giveBack(ctx, s.node, o) })
+	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, o) })
 	return run()
 }
 

@@ -1,0 +1,217 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mongostream/change"
+	"mongostream/cluster"
+	"mongostream/cluster/govern"
+	"mongostream/cluster/roster"
+	"mongostream/cluster/share"
+	"mongostream/fault"
+	"mongostream/gateway/fanout"
+	"mongostream/lane"
+	"mongostream/notice"
+	"mongostream/streamer"
+)
+
+// Config says who the member is, and what it serves with. Everything is required unless it says more.
+type Config struct {
+	Member     cluster.Member
+	Partitions int
+	TTL        time.Duration // of the lease
+	// TakeOver ends the ownership of another process. It is for a cluster of one.
+	TakeOver bool
+	// Expected is how many nodes the cluster is to have. One is a cluster of one.
+	Expected int
+	// Settle is how long nodes that join are waited for.
+	Settle time.Duration
+
+	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
+	// where there is none.
+	Version     string
+	Capacity    int
+	Fingerprint string
+	Gateway     string
+
+	// Registry is that of a cluster of one, Roster that of several nodes.
+	Registry cluster.Registry
+	Roster   roster.Store
+
+	Node  *streamer.Node
+	Log   *lane.Log
+	Hub   *fanout.Hub
+	Board *notice.Board
+	// Stopping reports whether the node has been told to stop.
+	Stopping func() bool
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// A Member is a node's place in its cluster.
+type Member struct {
+	cfg    Config
+	solo   *cluster.Solo // in a cluster of one
+	share  *share.Share  // in one of several, like the leader
+	leader *govern.Leader
+	terms  terms
+	view   atomic.Pointer[roster.View] // the last one, nil before
+	begun  atomic.Bool                 // the log has been open
+	events ending                      // of event streams, when the node is detached
+}
+
+// New makes a Member.
+func New(cfg Config) *Member {
+	m := &Member{cfg: cfg}
+	if cfg.Expected < 2 {
+		m.solo = cluster.NewSolo(cluster.SoloConfig{
+			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Log: cfg.Logger,
+		}, cfg.Registry)
+		return m
+	}
+	m.share = share.New(share.Config{
+		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: cfg.Node.Release,
+		Detached: m.detached, Viewed: func(v roster.View) { m.view.Store(&v) }, Log: cfg.Logger, Registerer: cfg.Registerer,
+	}, cfg.Roster)
+	m.leader = govern.NewLeader(govern.Config{
+		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
+		Trusted: m.share.Trusted, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
+	}, cfg.Roster)
+	return m
+}
+
+// Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
+func (m *Member) Run(ctx context.Context) error {
+	if m.share != nil {
+		return m.givingBack(ctx, m.share, func() error { return m.share.Run(ctx, m.serveShare) })
+	}
+	return m.givingBack(ctx, m.solo, func() error {
+		return m.solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {
+			if err := m.resume(ctx, terms); err != nil {
+				return err
+			}
+			return m.serve(ctx)
+		})
+	})
+}
+
+// serve runs the node until the context ends.
+func (m *Member) serve(ctx context.Context) error {
+	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "version", m.cfg.Version)
+	return m.cfg.Node.Run(ctx)
+}
+
+// serveShare runs the node while terms come and go, and the leader until the node has come to its end: it may have to plan its own leave.
+func (m *Member) serveShare(ctx context.Context) error {
+	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- m.leader.Run(leading) }()
+	err := m.serve(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// detached closes what the node serves: its clients find another node.
+func (m *Member) detached(cause error) {
+	m.cfg.Hub.Detach(cause)
+	m.events.end(fault.New(fault.NodeDetached, cause))
+}
+
+// Trusted reports whether the node may hand anything to anybody now.
+func (m *Member) Trusted() bool { return m.share == nil || m.share.Trusted() }
+
+// Alone reports whether this is a cluster of one.
+func (m *Member) Alone() bool { return m.share == nil }
+
+// View returns the last view of the cluster; none before the first and in a cluster of one.
+func (m *Member) View() (roster.View, bool) {
+	if v := m.view.Load(); v != nil {
+		return *v, true
+	}
+	return roster.View{}, false
+}
+
+// Served returns what the node does not serve yet of what is its own, nil where that is nothing.
+func (m *Member) Served() error {
+	status := m.cfg.Node.Status()
+	if m.Alone() {
+		if len(status) < m.cfg.Partitions {
+			return fmt.Errorf("%d of %d partitions are served", len(status), m.cfg.Partitions)
+		}
+		return nil
+	}
+	view, known := m.View()
+	switch {
+	case !m.share.Trusted():
+		return errors.New("the node is not a member of its cluster now")
+	case !known || view.Plan.Version == 0:
+		return errors.New("the cluster has no plan yet")
+	}
+	missing := 0
+	for p, node := range view.Plan.Owners {
+		if node == m.cfg.Member.Node && !slices.ContainsFunc(status, func(s streamer.PartitionStatus) bool { return int(s.Partition) == p }) {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d partitions of this node are not served yet", missing)
+	}
+	return nil
+}
+
+// report is what the node says of itself to the others.
+func (m *Member) report() roster.Heartbeat {
+	cfg, open, failing := m.cfg, m.cfg.Log.Stats().Open, m.cfg.Node.MarksFailing()
+	if open {
+		m.begun.Store(true)
+	}
+	h := roster.Heartbeat{
+		Version: cfg.Version, Status: roster.Healthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
+		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
+	}
+	if m.begun.Load() { // before that, nothing is known
+		h.Checks = map[string]bool{
+			roster.CheckMongoDB: open, roster.CheckEtcd: true, roster.CheckCheckpoint: !failing, roster.CheckGateway: true,
+		}
+	}
+	switch {
+	case cfg.Stopping():
+		h.Status = roster.Stopping
+	case !m.begun.Load():
+		h.Status = roster.Starting
+	case !open, failing:
+		h.Status = roster.Degraded
+	}
+	for _, p := range cfg.Node.Status() {
+		h.Held = append(h.Held, roster.Held{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
+		h.Load.Rate += p.Rate
+		if p.Lag != nil && (h.Load.Lag == nil || *h.Load.Lag < p.Lag.Seconds()) {
+			lag := p.Lag.Seconds()
+			h.Load.Lag = &lag
+		}
+	}
+	return h
+}
+
+// Advertised returns an address as other machines may use it: with this machine's name where it says all addresses of the machine.
+func Advertised(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		if name, err := os.Hostname(); err == nil {
+			return net.JoinHostPort(cmp.Or(name, host), port)
+		}
+	}
+	return address
+}

@@ -1,0 +1,160 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"mongostream/checkpoint"
+	"mongostream/cluster"
+	"mongostream/cluster/roster"
+	"mongostream/internal/admin"
+	"mongostream/internal/config"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/council"
+	"mongostream/internal/etcd/keyring"
+	"mongostream/internal/etcd/owner"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/mark"
+	"mongostream/internal/mongodb/stream"
+)
+
+// A Store is all that anybody asks of where marks are kept.
+type Store interface {
+	admin.Store
+	checkpoint.RowKeeper
+}
+
+// A Place is where the marks of a cluster are, and the MongoDB that they are about.
+type Place struct {
+	Config config.Config
+	// Marks is where they are, Keys where the keys of cursors are, Owner who claims all partitions, Roster what several nodes have in
+	// common, nil where there is no etcd. All are nil until OpenMarks.
+	Marks  Store
+	Keys   checkpoint.KeyKeeper
+	Owner  cluster.Registry
+	Roster roster.Store
+
+	application string
+	logger      *slog.Logger
+	etcd        *etcd.Client
+	mongo       *mongodb.Client
+	lent        bool // the connection to MongoDB is somebody else's
+}
+
+// New makes a Place that is connected to nothing yet, for who calls himself that in MongoDB's log. The logger may be nil.
+func New(cfg config.Config, application string, logger *slog.Logger) *Place {
+	return &Place{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
+}
+
+// OpenMarks connects to the store of marks: to MongoDB only where they are there, so that marks in etcd can be looked at while MongoDB
+// is away; to etcd where they are there, or where nodes share the partitions.
+func (p *Place) OpenMarks(ctx context.Context) error {
+	cfg := p.Config
+	inMongo := cfg.Reliability.Checkpoint.Backend == config.BackendMongo
+	if inMongo {
+		client, err := p.Mongo(ctx)
+		if err != nil {
+			return err
+		}
+		store := mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
+		p.Marks, p.Keys, p.Owner = store, store, mark.NewOwner(client, store)
+	}
+	if inMongo && cfg.Cluster.ExpectedNodes < 2 {
+		return nil
+	}
+	client, err := p.Etcd(ctx)
+	if err != nil {
+		return err
+	}
+	p.Roster = council.New(client, council.Config{Partitions: cfg.Cluster.Partitions, ElectionTTL: cfg.Cluster.LeaseTTL})
+	if !inMongo {
+		p.Marks, p.Keys, p.Owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
+	}
+	return nil
+}
+
+// UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
+func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
+
+// Mongo returns the connection to MongoDB, which is made when it is first asked for.
+func (p *Place) Mongo(ctx context.Context) (*mongodb.Client, error) {
+	if p.mongo != nil {
+		return p.mongo, nil
+	}
+	cfg := p.Config
+	client, err := mongodb.Dial(ctx, mongodb.Config{
+		URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + p.application,
+		SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: p.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.mongo = client
+	return client, nil
+}
+
+// Etcd returns the connection to etcd, which is made when it is first asked for.
+func (p *Place) Etcd(ctx context.Context) (*etcd.Client, error) {
+	if p.etcd != nil {
+		return p.etcd, nil
+	}
+	cfg := p.Config.Etcd
+	client, err := etcd.Dial(ctx, etcd.Config{
+		Endpoints: cfg.Endpoints, Prefix: cfg.Prefix, Cluster: p.Config.Cluster.ID, Username: cfg.Username, Password: string(cfg.Password),
+		CAFile: cfg.TLS.CAFile, CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, DialTimeout: cfg.DialTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.etcd = client
+	return client, nil
+}
+
+// Probe opens and closes a change stream as a node does when it starts.
+func (p *Place) Probe(ctx context.Context) error {
+	client, err := p.Mongo(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := stream.NewSource(stream.SourceConfig{Watch: Watch(p.Config), MaxStreams: p.Config.MongoDB.MaxStreams}, client)
+	if err != nil {
+		return err
+	}
+	return source.Probe(ctx)
+}
+
+// Close ends the connections.
+func (p *Place) Close() {
+	if p.etcd != nil {
+		if err := p.etcd.Close(); err != nil {
+			p.logger.Warn("disconnect from etcd", "error", err)
+		}
+	}
+	if p.mongo != nil && !p.lent {
+		p.mongo.Close()
+	}
+}
+
+// Watch says what of the deployment is read. Our own marks are not.
+func Watch(cfg config.Config) stream.Watch {
+	m := cfg.MongoDB
+	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Marks.Database}
+	if m.FullDocument != "default" {
+		w.FullDocument = m.FullDocument
+	}
+	if m.FullDocumentBeforeChange != "off" {
+		w.BeforeChange = m.FullDocumentBeforeChange
+	}
+	return w
+}
+
+// FirstOf returns the first of joined errors, with the number of the others: one is enough to act upon.
+func FirstOf(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) < 2 {
+		return err
+	}
+	return fmt.Errorf("%w (and %d more like it)", joined.Unwrap()[0], len(joined.Unwrap())-1)
+}
