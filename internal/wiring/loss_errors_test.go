@@ -2,13 +2,15 @@ package wiring
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"mongostream/fault"
 	"mongostream/health"
 	"mongostream/internal/devmongo"
-	"mongostream/notice"
 )
 
 // Every error that a change stream can meet, through the whole node: what it makes of it, and what it tells of it.
@@ -45,6 +47,7 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 			before := r.series(0, 20)
 			n.sees(before...)
 			streams, connections := r.server.Stats().ChangeStreamsOpened, r.server.Stats().ConnectionsOpen
+			counted, states := n.metric("streamer_mongodb_streams_opened_total"), n.watchStates()
 			r.fail(times(1), c.code, "getMore")
 			after := r.series(20, 40)
 			n.sees(after...)
@@ -54,13 +57,13 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 			if opened := int(stats.ChangeStreamsOpened - streams); opened < 1 || opened > c.opened {
 				t.Errorf("%d streams were opened", opened)
 			}
+			if more := n.metric("streamer_mongodb_streams_opened_total") - counted; more < 1 || int(more) > c.opened {
+				t.Errorf("%v streams were counted", more)
+			}
 			for _, name := range []string{"streamer_gaps_detected_total", "streamer_history_lost_total", "streamer_duplicate_events_total"} {
 				if got := n.metric(name); got != 0 {
 					t.Errorf("%s is %v", name, got)
 				}
-			}
-			if len(n.notices()) != 0 || len(n.gaps()) != 0 || len(n.posted(notice.Resync)) != 0 {
-				t.Errorf("%d notices, %d gaps", len(n.notices()), len(n.gaps()))
 			}
 			n.until("every partition is well, on one stream", func() bool {
 				for _, s := range n.status() {
@@ -70,6 +73,12 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 				}
 				return r.server.Stats().ChangeStreamsOpen == 1
 			})
+			for state := range states() {
+				if state != health.Healthy && state != health.Idle {
+					t.Errorf("a partition was %s meanwhile", state)
+				}
+			}
+			n.saysNothing()
 			if more := r.server.Stats().ConnectionsOpen - connections; more > 3 {
 				t.Errorf("%d connections more than before", more)
 			}
@@ -100,9 +109,14 @@ func TestErrorsThatEndTheNode(t *testing.T) {
 			n := r.begin()
 			n.goesOn()
 			opened := r.server.Stats().ChangeStreamsOpened
+			failures := n.metric("streamer_mongodb_stream_failures_total")
 			r.fail("alwaysOn", c.code, "getMore", "aggregate")
 			r.series(0, 20)
 			<-n.ended
+			if n.metric("streamer_mongodb_stream_failures_total") <= failures {
+				t.Error("the failure is not counted")
+			}
+			n.saysNothing()
 			if fault.Of(n.err) != c.want {
 				t.Errorf("ended with %v", n.err)
 			}
@@ -116,6 +130,88 @@ func TestErrorsThatEndTheNode(t *testing.T) {
 				t.Errorf("%d notices, %d gaps", len(next.notices()), len(next.gaps()))
 			}
 		})
+	}
+}
+
+// Where a document is required that MongoDB does not have, the event comes without it, after one opening, and nothing is told as lost.
+func TestMissingImageThroughTheWholeNode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{Release: "7.0"}, "STREAMER_MONGODB_FULL_DOCUMENT=required")
+	n := r.begin()
+	n.sees(r.series(0, 20)...)
+	streams, states := r.server.Stats().ChangeStreamsOpened, n.watchStates()
+	if _, err := r.coll("orders").UpdateByID(t.Context(), 7, bson.D{{Key: "$set", Value: bson.D{{Key: "v", Value: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the update arrives", func() bool { return updates(n) == 1 })
+	n.goesOn()
+	if opened := r.server.Stats().ChangeStreamsOpened - streams; opened != 1 {
+		t.Errorf("%d streams were opened", opened)
+	}
+	if missing := n.metric("streamer_mongodb_images_missing_total"); missing != 1 {
+		t.Errorf("%v images are counted as missing", missing)
+	}
+	for state := range states() {
+		if state != health.Healthy && state != health.Idle {
+			t.Errorf("a partition was %s meanwhile", state)
+		}
+	}
+	n.saysNothing()
+}
+
+// A tail that begins anew leaves its lanes to a catch-up, which comes up to the tail as soon as the log moves, by whatever entry: until
+// then two streams are open on a log in which nothing happens, and both would tell what does.
+func TestTailThatBeganAnewOnAQuietLog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{})
+	n := r.begin()
+	n.sees(r.series(0, 20)...)
+	opened := r.server.Stats().ChangeStreamsOpened
+	r.fail(times(1), 286, "getMore")
+	n.until("the tail has begun anew", func() bool { return r.server.Stats().ChangeStreamsOpened-opened >= 1 && n.service.log.Stats().Open })
+	if open := r.server.Stats().ChangeStreamsOpen; open > 2 {
+		t.Errorf("%d streams are open", open)
+	}
+	r.elsewhere(1) // MongoDB itself writes something every ten seconds
+	n.until("one stream is left", func() bool { return r.server.Stats().ChangeStreamsOpen == 1 })
+	n.goesOn()
+	n.once(idsUpTo(20)...)
+	n.saysNothing()
+}
+
+// saysNothing fails the test where a loss was recorded or told, or operators were told anything.
+func (n *live) saysNothing() {
+	n.Helper()
+	if posted, _ := n.service.board.Since(0); len(n.notices()) != 0 || len(n.gaps()) != 0 || len(posted) != 0 {
+		n.Errorf("%d notices, %d gaps, operators were told %v", len(n.notices()), len(n.gaps()), posted)
+	}
+}
+
+// watchStates notes the states in which partitions are, as often as it can, and returns what ends that and tells them.
+func (n *live) watchStates() func() map[health.Status]bool {
+	seen := make(map[health.Status]bool)
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		look := time.NewTicker(time.Millisecond)
+		defer look.Stop()
+		for {
+			for _, s := range n.service.node.Status() {
+				seen[s.State] = true
+			}
+			select {
+			case <-look.C:
+			case <-ended:
+				return
+			}
+		}
+	}()
+	stop := sync.OnceFunc(func() { close(ended) })
+	n.Cleanup(stop)
+	return func() map[health.Status]bool {
+		stop()
+		<-done
+		return seen
 	}
 }
 

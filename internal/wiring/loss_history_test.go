@@ -22,7 +22,7 @@ import (
 // is missing afterwards.
 func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int{286, 136, 280} {
+	for _, code := range []int{286, 136, 464, 326, 280, 260} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			const free = 5 // openings that losses do not hold back
@@ -30,6 +30,7 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 			n := r.begin()
 			n.sees(r.series(0, 20)...)
 			opened, connections, begun := r.server.Stats().ChangeStreamsOpened, r.server.Stats().ConnectionsOpen, time.Now()
+			states := n.watchStates()
 			r.fail("alwaysOn", code, "getMore")
 			r.series(20, 40)
 			n.until("streams were opened again and again", func() bool { return r.server.Stats().ChangeStreamsOpened-opened >= free+3 })
@@ -49,7 +50,15 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 			n.sees(idsUpTo(40)...)
 			n.once(idsUpTo(40)...)
 			n.goesOn()
-			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
+			n.until("every partition is well", func() bool {
+				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State != health.Healthy && s.State != health.Idle })
+			})
+			for state := range states() {
+				if !slices.Contains([]health.Status{health.Healthy, health.Idle, health.Recovering, health.Lagging}, state) {
+					t.Errorf("a partition was %s meanwhile", state)
+				}
+			}
+			if len(n.gaps()) != 0 || len(n.notices()) != 0 || n.metric("streamer_history_lost_total") != 0 {
 				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
 			}
 		})
