@@ -171,6 +171,9 @@ func TestCheckFindsAShortOplog(t *testing.T) {
 	if _, found := l.check("--outage", "0s"); found.notOK() != "" {
 		t.Errorf("nothing is to be survived: %+v", found)
 	}
+	if _, found := l.with("STREAMER_MONGODB_OUTAGE=2h").check(); !strings.Contains(fmt.Sprint(found), "an outage of 2h0m is to be survived") {
+		t.Errorf("the configured outage: %v", found)
+	}
 	l.operate("check", "--outage", "-1h").refused(fault.CommandBadArgument, "negative")
 	l.operate("check", "--outage", "long").refused(fault.CommandBadArgument, "outage")
 	l.with("STREAMER_CLUSTER_PARTITIONS=0").operate("check").refused(fault.ConfigBadValue, "STREAMER_CLUSTER_PARTITIONS")

@@ -2,9 +2,11 @@ package admin_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -149,6 +151,56 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
+
+// The gateways that have had something of what comes again are named, from their rows.
+func TestRewindNamesTheGatewaysConcerned(t *testing.T) {
+	s, mongo := world(t)
+	for _, r := range []checkpoint.Row{
+		{Gateway: "ahead", Base: at(90)},
+		{Gateway: "behind", Base: at(15)},
+		{Gateway: "in one", Base: at(15), Positions: map[change.Partition]change.Position{1: at(110)}},
+		{Gateway: "in one that stays", Base: at(15), Positions: map[change.Partition]change.Position{3: at(30)}},
+		{Gateway: "of fewer", Base: at(15), Partitions: 2, Positions: map[change.Partition]change.Position{1: at(110)}},
+	} {
+		r.Process, r.Started, r.SeenAt, r.Partitions = "p", time.Now(), time.Now(), cmp.Or(r.Partitions, partitions)
+		if err := s.SaveRow(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		partitions []change.Partition
+		want       map[string]int
+		furthest   change.Position
+	}{
+		{nil, map[string]int{"ahead": 3, "in one": 1}, at(90)},
+		{[]change.Partition{0}, map[string]int{"ahead": 1}, at(90)},
+		{[]change.Partition{3}, map[string]int{}, at(90)},
+	} {
+		plan, err := admin.PlanRewind(t.Context(), s, mongo, tt.partitions, at(20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		for _, g := range plan.Gateways {
+			got[g.Gateway] = g.Partitions
+			if g.Gateway == "ahead" && (!g.Furthest.Time.Equal(tt.furthest.Time.Time()) || g.SeenAt.IsZero()) {
+				t.Errorf("%+v", g)
+			}
+		}
+		if !maps.Equal(got, tt.want) || plan.GatewaysUnknown != "" {
+			t.Errorf("of %v: %v, want %v", tt.partitions, got, tt.want)
+		}
+	}
+	plan, err := admin.PlanRewind(t.Context(), blind{s}, mongo, nil, at(20))
+	if err != nil || len(plan.Gateways) != 0 || plan.GatewaysUnknown != "no rows today" || plan.Check() != nil {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+// A blind store cannot read the rows of gateways.
+type blind struct{ admin.Store }
+
+func (blind) Rows(context.Context) ([]checkpoint.Row, error) { return nil, errors.New("no rows today") }
 
 func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 	for name, tt := range map[string]struct {

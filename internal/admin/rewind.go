@@ -20,6 +20,7 @@ type Store interface {
 	checkpoint.GapKeeper
 	checkpoint.Rewinder
 	checkpoint.Adopter
+	checkpoint.RowKeeper
 }
 
 // A Source is the deployment that the positions belong to.
@@ -53,6 +54,9 @@ type RewindPlan struct {
 	// Entries estimates the changes of all partitions between To and the mark that stands furthest on, nil where nobody can tell.
 	Entries *int64       `json:"log_entries,omitempty"`
 	Steps   []RewindStep `json:"partitions"`
+	// Gateways are those that have had something of what comes again, as far as rows tell; GatewaysUnknown says why some are not known.
+	Gateways        []RewindGateway `json:"gateways"`
+	GatewaysUnknown string          `json:"gateways_unknown,omitempty"`
 
 	to change.Position
 }
@@ -68,8 +72,17 @@ type RewindStep struct {
 	Events *int64 `json:"events,omitempty"`
 }
 
+// A RewindGateway is a gateway that is told of the rewind, and gets changes again.
+type RewindGateway struct {
+	Gateway string    `json:"gateway"`
+	SeenAt  time.Time `json:"seen_at"`
+	// Partitions are how many of those that move it stands behind the target in; Furthest is where it stands in the one furthest on.
+	Partitions int      `json:"partitions"`
+	Furthest   Position `json:"furthest"`
+}
+
 // PlanRewind finds out what a rewind of partitions to a position would do; no partitions are all of them. It changes nothing. Only the
-// marks of these partitions are read: a mark that cannot be read is in the way of no other.
+// marks of these partitions are read: a mark that cannot be read is in the way of no other, and no row of a gateway is.
 func PlanRewind(ctx context.Context, s Store, source Source, partitions []change.Partition, to change.Position) (*RewindPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -89,6 +102,8 @@ func PlanRewind(ctx context.Context, s Store, source Source, partitions []change
 			Partition: m.Partition, From: ShowPosition(m.Position), Generation: m.Generation, Moves: m.Position.After(to),
 		})
 	}
+	rows, unknown := s.Rows(ctx)
+	plan.concern(origin.Partitions, rows, unknown)
 	first, known, err := source.FirstEntry(ctx)
 	if err != nil {
 		return nil, err
@@ -101,6 +116,36 @@ func PlanRewind(ctx context.Context, s Store, source Source, partitions []change
 		}
 	}
 	return plan, plan.estimate(ctx, source, origin.Partitions, froms, furthest)
+}
+
+// concern fills in the gateways that stand behind the target in a partition that moves. Where one counts the partitions otherwise, only
+// its base is known.
+func (p *RewindPlan) concern(partitions int, rows []checkpoint.Row, unknown error) {
+	p.Gateways = []RewindGateway{}
+	if unknown != nil {
+		p.GatewaysUnknown = unknown.Error()
+	}
+	for _, r := range rows {
+		if r.Partitions != partitions {
+			r.Positions = nil
+		}
+		g := RewindGateway{Gateway: r.Gateway, SeenAt: r.SeenAt}
+		var furthest change.Position
+		for _, step := range p.Steps {
+			at, differs := r.Positions[step.Partition]
+			if !differs {
+				at = r.Base
+			}
+			if step.Moves && at.After(p.to) {
+				g.Partitions++
+				furthest = change.Later(furthest, at)
+			}
+		}
+		if g.Partitions > 0 {
+			g.Furthest = ShowPosition(furthest)
+			p.Gateways = append(p.Gateways, g)
+		}
+	}
 }
 
 // standing returns the marks of partitions, of all where none are given; where there is no mark, one at the origin's start.

@@ -70,6 +70,8 @@ type MongoDB struct {
 	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a position has left.
 	HeadRoomWarning  time.Duration `key:"head_room_warning" default:"1h" range:"1s..8760h"`
 	HeadRoomCritical time.Duration `key:"head_room_critical" default:"15m" range:"1s..8760h"`
+	// Outage is the longest outage of the nodes that is to be survived without a loss; `streamer check` holds the oplog against it.
+	Outage time.Duration `key:"outage" default:"1h" range:"0s..8760h"`
 	// ServerSelectionTimeout is how long to look for a server before it counts as unreachable.
 	ServerSelectionTimeout time.Duration `key:"server_selection_timeout" default:"30s" range:"1ms..1h"`
 }

@@ -36,7 +36,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxAwait: time.Second, MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
-			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute,
+			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute, Outage: time.Hour,
 		},
 		Etcd:  Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
 		Marks: Marks{Database: "streamer"},

@@ -33,7 +33,7 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 				return err
 			}
 			if !cmd.Flags().Changed("outage") {
-				outage = cfg.MongoDB.HeadRoomWarning
+				outage = cfg.MongoDB.Outage
 			}
 			if outage < 0 {
 				return fault.Newf(fault.CommandBadArgument, "--outage %s is negative", outage)
@@ -48,7 +48,7 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
-	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.head_room_warning)")
+	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.outage)")
 	outputFlag(cmd, &output)
 	return cmd
 }

@@ -77,7 +77,7 @@ func rewindCommand() *cobra.Command {
 			return o.print(w, r, r.write)
 		})
 	cmd.Long = `Move the marks of partitions back to a time or to a resume token. It is the only way back: what is behind the new mark is delivered
-again, after a notice (rewound) to the subscribers in its place. A node that owns a partition loses its term, and claims the partition
+again, after a notice (rewound) to the subscribers in its place. The gateways that have had some of it are named. A node that owns a partition loses its term, and claims the partition
 again by itself. Marks that stand before the target stay where they are.
 
   streamer checkpoint rewind 3 --to 2026-01-31T12:00:00Z --dry-run
@@ -87,6 +87,9 @@ again by itself. Marks that stand before the target stay where they are.
 	cmd.Flags().BoolVar(&all, "all", false, "every partition")
 	return o.writing(cmd)
 }
+
+// shownGateways bounds how many gateways are shown one by one.
+const shownGateways = 20
 
 // write writes what would be done, or was.
 func (r rewound) write(t *tabwriter.Writer) {
@@ -101,7 +104,21 @@ func (r rewound) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", clock(*r.OplogBegins), r.Reached)
 	}
 	fmt.Fprintf(t, "entries\t%s of all partitions, from there to the mark that stands furthest on\n", estimate(r.Entries))
-	fmt.Fprint(t, "subscribers\tevery gateway that is attached to a node gets them again, after a notice; which have had them is not known here\n\n")
+	fmt.Fprintf(t, "gateways\t%d have had some of them, and get them again after a notice\n", len(r.Gateways))
+	if r.GatewaysUnknown != "" {
+		fmt.Fprintf(t, "\tnot all are known: %s\n", r.GatewaysUnknown)
+	}
+	fmt.Fprintln(t)
+	if len(r.Gateways) > 0 {
+		fmt.Fprintln(t, "GATEWAY\tSTANDS AT\tTIME\tPARTITIONS\tSEEN")
+		for _, g := range r.Gateways[:min(len(r.Gateways), shownGateways)] {
+			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%s\n", g.Gateway, g.Furthest, clock(g.Furthest.Time), g.Partitions, clock(g.SeenAt))
+		}
+		if more := len(r.Gateways) - shownGateways; more > 0 {
+			fmt.Fprintf(t, "and %d more (-o json shows all)\n", more)
+		}
+		fmt.Fprintln(t)
+	}
 	fmt.Fprintln(t, "PARTITION\tSTANDS AT\tTIME\tMOVES\tEVENTS AGAIN")
 	for _, s := range r.Steps {
 		moves := "no: it stands before"
