@@ -6,7 +6,7 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-.PHONY: check test race format fmt vet fix lint archtest generated proto bench microbench fuzz prove
+.PHONY: check test race format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
 
 check: format vet fix archtest lint generated race
 
@@ -71,3 +71,7 @@ fuzz:
 # Long tests: those behind the build tag prove, called TestProve…
 prove:
 	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
+
+# Searches the model of the handoff exhaustively, some minutes; needs spin and gcc.
+model:
+	docs/model/run

@@ -112,6 +112,9 @@ func (d *Desk) dispatch(ctx context.Context, p part) error {
 				signal(j.wake)
 			}
 		case <-look.C:
+			if p.side == Giving {
+				clear(done) // a donor that still is one gives what it could not before, or takes the record away
+			}
 		}
 		records, err := d.list(ctx)
 		look.Reset(lookEvery)

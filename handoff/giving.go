@@ -15,6 +15,10 @@ func (t *Transfer) give(now time.Duration, s Seen) []Action {
 	if !s.Trusted || t.outOfTime(now) {
 		return t.giveUp(s)
 	}
+	t.deposed = t.deposed || t.fresh && t.sight.Record.Phase != ledger.Switched && !t.owning()
+	if t.deposed && s.Over == nil {
+		s.Over = change.ErrTermLost // whoever ends the term has not yet
+	}
 	switch t.step {
 	case switching:
 		return t.switching(now, s)
@@ -54,7 +58,7 @@ func (t *Transfer) preparing(now time.Duration, s Seen) []Action {
 			return t.overlap(now, t.sight.Record)
 		case t.sight.Refused() != "":
 			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
-		case t.sight.Ready() && s.Over == nil && t.owning():
+		case t.sight.Ready() && s.Over == nil:
 			t.enter(switching, now, t.cfg.SwitchTimeout)
 			return t.attempt()
 		}
@@ -98,8 +102,8 @@ func (t *Transfer) switching(now time.Duration, s Seen) []Action {
 			return t.overlap(now, t.sight.Record)
 		case t.sight.Refused() != "":
 			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
-		case s.Over != nil || !t.owning():
-			return t.abandon(now, "the donor's term is over: %w", cmp.Or(s.Over, error(change.ErrTermLost)))
+		case s.Over != nil:
+			return t.abandon(now, "the donor's term is over: %w", s.Over)
 		case !t.late(now) && !s.Stopping && now >= t.tryAt && t.sight.Ready():
 			return t.attempt()
 		}
@@ -145,8 +149,8 @@ func (t *Transfer) abandoning(now time.Duration, s Seen) []Action {
 
 // gone ends a handoff whose record somebody else has taken away, before the switch: a switched one is taken away by its donor only.
 func (t *Transfer) gone(s Seen) []Action {
-	if s.Over != nil || !t.owning() {
-		return t.end(Lost, cmp.Or(s.Over, error(change.ErrTermLost)), TellStays)
+	if s.Over != nil {
+		return t.end(Lost, s.Over, TellStays)
 	}
 	return t.end(Stayed, fault.Newf(fault.HandoffAbandoned, "somebody took the record away"), Unseal, TellStays)
 }

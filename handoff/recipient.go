@@ -51,7 +51,7 @@ func (k *taker) do(ctx context.Context, a Action) (ledger.Sight, error) {
 	case Accept:
 		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, "")
 	case Refuse:
-		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, t.why.Error())
+		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, t.refusal)
 	case Serve:
 		return ledger.Sight{}, k.serve(ctx)
 	case Drop:

@@ -32,7 +32,9 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 			t.epoch = t.sight.Owner.Epoch
 			t.enter(serving, now, t.cfg.ServeTimeout)
 			return []Action{Serve}
-		case !t.sight.Record.Same(t.record) || t.sight.Record.Phase != ledger.Prepared:
+		case t.missed():
+			return t.end(Lost, change.ErrTermLost, Drop)
+		case !t.sight.Record.Same(t.record):
 			return t.end(Stayed, fault.Newf(fault.HandoffAbandoned, "the donor has taken the record away"), Drop)
 		}
 		t.record = t.sight.Record
@@ -66,6 +68,14 @@ func (t *Transfer) owned() bool {
 	return through && owner.Process == t.record.To.Process && owner.Node == t.record.To.Node && owner.Epoch.Compare(t.record.Epoch) > 0
 }
 
+// missed reports whether the partition may have become the recipient's and somebody else's again, between two looks.
+func (t *Transfer) missed() bool {
+	if t.sight.Record.Same(t.record) {
+		return t.sight.Record.Phase == ledger.Switched
+	}
+	return t.ready && t.sight.Owner.Epoch != t.record.Epoch
+}
+
 // accept says that the recipient is ready, from when on it may own the partition at any time.
 func (t *Transfer) accept() []Action {
 	t.ready = true
@@ -89,7 +99,8 @@ func (t *Transfer) accepting(now time.Duration, s Seen) []Action {
 // refuse says that the recipient will not have the partition. Where it has said before that it is ready, it may own it until the
 // refusal is known to have come.
 func (t *Transfer) refuse(now time.Duration, format string, args ...any) []Action {
-	t.why = fault.New(fault.HandoffAbandoned, fmt.Errorf(format, args...))
+	why := fmt.Errorf(format, args...)
+	t.refusal, t.why = why.Error(), fault.New(fault.HandoffAbandoned, why)
 	t.enter(refusing, now, 0)
 	return []Action{Refuse}
 }
@@ -110,6 +121,7 @@ func (t *Transfer) refusing(now time.Duration, s Seen) []Action {
 func (t *Transfer) serving(now time.Duration, s Seen) []Action {
 	switch {
 	case s.Did == Serve && s.Err == nil:
+		t.why = nil
 		return t.end(Moved, nil)
 	case s.Did == Serve && errors.Is(s.Err, checkpoint.ErrFenced):
 		return t.end(Lost, s.Err, Drop)

@@ -21,7 +21,8 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Moved: the recipient owns the partition, and serves it where the side is its own.
+	// Moved: the recipient owns the partition, and serves it where the side is its own: since the switch, or since it claimed what a donor
+	// that is gone had begun to give it.
 	Moved Outcome = "moved"
 	// Stayed: the switch was not made and never will be.
 	Stayed Outcome = "stayed"
@@ -105,10 +106,12 @@ type Transfer struct {
 	sight    ledger.Sight
 	fresh    bool // sight has not been judged yet
 
-	answer ledger.Answer // the one that the switch names
-	epoch  change.Epoch  // the recipient's, once it owns the partition
-	warm   bool          // the recipient is warm
-	ready  bool          // it has said so, or may have
+	answer  ledger.Answer // the one that the switch names
+	deposed bool          // the donor was seen to own the partition no more, without having given it away
+	epoch   change.Epoch  // the recipient's, once it owns the partition
+	warm    bool          // the recipient is warm
+	ready   bool          // it has said so, or may have
+	refusal string        // why it will not have the partition
 
 	outcome Outcome
 	why     error
