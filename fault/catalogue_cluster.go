@@ -91,7 +91,7 @@ func clusterEntries() []Entry {
 			Code:    NodeAddressInUse,
 			Summary: "the address to listen on is in use",
 			Meaning: "Another process listens there already. Nothing was started and no mark was touched.",
-			Remedy:  "Stop the other process or set http.listen to a free address.",
+			Remedy:  "Stop the other process or set the key named, http.listen or grpc.listen, to a free address.",
 		},
 		{
 			Code:    NodeDetached,

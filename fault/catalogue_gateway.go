@@ -31,7 +31,7 @@ func gatewayEntries() []Entry {
 			Code:    AccessPlaintext,
 			Summary: "the node would listen for other machines without TLS",
 			Meaning: "Events and tokens could be read on the way. Nothing was started.",
-			Remedy:  "Configure a certificate, listen on 127.0.0.1, or say that plaintext is wanted, where a proxy before the node speaks TLS.",
+			Remedy:  "Configure a certificate (http.tls, grpc.tls), listen on 127.0.0.1, or say that plaintext is wanted (http.insecure, grpc.insecure), where a proxy before the node speaks TLS.",
 		},
 		{
 			Code:    AccessTokenExposed,
@@ -67,7 +67,7 @@ func gatewayEntries() []Entry {
 			Code:    FilterNeedsBefore,
 			Summary: "the filter reads the image before the change, and the stream carries none",
 			Meaning: "The node does not ask MongoDB for the images before changes. The filter would never match, so it is refused.",
-			Remedy:  "Leave `before` (or deletes: before) out, limit the filter to inserts, or have the operator turn on images before changes.",
+			Remedy:  "Leave `before` (or deletes: before) out, limit the filter to inserts, or have the operator set mongodb.full_document_before_change to whenAvailable.",
 		},
 		{
 			Code:    FilterNeedsDoc,

@@ -197,6 +197,18 @@ func TestSubscribesAreBounded(t *testing.T) {
 	steady.events(1)
 }
 
+// A client whose changes are dealt with slowly, because they are too many, is not taken for silent.
+func TestClientThatIsSlowedDownIsNotSilent(t *testing.T) {
+	w := newWorld(t, connect.Config{HeartbeatTimeout: 300 * time.Millisecond})
+	s := w.connect(hello(nil))
+	ids := make([]string, 10_000)
+	s.unsubscribe(ids...)
+	s.unsubscribe(ids[:200]...) // which takes a second
+	s.subscribe(&streampb.Subscription{Id: "later"})
+	for next(s, (*streampb.ConnectResponse).GetSubscribed).GetId() != "later" {
+	}
+}
+
 // Who takes nothing of what it is sent is let go when it is silent too, although what is being sent to it cannot be called back.
 func TestClientThatNeitherListensNorSpeaksIsLetGo(t *testing.T) {
 	w := newWorld(t, connect.Config{HeartbeatTimeout: 300 * time.Millisecond, CreditBytes: 64 << 20})

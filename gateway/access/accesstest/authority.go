@@ -1,4 +1,3 @@
-// Package accesstest makes certificates for tests of what serves and connects over TLS.
 package accesstest
 
 import (

@@ -23,8 +23,7 @@ type Watch struct {
 	Exclude string
 	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which events there are.
 	FullDocument string
-	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. It does not change which events there are either, but who goes
-	// on from a mark must not take an event without its image for the last one with it.
+	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. Fragments of large events depend on it, and so do their tokens.
 	BeforeChange string
 }
 
