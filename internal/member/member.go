@@ -20,6 +20,7 @@ import (
 	"mongostream/cluster/roster"
 	"mongostream/cluster/share"
 	"mongostream/fault"
+	"mongostream/gateway/connect"
 	"mongostream/gateway/fanout"
 	"mongostream/lane"
 	"mongostream/notice"
@@ -68,6 +69,7 @@ type Member struct {
 	leader *govern.Leader
 	terms  terms
 	view   atomic.Pointer[roster.View] // the last one, nil before
+	told   *topologist                 // nil in a cluster of one
 	begun  atomic.Bool                 // the log has been open
 	events ending                      // of event streams, when the node is detached
 }
@@ -81,9 +83,10 @@ func New(cfg Config) *Member {
 		}, cfg.Registry)
 		return m
 	}
+	m.told = newTopologist()
 	m.share = share.New(share.Config{
 		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: cfg.Node.Release,
-		Detached: m.detached, Viewed: func(v roster.View) { m.view.Store(&v) }, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Detached: m.detached, Viewed: m.viewed, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	m.leader = govern.NewLeader(govern.Config{
 		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
@@ -127,6 +130,20 @@ func (m *Member) serveShare(ctx context.Context) error {
 func (m *Member) detached(cause error) {
 	m.cfg.Hub.Detach(cause)
 	m.events.end(fault.New(fault.NodeDetached, cause))
+}
+
+// viewed takes a view of the cluster.
+func (m *Member) viewed(v roster.View) {
+	m.view.Store(&v)
+	m.told.viewed(v)
+}
+
+// Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the context ends.
+func (m *Member) Topology() connect.Topologist {
+	if m.told == nil {
+		return newTopologist()
+	}
+	return m.told
 }
 
 // Trusted reports whether the node may hand anything to anybody now.

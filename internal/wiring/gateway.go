@@ -14,8 +14,8 @@ import (
 	"mongostream/match"
 )
 
-// buildGateway makes what serves gateways: the hub that reads for them, and the server of their protocol.
-func (s *Service) buildGateway(ctx context.Context) error {
+// buildHub makes what reads the log for gateways.
+func (s *Service) buildHub(ctx context.Context) error {
 	cfg := s.opts.Config
 	s.hub = fanout.New(fanout.Config{
 		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
@@ -26,9 +26,15 @@ func (s *Service) buildGateway(ctx context.Context) error {
 		s.logger.Warn("rows of gateways cannot be read", "error", place.FirstOf(err))
 	}
 	s.hub.Expect(recent(rows, time.Now()))
+	return nil
+}
+
+// buildGateway makes the server of the gateways' protocol.
+func (s *Service) buildGateway(context.Context) error {
+	cfg := s.opts.Config
 	s.gateway = connect.NewServer(connect.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: s.store, Cursors: s.keys,
-		Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
+		Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
 	}, s.hub)

@@ -1,0 +1,77 @@
+package member
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"mongostream/cluster/roster"
+	"mongostream/gateway/connect"
+)
+
+// A topologist tells gateways who owns what, as the cluster's views have it.
+type topologist struct {
+	mu struct {
+		sync.Mutex
+		last    connect.Topology // of version 0 before the first view
+		changed chan struct{}    // closed and replaced with each change
+	}
+}
+
+var _ connect.Topologist = (*topologist)(nil)
+
+func newTopologist() *topologist {
+	t := &topologist{}
+	t.mu.changed = make(chan struct{})
+	return t
+}
+
+// viewed takes a view. A topology is of the revision at which it was first seen.
+func (t *topologist) viewed(v roster.View) {
+	next := topologyOf(v)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if next.Version <= t.mu.last.Version || slices.Equal(next.Nodes, t.mu.last.Nodes) && slices.Equal(next.Owners, t.mu.last.Owners) {
+		return
+	}
+	t.mu.last = next
+	close(t.mu.changed)
+	t.mu.changed = make(chan struct{})
+}
+
+// topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one whose seat is gone owns nothing.
+func topologyOf(v roster.View) connect.Topology {
+	t := connect.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
+	places := make(map[string]int)
+	for _, m := range v.Members {
+		if m.Garbled == nil && m.Kind != roster.Gateway {
+			places[m.Process] = len(t.Nodes)
+			t.Nodes = append(t.Nodes, connect.NodeAddress{Name: m.Node, Address: m.Gateway})
+		}
+	}
+	for p, o := range v.Owners {
+		place, there := places[o.Process]
+		if !there {
+			place = -1
+		}
+		t.Owners[p] = place
+	}
+	return t
+}
+
+// Follow implements connect.Topologist.
+func (t *topologist) Follow(ctx context.Context, version uint64) (connect.Topology, error) {
+	for {
+		t.mu.Lock()
+		last, changed := t.mu.last, t.mu.changed
+		t.mu.Unlock()
+		if last.Version > version {
+			return last, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return connect.Topology{}, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package member
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/gateway/connect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTopologySaysWhoOwnsWhat(t *testing.T) {
+	seat := func(node, process, gateway string) roster.Seat {
+		return roster.Seat{Heartbeat: roster.Heartbeat{Node: node, Process: process, Gateway: gateway}}
+	}
+	owner := func(process string, revision uint64) roster.Owner {
+		return roster.Owner{Process: process, Epoch: change.Epoch{Incarnation: 1, Revision: revision}}
+	}
+	view := roster.View{
+		Revision: 9,
+		Members: []roster.Seat{
+			seat("node-1", "p1", "host:1"), {Heartbeat: roster.Heartbeat{Node: "x"}, Garbled: errors.New("garbled")}, seat("node-2", "p2", ""),
+			{Heartbeat: roster.Heartbeat{Node: "g", Process: "pg", Kind: roster.Gateway}},
+		},
+		Owners: []roster.Owner{owner("p2", 3), {}, owner("gone", 4), owner("p1", 5)},
+	}
+	told := newTopologist()
+	told.viewed(view)
+	got, err := told.Follow(t.Context(), 0)
+	if err != nil || got.Version != 9 || !slices.Equal(got.Nodes, []connect.NodeAddress{{Name: "node-1", Address: "host:1"}, {Name: "node-2"}}) ||
+		!slices.Equal(got.Owners, []int{1, -1, -1, 0}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	// Heartbeats alone are no news.
+	view.Revision = 10
+	told.viewed(view)
+	next := make(chan connect.Topology)
+	go func() {
+		t, _ := told.Follow(t.Context(), 9)
+		next <- t
+	}()
+	moved := view
+	moved.Revision, moved.Owners = 12, slices.Clone(view.Owners)
+	moved.Owners[1] = owner("p1", 11)
+	told.viewed(moved)
+	if got := <-next; got.Version != 12 || got.Owners[1] != 0 {
+		t.Errorf("%+v", got)
+	}
+	// A view that was asked for before and comes late changes nothing.
+	told.viewed(view)
+	if got, _ := told.Follow(t.Context(), 0); got.Version != 12 {
+		t.Errorf("%+v", got)
+	}
+}
