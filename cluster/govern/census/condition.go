@@ -85,7 +85,7 @@ func (c *Census) refuse(m *Member, seat *roster.Seat) {
 func (c *Census) check(m *Member, seat *roster.Seat) {
 	if m.Fresh && !m.Garbled {
 		for check := range m.failing {
-			if _, told := seat.Checks[check]; !told {
+			if _, told := seat.Checks[check]; !told && check != checkStatus && check != checkHeartbeat {
 				delete(m.failing, check)
 			}
 		}

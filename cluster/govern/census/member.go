@@ -150,10 +150,10 @@ func (c *Census) depart(m *Member) {
 	before := m.Status
 	m.Seated, m.gone, m.refused = false, c.now, ""
 	c.changed = c.now
-	switch before {
-	case roster.Stopping, Refused:
+	switch {
+	case before == roster.Stopping, before == Refused && !m.Garbled:
 		c.say(Event{What: Left, Member: m})
-	case Dead:
+	case before == Dead:
 	default:
 		c.die(m, "its lease has ended")
 	}

@@ -67,7 +67,11 @@ func (s *State) publish(plan roster.Plan, moved int) {
 
 // cause says what a plan is made for.
 func (s *State) cause() (Replan, string) {
-	if len(s.causes) == 0 {
+	switch {
+	case len(s.causes) > 0:
+	case s.must:
+		return ReplanFailure, "partitions that nobody serves"
+	default:
 		return ReplanRebalance, "balance"
 	}
 	order := Replans()
@@ -117,7 +121,8 @@ func (s *State) input(wishes Wishes) assign.Input {
 		}
 	}
 	in.Current = make([]string, len(s.parts))
-	must, live := false, false
+	live := false
+	s.must = false
 	for i := range s.parts {
 		p := &s.parts[i]
 		at := p.planned
@@ -128,7 +133,7 @@ func (s *State) input(wishes Wishes) assign.Input {
 			at = ""
 		}
 		in.Current[i] = at
-		must = must || !keeps[at]
+		s.must = s.must || !keeps[at]
 		live = live || p.live
 	}
 	if s.census.Sharing() || live || !fit { // those of the last plan first
@@ -137,7 +142,7 @@ func (s *State) input(wishes Wishes) assign.Input {
 	if !s.census.Sharing() {
 		in.Pinned = maps.Clone(wishes.Pinned)
 	}
-	if !must && in.Moves > 0 && len(trials) > 0 {
+	if !s.must && in.Moves > 0 && len(trials) > 0 {
 		in.Moves = 1 // it may be dark for the grace time
 		for _, i := range trials {
 			in.Members[i].Takes = true

@@ -29,6 +29,7 @@ type State struct {
 	covered  int    // how many of them the last plan was made for
 	pending  uint64 // its version
 	balanced bool
+	must     bool // some have to move
 	drained  map[string]bool
 	last     assign.Input // that asked for no other plan
 

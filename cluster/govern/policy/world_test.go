@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"mongostream/change"
@@ -45,9 +44,15 @@ type actor struct {
 	giving  map[change.Partition]time.Duration // since when it is to give them back
 }
 
+// A tester is a test, or one run of a property.
+type tester interface {
+	Error(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // A world is a cluster in which time passes in ticks. Everybody in it follows the plan as the real ones do, unless told otherwise.
 type world struct {
-	t        testing.TB
+	t        tester
 	cfg      policy.Config
 	now      time.Duration
 	revision int64
@@ -63,6 +68,8 @@ type world struct {
 	deaf     bool // there is no leader
 	failures int  // of publishing, to come
 
+	published func(d policy.Decision, before roster.Plan)
+
 	lines   []string
 	plans   []roster.Plan
 	notices []notice.Notice
@@ -71,7 +78,7 @@ type world struct {
 	steps   int
 }
 
-func newWorld(t testing.TB, cfg policy.Config) *world {
+func newWorld(t tester, cfg policy.Config) *world {
 	if cfg.Node == "" {
 		cfg.Node = "node-0"
 	}
@@ -286,6 +293,9 @@ func (w *world) step() {
 func (w *world) publish(d policy.Decision) {
 	if d.Publish.Version != w.plan.Version+1 || len(d.Publish.Owners) != w.cfg.Partitions {
 		w.t.Fatalf("plan %d of %d after plan %d", d.Publish.Version, len(d.Publish.Owners), w.plan.Version)
+	}
+	if w.published != nil {
+		w.published(d, w.plan)
 	}
 	w.plan = *d.Publish
 	w.plans = append(w.plans, w.plan)
