@@ -15,8 +15,8 @@ import (
 // version is that of the form; whoever changes the meaning of a field raises it.
 const version = 1
 
-// A record is a ledger.Record as it is stored.
-type record struct {
+// A storedRecord is a ledger.Record as it is stored.
+type storedRecord struct {
 	Version int          `json:"v"`
 	From    ledger.Party `json:"from"`
 	To      ledger.Party `json:"to"`
@@ -30,15 +30,15 @@ type record struct {
 	Phase   ledger.Phase `json:"phase"`
 }
 
-// An answer is a ledger.Answer as it is stored.
-type answer struct {
+// A storedAnswer is a ledger.Answer as it is stored.
+type storedAnswer struct {
 	Version int    `json:"v"`
 	To      int64  `json:"to"`
 	Refusal string `json:"refusal,omitempty"`
 }
 
 func encodeRecord(r ledger.Record) (string, error) {
-	s := record{Version: version, From: r.From, To: r.To, Cause: r.Cause, By: r.By, Started: r.Started.UTC(), Phase: r.Phase}
+	s := storedRecord{Version: version, From: r.From, To: r.To, Cause: r.Cause, By: r.By, Started: r.Started.UTC(), Phase: r.Phase}
 	s.Epoch.Incarnation, s.Epoch.Revision = r.Epoch.Incarnation, r.Epoch.Revision
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -48,7 +48,7 @@ func encodeRecord(r ledger.Record) (string, error) {
 }
 
 func decodeRecord(p change.Partition, kv *mvccpb.KeyValue) (ledger.Record, error) {
-	var s record
+	var s storedRecord
 	if err := decode(kv, &s); err != nil {
 		return ledger.Record{}, err
 	}
@@ -65,7 +65,7 @@ func decodeRecord(p change.Partition, kv *mvccpb.KeyValue) (ledger.Record, error
 }
 
 func encodeAnswer(to int64, refusal string) (string, error) {
-	value, err := json.Marshal(answer{Version: version, To: to, Refusal: refusal})
+	value, err := json.Marshal(storedAnswer{Version: version, To: to, Refusal: refusal})
 	if err != nil {
 		return "", fmt.Errorf("encode answer: %w", err)
 	}
@@ -73,7 +73,7 @@ func encodeAnswer(to int64, refusal string) (string, error) {
 }
 
 func decodeAnswer(kv *mvccpb.KeyValue) (ledger.Answer, error) {
-	var s answer
+	var s storedAnswer
 	if err := decode(kv, &s); err != nil {
 		return ledger.Answer{}, err
 	}
