@@ -197,6 +197,20 @@ func (m *Memory) SetElectionTTL(ttl time.Duration) {
 	m.mu.election = ttl
 }
 
+// Within has do carried out at one moment of the store, with the owners by partition as they stand then, as a transaction that compares
+// them would be. It must not call the store.
+func (m *Memory) Within(do func(owners []roster.Owner)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep()
+	owners := make([]roster.Owner, len(m.mu.owners))
+	for p, o := range m.mu.owners {
+		owners[p] = o.Owner
+	}
+	do(owners)
+	m.arm()
+}
+
 // Sweep looks at the clock, and ends the leases that have run out.
 func (m *Memory) Sweep() {
 	m.mu.Lock()

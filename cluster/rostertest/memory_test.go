@@ -11,6 +11,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/cluster/roster"
+	"mongostream/cluster/rostertest/suite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,10 +132,10 @@ func TestCallOfAnEndedContextIsNotMade(t *testing.T) {
 }
 
 func TestMemoryIsAStore(t *testing.T) {
-	Run(t, func(*testing.T) Harness {
+	suite.Run(t, func(*testing.T) suite.Harness {
 		m := NewMemory(256, nil)
 		nodes := 0
-		return Harness{Partitions: 256, Store: func() roster.Store {
+		return suite.Harness{Partitions: 256, Store: func() roster.Store {
 			nodes++
 			return m.For(string(rune('a' + nodes)))
 		}}

@@ -35,7 +35,8 @@ func TestHeartbeatsOfOtherVersionsAndGarbage(t *testing.T) {
 	s := p.store(nil)
 	p.join(s, "ours")
 	under := p.lease()
-	p.put(p.key("member/newer"), `{"node":"newer","process":"p","status":"dozing","partition_count":256,"era":{"x":[1]},"metrics":{"rate":2,"heat":1}}`, under)
+	newer := `{"node":"newer","process":"p","status":"dozing","partition_count":256,"era":{"x":[1]},"metrics":{"rate":2,"heat":1}}`
+	p.put(p.key("member/newer"), newer, under)
 	p.put(p.key("member/older"), `{"node":"older","process":"q"}`, under)
 	p.put(p.key("member/a%%2Fb%%20%%C3%%A4"), `{"node":"a/b ä","process":"r"}`, under)
 	garbage := map[string]string{
@@ -172,7 +173,8 @@ func TestStrangerWhoCannotBeVotedOutIsAFault(t *testing.T) {
 	if leader := p.view(s).Leader; leader != "" {
 		t.Errorf("%q leads", leader)
 	}
-	if _, err := s.Campaign(t.Context(), "node-a"); fault.Of(err) != fault.ClusterCorrupt || !strings.Contains(err.Error(), p.key("leader/stranger")) {
+	_, err := s.Campaign(t.Context(), "node-a")
+	if fault.Of(err) != fault.ClusterCorrupt || !strings.Contains(err.Error(), p.key("leader/stranger")) {
 		t.Errorf("campaign gave %v", err)
 	}
 	p.delete(p.key("leader/stranger"))
@@ -316,7 +318,8 @@ func TestUserWithoutRightsIsRefused(t *testing.T) {
 		func() error { _, err := p.raw.UserAdd(ctx, "reader", "secret"); return err },
 		func() error { _, err := p.raw.RoleAdd(ctx, "reader"); return err },
 		func() error {
-			_, err := p.raw.RoleGrantPermission(ctx, "reader", p.key(""), clientv3.GetPrefixRangeEnd(p.key("")), clientv3.PermissionType(clientv3.PermRead))
+			all, read := clientv3.GetPrefixRangeEnd(p.key("")), clientv3.PermissionType(clientv3.PermRead)
+			_, err := p.raw.RoleGrantPermission(ctx, "reader", p.key(""), all, read)
 			return err
 		},
 		func() error { _, err := p.raw.UserGrantRole(ctx, "reader", "reader"); return err },

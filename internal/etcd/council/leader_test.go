@@ -15,7 +15,8 @@ import (
 // candidates returns the keys in the election, oldest first.
 func (p place) candidates() []string {
 	p.Helper()
-	resp, err := p.raw.Get(p.Context(), p.key("leader/"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
+	resp, err := p.raw.Get(p.Context(), p.key("leader/"), clientv3.WithPrefix(), oldestFirst)
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"mongostream/checkpoint/checkpointtest"
 	"mongostream/checkpoint/record"
 	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
+	"mongostream/cluster/rostertest/suite"
 	"mongostream/internal/devetcd"
 	"mongostream/internal/devetcd/devetcdtest"
 	"mongostream/internal/etcd"
@@ -169,8 +169,8 @@ func all() []change.Partition {
 
 func TestStoreIsAStoreOfTheRoster(t *testing.T) {
 	endpoints := devetcdtest.Endpoints(t)
-	rostertest.Run(t, func(t *testing.T) rostertest.Harness {
+	suite.Run(t, func(t *testing.T) suite.Harness {
 		p := newPlace(t, endpoints)
-		return rostertest.Harness{Store: func() roster.Store { return p.store(nil) }, Partitions: n}
+		return suite.Harness{Store: func() roster.Store { return p.store(nil) }, Partitions: n}
 	})
 }

@@ -1,4 +1,4 @@
-package rostertest
+package suite
 
 import (
 	"context"
@@ -109,7 +109,10 @@ func testCampaignEnds(h harness) {
 func testPlans(h harness) {
 	s := h.Store()
 	l := h.campaign(s, "node-a")
-	plan := roster.Plan{Version: 1, By: "node-a", Owners: []string{"node-a", "", "node-b"}, Cause: "cold start", Why: []uint8{0, 1, 0}, Reasons: []string{"x", "y"}}
+	plan := roster.Plan{
+		Version: 1, By: "node-a", Owners: []string{"node-a", "", "node-b"}, Cause: "cold start",
+		Why: []uint8{0, 1, 0}, Reasons: []string{"x", "y"},
+	}
 	if err := l.Publish(h.Context(), plan); err != nil {
 		h.Fatal(err)
 	}
@@ -137,7 +140,8 @@ func testEvict(h harness) {
 	s := h.Store()
 	m, l := h.join(s, "a"), h.campaign(s, "node-a")
 	before := h.claim(m, 0, 1)
-	for _, e := range []change.Epoch{{Incarnation: 1}, {Incarnation: 1, Revision: before[0].Epoch.Revision + 1}, {Incarnation: 2, Revision: before[0].Epoch.Revision}} {
+	revision := before[0].Epoch.Revision
+	for _, e := range []change.Epoch{{Incarnation: 1}, {Incarnation: 1, Revision: revision + 1}, {Incarnation: 2, Revision: revision}} {
 		if err := l.Evict(h.Context(), 0, e); err != nil {
 			h.Error(err)
 		}
@@ -172,21 +176,34 @@ func testHints(h harness) {
 	beat := func(status roster.Status) error {
 		return m.Beat(h.Context(), roster.Heartbeat{Node: "node-a", Process: "a", Status: status})
 	}
+	owned := func(p int, process string) func(roster.View) bool {
+		return func(v roster.View) bool { return v.Owners[p].Process == process }
+	}
+	members := func(count int) func(roster.View) bool {
+		return func(v roster.View) bool { return len(v.Members) == count }
+	}
+	leads := func(node string) func(roster.View) bool { return func(v roster.View) bool { return v.Leader == node } }
+	is := func(status roster.Status) func(roster.View) bool {
+		return func(v roster.View) bool { return v.Members[0].Status == status }
+	}
 	steps := []struct {
 		name   string
 		do     func() error
 		wanted func(roster.View) bool
 	}{
-		{"join", func() error { m = h.join(other, "a"); return nil }, func(v roster.View) bool { return len(v.Members) == 1 }},
-		{"status", func() error { return beat(roster.Healthy) }, func(v roster.View) bool { return v.Members[0].Status == roster.Healthy }},
-		{"stopping", func() error { return beat(roster.Stopping) }, func(v roster.View) bool { return v.Members[0].Status == roster.Stopping }},
-		{"claim", func() error { claimed = h.claim(m, 0, 1); return nil }, func(v roster.View) bool { return v.Owners[1].Process == "a" }},
-		{"give", func() error { h.give(m, 1, claimed[1].Epoch); return nil }, func(v roster.View) bool { return v.Owners[1].Process == "" }},
-		{"election", func() error { l = h.campaign(other, "node-a"); return nil }, func(v roster.View) bool { return v.Leader == "node-a" }},
-		{"plan", func() error { return l.Publish(h.Context(), roster.Plan{Version: 1}) }, func(v roster.View) bool { return v.Plan.Version == 1 }},
-		{"eviction", func() error { return l.Evict(h.Context(), 0, claimed[0].Epoch) }, func(v roster.View) bool { return v.Owners[0].Process == "" }},
-		{"resignation", func() error { return l.Resign(h.Context()) }, func(v roster.View) bool { return v.Leader == "" }},
-		{"leave", func() error { return m.Leave(h.Context()) }, func(v roster.View) bool { return len(v.Members) == 0 }},
+		{"join", func() error { m = h.join(other, "a"); return nil }, members(1)},
+		{"status", func() error { return beat(roster.Healthy) }, is(roster.Healthy)},
+		{"stopping", func() error { return beat(roster.Stopping) }, is(roster.Stopping)},
+		{"claim", func() error { claimed = h.claim(m, 0, 1); return nil }, owned(1, "a")},
+		{"give", func() error { h.give(m, 1, claimed[1].Epoch); return nil }, owned(1, "")},
+		{"election", func() error { l = h.campaign(other, "node-a"); return nil }, leads("node-a")},
+		{
+			"plan", func() error { return l.Publish(h.Context(), roster.Plan{Version: 1}) },
+			func(v roster.View) bool { return v.Plan.Version == 1 },
+		},
+		{"eviction", func() error { return l.Evict(h.Context(), 0, claimed[0].Epoch) }, owned(0, "")},
+		{"resignation", func() error { return l.Resign(h.Context()) }, leads("")},
+		{"leave", func() error { return m.Leave(h.Context()) }, members(0)},
 	}
 	for _, step := range steps {
 		for drained := false; !drained; { // what is left of the steps before

@@ -1,0 +1,2 @@
+// Package suite is what every store of the roster must pass.
+package suite
