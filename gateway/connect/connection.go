@@ -45,8 +45,8 @@ type connection struct {
 
 // run serves the connection until one side ends it.
 func (c *connection) run(ctx context.Context) error {
-	go c.read()
-	go c.writer.Run(c.stream.Context().Done())
+	go c.read(ctx)
+	go c.writer.Run(ctx.Done())
 	first, err := c.first(ctx)
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func (c *connection) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// read reads what the client sends, one message ahead of who deals with it. It ends with the stream, which ends with the call.
-func (c *connection) read() {
+// read reads what the client sends, one message ahead of who deals with it. It ends with the stream and its context, which end with the call.
+func (c *connection) read(ctx context.Context) {
 	defer close(c.requests)
 	for {
 		r, err := c.stream.Recv()
@@ -113,8 +113,8 @@ func (c *connection) read() {
 		c.hearing.Heard()
 		select {
 		case c.requests <- r:
-		case <-c.stream.Context().Done():
-			c.left = context.Cause(c.stream.Context())
+		case <-ctx.Done():
+			c.left = context.Cause(ctx)
 			return
 		}
 	}

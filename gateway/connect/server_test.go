@@ -166,10 +166,12 @@ func (w *world) until(what string, holds func() bool) {
 	w.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	for timeout := time.After(30 * time.Second); !holds(); {
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	for !holds() {
 		select {
 		case <-look.C:
-		case <-timeout:
+		case <-timeout.C:
 			w.Fatalf("in vain: %s", what)
 		}
 	}

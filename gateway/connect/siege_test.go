@@ -44,7 +44,7 @@ func besiege() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(n.listener.Addr())
+	_, _ = fmt.Fprintln(os.Stdout, n.listener.Addr())
 	var running sync.WaitGroup
 	running.Go(func() { _ = n.run(ctx) })
 	over := make(chan struct{})
@@ -67,7 +67,7 @@ func besiege() {
 			going = false
 		}
 	}
-	fmt.Println(written, most)
+	_, _ = fmt.Fprintln(os.Stdout, written, most)
 	running.Wait() // what is left is delivered until the process is ended
 }
 
