@@ -55,6 +55,7 @@ func newFleet(ctx context.Context, p *parts, n, partitions int, notes io.Writer)
 		nd.environment = []string{
 			"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], "STREAMER_NODE_ID=" + nd.id,
 			"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc, "STREAMER_LOG_LEVEL=error",
+			"STREAMER_GRPC_HEARTBEAT_TIMEOUT=" + leaseTTL.String(),
 			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
 			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
 		}
@@ -117,8 +118,10 @@ func (n *node) end(s syscall.Signal) error {
 	}
 	err := <-n.exited
 	n.command = nil
-	if s == syscall.SIGKILL {
-		return nil // how it ended is known
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == s {
+			return nil // one that has only just started knows no other end
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s ended: %w", n.id, err)
