@@ -61,10 +61,14 @@ func (s *State) died(e census.Event) {
 			orphans = append(orphans, p)
 		}
 	}
+	heard := "unknown"
+	if e.For > 0 {
+		heard = fmt.Sprintf("%.1fs ago", e.For.Seconds())
+	}
 	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
 		Text: fmt.Sprintf("%s is dead: %s. What it had goes to others: %s.", m.Node, e.Why, some(len(orphans), "partition")),
 		Fields: map[string]any{
-			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": fmt.Sprintf("%.1fs ago", e.For.Seconds()),
+			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": heard,
 		}})
 	if !m.Serves() {
 		return

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +20,8 @@ import (
 // it is over the plan comes to rest, without a plan that undoes another, with everything served.
 func TestPlansAreSoundAndComeToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, policy.Config{Partitions: rapid.IntRange(1, 40).Draw(t, "partitions"), Expected: rapid.IntRange(0, 5).Draw(t, "expected")})
-		nodes := make([]string, rapid.IntRange(1, 7).Draw(t, "nodes"))
+		w := newWorld(t, policy.Config{Partitions: rapid.IntRange(1, 24).Draw(t, "partitions"), Expected: rapid.IntRange(0, 5).Draw(t, "expected")})
+		nodes := make([]string, rapid.IntRange(1, 6).Draw(t, "nodes"))
 		for i := range nodes {
 			nodes[i] = fmt.Sprintf("node-%d", i)
 		}
@@ -49,7 +50,7 @@ func TestPlansAreSoundAndComeToRest(t *testing.T) {
 		}
 		w.run(time.Minute) // what was under way
 		quiet := len(w.plans)
-		w.run(20 * time.Minute)
+		w.run(14 * time.Minute) // longer than the longest rest
 		for k := max(quiet, 2); k < len(w.plans); k++ {
 			for p := range w.plans[k].Owners {
 				a, b, c := w.plans[k-2].Owners[p], w.plans[k-1].Owners[p], w.plans[k].Owners[p]
@@ -62,12 +63,12 @@ func TestPlansAreSoundAndComeToRest(t *testing.T) {
 			t.Fatalf("%d of %d partitions are served", w.served(), w.cfg.Partitions)
 		}
 		rest, steps := len(w.plans), w.steps
-		w.run(10 * time.Minute)
+		w.run(2 * time.Minute)
 		if len(w.plans) != rest {
 			t.Fatalf("%d plans without an event", len(w.plans)-rest)
 		}
-		if most := 10 * 60 * 10; w.steps-steps > most {
-			t.Fatalf("%d steps in 10 minutes", w.steps-steps)
+		if most := 2 * 60 / 2 * (len(nodes) + 1); w.steps-steps > most { // one for each heartbeat, and one in between
+			t.Fatalf("%d steps in 2 minutes, at most %d", w.steps-steps, most)
 		}
 	})
 }
@@ -169,7 +170,7 @@ func TestRestartStormIsResyncedWithinTheRate(t *testing.T) {
 	for _, node := range nodes[2:] {
 		w.actors[node].lame = true // for a while
 	}
-	began := w.now
+	began := int((w.now - time.Hour).Seconds())
 	w.run(8 * time.Second)
 	for _, node := range nodes[2:] {
 		w.actors[node].lame = false
@@ -182,7 +183,7 @@ func TestRestartStormIsResyncedWithinTheRate(t *testing.T) {
 	if told["restarted"] != 10 || told["resync_complete"] != 10 {
 		t.Errorf("told %v", told)
 	}
-	looked, first, last := 0, time.Duration(1<<62), time.Duration(0)
+	looked, first, last := 0, math.MaxInt, 0
 	for second, n := range w.resent {
 		if n > 20 { // ten that were saved up, and ten
 			t.Errorf("%d partitions in second %d", n, second)
@@ -190,8 +191,8 @@ func TestRestartStormIsResyncedWithinTheRate(t *testing.T) {
 		looked += n
 		first, last = min(first, second), max(last, second)
 	}
-	if looked != 200 || first*time.Second+time.Hour < began+4*time.Second || last-first < 17 || last-first > 22 {
-		t.Errorf("%d partitions looked at in seconds %d to %d, restarted at %s", looked, first, last, began-time.Hour)
+	if looked != 200 || first < began+4 || last-first < 17 || last-first > 22 {
+		t.Errorf("%d partitions looked at in seconds %d to %d, restarted in second %d", looked, first, last, began)
 	}
 	if !slices.Equal(plan.Owners, w.plan.Owners) || w.plan.Version > plan.Version+10 {
 		t.Errorf("plan %d after plan %d", w.plan.Version, plan.Version)

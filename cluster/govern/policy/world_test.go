@@ -73,7 +73,7 @@ type world struct {
 	lines   []string
 	plans   []roster.Plan
 	notices []notice.Notice
-	resent  map[time.Duration]int // by second
+	resent  map[int]int // by second
 	evicted int
 	steps   int
 }
@@ -84,7 +84,7 @@ func newWorld(t tester, cfg policy.Config) *world {
 	}
 	return &world{
 		t: t, cfg: cfg, now: time.Hour, actors: map[string]*actor{}, owners: make([]roster.Owner, cfg.Partitions),
-		state: policy.New(cfg), rates: map[change.Partition]float64{}, resent: map[time.Duration]int{},
+		state: policy.New(cfg), rates: map[change.Partition]float64{}, resent: map[int]int{},
 	}
 }
 
@@ -269,7 +269,7 @@ func (w *world) step() {
 	}
 	for _, r := range d.Resync {
 		w.say("resync %s: %d partitions, %d missing, %d notices", r.Node, len(r.Partitions), r.Missing, len(r.Recent))
-		w.resent[(w.now-time.Hour)/time.Second] += len(r.Partitions)
+		w.resent[int((w.now - time.Hour).Seconds())] += len(r.Partitions)
 	}
 	switch {
 	case d.Publish == nil:
