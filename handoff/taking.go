@@ -20,12 +20,7 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 	if t.step == serving {
 		return t.serving(now, s)
 	}
-	if s.Warmed {
-		t.warm = s.WarmErr == nil
-		if s.WarmErr != nil && t.step != refusing {
-			return t.refuse(now, "it cannot be warmed: %w", s.WarmErr)
-		}
-	}
+	t.warm = t.warm || s.Warmed && s.WarmErr == nil
 	if t.fresh {
 		switch {
 		case t.owned():
@@ -42,6 +37,8 @@ func (t *Transfer) take(now time.Duration, s Seen) []Action {
 	switch {
 	case t.step == refusing:
 		return t.refusing(now, s)
+	case s.WarmErr != nil:
+		return t.refuse(now, "it cannot be warmed: %w", s.WarmErr)
 	case s.Stopping:
 		return t.refuse(now, "the recipient stops")
 	case t.late(now) && t.ready:

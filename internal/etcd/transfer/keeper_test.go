@@ -97,6 +97,7 @@ func TestSwitchIsFenced(t *testing.T) {
 				c.Error(err)
 			}
 		},
+		"the record was deleted by hand": func(c *place, _ ledger.Record) { c.delete("handoff/%05d", p) },
 		"the recipient has refused": func(c *place, r ledger.Record) {
 			if err := c.b.keeper.Answer(c.Context(), r, "too busy"); err != nil {
 				c.Error(err)
