@@ -1,10 +1,13 @@
-// Package etcd keeps marks, the origin and the gap log in etcd; package owner below it keeps who owns the partitions. The two are the
-// only packages that know clientv3.
+// Package etcd keeps marks, the origin and the gap log in etcd; packages below it keep who owns the partitions, who is there, and what
+// else nodes share. They are the only packages that know clientv3.
 //
 // Everything of one cluster of ours stands under one prefix and is JSON:
 //
 //	<prefix>/<cluster>/origin             where it all began          written once, and by Adopt
 //	<prefix>/<cluster>/owner/00042        who owns partition 42       written at claim and transfer, under a lease
+//	<prefix>/<cluster>/member/<node>      who is there, how it does   a heartbeat every 2 s, under the same lease
+//	<prefix>/<cluster>/leader/<lease>     who wants to lead           the oldest key's does, under a lease of its own
+//	<prefix>/<cluster>/plan               who should own what         written by the leader
 //	<prefix>/<cluster>/mark/00042         where partition 42 stands   written by Save and Rewind
 //	<prefix>/<cluster>/history/00042/07   where it stood, a ring      written with the mark
 //	<prefix>/<cluster>/gap/<id>           what the log had lost       written by AddGap

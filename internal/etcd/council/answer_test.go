@@ -106,7 +106,7 @@ func TestClaimThatArrivesAfterItsMembershipIsRefused(t *testing.T) {
 	s := p.store(l)
 	m := p.join(s, "a")
 	var late sending
-	l.Next(func(ctx context.Context, send func(context.Context) error) error {
+	l.Next(func(_ context.Context, send func(context.Context) error) error {
 		late = send
 		return errors.New("not sent")
 	})

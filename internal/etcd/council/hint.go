@@ -1,6 +1,7 @@
 package council
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -79,15 +80,37 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 			found = true
 			continue
 		}
-		var told struct{ Status roster.Status }
-		if json.Unmarshal(e.Kv.Value, &told) != nil {
-			found = true
-			continue
-		}
-		if last, seen := s[key]; !seen || e.IsCreate() || last != told.Status {
+		status := statusOf(e.Kv.Value)
+		if last, seen := s[key]; !seen || e.IsCreate() || last != status {
 			found = true
 		}
-		s[key] = told.Status
+		s[key] = status
 	}
 	return found
+}
+
+// statusOf returns the status that a heartbeat tells, empty where there is none. It reads no further: partitions and metrics, which are
+// most of a heartbeat, stand behind it, and each is read by everybody who takes hints.
+func statusOf(heartbeat []byte) roster.Status {
+	fields := json.NewDecoder(bytes.NewReader(heartbeat))
+	if open, err := fields.Token(); err != nil || open != json.Delim('{') {
+		return ""
+	}
+	for fields.More() {
+		var status roster.Status
+		var other json.RawMessage
+		name, err := fields.Token()
+		switch {
+		case err != nil:
+			return ""
+		case name == "status":
+			if fields.Decode(&status) != nil {
+				return ""
+			}
+			return status
+		case fields.Decode(&other) != nil:
+			return ""
+		}
+	}
+	return ""
 }

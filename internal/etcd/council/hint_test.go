@@ -81,7 +81,10 @@ func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
 		{[]*clientv3.Event{put("b", `{"status":"healthy"}`, false), put("b", `{}`, false)}, true},
 		{[]*clientv3.Event{put("a", `{"status":"stopping"}`, true)}, true}, // another process
 		{[]*clientv3.Event{gone, put("b", `{}`, false)}, true},
+		{[]*clientv3.Event{put("a", `{"node":"a","checks":{"status":true},"status":"healthy"}`, false)}, true},
+		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false)}, false},
 		{[]*clientv3.Event{put("a", "garbage", false)}, true},
+		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false)}, true},
 	} {
 		if news := seen.news(step.events); news != step.news {
 			t.Errorf("step %d: %v", i, news)

@@ -3,13 +3,18 @@ package council
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"mongostream/cluster/roster"
 	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/etcd/etcdtest"
 )
 
 // candidates returns the keys in the election, oldest first.
@@ -176,5 +181,38 @@ func TestCampaignWhoseLeaseEndsIsNotElected(t *testing.T) {
 	}
 	if view := p.view(second); view.Leader != "" {
 		t.Errorf("%q leads", view.Leader)
+	}
+}
+
+// Whatever the network does, each plan is published once and in its turn.
+func TestPlansOverABadNetwork(t *testing.T) {
+	c := &chronicle{place: newPlace(t, devetcdtest.Endpoints(t))}
+	link := c.link()
+	leads := c.campaign(New(c.dial(link), Config{Partitions: n, ElectionTTL: time.Minute}), "node-a")
+	written := c.raw.Watch(t.Context(), c.key("plan"))
+	done := make(chan struct{})
+	var spoiling sync.WaitGroup
+	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link}, rand.New(rand.NewPCG(1, 2)), done) })
+	const plans = 40
+	for version := range uint64(plans) {
+		if err := leads.Publish(t.Context(), roster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	spoiling.Wait()
+	if plan := c.view(c.store(nil)).Plan; plan.Version != plans || plan.Cause != fmt.Sprint(plans) {
+		t.Errorf("%+v", plan)
+	}
+	for seen := 0; seen < plans; {
+		for _, e := range (<-written).Events {
+			seen++
+			if plan, err := planOf([]*mvccpb.KeyValue{e.Kv}); err != nil || plan.Version != uint64(seen) || plan.Cause != fmt.Sprint(seen) {
+				t.Fatalf("write %d is %+v, %v", seen, plan, err)
+			}
+		}
+	}
+	if sent := link.Transactions.Load(); sent <= plans {
+		t.Errorf("%d transactions were sent: nothing was in the way", sent)
 	}
 }

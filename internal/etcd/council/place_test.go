@@ -25,6 +25,8 @@ import (
 const n = checkpointtest.Partitions
 
 // lost is how a call ends whose connection breaks before the answer.
+//
+//nolint:gochecknoglobals // a constant
 var lost = status.Error(codes.Unavailable, "error reading from server: EOF")
 
 func TestMain(m *testing.M) {
