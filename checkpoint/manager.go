@@ -85,6 +85,7 @@ type Keeper struct {
 	saved   change.Position
 	savedAt time.Time
 	because Reason // of the next mark, unless the round has a better one; empty for none
+	sealed  bool   // no mark is saved
 }
 
 // Begin takes over the mark of a term, which stands at the position from. lowWater tells how far the partition has been
@@ -130,6 +131,23 @@ func (k *Keeper) Room() <-chan struct{} {
 		k.room = make(chan struct{})
 	}
 	return k.room
+}
+
+// Seal ends the saving of the term's marks until Unseal, and returns the one to be saved instead, by somebody else: everything before it has
+// been acknowledged. Sealing again returns a later one, if there is one.
+func (k *Keeper) Seal() Mark {
+	m := k.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k.sealed = true
+	return m.mark(k, change.Later(k.lowWater(), k.saved), time.Now(), ReasonHandoff)
+}
+
+// Unseal undoes Seal.
+func (k *Keeper) Unseal() {
+	k.manager.mu.Lock()
+	defer k.manager.mu.Unlock()
+	k.sealed = false
 }
 
 // End leaves the manager: the term's mark is saved no more.
@@ -256,7 +274,7 @@ func (m *Manager) collect(now time.Time, choose func(*Keeper) (Reason, bool)) (r
 	m.mu.last = now
 	for _, p := range slices.Sorted(maps.Keys(m.mu.keepers)) {
 		k := m.mu.keepers[p]
-		if k.term.Err() != nil {
+		if k.sealed || k.term.Err() != nil {
 			continue
 		}
 		reason, chosen := choose(k)
@@ -272,11 +290,16 @@ func (m *Manager) collect(now time.Time, choose func(*Keeper) (Reason, bool)) (r
 		if reason.routine() && k.because != "" {
 			reason = k.because
 		}
-		round = append(round, candidate{keeper: k, events: events, mark: Mark{
-			Partition: p, Position: low, Fingerprint: m.cfg.Fingerprint, Epoch: k.term.Epoch, At: now, By: m.cfg.By, Reason: reason,
-		}})
+		round = append(round, candidate{keeper: k, events: events, mark: m.mark(k, low, now, reason)})
 	}
 	return round
+}
+
+// mark makes a mark of a term.
+func (m *Manager) mark(k *Keeper, at change.Position, now time.Time, reason Reason) Mark {
+	return Mark{
+		Partition: k.term.Partition, Position: at, Fingerprint: m.cfg.Fingerprint, Epoch: k.term.Epoch, At: now, By: m.cfg.By, Reason: reason,
+	}
 }
 
 // note takes a candidate for saved.

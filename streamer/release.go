@@ -64,3 +64,50 @@ func (n *Node) remove(c *Consumer) {
 	c.keeper.End()
 	c.cursor().Close()
 }
+
+// serving returns the consumer of a partition at an epoch, nil where there is none.
+func (n *Node) serving(p change.Partition, e change.Epoch) *Consumer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.mu.consumers[p]; c != nil && c.term.Epoch == e {
+		return c
+	}
+	return nil
+}
+
+// Term returns the term under which the node serves a partition.
+func (n *Node) Term(p change.Partition) (change.Term, bool) {
+	if c := n.serving(p, n.Epoch(p)); c != nil {
+		return c.term, true
+	}
+	return change.Term{}, false
+}
+
+// Seal ends the saving of a term's marks until Unseal, and returns the one to be handed over. A term that is over is change.ErrTermLost.
+func (n *Node) Seal(p change.Partition, e change.Epoch) (checkpoint.Mark, error) {
+	c := n.serving(p, e)
+	if c == nil {
+		return checkpoint.Mark{}, change.ErrTermLost
+	}
+	return c.keeper.Seal(), nil
+}
+
+// Unseal undoes Seal.
+func (n *Node) Unseal(p change.Partition, e change.Epoch) {
+	if c := n.serving(p, e); c != nil {
+		c.keeper.Unseal()
+	}
+}
+
+// Depart comes to an end with a term whose mark has been handed over: nothing is saved. It returns at once.
+func (n *Node) Depart(p change.Partition, e change.Epoch) {
+	c := n.serving(p, e)
+	if c == nil {
+		return
+	}
+	c.end(errReleased)
+	go func() {
+		<-c.ended
+		n.remove(c)
+	}()
+}

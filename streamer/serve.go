@@ -22,6 +22,11 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	if err != nil {
 		return fmt.Errorf("claim marks: %w", err)
 	}
+	return n.ServeFrom(ctx, terms, marks)
+}
+
+// ServeFrom does what Serve does, with marks that have been claimed.
+func (n *Node) ServeFrom(ctx context.Context, terms []change.Term, marks []checkpoint.Mark) error {
 	unfinished, err := n.unfinished(ctx)
 	if err != nil {
 		return err

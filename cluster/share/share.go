@@ -159,6 +159,23 @@ func (s *Share) Ended(term change.Term) {
 	}
 }
 
+// Adopt returns the term of a partition that somebody else has made this node's at the epoch, under its lease. Adopting again returns the same
+// term. It fails while the node is detached.
+func (s *Share) Adopt(p change.Partition, e change.Epoch) (change.Term, error) {
+	held := s.held.Load()
+	if held == nil || !held.Trusted() {
+		return change.Term{}, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
+	}
+	return held.Adopt(p, e, s.cfg.Clock()), nil
+}
+
+// Keep takes back that terms are to be given up: the plan is looked at anew.
+func (s *Share) Keep(p change.Partition, e change.Epoch) {
+	if held := s.held.Load(); held != nil {
+		held.Keep(p, e)
+	}
+}
+
 // Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
 func (s *Share) Trusted() bool {
 	held := s.held.Load()

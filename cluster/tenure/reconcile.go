@@ -77,3 +77,27 @@ func (h *Holding) Held() (terms []change.Term) {
 	slices.SortFunc(terms, func(a, b change.Term) int { return int(a.Partition) - int(b.Partition) })
 	return terms
 }
+
+// Adopt makes a term of a partition that somebody else has claimed for the member, or returns the one that is there at the epoch.
+func (h *Holding) Adopt(p change.Partition, e change.Epoch, now time.Duration) change.Term {
+	h.mu.Lock()
+	t := h.mu.tenures[p]
+	h.mu.Unlock()
+	if t != nil && t.epoch == e {
+		return t.term
+	}
+	return h.Begin([]change.Partition{p}, []change.Epoch{e}, now)[0]
+}
+
+// Keep forgets that a term was asked to be released.
+func (h *Holding) Keep(p change.Partition, e change.Epoch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.mu.tenures[p]; t != nil && t.epoch == e {
+		t.released = false
+	}
+	select {
+	case h.Ended <- struct{}{}: // have it looked at
+	default:
+	}
+}
