@@ -22,6 +22,12 @@ func clusterEntries() []Entry {
 			Remedy:  "See that nothing else writes below etcd.prefix. The member's next heartbeat mends it; if none does, restart the member with the version of the others.",
 		},
 		{
+			Code:    ClusterOrigin,
+			Summary: "etcd and MongoDB do not agree about the origin of the marks",
+			Meaning: "With marks in MongoDB and several nodes the origin stands in both. One of them was restored or replaced, belongs to another cluster, or an adoption ended half-way: epochs that etcd gives out would not be above those that the marks have. Nothing was written.",
+			Remedy:  "Check etcd.endpoints, etcd.prefix, marks.database and cluster.id. If they are right, stop the nodes and give `streamer cluster adopt`, which raises the incarnation in both.",
+		},
+		{
 			Code:    ClusterUnknown,
 			Summary: "there are no marks of this cluster",
 			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",

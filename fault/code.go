@@ -14,6 +14,7 @@ const (
 	ClusterChanged     Code = "STRM-CLUSTER-CHANGED"
 	ClusterCorrupt     Code = "STRM-CLUSTER-CORRUPT"
 	ClusterHeartbeat   Code = "STRM-CLUSTER-HEARTBEAT"
+	ClusterOrigin      Code = "STRM-CLUSTER-ORIGIN"
 	ClusterUnknown     Code = "STRM-CLUSTER-UNKNOWN"
 	CommandBadArgument Code = "STRM-COMMAND-BAD-ARGUMENT"
 	CommandUnconfirmed Code = "STRM-COMMAND-UNCONFIRMED"

@@ -111,6 +111,9 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		return checkpoint.Origin{}, fault.New(fault.ClusterChanged, err)
 	}
+	if err == nil {
+		next, err = s.Origin(ctx) // its incarnation may be higher: a store that is two must be above both
+	}
 	if err != nil {
 		return checkpoint.Origin{}, err
 	}

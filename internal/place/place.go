@@ -69,8 +69,21 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 		return err
 	}
 	p.Roster = council.New(client, council.Config{Partitions: cfg.Cluster.Partitions, ElectionTTL: cfg.Cluster.LeaseTTL})
-	if !inMongo {
-		p.Marks, p.Keys, p.Owner = etcd.NewStore(client, cfg.Cluster.Partitions), keyring.New(client), owner.NewRegistry(client)
+	store := etcd.NewStore(client, cfg.Cluster.Partitions)
+	p.Owner = owner.NewRegistry(client)
+	if marks, there := p.Marks.(*mark.Store); there {
+		p.Marks = pair{Store: marks, etcd: store, roster: p.Roster}
+	} else {
+		p.Marks, p.Keys = store, keyring.New(client)
+	}
+	return nil
+}
+
+// Agree makes sure that wherever the origin stands it is this one: where marks in MongoDB are shared through etcd it is there too, and is
+// written there where it is missing. The fault ClusterOrigin says that it is another.
+func (p *Place) Agree(ctx context.Context, o checkpoint.Origin) error {
+	if two, are := p.Marks.(pair); are {
+		return two.Agree(ctx, o)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 	if err := at.OpenMarks(ctx); err != nil {
 		return err
 	}
-	s.store, s.keeper, s.owner, s.roster = at.Marks, at.Keys, at.Owner, at.Roster
+	s.store, s.keeper, s.owner, s.roster, s.agree = at.Marks, at.Keys, at.Owner, at.Roster, at.Agree
 	if at.Roster != nil {
 		client, err := at.Etcd(ctx)
 		if err != nil {
@@ -62,6 +62,9 @@ func (s *Service) findOrigin(ctx context.Context) error {
 		return fault.Newf(fault.MarkSource, "the marks of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
 	}
 	s.origin = origin
+	if err := s.agree(ctx, origin); err != nil {
+		return fmt.Errorf("find the origin: %w", err)
+	}
 	return nil
 }
 

@@ -131,6 +131,12 @@ func (m *Store) replace(ctx context.Context, p change.Partition, d *markDocument
 	return err == nil && result.MatchedCount == 1, err
 }
 
+// Highest returns the highest revision among the epochs of an incarnation that marks have, 0 for none.
+func (m *Store) Highest(ctx context.Context, incarnation uint64) (uint64, error) {
+	revision, err := m.highest(ctx, int64(incarnation))
+	return uint64(revision), err
+}
+
 // highest returns the highest revision that marks of an incarnation carry; 0 where there are none.
 func (m *Store) highest(ctx context.Context, incarnation int64) (int64, error) {
 	var d markDocument

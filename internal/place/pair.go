@@ -1,0 +1,79 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mongostream/checkpoint"
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/internal/etcd"
+	"mongostream/internal/mongodb/mark"
+)
+
+// A pair is marks in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
+// there, so that the origin stands in both; MongoDB's is the one that counts.
+type pair struct {
+	*mark.Store
+
+	etcd   *etcd.Store // has the origin and no marks
+	roster roster.Store
+}
+
+// Found implements checkpoint.OriginKeeper.
+func (s pair) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+	stands, err := s.Store.Found(ctx, o)
+	if err != nil {
+		return stands, err
+	}
+	return stands, s.Agree(ctx, stands)
+}
+
+// Agree copies the origin to etcd where there is none, and returns the fault ClusterOrigin where another one stands, or where epochs that
+// are given out there would be lower than those that marks have.
+func (s pair) Agree(ctx context.Context, o checkpoint.Origin) error {
+	there, err := s.etcd.Found(ctx, o)
+	if err != nil {
+		return err
+	}
+	if there.Cluster != o.Cluster || there.Incarnation != o.Incarnation || there.Source != o.Source {
+		return fault.Newf(fault.ClusterOrigin, "etcd has incarnation %d of %s, of %s; MongoDB has incarnation %d of %s, of %s",
+			there.Incarnation, there.Cluster, there.Source, o.Incarnation, o.Cluster, o.Source)
+	}
+	view, err := s.roster.View(ctx)
+	if err != nil {
+		return err
+	}
+	highest, err := s.Highest(ctx, o.Incarnation)
+	if err != nil {
+		return err
+	}
+	if highest > uint64(view.Revision) {
+		return fault.Newf(fault.ClusterOrigin, "marks are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
+	}
+	return nil
+}
+
+// Adopt implements checkpoint.Adopter: in MongoDB and then in etcd, for an incarnation that is new to both. Where it ends half-way no node
+// starts, and adopting again does the rest.
+func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
+	there, err := s.etcd.Origin(ctx)
+	none := errors.Is(err, checkpoint.ErrNoOrigin)
+	if err != nil && !none {
+		return err
+	}
+	next.Incarnation = max(next.Incarnation, there.Incarnation+1)
+	if err := s.Store.Adopt(ctx, last, next); err != nil {
+		return err
+	}
+	if none {
+		_, err = s.etcd.Found(ctx, next)
+	} else {
+		err = s.etcd.Adopt(ctx, there, next)
+	}
+	if err != nil {
+		return fmt.Errorf("MongoDB is at incarnation %d, etcd is not: adopt once more: %w", next.Incarnation, err)
+	}
+	return nil
+}
