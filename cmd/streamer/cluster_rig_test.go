@@ -1,0 +1,457 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/gateway/client"
+	"mongostream/gateway/client/notice"
+	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/council"
+	"mongostream/internal/etcd/etcdtest"
+	"mongostream/internal/workload"
+)
+
+// fleetTTL is the life of leases in tests of clusters, and fleetDeadline how long terms outlive the last renewal at most.
+const (
+	fleetTTL      = 3 * time.Second
+	fleetDeadline = fleetTTL - fleetTTL/3
+)
+
+// A fleet is a cluster of nodes, each a process that prints what it owns, and each with a way of its own to etcd.
+type fleet struct {
+	t      *testing.T
+	lab    *lab
+	etcd   string       // its endpoint
+	roster roster.Store // past all links
+	ships  []*ship
+
+	ledger  workload.Ledger
+	printed *workload.Check // of what all nodes print
+
+	mu     sync.Mutex
+	prints []printed
+}
+
+// A ship is one of the nodes, with the same name and addresses in each life.
+type ship struct {
+	*process
+
+	fleet      *fleet
+	name       string
+	grpc, http string
+	link       *etcdtest.Link
+	lab        *lab
+}
+
+// A printed event: which node has printed it when.
+type printed struct {
+	by        string
+	partition change.Partition
+	at        time.Time
+}
+
+// newFleet makes a fleet of n nodes, and starts none.
+func newFleet(t *testing.T, backend string, n int, settings ...string) *fleet {
+	t.Helper()
+	return fleetOn(t, newLab(t, backend), n, settings...)
+}
+
+// fleetOn makes a fleet in a lab. Where that keeps its marks elsewhere, the fleet has an etcd of its own.
+func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t}
+	f.printed = workload.NewCheck(&f.ledger)
+	var prefix string
+	if m, there := l.marks.(*etcdMarks); there {
+		f.etcd, prefix = m.endpoints[0], m.prefix
+	} else {
+		endpoints := devetcdtest.Endpoints(t)
+		f.etcd, prefix = endpoints[0], devetcdtest.Prefix(t, endpoints)
+	}
+	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
+		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
+		"STREAMER_ETCD_PREFIX="+prefix, "STREAMER_ETCD_ENDPOINTS="+f.etcd).with(settings...)
+	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{f.etcd}, Prefix: prefix, Cluster: l.cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f.roster = council.New(client, council.Config{Partitions: partitions})
+	for i := range n {
+		f.add(fmt.Sprintf("node-%d", i+1))
+	}
+	return f
+}
+
+// add adds a node.
+func (f *fleet) add(name string, settings ...string) *ship {
+	f.t.Helper()
+	link, endpoint := etcdtest.NewLink(f.t, strings.TrimPrefix(f.etcd, "http://"))
+	s := &ship{fleet: f, name: name, grpc: freeAddress(f.t), http: freeAddress(f.t), link: link}
+	s.lab = f.lab.with("STREAMER_NODE_ID="+name, "STREAMER_GRPC_LISTEN="+s.grpc, "STREAMER_HTTP_LISTEN="+s.http,
+		"STREAMER_ETCD_ENDPOINTS=http://"+endpoint).with(settings...)
+	f.ships = append(f.ships, s)
+	return s
+}
+
+// launch starts a node.
+func (s *ship) launch() {
+	s.fleet.t.Helper()
+	s.process = s.lab.printer(func(line string) { s.fleet.take(s.name, line) })
+}
+
+func (s *ship) url() string { return "http://" + s.http }
+
+// take takes a line that a node prints.
+func (f *fleet) take(by, line string) {
+	now := time.Now()
+	if err := f.printed.JSON([]byte(line), now); err != nil {
+		f.t.Errorf("%s: %v", by, err)
+		return
+	}
+	var e struct{ Partition change.Partition }
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		f.t.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prints = append(f.prints, printed{by, e.Partition, now})
+}
+
+// begin starts all nodes and waits until they have shared the partitions.
+func (f *fleet) begin() {
+	f.t.Helper()
+	for _, s := range f.ships {
+		s.launch()
+	}
+	f.settled(nil, patience)
+}
+
+// write writes until the test ends, or stop is called, which returns when everything is written.
+func (f *fleet) write(rate int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		cfg := workload.Config{URI: f.lab.uri, DB: f.lab.database, Rate: rate, Workers: 2}
+		if err := workload.NewWriter(cfg, &f.ledger).Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
+	stop = func() {
+		cancel()
+		writing.Wait()
+	}
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// view looks at the cluster as it stands in etcd.
+func (f *fleet) view() roster.View {
+	f.t.Helper()
+	view, err := f.roster.View(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return view
+}
+
+// settled waits until every partition has an owner that reports to serve it, under another epoch than before, and returns the epochs.
+func (f *fleet) settled(before map[change.Partition]change.Epoch, within time.Duration) map[change.Partition]change.Epoch {
+	f.t.Helper()
+	var view roster.View
+	if !comesWithin(within, func() bool {
+		if seen, err := f.roster.View(f.t.Context()); err == nil { // at first there is no origin
+			view = seen
+		}
+		return served(view, before)
+	}) {
+		f.t.Fatalf("not every partition is served in time: %s", encode(f.t, view))
+	}
+	return epochs(view, "")
+}
+
+// epochs are those of the partitions that a node owns, or of all of them.
+func epochs(view roster.View, node string) map[change.Partition]change.Epoch {
+	all := map[change.Partition]change.Epoch{}
+	for p, o := range view.Owners {
+		if node == "" || o.Node == node {
+			all[change.Partition(p)] = o.Epoch
+		}
+	}
+	return all
+}
+
+// served reports whether every partition is served by its owner's account, and none under an epoch of before.
+func served(view roster.View, before map[change.Partition]change.Epoch) bool {
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		old, had := before[p]
+		told := slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
+			return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
+				return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+			})
+		})
+		if owner == (roster.Owner{}) || had && old == owner.Epoch || !told {
+			return false
+		}
+	}
+	return len(view.Owners) == partitions
+}
+
+// owning returns the node with the most partitions, preferably one that leads, or one that does not.
+func (f *fleet) owning(leads bool) (*ship, map[change.Partition]change.Epoch) {
+	f.t.Helper()
+	view := f.view()
+	var best *ship
+	for _, s := range f.ships {
+		if (s.name == view.Leader) == leads && (best == nil || len(epochs(view, s.name)) > len(epochs(view, best.name))) {
+			best = s
+		}
+	}
+	if best == nil || len(epochs(view, best.name)) == 0 {
+		f.t.Fatalf("nobody owns anything: %s", encode(f.t, view))
+	}
+	return best, epochs(view, best.name)
+}
+
+// again waits until every partition of those is printed after a moment by another node than who had them, and returns how long after it
+// the last one was.
+func (f *fleet) again(those map[change.Partition]change.Epoch, had string, since time.Time) time.Duration {
+	f.t.Helper()
+	var last time.Duration
+	if !comes(func() bool {
+		first := map[change.Partition]time.Duration{}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, p := range slices.Backward(f.prints) {
+			if p.at.Before(since) {
+				break
+			}
+			if _, was := those[p.partition]; was && p.by != had {
+				first[p.partition] = p.at.Sub(since)
+			}
+		}
+		for _, d := range first {
+			last = max(last, d)
+		}
+		return len(first) == len(those)
+	}) {
+		f.t.Fatal("not every partition is delivered again")
+	}
+	return last
+}
+
+// comesWithin waits for what a look at the outside tells, and reports whether it came in time.
+func comesWithin(within time.Duration, holds func() bool) bool {
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-timeout.C:
+			return false
+		}
+	}
+	return true
+}
+
+// between returns what nodes have printed after one moment and before another.
+func (f *fleet) between(from, to time.Time) (some []printed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.prints {
+		if p.at.After(from) && p.at.Before(to) {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// judge waits until everything that was written has been printed, ends the nodes and looks at what they have printed.
+func (f *fleet) judge() {
+	f.t.Helper()
+	until(f.t, "everything is printed", func() bool { return f.printed.Missing() == 0 })
+	for _, s := range f.ships {
+		if s.process != nil {
+			s.signal(syscall.SIGTERM)
+		}
+	}
+	for _, s := range f.ships {
+		if s.process != nil && s.wait() != 0 {
+			f.t.Errorf("%s: exit code %d of the planned stop at the end", s.name, s.cmd.ProcessState.ExitCode())
+		}
+	}
+	r := f.printed.Report()
+	f.t.Logf("%+v", r)
+	if r.OutOfOrder != 0 || r.Written == 0 {
+		f.t.Errorf("%+v", r)
+	}
+}
+
+// A guest is a gateway: a client in this process.
+type guest struct {
+	t     *testing.T
+	check *workload.Check
+	ready chan struct{} // holds a signal for each Connected
+
+	mu       sync.Mutex
+	arrivals []time.Time
+	told     []string // the errors of sessions that ended
+	losses   []string
+}
+
+// attend attaches a gateway that wants everything from now on, and returns when it is connected.
+func (f *fleet) attend(id string, which client.Partitions, addresses ...string) *guest {
+	f.t.Helper()
+	g := &guest{t: f.t, check: workload.NewCheck(&f.ledger), ready: make(chan struct{}, 100)}
+	c, err := client.New(client.Config{
+		Addresses: addresses, GatewayID: id, Start: client.StartNow, Partitions: which, MaxReconnectWait: 200 * time.Millisecond,
+		OnNotice: func(_ context.Context, n notice.Notice) error { g.hear(n); return nil },
+	})
+	if err == nil {
+		err = c.Subscribe(client.Subscription{ID: "all", DB: f.lab.database, Format: client.JSON}, g.take)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.t.Errorf("gateway %s: %v", id, err)
+		}
+	})
+	g.connected()
+	return g
+}
+
+// connected waits for the next session.
+func (g *guest) connected() {
+	g.t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-g.ready:
+	case <-timeout.C:
+		g.t.Fatal("the gateway is not connected in time")
+	}
+}
+
+func (g *guest) take(_ context.Context, c client.Change) error {
+	now := time.Now()
+	g.mu.Lock()
+	g.arrivals = append(g.arrivals, now)
+	g.mu.Unlock()
+	return g.check.JSON(c.Data, now)
+}
+
+func (g *guest) hear(n notice.Notice) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch n := n.(type) {
+	case notice.Connected:
+		g.ready <- struct{}{}
+	case notice.Disconnected:
+		g.told = append(g.told, fmt.Sprint(n.Err))
+	case notice.Resync, notice.Rewound, notice.Rejected:
+		g.losses = append(g.losses, fmt.Sprintf("%T%+v", n, n))
+	}
+}
+
+// wasTold reports whether a session ended with what contains the text.
+func (g *guest) wasTold(text string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.told, func(s string) bool { return strings.Contains(s, text) })
+}
+
+// between counts what has come after one moment and before another.
+func (g *guest) between(from, to time.Time) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, at := range g.arrivals {
+		if at.After(from) && at.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// silence returns the longest time after a moment in which nothing came.
+func (g *guest) silence(since time.Time) (longest time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := since
+	for _, at := range g.arrivals {
+		if at.After(since) {
+			longest, last = max(longest, at.Sub(last)), at
+		}
+	}
+	return longest
+}
+
+// judge waits until everything that was written has come.
+func (g *guest) judge() {
+	g.t.Helper()
+	until(g.t, "everything has come to the gateway", func() bool { return g.check.Missing() == 0 })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := g.check.Report(); r.OutOfOrder != 0 {
+		g.t.Errorf("gateway: %+v", r)
+	}
+	if len(g.losses) > 0 {
+		g.t.Errorf("the gateway was told of losses that there are not: %q", g.losses)
+	}
+}
+
+// moved returns the partitions that have another owner in the second view than in the first.
+func moved(a, b roster.View) (some []change.Partition) {
+	for p := range a.Owners {
+		if a.Owners[p] != b.Owners[p] {
+			some = append(some, change.Partition(p))
+		}
+	}
+	return some
+}
+
+// addresses are where gateways reach the nodes.
+func (f *fleet) addresses() (all []string) {
+	for _, s := range f.ships {
+		all = append(all, s.grpc)
+	}
+	return all
+}
+
+// marksNotBy waits until the marks of partitions are those of other nodes than one.
+func (f *fleet) marksNotBy(node string, those map[change.Partition]change.Epoch) {
+	f.t.Helper()
+	until(f.t, "the new owners have saved marks", func() bool {
+		stored := f.lab.stored()
+		for p := range maps.Keys(those) {
+			if m, there := stored[p]; !there || m.By == node {
+				return false
+			}
+		}
+		return true
+	})
+}
