@@ -45,11 +45,11 @@ func (s pair) Agree(ctx context.Context, o checkpoint.Origin) error {
 	if err != nil {
 		return err
 	}
-	highest, err := s.Highest(ctx, o.Incarnation)
+	highest, err := s.Highest(ctx, int64(o.Incarnation))
 	if err != nil {
 		return err
 	}
-	if highest > uint64(view.Revision) {
+	if highest > view.Revision {
 		return fault.Newf(fault.ClusterOrigin, "marks are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
 	}
 	return nil

@@ -95,7 +95,7 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
 	}
 	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}
-	if next.Revision, err = o.marks.highest(ctx, next.Incarnation); err != nil {
+	if next.Revision, err = o.marks.Highest(ctx, next.Incarnation); err != nil {
 		return nil, err
 	}
 	if before != nil && before.Incarnation == next.Incarnation {
@@ -229,7 +229,7 @@ func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]c
 	if int64(origin.Incarnation) != stands.Incarnation {
 		return nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
 	}
-	highest, err := o.marks.highest(ctx, stands.Incarnation)
+	highest, err := o.marks.Highest(ctx, stands.Incarnation)
 	if err != nil {
 		return nil, err
 	}

@@ -131,14 +131,8 @@ func (m *Store) replace(ctx context.Context, p change.Partition, d *markDocument
 	return err == nil && result.MatchedCount == 1, err
 }
 
-// Highest returns the highest revision among the epochs of an incarnation that marks have, 0 for none.
-func (m *Store) Highest(ctx context.Context, incarnation uint64) (uint64, error) {
-	revision, err := m.highest(ctx, int64(incarnation))
-	return uint64(revision), err
-}
-
-// highest returns the highest revision that marks of an incarnation carry; 0 where there are none.
-func (m *Store) highest(ctx context.Context, incarnation int64) (int64, error) {
+// Highest returns the highest revision that marks of an incarnation carry; 0 where there are none.
+func (m *Store) Highest(ctx context.Context, incarnation int64) (int64, error) {
 	var d markDocument
 	err := m.marks.FindOne(ctx, bson.D{{Key: "incarnation", Value: incarnation}},
 		options.FindOne().SetSort(bson.D{{Key: "revision", Value: -1}}).SetProjection(withoutHistory())).Decode(&d)

@@ -42,7 +42,7 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 				if o, err := plain.Origin(t.Context()); err == nil && o.Incarnation > last.Incarnation {
 					last = change.Epoch{Incarnation: o.Incarnation}
 				}
-				highest, err := plain.highest(t.Context(), int64(last.Incarnation))
+				highest, err := plain.Highest(t.Context(), int64(last.Incarnation))
 				if err != nil {
 					t.Fatal(err)
 				}
