@@ -426,12 +426,13 @@ func TestServiceNoticesAreTyped(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	p := start(t, config(j, n.address), j.handle)
 	v := n.welcomed(t, 1)
-	for _, kind := range []string{"shutting_down", "moving", "moved", "stale", "degraded", "recovered", "filter_failed", "new"} {
+	for _, kind := range []string{"shutting_down", "detached", "moving", "moved", "stale", "degraded", "recovered", "filter_failed", "new"} {
 		v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{Kind: kind, Text: "text", Partitions: []uint32{3}, Subscription: "s", Code: "STRM-X"}}})
 	}
 	told(t, j, func(n notice.ShuttingDown) bool { return n.Text == "text" })
 	told(t, j, func(n notice.Moving) bool { return slices.Equal(n.Partitions, []uint32{3}) })
 	told(t, j, anyOf[notice.Moved])
+	told(t, j, anyOf[notice.Detached])
 	told(t, j, anyOf[notice.Stale])
 	told(t, j, anyOf[notice.Degraded])
 	told(t, j, anyOf[notice.Recovered])

@@ -198,8 +198,8 @@ const (
 	DeletesBefore = subscription.DeletesBefore // those whose document before the deletion matches; MongoDB must keep pre-images
 )
 
-// Format is how a change is written, and Deletes which deletes a filter gets.
-type (
-	Format  = subscription.Format
-	Deletes = subscription.Deletes
-)
+// Format is how a change is written.
+type Format = subscription.Format
+
+// Deletes says which deletes a filter gets that reads the document.
+type Deletes = subscription.Deletes

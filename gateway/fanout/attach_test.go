@@ -96,6 +96,14 @@ func (f *follower) receive(i int, patience time.Duration) {
 	f.unacked[i] = f.unacked[i][n:]
 }
 
+// events returns how many came.
+func (f *follower) events() (n int) {
+	for _, ids := range f.got {
+		n += len(ids)
+	}
+	return n
+}
+
 // Whatever moves, breaks and comes back, a gateway whose partitions are spread over two nodes gets everything once its duplicates are dropped, in
 // order, and never sees a hole; where it stands by a node's account is never beyond what it has acknowledged.
 func TestPartitionsMoveBetweenNodes(t *testing.T) {
@@ -143,7 +151,7 @@ func TestPartitionsMoveBetweenNodes(t *testing.T) {
 					}
 				}
 			}
-			for range 600 { // everything arrives
+			for rounds := 0; rounds < 600 && f.events() < len(written); rounds++ { // everything arrives
 				f.receive(0, time.Second)
 				f.receive(1, time.Second)
 			}
@@ -174,6 +182,7 @@ func TestOnlyWhatIsAttachedIsDelivered(t *testing.T) {
 		g := newGateway(t)
 		go func() { _ = g.follow(s) }()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(g.got) > 0 || len(g.have) != partitions {
 			t.Errorf("got %v, told of %d partitions", g.got, len(g.have))
 		}
@@ -188,6 +197,7 @@ func TestOnlyWhatIsAttachedIsDelivered(t *testing.T) {
 		}
 		w.source.Append(inserts(40, 40)...)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(g.got) != 1 || len(g.got[1]) == 0 {
 			t.Errorf("got %v", g.got)
 		}
@@ -203,6 +213,7 @@ func TestOnlyWhatIsAttachedIsDelivered(t *testing.T) {
 		before := len(g.got[1])
 		w.source.Append(inserts(40, 80)...)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(g.got[1]) != before || len(g.got) != 1 {
 			t.Errorf("got %v", g.got)
 		}
@@ -235,6 +246,7 @@ func TestAttachedPartitionCatchesUpAlone(t *testing.T) {
 			}
 			written = append(written, w.source.Append(inserts(10, 100+10*int64(p))...)...)
 			time.Sleep(time.Second)
+			synctest.Wait()
 		}
 		g.expect(written)
 		if g.repeated > 0 {

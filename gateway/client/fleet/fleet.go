@@ -72,7 +72,9 @@ func New(cfg Config) *Fleet {
 
 // Run keeps sessions until the context ends.
 func (f *Fleet) Run(ctx context.Context) {
-	f.locked(func() { f.mu.ctx = ctx })
+	f.mu.Lock()
+	f.mu.ctx = ctx
+	f.mu.Unlock()
 	f.cfg.Link(ctx, search{f})
 	f.locked(func() { f.mu.over = true })
 	f.links.Wait()

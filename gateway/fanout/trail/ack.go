@@ -19,7 +19,9 @@ func (t *Trail) ack(to wire.Place) (events, bytes, batches int, ok bool) {
 	}
 	for _, b := range t.sent[:n] {
 		events, bytes = events+b.events, bytes+b.bytes
-		t.acked = b.end
+		if !t.away || b.end.After(t.acked) { // away, it may have been told more
+			t.acked = b.end
+		}
 	}
 	t.sent, t.given = slices.Delete(t.sent, 0, n), t.given-n
 	if stands := change.At(to.Time()); t.away && stands.After(t.acked) {

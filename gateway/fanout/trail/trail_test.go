@@ -6,6 +6,7 @@ import (
 
 	"mongostream/change"
 	"mongostream/change/changetest"
+	"mongostream/gateway/wire"
 )
 
 // A batch that is handed out, or full, must hold nothing of the reply that its last event came in: a reply has up to 16 MiB.
@@ -22,5 +23,21 @@ func TestEndOfABatchHoldsNoReply(t *testing.T) {
 	}
 	if trail.open != nil || trail.given != 1 {
 		t.Errorf("open %v, given %d", trail.open, trail.given)
+	}
+}
+
+// What is told of a partition that is away is not taken back by an acknowledgement of what was sent before.
+func TestAcknowledgementTakesBackNothingThatWasTold(t *testing.T) {
+	begin, later := change.At(change.Timestamp{T: 9, I: 1}), change.At(change.Timestamp{T: 12, I: 1})
+	trail := New(begin, true)
+	trail.welcome(trail.begin(0, change.Epoch{}), nil)
+	for _, at := range []change.Position{later, begin} {
+		if _, _, _, ok := trail.ack(wire.PlaceOf(at)); !ok {
+			t.Errorf("%s is refused", at)
+		}
+		trail.give()
+	}
+	if at, same, ok := trail.standing(); at.Compare(later) != 0 || same || !ok || !trail.Idle() {
+		t.Errorf("stands at %s, %t, %t", at, same, ok)
 	}
 }
