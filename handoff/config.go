@@ -58,14 +58,14 @@ func (c Config) Validate() error {
 		"Overlap": c.Overlap, "CallTimeout": c.CallTimeout,
 	} {
 		if d < 0 {
-			wrong = append(wrong, fmt.Errorf("%s is %s", name, d))
+			wrong = append(wrong, fmt.Errorf("the value %s is %s", name, d))
 		}
 	}
 	if c.Concurrency < 0 {
-		wrong = append(wrong, fmt.Errorf("Concurrency is %d", c.Concurrency))
+		wrong = append(wrong, fmt.Errorf("the value Concurrency is %d", c.Concurrency))
 	}
 	if c.Self.Node == "" || c.Self.Process == "" {
-		wrong = append(wrong, errors.New("Self is nobody"))
+		wrong = append(wrong, errors.New("the value Self is nobody"))
 	}
 	return errors.Join(wrong...)
 }

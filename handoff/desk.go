@@ -61,8 +61,8 @@ type Report struct {
 type hands interface {
 	// do does one action. What it returns goes into the next Seen.
 	do(ctx context.Context, a Action) (ledger.Sight, error)
-	// over returns why the donor's term is over, and a channel that is closed when it is.
-	over() (error, <-chan struct{})
+	// over returns a channel that is closed when the donor's term is over, and why it is.
+	over() (<-chan struct{}, error)
 	// warmed is sent how the warming has ended; nil for a donor.
 	warmed() <-chan error
 	// rest returns after everything has ended that do has begun.
@@ -179,12 +179,12 @@ func (d *Desk) carry(ctx context.Context, p part, r ledger.Record, wake <-chan s
 // drive is the loop of one side: it waits, asks the Transfer, and does what that says.
 func (d *Desk) drive(ctx context.Context, t *Transfer, h hands, wake <-chan struct{}) {
 	work, stopping := context.WithoutCancel(ctx), ctx.Done()
-	_, over := h.over()
+	over, _ := h.over()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var s Seen
 	for {
-		s.Over, _ = h.over()
+		_, s.Over = h.over()
 		s.Trusted, s.Stopping = d.cfg.Trusted(), ctx.Err() != nil
 		actions, until := t.Step(d.cfg.Clock(), s)
 		s = Seen{}

@@ -80,11 +80,11 @@ func (g *giver) trade(ctx context.Context) (ledger.Sight, error) {
 	return ledger.Sight{Record: switched}, err
 }
 
-func (g *giver) over() (error, <-chan struct{}) {
+func (g *giver) over() (<-chan struct{}, error) {
 	if g.term.Context == nil {
-		return change.ErrTermLost, nil
+		return nil, change.ErrTermLost
 	}
-	return g.term.Err(), g.term.Context.Done()
+	return g.term.Context.Done(), g.term.Err()
 }
 
 func (g *giver) warmed() <-chan error { return nil }

@@ -60,7 +60,6 @@ type node struct {
 	saved    int
 	warm     string // a silent cursor: cold, warm
 	sessions map[string]*place
-	moving   string // the node that the keeper was told of
 }
 
 // A place is where a session stands at a node.
@@ -163,7 +162,7 @@ func (n *node) gate() {
 		if left <= 0 {
 			return
 		}
-		time.Sleep(left)
+		n.w.pause(left)
 	}
 }
 
@@ -223,7 +222,7 @@ func (n *node) delay() time.Duration {
 func (n *node) renew(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.gate()
-		time.Sleep(4 * n.latency) // after whatever else the node does when it moves again
+		n.w.pause(4 * n.latency) // after whatever else the node does when it moves again
 		n.w.mu.Lock()
 		if n.reachesLocked() {
 			if n.w.expireLocked(); !n.lease.over {
@@ -534,7 +533,7 @@ func (n *node) Tell(_ change.Partition, word handoff.Word, to ledger.Party) {
 		return
 	}
 	n.w.running.Go(func() {
-		time.Sleep(30*time.Millisecond + n.latency)
+		n.w.pause(30*time.Millisecond + n.latency)
 		n.w.mu.Lock()
 		defer n.w.mu.Unlock()
 		if other.process == to.Process && other.awakeLocked() && other.trustedLocked() && !other.attached(keeper) && other.sessions != nil {
@@ -549,13 +548,14 @@ type recipient struct{ *node }
 func (n recipient) Warm(ctx context.Context, _ change.Partition, m checkpoint.Mark) error {
 	n.w.mu.Lock()
 	n.warm = "cold"
+	warming := n.warming
 	n.w.mu.Unlock()
 	n.wait(ctx, n.latency/3) // not at the moment at which something else is answered
 	n.w.pass("warm")
 	if err := n.failure("warm"); err != nil {
 		return err
 	}
-	n.wait(ctx, n.warming)
+	n.wait(ctx, warming)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

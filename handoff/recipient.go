@@ -47,7 +47,7 @@ func (k *taker) do(ctx context.Context, a Action) (ledger.Sight, error) {
 	case Look:
 		return k.keeper.Look(ctx, p)
 	case Warm:
-		k.warm(context.WithoutCancel(ctx)) //nolint:contextcheck // it takes as long as the step may, not as one call
+		k.warm(context.WithoutCancel(ctx)) // it takes as long as the step may, not as one call
 	case Accept:
 		return ledger.Sight{}, k.answerer.Answer(ctx, t.record, "")
 	case Refuse:
@@ -95,7 +95,7 @@ func (k *taker) serve(ctx context.Context) error {
 	return nil
 }
 
-func (k *taker) over() (error, <-chan struct{}) { return nil, nil }
+func (k *taker) over() (<-chan struct{}, error) { return nil, nil }
 
 func (k *taker) warmed() <-chan error { return k.ended }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"mongostream/handoff"
@@ -13,7 +12,7 @@ import (
 // simulate lets a few handoffs happen among three nodes while whatever may go wrong does, and holds what comes of it against what is
 // promised. It returns how many handoffs have moved the partition.
 func simulate(t *testing.T, seed uint64) (moved int) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := newWorld(t)
 		w.tick, w.rest, w.apart = 50*time.Millisecond, 35*time.Second, r.IntN(3) == 0
@@ -25,6 +24,8 @@ func simulate(t *testing.T, seed uint64) (moved int) {
 		var all []*node
 		start := func(name string) {
 			n := w.newNode(name, cfg, time.Duration(500+r.IntN(5000))*time.Microsecond)
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			n.warming = time.Duration(r.Int64N(int64(2 * time.Second)))
 			if r.IntN(2) == 0 {
 				n.chaos = rand.New(rand.NewPCG(r.Uint64(), 1))
@@ -43,19 +44,19 @@ func simulate(t *testing.T, seed uint64) (moved int) {
 		}
 		s := &stage{world: w}
 		for range 12 {
-			time.Sleep(time.Duration(r.Int64N(int64(3*time.Second))) + time.Microsecond)
+			w.pause(time.Duration(r.Int64N(int64(3*time.Second))) + time.Microsecond)
 			victim := pick()
 			switch r.IntN(14) {
 			case 0:
 				victim.kill()
-				time.Sleep(time.Duration(r.Int64N(int64(11 * time.Second))))
+				w.pause(time.Duration(r.Int64N(int64(11 * time.Second))))
 				start(victim.name)
 			case 1:
 				victim.freeze(time.Duration(r.Int64N(int64(14 * time.Second))))
 			case 2, 3:
 				victim.isolate(true)
 				w.running.Go(func() {
-					time.Sleep(time.Duration(seed%7) * time.Second)
+					w.pause(time.Duration(seed%7) * time.Second)
 					victim.isolate(false)
 				})
 			case 4:

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,10 +30,12 @@ func play(t *testing.T, cfg handoff.Config, setting func(s *stage)) *stage {
 	s.a = w.newNode("a", cfg, 1100*time.Microsecond)
 	s.b = w.newNode("b", cfg, 1300*time.Microsecond)
 	s.c = w.newNode("c", cfg, 1700*time.Microsecond)
+	w.mu.Lock()
 	s.b.reluctant = true
+	w.mu.Unlock()
 	ctx, stop := context.WithCancel(context.Background())
 	w.running.Go(func() { w.run(ctx) })
-	time.Sleep(time.Second + 500*time.Microsecond)
+	w.pause(time.Second + 500*time.Microsecond)
 	setting(s)
 	s.begin(s.a, s.b)
 	w.settle()
@@ -86,7 +87,7 @@ func faults() map[string]func(s *stage) {
 				n.isolate(true)
 			}
 			s.running.Go(func() {
-				time.Sleep(4*time.Second + 300*time.Microsecond)
+				s.pause(4*time.Second + 300*time.Microsecond)
 				for _, n := range []*node{s.a, s.b, s.c} {
 					n.isolate(false)
 				}
@@ -122,7 +123,7 @@ func TestEveryStepSurvivesEveryFault(t *testing.T) {
 	for _, point := range []string{"warm", "answer", "switch sent", "overlap", "serve", "close"} {
 		for name, fault := range faults() {
 			t.Run(point+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inWorld(t, func(t *testing.T) {
 					s := play(t, config(), func(s *stage) { s.at(point, func() { fault(s) }) })
 					compare(t, point[:min(6, len(point))]+"-"+name, s.transcript())
 				})
@@ -135,7 +136,7 @@ func TestEveryStepSurvivesEveryFault(t *testing.T) {
 func TestErrorsOfTheNodesThemselves(t *testing.T) {
 	for call, of := range map[string]string{"warm": "b", "answer": "b", "seal": "a", "switch": "a", "serve": "b", "close": "a"} {
 		t.Run(call, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inWorld(t, func(t *testing.T) {
 				s := play(t, config(), func(s *stage) { map[string]*node{"a": s.a, "b": s.b}[of].fail(call, errBroken) })
 				compare(t, call+"-error", s.transcript())
 			})
@@ -151,10 +152,12 @@ func TestOtherWays(t *testing.T) {
 	}{
 		"plain":      {config(), func(*stage) {}},
 		"no-overlap": {handoff.Config{PrepareTimeout: 10 * time.Second}, func(*stage) {}},
-		"too-cold":   {config(), func(s *stage) { s.b.warming = time.Minute }},
+		"too-cold":   {config(), func(s *stage) { s.mu.Lock(); s.b.warming = time.Minute; s.mu.Unlock() }},
 		"apart":      {config(), func(s *stage) { s.mu.Lock(); s.apart, s.mu.fence = true, s.mu.owner.Epoch; s.mu.Unlock() }},
 		"donor-stops": {config(), func(s *stage) {
 			s.at("answer", func() { s.say("a is asked to stop"); s.a.stop() })
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.a.reluctant = true
 		}},
 		"donor-stops-in-the-overlap": {config(), func(s *stage) {
@@ -176,7 +179,7 @@ func TestOtherWays(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inWorld(t, func(t *testing.T) {
 				compare(t, name, play(t, c.cfg, c.setting).transcript())
 			})
 		})
@@ -194,7 +197,7 @@ func (s *stage) evict() {
 
 // TestMoveLeavesNoGap is the point of it all.
 func TestMoveLeavesNoGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T) {
 		s := play(t, config(), func(*stage) {})
 		if s.mu.longest > 2*tick {
 			t.Errorf("the session that follows waited %s for an event, one comes every %s", s.mu.longest, tick)

@@ -14,14 +14,11 @@ import (
 	"mongostream/handoff/ledger"
 )
 
-var (
-	theDonor     = ledger.Party{Node: "a", Process: "a1"}
-	theRecipient = ledger.Party{Node: "b", Process: "b1"}
-	before       = change.Epoch{Incarnation: 1, Revision: 7}
-)
+func theDonor() ledger.Party     { return ledger.Party{Node: "a", Process: "a1"} }
+func theRecipient() ledger.Party { return ledger.Party{Node: "b", Process: "b1"} }
 
 func theRecord(phase ledger.Phase, revision int64) ledger.Record {
-	return ledger.Record{Partition: p, From: theDonor, To: theRecipient, Epoch: before, Phase: phase, Revision: revision}
+	return ledger.Record{Partition: p, From: theDonor(), To: theRecipient(), Epoch: change.Epoch{Incarnation: 1, Revision: 7}, Phase: phase, Revision: revision}
 }
 
 // sights are all that a side may see, in any order.
@@ -32,17 +29,17 @@ func sights() []ledger.Sight {
 	other := theRecord(ledger.Prepared, 40)
 	other.To = ledger.Party{Node: "c", Process: "c1"}
 	return []ledger.Sight{
-		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor, 7)},
-		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor, 7), Answer: ledger.Answer{To: 10, Revision: 11}},
-		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor, 7), Answer: ledger.Answer{To: 10, Revision: 12, Refusal: "no"}},
-		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor, 7), Answer: ledger.Answer{To: 9, Revision: 11}},
-		{Record: theRecord(ledger.Switched, 20), Owner: own(theRecipient, 20)},
+		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7)},
+		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 10, Revision: 11}},
+		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 10, Revision: 12, Refusal: "no"}},
+		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 9, Revision: 11}},
+		{Record: theRecord(ledger.Switched, 20), Owner: own(theRecipient(), 20)},
 		{Record: theRecord(ledger.Switched, 20), Owner: own(ledger.Party{Node: "c", Process: "c1"}, 30)},
-		{Owner: own(theDonor, 7)},
-		{Owner: own(theRecipient, 20)},
+		{Owner: own(theDonor(), 7)},
+		{Owner: own(theRecipient(), 20)},
 		{Owner: own(ledger.Party{Node: "c", Process: "c1"}, 30)},
 		{},
-		{Record: other, Owner: own(theDonor, 7)},
+		{Record: other, Owner: own(theDonor(), 7)},
 	}
 }
 
@@ -118,7 +115,7 @@ func TestStepsAreSafeWhateverIsSeen(t *testing.T) {
 				seen.Sight = rapid.SampledFrom(sights()).Draw(t, "sight")
 				ready = seen.Sight.Ready()
 				switched = switched || seen.Sight.Record.Phase == ledger.Switched
-				if slices.Contains(all, handoff.Accept) && seen.Sight.Owner.Process == theRecipient.Process {
+				if slices.Contains(all, handoff.Accept) && seen.Sight.Owner.Process == theRecipient().Process {
 					switched = true
 				}
 			case seen.Did == handoff.Switch:
@@ -152,7 +149,7 @@ func TestSidesEndWithTheirLease(t *testing.T) {
 }
 
 func TestConfigIsValidated(t *testing.T) {
-	good := handoff.Config{Self: theDonor}
+	good := handoff.Config{Self: theDonor()}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}

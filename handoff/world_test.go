@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -90,6 +91,15 @@ type lease struct {
 	until time.Time
 	over  bool
 }
+
+// inWorld runs a test in a bubble, whose time is the world's.
+func inWorld(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// pause lets the bubble's time pass.
+func (w *world) pause(d time.Duration) { time.Sleep(d) }
 
 func newWorld(t testing.TB) *world {
 	w := &world{TB: t, start: time.Now(), tick: tick, rest: 50 * time.Second}

@@ -22,7 +22,9 @@ type Beside struct {
 }
 
 // ReadMark is the operation that reads a partition's mark for Beside.
-func (s *Store) ReadMark(p change.Partition) clientv3.Op { return clientv3.OpGet(s.client.keys.mark(p)) }
+func (s *Store) ReadMark(p change.Partition) clientv3.Op {
+	return clientv3.OpGet(s.client.keys.mark(p))
+}
 
 // Beside returns what writes a mark in the place of the one that was read. One that stands before it is left out, as by Save; one of an
 // earlier generation is ErrFenced.

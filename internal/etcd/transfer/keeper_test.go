@@ -394,7 +394,8 @@ func TestHintsTellOfEveryChangeAndAfterEveryCut(t *testing.T) {
 	}
 	wait("its end")
 	cancel()
-	for range hints { //nolint:revive // until it is closed
+	for range hints {
+		continue // until it is closed
 	}
 }
 
