@@ -25,9 +25,7 @@ import (
 const n = checkpointtest.Partitions
 
 // lost is how a call ends whose connection breaks before the answer.
-//
-//nolint:gochecknoglobals // a constant
-var lost = status.Error(codes.Unavailable, "error reading from server: EOF")
+var lost = status.Error(codes.Unavailable, "error reading from server: EOF") //nolint:gochecknoglobals // a constant
 
 func TestMain(m *testing.M) {
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
