@@ -195,12 +195,12 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		if len(d.Give) > 0 && !a.giving {
 			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.give(ctx, d.Give) })
 		}
-		if a.stopping {
-			return nil
-		}
 		if len(d.Release) > 0 {
 			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Release), "plan", view.Plan.Version)
 			a.cfg.Release(d.Release)
+		}
+		if a.stopping {
+			return nil
 		}
 		if len(d.Claim) > 0 && !a.claiming {
 			a.request(ctx, &a.claiming, tenure.TrustedFor(a.trust.TTL), func(ctx context.Context) func() error { return a.claim(ctx, d.Claim) })

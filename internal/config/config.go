@@ -19,6 +19,7 @@ type Config struct {
 	HTTP          HTTP        `key:"http"`
 	GRPC          GRPC        `key:"grpc"`
 	Gateway       Gateway     `key:"gateway"`
+	Handoff       Handoff     `key:"handoff"`
 	Access        Access      `key:"access"`
 	Notices       Notices     `key:"notices"`
 	Log           Log         `key:"log"`
@@ -202,6 +203,16 @@ type Access struct {
 	Recheck time.Duration `key:"recheck" default:"30s" range:"1s..1h"`
 }
 
+// Handoff says how partitions move from node to node.
+type Handoff struct {
+	// Overlap is for how long the node that gave a partition away delivers on to who has not gone along yet.
+	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
+	// PrepareTimeout is how long the node that gets it may take until it is ready.
+	PrepareTimeout time.Duration `key:"prepare_timeout" default:"30s" range:"100ms..1h"`
+	// Concurrency is how many partitions a node gives, and how many it takes, at a time.
+	Concurrency int `key:"concurrency" default:"8" range:"1..1000"`
+}
+
 // Log says what is logged, and how it is written.
 type Log struct {
 	Level  slog.Level `key:"level" default:"info" one:"debug info warn error"`
@@ -268,6 +279,8 @@ type CircuitBreaker struct {
 
 // Shutdown bounds the two steps of a planned stop.
 type Shutdown struct {
+	// DrainTimeout is for the partitions of a node that stops to move to others of its cluster.
+	DrainTimeout time.Duration `key:"drain_timeout" default:"30s" range:"0s..1h"`
 	// FlushTimeout is for what is in flight to be acknowledged.
 	FlushTimeout time.Duration `key:"flush_timeout" default:"10s" range:"1ms..1h"`
 	// CheckpointTimeout is for the last marks to be saved.

@@ -38,10 +38,11 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
 			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute, Outage: time.Hour,
 		},
-		Etcd:  Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
-		Marks: Marks{Database: "streamer"},
-		HTTP:  HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
-		GRPC:  GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
+		Etcd:    Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
+		Marks:   Marks{Database: "streamer"},
+		HTTP:    HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
+		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
+		Handoff: Handoff{Overlap: time.Second, PrepareTimeout: 30 * time.Second, Concurrency: 8},
 		Gateway: Gateway{
 			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000,
 		},
@@ -56,7 +57,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
 			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
 			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},
-			Shutdown:       Shutdown{FlushTimeout: 10 * time.Second, CheckpointTimeout: 5 * time.Second},
+			Shutdown:       Shutdown{DrainTimeout: 30 * time.Second, FlushTimeout: 10 * time.Second, CheckpointTimeout: 5 * time.Second},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway/connect"
 	"mongostream/gateway/fanout"
+	"mongostream/handoff"
 	"mongostream/lane"
 	"mongostream/notice"
 	"mongostream/streamer"
@@ -50,6 +52,16 @@ type Config struct {
 	Registry cluster.Registry
 	Roster   roster.Store
 
+	// Ledger is where handoffs are written down, Marks where marks are kept. Of several nodes only.
+	Ledger Ledger
+	Marks  handoff.Marks
+	// Overlap, PrepareTimeout and Concurrency are those of handoffs, DrainTimeout how long a stop waits for partitions to move to others.
+	Overlap, PrepareTimeout time.Duration
+	Concurrency             int
+	DrainTimeout            time.Duration
+	// Announce tells the node's gateways something that has no place in the log. It must not block.
+	Announce func(fanout.Notice)
+
 	Node  *streamer.Node
 	Log   *lane.Log
 	Hub   *fanout.Hub
@@ -67,6 +79,7 @@ type Member struct {
 	solo   *cluster.Solo // in a cluster of one
 	share  *share.Share  // in one of several, like the leader
 	leader *govern.Leader
+	mover  *mover
 	terms  terms
 	view   atomic.Pointer[roster.View] // the last one, nil before
 	told   *topologist                 // nil in a cluster of one
@@ -85,9 +98,11 @@ func New(cfg Config) *Member {
 	}
 	m.told = newTopologist()
 	m.share = share.New(share.Config{
-		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: cfg.Node.Release,
+		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
+		Alone:    func(p change.Partition) bool { return m.mover.desk.Alone(p) },
 		Detached: m.detached, Viewed: m.viewed, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
+	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
 		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
 		Trusted: m.share.Trusted, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
@@ -118,11 +133,22 @@ func (m *Member) serve(ctx context.Context) error {
 
 // serveShare runs the node while terms come and go, and the leader until the node has come to its end: it may have to plan its own leave.
 func (m *Member) serveShare(ctx context.Context) error {
-	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var moving sync.WaitGroup
+	defer moving.Wait()
+	moving.Go(func() { m.mover.run(lifetime) })
 	ended := make(chan error, 1)
-	go func() { ended <- m.leader.Run(leading) }()
-	err := m.serve(ctx)
+	go func() { ended <- m.leader.Run(lifetime) }()
+	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	drained := context.AfterFunc(ctx, func() {
+		m.drain(lifetime)
+		end(context.Cause(ctx))
+	})
+	defer drained()
+	err := m.serve(serving)
 	stop()
+	moving.Wait()
 	return errors.Join(err, <-ended)
 }
 

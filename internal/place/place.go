@@ -15,6 +15,7 @@ import (
 	"mongostream/internal/etcd/council"
 	"mongostream/internal/etcd/keyring"
 	"mongostream/internal/etcd/owner"
+	"mongostream/internal/etcd/transfer"
 	"mongostream/internal/mongodb"
 	"mongostream/internal/mongodb/mark"
 	"mongostream/internal/mongodb/stream"
@@ -90,6 +91,14 @@ func (p *Place) Agree(ctx context.Context, o checkpoint.Origin) error {
 
 // UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
 func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
+
+// Ledger returns where handoffs are written down, nil where there is no etcd. OpenMarks comes first.
+func (p *Place) Ledger() *transfer.Keeper {
+	if p.Roster == nil {
+		return nil
+	}
+	return transfer.New(p.etcd, p.Config.Cluster.Partitions, p.Marks)
+}
 
 // Mongo returns the connection to MongoDB, which is made when it is first asked for.
 func (p *Place) Mongo(ctx context.Context) (*mongodb.Client, error) {

@@ -30,6 +30,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 	}
 	s.store, s.keeper, s.owner, s.roster, s.agree = at.Marks, at.Keys, at.Owner, at.Roster, at.Agree
 	if at.Roster != nil {
+		s.ledger = at.Ledger()
 		client, err := at.Etcd(ctx)
 		if err != nil {
 			return err
