@@ -75,24 +75,21 @@ func (m *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err e
 	return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
 }
 
-// dropGaps deletes the oldest entries as far as there are too many.
+// dropGaps deletes what stands behind the youngest entries that are kept. What does so once does so for good, so that whoever else drops at
+// the same time drops nothing more.
 func (m *Store) dropGaps(ctx context.Context) error {
-	count, err := m.gaps.CountDocuments(ctx, bson.D{})
-	if err != nil {
-		return fmt.Errorf("count the gap log: %w", mongodb.AsFault(err))
-	}
-	if count <= checkpoint.MaxGaps {
-		return nil
-	}
-	oldest := options.Find().SetSort(bson.D{{Key: "found", Value: 1}, {Key: "_id", Value: 1}}).SetLimit(count - checkpoint.MaxGaps).
+	behind := options.Find().SetSort(bson.D{{Key: "found", Value: -1}, {Key: "_id", Value: -1}}).SetSkip(checkpoint.MaxGaps).
 		SetProjection(bson.D{{Key: "_id", Value: 1}})
-	cursor, err := m.gaps.Find(ctx, bson.D{}, oldest)
+	cursor, err := m.gaps.Find(ctx, bson.D{}, behind)
 	if err != nil {
 		return fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
 	}
 	var drop []gapDocument
 	if err := cursor.All(ctx, &drop); err != nil {
 		return fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
+	}
+	if len(drop) == 0 {
+		return nil
 	}
 	ids := make(bson.A, len(drop))
 	for i, d := range drop {

@@ -96,14 +96,11 @@ func (k *Keeper) replace(ctx context.Context, d document, last string) (saved bo
 	return true, k.drop(ctx)
 }
 
-// drop deletes those that were seen longest ago as far as there are too many.
+// drop deletes those that were seen longest ago as far as there are too many: what stands behind the youngest that are kept, so that who
+// else drops at the same time drops nothing more.
 func (k *Keeper) drop(ctx context.Context) error {
-	count, err := k.rows.CountDocuments(ctx, bson.D{})
-	if err != nil || count <= checkpoint.MaxRows {
-		return mongodb.AsFault(err)
-	}
-	oldest := options.Find().SetSort(bson.D{{Key: "seen", Value: 1}, {Key: "_id", Value: 1}}).SetLimit(count - checkpoint.MaxRows)
-	cursor, err := k.rows.Find(ctx, bson.D{}, oldest.SetProjection(bson.D{{Key: "seen", Value: 1}}))
+	behind := options.Find().SetSort(bson.D{{Key: "seen", Value: -1}, {Key: "_id", Value: -1}}).SetSkip(checkpoint.MaxRows)
+	cursor, err := k.rows.Find(ctx, bson.D{}, behind.SetProjection(bson.D{{Key: "seen", Value: 1}}))
 	var found []bson.Raw
 	if err == nil {
 		err = cursor.All(ctx, &found)
