@@ -51,6 +51,7 @@ type ship struct {
 	fleet      *fleet
 	name       string
 	grpc, http string
+	near, far  *tap // of marks on their way to etcd, on both sides of the link
 	link       *etcdtest.Link
 	lab        *lab
 }
@@ -102,10 +103,14 @@ func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 // add adds a node.
 func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
-	link, endpoint := etcdtest.NewLink(f.t, strings.TrimPrefix(f.etcd, "http://"))
-	s := &ship{fleet: f, name: name, grpc: freeAddress(f.t), http: freeAddress(f.t), link: link}
+	s := &ship{fleet: f, name: name, grpc: freeAddress(f.t), http: freeAddress(f.t)}
+	const mark = `/mark/\d{5}`
+	s.far = newTap(f.t, strings.TrimPrefix(f.etcd, "http://"), mark)
+	var endpoint string
+	s.link, endpoint = etcdtest.NewLink(f.t, s.far.address)
+	s.near = newTap(f.t, endpoint, mark)
 	s.lab = f.lab.with("STREAMER_NODE_ID="+name, "STREAMER_GRPC_LISTEN="+s.grpc, "STREAMER_HTTP_LISTEN="+s.http,
-		"STREAMER_ETCD_ENDPOINTS=http://"+endpoint).with(settings...)
+		"STREAMER_ETCD_ENDPOINTS=http://"+s.near.address).with(settings...)
 	f.ships = append(f.ships, s)
 	return s
 }

@@ -1,0 +1,179 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint/record"
+	"mongostream/fault"
+	"mongostream/gateway/client"
+	"mongostream/internal/devetcd/devetcdtest"
+)
+
+// An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands
+// nothing to anybody before it is a member again, moves no mark of what others own by now, and says why.
+func TestFrozenOwnerHandsOutNothingAndMovesNoMark(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "etcd", 3)
+	f.begin()
+	frozen, owned := f.owning(false)
+	g := f.attend("frozen", client.All, frozen.grpc)
+	var mu sync.Mutex
+	var seen []time.Time
+	follower := newFollower(frozen.url(), func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, time.Now())
+		return nil
+	})
+	ctx, stopFollowing := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { follower.run(ctx) })
+	defer following.Wait()
+	defer stopFollowing()
+	until(t, "the follower is connected", func() bool { return follower.connected() > 0 })
+	ship := func(from, to time.Time) (n int) {
+		for _, p := range f.between(from, to) {
+			if p.by == frozen.name {
+				n++
+			}
+		}
+		return n
+	}
+	stop := f.write(300)
+	begun := time.Now()
+	until(t, "it prints", func() bool { return ship(begun, time.Now()) > 100 })
+
+	accepted := f.watchMarks(owned)
+	heal := frozen.holdMarks(t)
+	stopped := time.Now()
+	frozen.signal(syscall.SIGSTOP)
+	took := f.again(owned, frozen.name, stopped)
+	f.marksNotBy(frozen.name, owned)
+	t.Logf("%d partitions: delivered again after %v", len(owned), took)
+	taken := time.Now()
+	until(t, "marks of the frozen node arrive", func() bool { return frozen.far.since(taken) > 0 })
+	heal()
+	thawed := time.Now()
+	frozen.signal(syscall.SIGCONT)
+	back := stamped(t, frozen.await("attached to the cluster again"))
+	t.Logf("%d marks arrived late; a member again %v after it went on", frozen.far.since(taken), back.Sub(thawed))
+	deadline := stopped.Add(fleetDeadline)
+	if n := ship(deadline, back); n > 0 {
+		t.Errorf("it has printed %d events when it was no member", n)
+	}
+	if n := g.between(deadline, back); n > 0 {
+		t.Errorf("it has sent the gateway %d events when it was no member", n)
+	}
+	mu.Lock()
+	for _, at := range seen {
+		if at.After(deadline) && at.Before(back) {
+			t.Errorf("it has sent /v1/events something %v after the deadline", at.Sub(deadline))
+		}
+	}
+	mu.Unlock()
+	until(t, "the gateway is told why", func() bool { return g.wasTold(string(fault.NodeDetached)) })
+	if n := accepted(taken); n > 0 {
+		t.Errorf("%d marks of the frozen node were taken after others owned the partitions", n)
+	}
+	if !frozen.noted("detached from the cluster: terms ended") || frozen.noted("panic") {
+		t.Error("it does not say that it was detached")
+	}
+	if n := metric(t, frozen.url(), "streamer_sharding_detached"); n != 0 {
+		t.Errorf("it says that it is detached: %v", n)
+	}
+	stop()
+	g.judge()
+	f.judge()
+}
+
+// holdMarks makes the node's requests slow in time for its next marks, and returns when they have been sent and have not arrived.
+func (s *ship) holdMarks(t *testing.T) (heal func()) {
+	t.Helper()
+	for range 20 {
+		if !s.near.next(patience) {
+			break
+		}
+		moment := time.NewTimer(1500 * time.Millisecond) // rounds of marks are two seconds apart
+		<-moment.C
+		heal = s.link.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 7000}}`)
+		if s.near.next(fleetDeadline - 500*time.Millisecond) {
+			return heal
+		}
+		heal()
+	}
+	t.Fatal("the node sends no marks")
+	return nil
+}
+
+// watchMarks watches the marks that etcd takes from now on, and returns what counts those of the epochs that were taken after a moment.
+func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted func(after time.Time) int) {
+	client := devetcdtest.Client(f.t, []string{f.etcd})
+	ctx, cancel := context.WithCancel(context.Background())
+	var mu sync.Mutex
+	var taken []time.Time
+	var watching sync.WaitGroup
+	begun := make(chan struct{})
+	m := f.lab.marks.(*etcdMarks)
+	watching.Go(func() {
+		for resp := range client.Watch(ctx, m.root+"mark/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
+			if resp.Created {
+				close(begun)
+			}
+			for _, e := range resp.Events {
+				var p change.Partition
+				if _, err := fmt.Sscanf(strings.TrimPrefix(string(e.Kv.Key), m.root+"mark/"), "%d", &p); err != nil {
+					f.t.Errorf("%s: %v", e.Kv.Key, err)
+					continue
+				}
+				mark, _, err := record.DecodeMark(string(e.Kv.Key), p, partitions, e.Kv.Value)
+				if err != nil {
+					f.t.Error(err)
+				}
+				if mark.Epoch == epochs[p] {
+					mu.Lock()
+					taken = append(taken, time.Now())
+					mu.Unlock()
+				}
+			}
+		}
+	})
+	f.t.Cleanup(func() {
+		cancel()
+		watching.Wait()
+		if err := client.Close(); err != nil {
+			f.t.Error(err)
+		}
+	})
+	<-begun
+	return func(after time.Time) (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, at := range taken {
+			if at.After(after) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// stamped returns the time of a log line.
+func stamped(t *testing.T, line string) time.Time {
+	t.Helper()
+	_, rest, _ := strings.Cut(line, "time=")
+	text, _, _ := strings.Cut(rest, " ")
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
