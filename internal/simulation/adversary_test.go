@@ -1,0 +1,400 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"mongostream/change"
+)
+
+const (
+	slice   = 50 * time.Millisecond // how often the world is looked at
+	owning  = 25 * time.Second      // within which, once all is healed, every partition is owned
+	moving  = 15 * time.Second      // within which what is written then has come everywhere
+	resting = 40 * time.Second      // in which few plans more are made
+)
+
+// A healing ends something that the adversary has done.
+type healing struct {
+	at   time.Duration
+	what func()
+}
+
+// An adversary does to a world what its seed says.
+type adversary struct {
+	*world
+
+	heals []healing
+	acts  int
+	ctx   context.Context //nolint:containedctx // of the gateways
+	end   context.CancelFunc
+}
+
+// play goes through the life of one world, in a bubble.
+func (w *world) play() {
+	a := &adversary{world: w, acts: 12 + w.rand.IntN(14)}
+	a.ctx, a.end = context.WithCancel(context.Background())
+	for _, n := range w.nodes {
+		n.start()
+		a.pass(time.Duration(w.rand.IntN(500)) * time.Millisecond)
+	}
+	for _, g := range w.gateways {
+		w.running.Go(func() { g.run(a.ctx) })
+	}
+	a.pass(time.Duration(w.rand.IntN(8000)) * time.Millisecond)
+	for range a.acts {
+		for n := 1 + max(0, w.rand.IntN(5)-2); n > 0; n-- { // now and then several at once
+			a.act()
+		}
+		a.pass(time.Duration(w.rand.IntN(3500)) * time.Millisecond)
+		if w.broken() {
+			break
+		}
+	}
+	if !w.broken() {
+		a.calm()
+	}
+	a.heal()
+	a.finish()
+}
+
+// pass lets time pass, writes a little, and looks at the world.
+func (a *adversary) pass(d time.Duration) {
+	for until := a.now() + d; a.now() < until; {
+		time.Sleep(min(slice, until-a.now()))
+		synctest.Wait()
+		if a.rand.IntN(4) == 0 {
+			a.write(1 + a.rand.IntN(4))
+		}
+		a.check()
+		for len(a.heals) > 0 && a.heals[0].at <= a.now() {
+			due := a.heals[0]
+			a.heals = a.heals[1:]
+			due.what()
+		}
+		a.restart()
+	}
+	synctest.Wait()
+}
+
+// restart starts processes again that have ended, a little later.
+func (a *adversary) restart() {
+	for _, n := range a.nodes {
+		p := n.latest.Load()
+		if p == nil {
+			continue // not yet
+		}
+		select {
+		case <-p.ended:
+		default:
+			continue
+		}
+		switch {
+		case !n.wanted || slices.ContainsFunc(n.lives, (*process).alive):
+		case n.again == 0:
+			n.again = a.now() + time.Duration(a.rand.IntN(1500))*time.Millisecond
+		case n.again <= a.now():
+			a.say("%s is started again", n.name)
+			n.start()
+		}
+	}
+}
+
+// later has something done after a while.
+func (a *adversary) later(d time.Duration, what func()) {
+	a.heals = append(a.heals, healing{a.now() + d, what})
+	slices.SortStableFunc(a.heals, func(x, y healing) int { return int(x.at - y.at) })
+}
+
+// some returns a time of up to d, at least a tenth.
+func (a *adversary) some(d time.Duration) time.Duration {
+	return d/10 + time.Duration(a.rand.Int64N(int64(d*9/10)))
+}
+
+// act does one thing to the world.
+func (a *adversary) act() {
+	a.count(func(f *figures) { f.acts++ })
+	n := a.nodes[a.rand.IntN(len(a.nodes))]
+	if a.rand.IntN(6) == 0 {
+		if leader := a.leader(); leader != nil {
+			n = leader
+		}
+	}
+	p := n.latest.Load()
+	g := a.gateways[a.rand.IntN(len(a.gateways))]
+	if !p.alive() && a.rand.IntN(2) == 0 {
+		return
+	}
+	switch a.rand.IntN(16) {
+	case 0, 1:
+		a.kill(n)
+	case 2:
+		a.stop(n)
+	case 3, 4:
+		a.freeze(n, p)
+	case 5, 6:
+		a.leap(p)
+	case 7:
+		a.cut(p, a.some(3*ttl))
+	case 8:
+		d := a.some(3 * ttl)
+		a.say("answers to %s are lost for %s", p.id, d)
+		p.set(func() { p.network.mu.deaf = true })
+		a.later(d, func() { p.set(func() { p.network.mu.deaf = false }) })
+	case 9:
+		a.say("some answers to %s are lost", p.id)
+		p.set(func() { p.network.mu.mute += 1 + a.rand.IntN(5) })
+	case 10:
+		d := a.some(2 * ttl)
+		a.say("the network of %s is slow for %s", p.id, d)
+		slow := a.some(time.Second)
+		p.set(func() { p.network.mu.slow = slow })
+		a.later(d, func() { p.set(func() { p.network.mu.slow = usual }) })
+	case 11:
+		d := a.some(3 * time.Second)
+		a.say("%s takes %s to acknowledge", g.name, d)
+		g.lag.Store(int64(d))
+		a.later(a.some(10*time.Second), func() { g.lag.Store(0) })
+	case 12:
+		crash := a.rand.IntN(2) == 0
+		a.say("%s breaks, and forgets: %t", g.name, crash)
+		g.crash.Store(crash)
+		g.interrupt()
+	case 13:
+		d := a.some(8 * time.Second)
+		a.say("the store of marks fails for %s", d)
+		a.marks.fail(true)
+		a.later(d, func() { a.marks.fail(false) })
+	case 14:
+		d := a.some(6 * time.Second)
+		a.say("the log answers nobody for %s", d)
+		a.source.Stall(true)
+		a.later(d, func() { a.source.Stall(false) })
+	case 15:
+		events := a.rand.IntN(300)
+		a.say("%d events come at once", events)
+		a.write(events)
+	}
+}
+
+// leader returns the node that leads, if it can be told.
+func (a *adversary) leader() *node {
+	view, err := a.roster.For("observer").View(context.Background())
+	if err != nil {
+		return nil
+	}
+	for _, n := range a.nodes {
+		if n.name == view.Leader {
+			return n
+		}
+	}
+	return nil
+}
+
+// kill kills a node's process, which is started again at once, or after a while.
+func (a *adversary) kill(n *node) {
+	p := n.latest.Load()
+	if !p.alive() {
+		return
+	}
+	a.say("%s is killed", p.id)
+	p.kill()
+	n.wanted = false
+	a.later(a.some(2*ttl), func() { n.wanted = true })
+}
+
+// stop stops a node in its own time.
+func (a *adversary) stop(n *node) {
+	p := n.latest.Load()
+	if !p.alive() {
+		return
+	}
+	a.say("%s is stopped", p.id)
+	p.stop()
+	n.wanted = false
+	a.later(a.some(2*ttl), func() { n.wanted = true })
+}
+
+// freeze has a process stand still. Now and then another one is started meanwhile in its name.
+func (a *adversary) freeze(n *node, p *process) {
+	if !p.alive() || p.still() != nil {
+		return
+	}
+	d := a.some(4 * ttl)
+	a.say("%s stands still for %s", p.id, d)
+	a.count(func(f *figures) { f.stood++ })
+	p.freeze()
+	a.roster.Cut(p.id, true)
+	a.later(d, func() {
+		if p.still() == nil {
+			return
+		}
+		a.say("%s goes on", p.id)
+		a.roster.Cut(p.id, p.cutOff())
+		p.thaw()
+	})
+	if a.rand.IntN(4) == 0 && d > ttl {
+		a.later(ttl, func() {
+			if n.latest.Load() == p && p.alive() {
+				a.say("%s is started a second time", n.name)
+				n.start()
+			}
+		})
+	}
+}
+
+// leap has a process find out that it was suspended.
+func (a *adversary) leap(p *process) {
+	if !p.alive() {
+		return
+	}
+	d := ttl + a.some(2*ttl)
+	a.say("%s was suspended for %s", p.id, d)
+	a.count(func(f *figures) { f.stood++ })
+	p.leap(d)
+}
+
+// cut cuts a process off from the stores, both ways.
+func (a *adversary) cut(p *process, d time.Duration) {
+	if !p.alive() {
+		return
+	}
+	a.say("%s is cut off for %s", p.id, d)
+	p.set(func() { p.network.mu.cut = true })
+	a.roster.Cut(p.id, true)
+	a.later(d, func() {
+		p.set(func() { p.network.mu.cut = false })
+		a.roster.Cut(p.id, p.still() != nil)
+	})
+}
+
+// heal ends everything that the adversary has done.
+func (a *adversary) heal() {
+	a.say("all is healed")
+	for _, h := range a.heals {
+		h.what()
+	}
+	a.heals = nil
+	for _, n := range a.nodes {
+		n.wanted = true
+		for _, p := range n.lives {
+			p.set(func() { p.network.mu.mute, p.network.mu.deaf, p.network.mu.slow = 0, false, usual })
+		}
+	}
+	for _, g := range a.gateways {
+		g.lag.Store(0)
+	}
+}
+
+// calm heals the world, and looks whether it comes to rest and goes on.
+func (a *adversary) calm() {
+	a.heal()
+	began := a.now()
+	if !a.await(owning, func() bool { return !slices.Contains(a.owned(), "") }) {
+		a.wrong("%s after all was healed the partitions are owned by %q", owning, a.owned())
+		return
+	}
+	a.say("every partition is owned %s after all was healed", a.now()-began)
+	a.write(50)
+	wrote := a.lengths()
+	if !a.await(moving, func() bool { return a.behind(wrote) == "" }) {
+		a.wrong("%s after events were written: %s", moving, a.behind(wrote))
+		return
+	}
+	plans := a.planned()
+	a.pass(resting)
+	if more := a.planned() - plans; more > 6 {
+		a.wrong("%d plans are made in %s in which nothing happens", more, resting)
+	}
+	if all := a.planned(); all > 10+4*a.acts*len(a.nodes) {
+		a.wrong("%d plans after %d acts", all, a.acts)
+	}
+	if owners := a.owned(); slices.Contains(owners, "") {
+		a.wrong("in the end the partitions are owned by %q", owners)
+	}
+	if counts := a.shares(); a.partitions >= len(a.nodes) && len(counts) < len(a.nodes) {
+		a.say("in the end only some own anything: %v", counts)
+	}
+}
+
+// shares counts what each node owns.
+func (a *adversary) shares() map[string]int {
+	counts := map[string]int{}
+	for _, n := range a.owned() {
+		counts[n]++
+	}
+	return counts
+}
+
+// await lets time pass until something holds, at most so long.
+func (a *adversary) await(within time.Duration, holds func() bool) bool {
+	for until := a.now() + within; a.now() < until; {
+		if holds() {
+			return true
+		}
+		a.pass(200 * time.Millisecond)
+	}
+	return holds()
+}
+
+func (a *adversary) planned() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.plans
+}
+
+// lengths returns how many events there are of each partition.
+func (a *adversary) lengths() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := make([]int, a.partitions)
+	for p := range n {
+		n[p] = len(a.mu.written[p])
+	}
+	return n
+}
+
+// behind says who does not have so many events of each partition, empty for nobody.
+func (a *adversary) behind(wrote []int) string {
+	for p, n := range wrote {
+		p := change.Partition(p)
+		for _, g := range a.gateways {
+			g.mu.Lock()
+			done := g.mu.done[p]
+			g.mu.Unlock()
+			if done < n {
+				return fmt.Sprintf("partition %d: %s has %d events of %d", p, g.name, done, n)
+			}
+		}
+		mark := a.marks.mark(p)
+		a.mu.Lock()
+		sunk, marked := a.mu.sunk[p], a.upTo(p, mark.Position)
+		a.mu.Unlock()
+		if sunk < n || marked < n {
+			return fmt.Sprintf("partition %d: of %d events nodes have handed out %d, the mark is at %d", p, n, sunk, marked)
+		}
+	}
+	return ""
+}
+
+// finish stops everything.
+func (a *adversary) finish() {
+	for _, n := range a.nodes {
+		n.wanted = false
+		for _, p := range n.lives {
+			p.stop()
+		}
+	}
+	a.end()
+	a.running.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.over = true
+	for key := range maps.Keys(a.mu.terms) {
+		a.complain("partition %d: epoch %s is left over", key.partition, key.epoch)
+	}
+}
