@@ -182,6 +182,7 @@ func (h *Hub) event(e *change.Event) {
 		return
 	case change.OpRename:
 		h.aside(e)
+	default:
 	}
 	if h.mu.everywhere == 0 {
 		if p, keyed := h.partitioner.Of(e); keyed && h.mu.attached[p] == 0 {

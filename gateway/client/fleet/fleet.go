@@ -50,7 +50,7 @@ type Fleet struct {
 
 	mu struct {
 		sync.Mutex
-		ctx       context.Context     //nolint:containedctx // that of Run, for links that begin one by one
+		begin     func(node string)   // begins a link, nil before and after Run
 		version   uint64              // of the topology
 		addresses map[string]string   // by node
 		owners    []string            // by partition
@@ -59,7 +59,6 @@ type Fleet struct {
 		nodes     map[Session]string
 		attached  [][]Session // by partition: who serves it, the last one from now on
 		turn      int         // of the search
-		over      bool        // nothing more is begun
 	}
 }
 
@@ -72,11 +71,12 @@ func New(cfg Config) *Fleet {
 
 // Run keeps sessions until the context ends.
 func (f *Fleet) Run(ctx context.Context) {
-	f.mu.Lock()
-	f.mu.ctx = ctx
-	f.mu.Unlock()
+	begin := func(node string) {
+		f.links.Go(func() { f.cfg.Link(ctx, &link{fleet: f, node: node, first: true}) })
+	}
+	f.locked(func() { f.mu.begin = begin })
 	f.cfg.Link(ctx, search{f})
-	f.locked(func() { f.mu.over = true })
+	f.locked(func() { f.mu.begin = nil })
 	f.links.Wait()
 }
 
@@ -194,7 +194,7 @@ func (f *Fleet) Elsewhere(s Session) (partitions []uint32) {
 
 // route attaches partitions where they are to be served, and begins the links that are missing. Under the mutex.
 func (f *Fleet) route() {
-	if f.mu.over || len(f.mu.up) == 0 || !f.settled.Load() && !f.cfg.Known() {
+	if f.mu.begin == nil || len(f.mu.up) == 0 || !f.settled.Load() && !f.cfg.Known() {
 		return
 	}
 	f.settled.Store(true)
@@ -223,7 +223,7 @@ func (f *Fleet) route() {
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(f.mu.owners))) {
 		if f.misses(node) {
 			f.mu.trying[node] = struct{}{}
-			f.links.Go(func() { f.cfg.Link(f.mu.ctx, &link{fleet: f, node: node, first: true}) })
+			f.mu.begin(node)
 		}
 	}
 	f.tidy()
