@@ -45,7 +45,9 @@ func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, 
 		case owner.Process != process || owner.Epoch != t.epoch:
 			t.over = true
 			t.end(change.ErrTermLost)
-			d.Ended++
+			if !alone(p) {
+				d.Ended++
+			}
 		case !mine && !t.released && !alone(p):
 			t.released = true
 			d.Release = append(d.Release, t.term)

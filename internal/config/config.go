@@ -210,7 +210,7 @@ type Handoff struct {
 	// PrepareTimeout is how long the node that gets it may take until it is ready.
 	PrepareTimeout time.Duration `key:"prepare_timeout" default:"30s" range:"100ms..1h"`
 	// Concurrency is how many partitions a node gives, and how many it takes, at a time.
-	Concurrency int `key:"concurrency" default:"8" range:"1..1000"`
+	Concurrency int `key:"concurrency" default:"32" range:"1..1000"`
 }
 
 // Log says what is logged, and how it is written.

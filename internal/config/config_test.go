@@ -42,7 +42,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Marks:   Marks{Database: "streamer"},
 		HTTP:    HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
 		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
-		Handoff: Handoff{Overlap: time.Second, PrepareTimeout: 30 * time.Second, Concurrency: 8},
+		Handoff: Handoff{Overlap: time.Second, PrepareTimeout: 30 * time.Second, Concurrency: 32},
 		Gateway: Gateway{
 			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000,
 		},
