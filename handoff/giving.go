@@ -58,6 +58,8 @@ func (t *Transfer) preparing(now time.Duration, s Seen) []Action {
 			return t.overlap(now, t.sight.Record)
 		case t.sight.Refused() != "":
 			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
+		case t.sight.Absent:
+			return t.abandon(now, "the recipient is gone")
 		case t.sight.Ready() && s.Over == nil:
 			t.enter(switching, now, t.cfg.SwitchTimeout)
 			return t.attempt()
@@ -104,6 +106,8 @@ func (t *Transfer) switching(now time.Duration, s Seen) []Action {
 			return t.abandon(now, "the recipient refused: %s", t.sight.Refused())
 		case s.Over != nil:
 			return t.abandon(now, "the donor's term is over: %w", s.Over)
+		case t.sight.Absent:
+			return t.abandon(now, "the recipient is gone")
 		case !t.late(now) && !s.Stopping && now >= t.tryAt && t.sight.Ready():
 			return t.attempt()
 		}

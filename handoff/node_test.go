@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -357,6 +358,9 @@ func (n *node) Look(ctx context.Context, _ change.Partition) (ledger.Sight, erro
 	var s ledger.Sight
 	err := n.call(ctx, func() error {
 		s = ledger.Sight{Record: n.w.mu.record, Answer: n.w.mu.answer, Owner: n.w.mu.owner}
+		s.Absent = s.Record.Revision != 0 && !slices.ContainsFunc(n.w.mu.leases, func(l *lease) bool {
+			return !l.over && l.of.process == s.Record.To.Process
+		})
 		return nil
 	})
 	if err != nil {

@@ -138,10 +138,14 @@ func (t *Transfer) Step(now time.Duration, s Seen) (actions []Action, until time
 	}
 	if !t.begun {
 		t.begun, t.since, t.deadline, t.lookAt = true, now, now+t.cfg.PrepareTimeout, now
-		if t.side == Giving {
+		switch {
+		case t.side == Taking:
+			return []Action{Warm, Look}, now
+		case s.Over == nil:
 			return []Action{TellMoving, Look}, now
+		default:
+			return []Action{Look}, now
 		}
-		return []Action{Warm, Look}, now
 	}
 	if s.Stopping && t.stopBy == 0 {
 		t.stopBy = now + closeTimeout

@@ -33,6 +33,7 @@ func sights() []ledger.Sight {
 		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 10, Revision: 11}},
 		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 10, Revision: 12, Refusal: "no"}},
 		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Answer: ledger.Answer{To: 9, Revision: 11}},
+		{Record: theRecord(ledger.Prepared, 10), Owner: own(theDonor(), 7), Absent: true},
 		{Record: theRecord(ledger.Switched, 20), Owner: own(theRecipient(), 20)},
 		{Record: theRecord(ledger.Switched, 20), Owner: own(ledger.Party{Node: "c", Process: "c1"}, 30)},
 		{Owner: own(theDonor(), 7)},

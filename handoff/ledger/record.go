@@ -57,6 +57,8 @@ type Sight struct {
 	Record Record // the zero Record for none
 	Answer Answer // to any record
 	Owner  roster.Owner
+	// Absent says that the membership of the record's recipient has ended.
+	Absent bool
 }
 
 // Ready reports whether the recipient waits for the switch of the record that stands.

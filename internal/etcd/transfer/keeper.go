@@ -111,10 +111,22 @@ func modified(key string, revision int64) clientv3.Cmp {
 // Look implements [ledger.Keeper].
 func (k *Keeper) Look(ctx context.Context, p change.Partition) (ledger.Sight, error) {
 	s, err := k.read(ctx, p, k.keys.Origin())
+	if err == nil && s.Record.Revision != 0 {
+		s.Absent, err = k.absent(ctx, s.Record.To)
+	}
 	if err != nil {
 		return ledger.Sight{}, fmt.Errorf("look at the handoff of partition %d: %w", p, etcd.Named(err))
 	}
 	return s.Sight, nil
+}
+
+// absent reports whether a party is no member.
+func (k *Keeper) absent(ctx context.Context, who ledger.Party) (bool, error) {
+	resp, err := k.etcd.Get(ctx, k.keys.Member(who.Node))
+	if err != nil {
+		return false, err
+	}
+	return len(resp.Kvs) == 0 || lease.Of(resp.Kvs[0]).Process != who.Process, nil
 }
 
 // List implements [ledger.Keeper]. A record that cannot be read is left out: its partition's Look tells.

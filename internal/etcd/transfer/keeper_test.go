@@ -294,7 +294,7 @@ func TestRecordAndAnswerGoWithTheirNodes(t *testing.T) {
 	c := newPlace(t)
 	c.prepared()
 	c.revoke(c.b)
-	if s := c.look(); s.Answer.Revision != 0 || s.Record.Revision == 0 {
+	if s := c.look(); s.Answer.Revision != 0 || s.Record.Revision == 0 || !s.Absent {
 		t.Errorf("without the recipient: %+v", s)
 	}
 	if err := c.b.keeper.Answer(t.Context(), c.look().Record, ""); !errors.Is(err, ledger.ErrStale) {
