@@ -31,7 +31,10 @@ func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, 
 		switch {
 		case t == nil || t.given:
 			switch {
-			case !mine || alone(p):
+			case alone(p):
+			case !mine && owner.Process == process: // claimed by a request that nobody heard the answer of
+				d.Give = append(d.Give, change.Term{Partition: p, Epoch: owner.Epoch})
+			case !mine:
 			case t != nil && t.again > now:
 				d.Next = min(d.Next, t.again)
 			case owner == (roster.Owner{}) || owner.Process == process:

@@ -1,0 +1,23 @@
+package tenure
+
+import (
+	"testing"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+)
+
+// A claim whose answer got lost has made keys that nobody serves: they are given back where the plan has changed meanwhile, and claimed, which
+// finds them, where it has not.
+func TestClaimThatNobodyHeardOfIsNotLeftBehind(t *testing.T) {
+	clock := func() time.Duration { return time.Second }
+	h := New(t.Context(), clock, Granted(0, time.Minute))
+	mine := roster.Owner{Node: "a", Process: "p", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
+	view := roster.View{Owners: []roster.Owner{mine, mine, mine}, Plan: roster.Plan{Owners: []string{"b", "a", "b"}}}
+	moving := func(p change.Partition) bool { return p == 2 }
+	d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, moving)
+	if len(d.Give) != 1 || d.Give[0].Partition != 0 || d.Give[0].Epoch != mine.Epoch || len(d.Claim) != 1 || d.Claim[0] != 1 || len(d.Release)+len(d.Blocked) != 0 {
+		t.Errorf("%+v", d)
+	}
+}
