@@ -16,7 +16,7 @@ import (
 	"mongostream/cluster/roster"
 	"mongostream/gateway/client"
 	"mongostream/gateway/client/notice"
-	"mongostream/internal/devetcd/devetcdtest"
+	"mongostream/internal/devetcd"
 	"mongostream/internal/etcd"
 	"mongostream/internal/etcd/council"
 	"mongostream/internal/etcd/etcdtest"
@@ -33,7 +33,9 @@ const (
 type fleet struct {
 	t      *testing.T
 	lab    *lab
-	etcd   string       // its endpoint
+	etcd   string // its endpoint
+	place  devetcd.Config
+	sink   func()       // stops the fleet's own etcd; nil where it is the lab's, or has stopped
 	roster roster.Store // past all links
 	ships  []*ship
 
@@ -78,8 +80,10 @@ func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 	if m, there := l.marks.(*etcdMarks); there {
 		f.etcd, prefix = m.endpoints[0], m.prefix
 	} else {
-		endpoints := devetcdtest.Endpoints(t)
-		f.etcd, prefix = endpoints[0], devetcdtest.Prefix(t, endpoints)
+		f.place = devetcd.Config{Dir: t.TempDir(), Listen: freeAddress(t)}
+		f.etcd, prefix = "http://"+f.place.Listen, "/test"
+		f.startEtcd()
+		t.Cleanup(func() { f.stopEtcd() })
 	}
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
 		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
@@ -98,6 +102,32 @@ func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 		f.add(fmt.Sprintf("node-%d", i+1))
 	}
 	return f
+}
+
+// startEtcd starts the fleet's own etcd, with what it had.
+func (f *fleet) startEtcd() {
+	f.t.Helper()
+	server, err := devetcd.Listen(f.place)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	f.sink = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.t.Errorf("etcd: %v", err)
+		}
+		f.sink = nil
+	}
+}
+
+// stopEtcd stops it.
+func (f *fleet) stopEtcd() {
+	if f.sink != nil {
+		f.sink()
+	}
 }
 
 // add adds a node.
