@@ -227,7 +227,7 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 			t = tenure.Granted(answer.sent, answer.ttl)
 			held.Rely(t)
 			if n := held.Take(answer.taken, answer.sent); n > 0 {
-				s.cfg.Log.Info("terms ended: "+answer.why(), "partitions", n)
+				s.cfg.Log.Info("terms ended", "partitions", n, "because", answer.why())
 			}
 		}
 	}

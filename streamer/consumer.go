@@ -88,14 +88,15 @@ func (c *Consumer) read(ctx context.Context) (*gap.Span, error) {
 			if err := cmp.Or(c.term.Err(), context.Cause(ctx)); err != nil {
 				return nil, err // nothing is handed over once the term has ended
 			}
-			switch e := batch.Event(done); e.Op() {
-			case change.OpSkipped:
+			e := batch.Event(done)
+			if e.Op() == change.OpSkipped {
 				if err := c.skipped(ctx, e); err != nil {
 					return nil, err
 				}
 				done++
 				continue
-			case change.OpRename:
+			}
+			if e.Op() == change.OpRename {
 				c.renamed(e)
 			}
 			done = c.pass(batch, done)

@@ -46,8 +46,7 @@ func (r *refusing) Open(ctx context.Context, from change.Position) (lane.Stream,
 type refusingStream struct {
 	lane.Stream
 
-	of   *refusing
-	read bool
+	of *refusing
 }
 
 func (s *refusingStream) Next(ctx context.Context) (lane.Reply, error) {

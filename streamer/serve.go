@@ -86,7 +86,7 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	n.running.Go(func() {
 		defer close(c.ended)
 		defer stop()
-		n.finish(c, c.Run(ctx))
+		n.finish(c, c.Run(ctx)) //nolint:contextcheck // what has ended has no context any more
 	})
 	return c, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestProveStoreOfMarksThatIsAwayForAMinuteUnderLoad(t *testing.T) {
-	storeAway(t, time.Minute)
+	storeAway(t, time.Minute, "STREAMER_CLUSTER_LEASE_TTL=10s")
 }
 
 // A server that lets nothing be read for more than half a minute: the partitions are stuck, and operators are told, until it is over.

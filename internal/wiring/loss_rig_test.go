@@ -49,7 +49,7 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	t.Helper()
 	server, endpoints := devmongotest.Start(t, cfg), devetcdtest.Endpoints(t)
 	prefix := devetcdtest.Prefix(t, endpoints)
-	marks, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c"})
+	marks, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c", DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +64,8 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",
 		fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", partitions), "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms",
 		"STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=100ms", "STREAMER_ETCD_DIAL_TIMEOUT=30s",
+		// A machine that is short of breath must not lose claims: losing them is for the tests that mean it.
+		"STREAMER_CLUSTER_LEASE_TTL=1m",
 	}, settings...)}
 }
 

@@ -21,7 +21,7 @@ import (
 // lost, and the same node claims its partitions anew, where the marks go on.
 func TestStoreOfMarksThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	storeAway(t, 6*time.Second, "STREAMER_CLUSTER_LEASE_TTL=2s")
+	storeAway(t, 8*time.Second, "STREAMER_CLUSTER_LEASE_TTL=5s")
 }
 
 // Whoever reaches the store while a node does not may have its partitions once the claim has run out. The node hands out what is true log
@@ -30,7 +30,7 @@ func TestStoreOfMarksThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
-	first := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=2s", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
+	first := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
 	before := r.series(0, 20)
 	first.sees(before...)
 	heal := link.Cut()
@@ -63,14 +63,14 @@ func TestStoreOfMarksThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 func TestMarksInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
-	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL=2s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
+	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
 	before := r.series(0, 20)
 	n.sees(before...)
 	n.marked(r.now())
 	epochs := n.epochs()
 	r.fail("alwaysOn", 11600, "update")
 	cut := time.Now()
-	n.until("the claim would have run out", func() bool { return time.Since(cut) > 4*time.Second })
+	n.until("the claim would have run out", func() bool { return time.Since(cut) > 7*time.Second })
 	during := r.series(20, 40)
 	n.sees(during...)
 	n.once(append(before, during...)...)
@@ -90,7 +90,7 @@ func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
 	const unsaved = 100
-	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=2s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
+	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
 	n.goesOn()
 	heal := link.Cut()
 	const batch = 50
@@ -100,7 +100,7 @@ func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
 	}
 	n.until("the lanes are full", func() bool { return len(n.ids()) >= partitions*unsaved })
 	cut := time.Now()
-	n.until("the claim has run out", func() bool { return time.Since(cut) > 4*time.Second })
+	n.until("the claim has run out", func() bool { return time.Since(cut) > 7*time.Second })
 	// A lane looks before each chunk, so it passes at most one of them more.
 	if got := len(n.ids()); got > partitions*(unsaved+delivery.MaxBatchEvents) || got == len(written) {
 		t.Errorf("%d of %d events have passed", got, len(written))
