@@ -17,6 +17,7 @@ const (
 	KindReading         = "reading"
 	KindResync          = "resync"
 	KindResyncComplete  = "resync_complete"
+	KindRewound         = "rewound"
 	KindBreakerOpened   = "breaker_opened"
 	KindBreakerClosed   = "breaker_closed"
 	KindDegraded        = "degraded"
@@ -57,6 +58,8 @@ func Table() []Rule {
 			"a span of the log is lost to a partition, which is stale until its subscribers have acknowledged that"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},
 			"a member that was restarted has been told again what is its own, and serves it"},
+		{Resync, KindRewound, []Severity{Warning}, []string{"partition", "epoch"},
+			"an operator has moved a partition back: what follows is delivered again"},
 		{Breaker, KindBreakerOpened, []Severity{Warning}, []string{"breaker", "reason", "failure_count"},
 			"a dependency or a member fails and is left alone for a while"},
 		{Breaker, KindBreakerClosed, []Severity{Info}, []string{"breaker", "was_open_seconds"},

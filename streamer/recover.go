@@ -207,6 +207,11 @@ func (c *Consumer) announceRewind(ctx context.Context) error {
 	if readers := c.node.cfg.Readers; readers != nil {
 		readers.Rewound(c.term.Partition, at)
 	}
+	c.node.cfg.Board.Post(notice.Notice{
+		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning,
+		Text:   fmt.Sprintf("an operator has moved partition %d back to %s: what follows is delivered again", c.term.Partition, at.Time),
+		Fields: map[string]any{"partition": int(c.term.Partition), "epoch": c.term.Epoch.String()},
+	})
 	c.progress = change.At(at.Time.Prev()) // the notice stands at the mark, and holds it until it is acknowledged
 	return c.announce(ctx, *delivery.RewoundByOperator(c.node.cfg.Namespaces), at)
 }

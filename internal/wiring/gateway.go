@@ -12,6 +12,7 @@ import (
 	"mongostream/internal/mongodb/stream"
 	"mongostream/internal/place"
 	"mongostream/match"
+	"mongostream/notice"
 )
 
 // buildHub makes what reads the log for gateways.
@@ -85,6 +86,9 @@ func (s *Service) forward(ctx context.Context) {
 			last = n.ID
 			if told, ok := announced(n); ok {
 				s.gateway.Announce(told)
+			}
+			if n.Relayed && !n.Past && n.Kind == notice.KindRewound {
+				s.rewoundElsewhere(ctx, n)
 			}
 		}
 	}

@@ -2,8 +2,11 @@ package wiring
 
 import (
 	"context"
+	"slices"
 	"sync"
 
+	"mongostream/change"
+	"mongostream/checkpoint"
 	"mongostream/gateway/fanout"
 	"mongostream/internal/etcd"
 	"mongostream/internal/etcd/bulletin"
@@ -70,4 +73,24 @@ func announced(n notice.Notice) (told fanout.Notice, ok bool) {
 		told.Text = n.Node + ": " + n.Text
 	}
 	return told, !n.Past
+}
+
+// rewoundElsewhere tells this node's gateways of a rewind that its owner has told its own.
+func (s *Service) rewoundElsewhere(ctx context.Context, n notice.Notice) {
+	number, ok := n.Fields["partition"].(float64) // it has come as JSON
+	p := change.Partition(number)
+	if !ok || int(p) >= s.opts.Config.Cluster.Partitions {
+		return
+	}
+	marks, err := s.store.History(ctx, p)
+	if i := slices.IndexFunc(marks, rewound); i >= 0 {
+		s.hub.Rewound(p, marks[i].Position)
+		return
+	}
+	s.logger.Warn("gateways could not be told of a rewind", "partition", p, "error", err)
+}
+
+// rewound reports whether an operator has put a mark where it is.
+func rewound(m checkpoint.Mark) bool {
+	return m.Reason == checkpoint.ReasonRewind || m.Reason == checkpoint.ReasonImport
 }
