@@ -33,6 +33,7 @@ type attachment struct {
 	failure  error // of the last renewal
 	streak   int
 	failing  bool                               // claims fail
+	claimed  time.Duration                      // when the last claim ended
 	beatAt   time.Duration                      // when the next heartbeat is due
 	viewAt   time.Duration                      // when the next view is due
 	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
@@ -188,7 +189,8 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		}
 		a.cfg.Viewed(view)
 		now := a.cfg.Clock()
-		d := a.holding.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, a.cfg.Alone)
+		claiming := a.claiming || a.claimed > asked
+		d := a.holding.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, claiming, a.cfg.Alone)
 		if d.Ended > 0 {
 			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
 		}
@@ -249,7 +251,8 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 		err = a.begin(ctx, partitions, owners)
 	}
 	return func() error {
-		a.viewAt = min(a.viewAt, a.cfg.Clock()+claimRetry) // some may have gone to others meanwhile
+		a.claimed = a.cfg.Clock()
+		a.viewAt = min(a.viewAt, a.claimed+claimRetry) // some may have gone to others meanwhile
 		if left := onlyLeft(err); left != nil {
 			return left
 		}

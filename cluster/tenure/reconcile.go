@@ -19,8 +19,11 @@ type Difference struct {
 }
 
 // Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. The partitions
-// that leave alone are neither claimed nor released.
-func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, never time.Duration, alone func(change.Partition) bool) (d Difference) {
+// that leave alone are neither claimed nor released. claiming says that some claim was under way at asked or later: what it has made may
+// be a term in a moment.
+func (h *Holding) Reconcile(
+	view roster.View, node, process string, asked, now, never time.Duration, claiming bool, alone func(change.Partition) bool,
+) (d Difference) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.Next = never
@@ -32,8 +35,10 @@ func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, 
 		case t == nil || t.given:
 			switch {
 			case alone(p):
-			case !mine && owner.Process == process: // claimed by a request that nobody heard the answer of
-				d.Give = append(d.Give, change.Term{Partition: p, Epoch: owner.Epoch})
+			case !mine && owner.Process == process && !claiming: // claimed by a request that nobody heard the answer of
+				term := change.Term{Partition: p, Epoch: owner.Epoch}
+				h.mu.tenures[p] = &tenure{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is given back
+				d.Give = append(d.Give, term)
 			case !mine:
 			case t != nil && t.again > now:
 				d.Next = min(d.Next, t.again)

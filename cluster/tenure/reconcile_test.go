@@ -16,8 +16,19 @@ func TestClaimThatNobodyHeardOfIsNotLeftBehind(t *testing.T) {
 	mine := roster.Owner{Node: "a", Process: "p", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
 	view := roster.View{Owners: []roster.Owner{mine, mine, mine}, Plan: roster.Plan{Owners: []string{"b", "a", "b"}}}
 	moving := func(p change.Partition) bool { return p == 2 }
-	d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, moving)
+	if d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, true, moving); len(d.Give) != 0 {
+		t.Errorf("given back while a claim is under way that may have made it: %+v", d)
+	}
+	d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, false, moving)
 	if len(d.Give) != 1 || d.Give[0].Partition != 0 || d.Give[0].Epoch != mine.Epoch || len(d.Claim) != 1 || d.Claim[0] != 1 || len(d.Release)+len(d.Blocked) != 0 {
 		t.Errorf("%+v", d)
+	}
+	view.Plan.Owners[0] = "a" // again: a late request to give it back must not take it from a term
+	if d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, false, moving); len(d.Give) != 1 || len(d.Claim) != 1 {
+		t.Errorf("claimed before it is given back: %+v", d)
+	}
+	h.Given(d.Give)
+	if d := h.Reconcile(view, "a", "p", time.Second, time.Second, time.Hour, false, moving); len(d.Give) != 0 || len(d.Claim) != 2 {
+		t.Errorf("not claimed after it was given back: %+v", d)
 	}
 }
