@@ -39,7 +39,7 @@ type Manager struct {
 	metrics metrics
 	hurry   chan struct{} // some partition has passed its number of events
 
-	round sync.Mutex // one save at a time
+	round chan struct{} // holds one signal while a save is under way
 	mu    struct {
 		sync.Mutex
 		keepers map[change.Partition]*Keeper
@@ -56,7 +56,7 @@ func NewManager(cfg ManagerConfig, store Store) *Manager {
 		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store,
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics: newMetrics(cfg.Registerer),
-		hurry:   make(chan struct{}, 1),
+		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
 	m.mu.keepers, m.mu.idle = make(map[change.Partition]*Keeper), m.policy.IdleInterval
 	return m
@@ -84,6 +84,7 @@ type Keeper struct {
 	room    chan struct{} // closed when events has gone down; nil while nobody waits
 	saved   change.Position
 	savedAt time.Time
+	failed  bool   // the last mark could not be saved
 	because Reason // of the next mark, unless the round has a better one; empty for none
 	sealed  bool   // no mark is saved
 }
@@ -224,10 +225,15 @@ func (m *Manager) due(k *Keeper) time.Time {
 	return m.policy.due(k.savedAt, int(k.events.Load()), m.mu.idle)
 }
 
-// save saves the marks of the chosen partitions that have moved, in one call of the store.
+// save saves the marks of the chosen partitions that have moved, in one call of the store. Another save is waited for, until the context
+// ends.
 func (m *Manager) save(ctx context.Context, now time.Time, choose func(*Keeper) (Reason, bool)) error {
-	m.round.Lock()
-	defer m.round.Unlock()
+	select {
+	case m.round <- struct{}{}:
+		defer func() { <-m.round }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	round := m.collect(now, choose)
 	if len(round) == 0 {
 		return nil
@@ -253,6 +259,7 @@ func (m *Manager) save(ctx context.Context, now time.Time, choose func(*Keeper) 
 			k.lost(err)
 		default:
 			m.metrics.errors.Inc()
+			m.miss(k)
 			failed = append(failed, err)
 		}
 	}
@@ -307,7 +314,7 @@ func (m *Manager) note(c candidate, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := c.keeper
-	k.saved, k.savedAt = c.mark.Position, at
+	k.saved, k.savedAt, k.failed = c.mark.Position, at, false
 	if c.mark.Reason == k.because {
 		k.because = ""
 	}
@@ -332,9 +339,22 @@ func (m *Manager) report(failed []error) {
 	}
 }
 
-// Failing reports whether the last round could not be saved.
+// miss takes in that a mark could not be saved.
+func (m *Manager) miss(k *Keeper) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k.failed = true
+}
+
+// Failing reports whether there are partitions whose last marks could not be saved. Those that the node has no longer do not count: nothing
+// would ever show that the store is back.
 func (m *Manager) Failing() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.failing
+	for _, k := range m.mu.keepers {
+		if k.failed {
+			return true
+		}
+	}
+	return false
 }

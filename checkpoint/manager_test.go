@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +243,53 @@ func TestFailedRoundIsTriedAgain(t *testing.T) {
 			t.Errorf("%v, %v, failing %v", m.Position, err, b.manager.Failing())
 		}
 	})
+}
+
+// A node whose partitions have gone to others while the store was away has nothing left to save that would show that it is back: it must not
+// be taken for one that cannot save marks, or it is never given partitions again.
+func TestMarksOfPartitionsThatAreGoneDoNotFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		b.store.mu.Lock()
+		b.store.fail = errors.New("away")
+		b.store.mu.Unlock()
+		b.pass(0, 1000)
+		time.Sleep(10 * time.Second)
+		if !b.manager.Failing() {
+			t.Error("nothing fails while the store is away")
+		}
+		b.keepers[0].End()
+		if b.manager.Failing() {
+			t.Error("marks fail that nobody is to save")
+		}
+	})
+}
+
+// A round waits for the one before it no longer than it may take.
+func TestSaveWaitsForAnotherWithinItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := hanging{checkpoint.NewMemory(1)}
+		m := checkpoint.NewManager(checkpoint.ManagerConfig{SaveTimeout: time.Minute}, store)
+		at := change.At(change.Timestamp{T: 1000, I: 1})
+		k := m.Begin(change.Term{Context: t.Context()}, change.Position{}, func() change.Position { return at }, func(error) {})
+		defer k.End()
+		began := time.Now()
+		go func() { _ = m.Flush(t.Context(), checkpoint.ReasonFinal) }()
+		synctest.Wait()
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.Flush(within, checkpoint.ReasonFinal); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
+// A hanging store answers nobody.
+type hanging struct{ *checkpoint.Memory }
+
+func (hanging) Save(ctx context.Context, marks []checkpoint.Mark) []error {
+	<-ctx.Done()
+	return slices.Repeat([]error{context.Cause(ctx)}, len(marks))
 }
 
 // A token too large to keep is saved as its time, which stands before it: that must not count as something to save again.
