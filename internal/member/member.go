@@ -47,6 +47,8 @@ type Config struct {
 	Capacity    int
 	Fingerprint string
 	Gateway     string
+	// Address is that of the node's HTTP server, for people to find.
+	Address string
 
 	// Registry is that of a cluster of one, Roster that of several nodes.
 	Registry cluster.Registry
@@ -127,7 +129,7 @@ func (m *Member) Run(ctx context.Context) error {
 
 // serve runs the node until the context ends.
 func (m *Member) serve(ctx context.Context) error {
-	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "version", m.cfg.Version)
+	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "address", m.cfg.Address, "version", m.cfg.Version)
 	return m.cfg.Node.Run(ctx)
 }
 

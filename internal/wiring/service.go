@@ -169,7 +169,7 @@ func (s *Service) buildMember() {
 	s.member = member.New(member.Config{
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
-		Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
+		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Ledger: s.ledger, Marks: s.store, Overlap: cfg.Handoff.Overlap, PrepareTimeout: cfg.Handoff.PrepareTimeout, Concurrency: cfg.Handoff.Concurrency,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout, Announce: func(n fanout.Notice) { s.gateway.Announce(n) },
 		Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
