@@ -3,10 +3,8 @@ package streamer
 import (
 	"cmp"
 	"context"
-	"sync"
 	"sync/atomic"
 
-	"mongostream/ack"
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/dedup"
@@ -14,6 +12,7 @@ import (
 	"mongostream/gap"
 	"mongostream/lane"
 	"mongostream/rescan"
+	"mongostream/streamer/flight"
 	"mongostream/streamer/status"
 )
 
@@ -36,11 +35,7 @@ type Consumer struct {
 
 	condition status.Condition
 	intake    rescan.Intake[*delivery.Session]
-
-	flight struct {
-		sync.Mutex
-		tracker ack.Tracker[*delivery.Session]
-	}
+	flight    flight.Flight
 }
 
 // Run moves events until the context or the term ends, or a person must act. What was missed it recovers.
@@ -213,17 +208,7 @@ func (c *Consumer) batchOf(events int, to change.Position) *delivery.Batch {
 
 // offer notes a batch as in flight and hands it to the session, unless that has left.
 func (c *Consumer) offer(s *delivery.Session, b *delivery.Batch) {
-	c.flight.Lock()
-	left := s.Closed()
-	switch {
-	case left:
-	case b.Rescan:
-		c.intake.Sent(s)
-	default:
-		c.flight.tracker.Sent(s, b.From, b.To)
-	}
-	c.flight.Unlock()
-	if !left {
+	if c.flight.Sent(s, b, func() { c.intake.Sent(s) }) {
 		s.Offer(b, c)
 	}
 }
@@ -234,10 +219,7 @@ func (c *Consumer) Acked(s *delivery.Session, b *delivery.Batch) {
 		c.intake.Acked(s)
 		return
 	}
-	c.flight.Lock()
-	err := c.flight.tracker.Acked(s, b.To)
-	c.flight.Unlock()
-	if err != nil {
+	if err := c.flight.Acked(s, b.To); err != nil {
 		c.node.logger.Warn("acknowledgement refused", "partition", c.term.Partition, "error", err)
 	}
 	c.node.acked()
@@ -248,19 +230,14 @@ func (c *Consumer) Over() bool { return c.term.Err() != nil }
 
 // detach forgets a session that has left by itself: what it did not acknowledge no longer holds the mark.
 func (c *Consumer) detach(s *delivery.Session) {
-	c.flight.Lock()
-	defer c.flight.Unlock()
-	c.flight.tracker.Remove(s)
-	c.intake.Left(s)
+	c.flight.Left(s, func() { c.intake.Left(s) })
 }
 
 // LowWater returns the position up to which the partition has been acknowledged.
 func (c *Consumer) LowWater() change.Position {
 	// The cursor first: whatever it counts as read has been noted as sent before.
 	progress := c.cursor().Position()
-	c.flight.Lock()
-	defer c.flight.Unlock()
-	return c.flight.tracker.LowWater(progress)
+	return c.flight.LowWater(progress)
 }
 
 // markable returns how far the mark may go.
@@ -273,7 +250,5 @@ func (c *Consumer) markable() change.Position {
 
 // inFlight reports whether some session has yet to acknowledge.
 func (c *Consumer) inFlight() bool {
-	c.flight.Lock()
-	defer c.flight.Unlock()
-	return c.flight.tracker.InFlight() > 0
+	return !c.flight.Empty()
 }

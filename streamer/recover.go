@@ -3,7 +3,6 @@ package streamer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"mongostream/change"
@@ -13,7 +12,7 @@ import (
 	"mongostream/gap"
 	"mongostream/internal/retry"
 	"mongostream/lane"
-	"mongostream/notice"
+	"mongostream/streamer/status"
 )
 
 // A LossPolicy says what to do where history is lost.
@@ -189,14 +188,7 @@ func (c *Consumer) record(ctx context.Context, span gap.Span) (checkpoint.Gap, e
 		return g, err
 	}
 	c.node.metrics.Lost.Inc()
-	c.node.cfg.Board.Post(notice.Notice{
-		Channel: notice.Resync, Kind: "resync", Level: notice.Critical,
-		Text: fmt.Sprintf("partition %d has lost what was in the log from %s to %s", c.term.Partition, span.From.Time.Time(), span.To.Time.Time()),
-		Fields: map[string]any{
-			"partition": int(c.term.Partition), "lost_from": span.From.Time.String(), "lost_to": span.To.Time.String(), "reason": string(span.Reason),
-			"epoch": c.term.Epoch.String(),
-		},
-	})
+	c.node.cfg.Board.Post(status.Lost(g))
 	return g, nil
 }
 
@@ -207,11 +199,7 @@ func (c *Consumer) announceRewind(ctx context.Context) error {
 	if readers := c.node.cfg.Readers; readers != nil {
 		readers.Rewound(c.term.Partition, at)
 	}
-	c.node.cfg.Board.Post(notice.Notice{
-		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning,
-		Text:   fmt.Sprintf("an operator has moved partition %d back to %s: what follows is delivered again", c.term.Partition, at.Time),
-		Fields: map[string]any{"partition": int(c.term.Partition), "epoch": c.term.Epoch.String()},
-	})
+	c.node.cfg.Board.Post(status.Rewound(c.term, at))
 	c.progress = change.At(at.Time.Prev()) // the notice stands at the mark, and holds it until it is acknowledged
 	return c.announce(ctx, *delivery.RewoundByOperator(c.node.cfg.Namespaces), at)
 }

@@ -9,10 +9,9 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/dedup"
-	"mongostream/fault"
 	"mongostream/gap"
 	"mongostream/lane"
-	"mongostream/notice"
+	"mongostream/streamer/status"
 )
 
 // Serve begins consumers for terms: it claims their marks and reads on behind them. Consumers of terms given before Run decide
@@ -141,10 +140,6 @@ func (n *Node) finish(c *Consumer, err error) {
 	default:
 		c.keeper.End()
 		c.condition.Fail(err)
-		n.cfg.Board.Post(notice.Notice{
-			Channel: notice.Health, Kind: "partition_failed", Level: notice.Critical,
-			Text:   fmt.Sprintf("partition %d has stopped: %v", c.term.Partition, err),
-			Fields: map[string]any{"partition": int(c.term.Partition), "code": string(fault.Of(err))},
-		})
+		n.cfg.Board.Post(status.Failed(c.term.Partition, err))
 	}
 }

@@ -14,6 +14,7 @@ func packages() []rule {
 	return []rule{
 		{"cmd/streamer", everything, "wiring in the order of the flow: the planes meet only here"},
 		{"cmd/streamer/operator", everything, "commands about the whole: marks, logs and nodes"},
+		{"cmd/streamer/operator/assembly", []string{"change", "cluster/roster"}, "shows what a view says"},
 		{"cmd/demo", everything, "the whole system in one process"},
 		{"cmd/bench/...", everything, "the whole system under load, and what it is compared with"},
 
@@ -46,10 +47,11 @@ func packages() []rule {
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
 		{"checkpoint/rowtest", []string{"change", "change/build", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/record", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
-		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "ack", "checkpoint", "notice", "rescan", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
+		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "checkpoint", "notice", "rescan", "streamer/flight", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
+		{"streamer/flight", []string{"ack", "change", "delivery"}, "what a partition's sessions have yet to acknowledge"},
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
-		{"streamer/status", []string{"change", "gap", "health", "lane/figure", "streamer/survey"}, "how the partitions do, concluded from evidence"},
+		{"streamer/status", []string{"change", "checkpoint", "gap", "health", "lane/figure", "notice", "streamer/survey"}, "how the partitions do, concluded from evidence"},
 
 		{"cluster", []string{"change", "cluster/tenure"}, "ownership: hands out terms and knows nothing of what is done with them"},
 		{"cluster/share", []string{"change", "cluster", "cluster/roster", "cluster/tenure"}, "ownership by plan, in a cluster of several"},
