@@ -15,6 +15,22 @@ type Report struct {
 	Uptime     float64     `json:"uptime"` // seconds
 	Partitions []Partition `json:"partitions"`
 	Checks     []Result    `json:"checks"`
+	// Membership is absent where the node owns all partitions.
+	Membership *Membership `json:"membership,omitempty"`
+}
+
+// A Membership is a node's place among the nodes that share the partitions, as it last saw them.
+type Membership struct {
+	// Detached says that the node has left the cluster because its lease may have run out: it owns nothing and hands out nothing.
+	Detached bool `json:"detached"`
+	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version of the plan, 0 for none.
+	Leader string `json:"leader"`
+	Plan   uint64 `json:"plan"`
+	// Members counts the nodes by what they say of themselves.
+	Members map[string]int `json:"members"`
+	// Planned are how many partitions the plan gives to this node, Owned how many it owns.
+	Planned int `json:"planned"`
+	Owned   int `json:"owned"`
 }
 
 // A Node tells what a Report says of the node beside its checks.
@@ -22,12 +38,17 @@ type Node struct {
 	Name, Cluster, Version string
 	Uptime                 func() time.Duration
 	Partitions             func() []Partition
+	// Membership may be nil, or return nil: the node owns all partitions.
+	Membership func() *Membership
 }
 
 // Report makes the report of this moment.
 func (r *Registry) Report(n Node) Report {
 	report := Report{
 		Node: n.Name, Cluster: n.Cluster, Version: n.Version, Uptime: n.Uptime().Seconds(), Partitions: n.Partitions(), Checks: r.Results(),
+	}
+	if n.Membership != nil {
+		report.Membership = n.Membership()
 	}
 	report.Status = Overall(report.Checks, report.Partitions)
 	return report

@@ -38,6 +38,7 @@ func TestHandlersSayWhatTheChecksSay(t *testing.T) {
 	var reading, saving error
 	r.Register(health.Check{Name: "reading", Severity: health.Critical, Ready: true, Text: "reads", Test: func() error { return reading }})
 	r.Register(health.Check{Name: "marks", Severity: health.Warning, Text: "saves", Test: func() error { return saving }})
+	var membership *health.Membership
 	lag := 1.5
 	mux := http.NewServeMux()
 	r.Handle(mux, health.Node{
@@ -45,6 +46,7 @@ func TestHandlersSayWhatTheChecksSay(t *testing.T) {
 		Partitions: func() []health.Partition {
 			return []health.Partition{{ID: 0, Status: health.Healthy, Lag: &lag}, {ID: 1, Status: health.Healthy}}
 		},
+		Membership: func() *health.Membership { return membership },
 	})
 	get := func(path string, status int, into any) {
 		t.Helper()
@@ -67,6 +69,14 @@ func TestHandlersSayWhatTheChecksSay(t *testing.T) {
 	}
 	if _, known := second["lag"]; known {
 		t.Error("an unknown lag is shown")
+	}
+	if _, told := report["membership"]; told {
+		t.Error("a node that owns everything tells of a membership")
+	}
+	membership = &health.Membership{Leader: "b", Plan: 7}
+	get("/health", 200, &report)
+	if m, _ := report["membership"].(map[string]any); m["leader"] != "b" || m["plan"] != 7.0 || m["detached"] != false {
+		t.Errorf("%v", report["membership"])
 	}
 	saving = errors.New("store away")
 	get("/health", 200, &report)

@@ -65,11 +65,10 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 	if inMongo && cfg.Cluster.ExpectedNodes < 2 {
 		return nil
 	}
-	client, err := p.Etcd(ctx)
-	if err != nil {
+	if _, err := p.OpenRoster(ctx); err != nil {
 		return err
 	}
-	p.Roster = council.New(client, council.Config{Partitions: cfg.Cluster.Partitions, ElectionTTL: cfg.Cluster.LeaseTTL})
+	client := p.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
 	p.Owner = owner.NewRegistry(client)
 	if marks, there := p.Marks.(*mark.Store); there {
@@ -78,6 +77,16 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 		p.Marks, p.Keys = store, keyring.New(client)
 	}
 	return nil
+}
+
+// OpenRoster connects to etcd alone and returns what several nodes have in common.
+func (p *Place) OpenRoster(ctx context.Context) (roster.Store, error) {
+	client, err := p.Etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.Roster = council.New(client, council.Config{Partitions: p.Config.Cluster.Partitions, ElectionTTL: p.Config.Cluster.LeaseTTL})
+	return p.Roster, nil
 }
 
 // Agree makes sure that wherever the origin stands it is this one: where marks in MongoDB are shared through etcd it is there too, and is

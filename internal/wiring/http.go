@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ func (s *Service) newServer() (*http.Server, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	s.health().Handle(mux, health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
+		Membership: s.membership,
 	})
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
@@ -77,6 +79,30 @@ func (s *Service) runServer(ctx context.Context) error {
 	}
 	<-stopped
 	return nil
+}
+
+// membership tells /health of the node's place in its cluster.
+func (s *Service) membership() *health.Membership {
+	if s.member.Alone() {
+		return nil
+	}
+	view, _ := s.member.View()
+	m := &health.Membership{Detached: !s.member.Trusted(), Leader: view.Leader, Plan: view.Plan.Version, Members: map[string]int{}}
+	for _, seat := range view.Members {
+		status := cmp.Or(string(seat.Status), "unknown") // of another version, or not to be read
+		m.Members[status]++
+	}
+	for _, node := range view.Plan.Owners {
+		if node == s.opts.Config.Node.ID {
+			m.Planned++
+		}
+	}
+	for _, owner := range view.Owners {
+		if owner.Process == s.opts.Process && !m.Detached {
+			m.Owned++
+		}
+	}
+	return m
 }
 
 // partitions tells /health how the partitions do.

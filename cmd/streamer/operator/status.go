@@ -1,12 +1,16 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,12 +25,21 @@ import (
 const statusTimeout = 10 * time.Second
 
 func statusCommand() *cobra.Command {
-	var address, output string
+	var address, output, file string
+	var plan bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how a running node does", Args: arguments(cobra.NoArgs),
+		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: arguments(cobra.NoArgs),
+		Long: `Show how a running node does.
+
+With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
+environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
+does, and why.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
+			}
+			if plan {
+				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
 			}
 			report, err := askHealth(cmd.Context(), address)
 			if err != nil {
@@ -36,6 +49,8 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
+	cmd.Flags().BoolVar(&plan, "plan", false, "show what the nodes of a cluster share")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan: configuration file of the nodes; without one, the defaults and the environment")
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -73,6 +88,9 @@ const maxReport = 32 << 20
 // writeReport writes a report for people.
 func writeReport(t *tabwriter.Writer, r health.Report) {
 	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, short(seconds(r.Uptime)))
+	if m := r.Membership; m != nil {
+		writeMembership(t, m)
+	}
 	fmt.Fprintln(t, "CHECK\tSTATE\tSAYS")
 	for _, c := range r.Checks {
 		if c.OK {
@@ -100,6 +118,18 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
 		}
 	}
+}
+
+// writeMembership writes a node's place among others.
+func writeMembership(t *tabwriter.Writer, m *health.Membership) {
+	if m.Detached {
+		fmt.Fprintln(t, "DETACHED: the node is no member of its cluster now, owns nothing and hands out nothing")
+	}
+	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
+	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
+		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])
+	}
+	fmt.Fprintln(t)
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
