@@ -169,6 +169,7 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 	answers, claims := make(chan renewal, 1), make(chan error, 1)
 	renewing, claiming := false, s.cfg.Resume == nil
 	var failure, claimFailure error
+	var gone error // the claim has run out while nobody answered
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -177,9 +178,15 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 			return tenure.NotRenewed(failure)
 		}
 		if !renewing && now >= t.Due {
+			ask := s.renew
+			if gone != nil {
+				if stopping == nil {
+					return gone
+				}
+				ask = s.claimAnew
+			}
 			renewing = true
-			again := stopping != nil
-			asking.Go(func() { answers <- s.ask(ctx, now, t, again) })
+			asking.Go(func() { answers <- ask(ctx, now, t.TTL) })
 		}
 		pause := t.Pause(now, renewing)
 		if !claiming {
@@ -215,7 +222,14 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 		case answer := <-answers:
 			renewing = false
 			if errors.Is(answer.err, ErrLost) {
-				return answer.err
+				if gone != nil || !t.RanOut(answer.sent) {
+					return answer.err
+				}
+				gone = answer.err
+				t = t.Unanswered(answer.sent, s.cfg.Clock())
+				t.Due = s.cfg.Clock()
+				held.Rely(t)
+				break
 			}
 			s.logTurn(failure, answer.err)
 			failure = answer.err
@@ -224,7 +238,7 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 				held.Rely(t)
 				break
 			}
-			t = tenure.Granted(answer.sent, answer.ttl)
+			t, gone = tenure.Granted(answer.sent, answer.ttl), nil
 			held.Rely(t)
 			if n := held.Take(answer.taken, answer.sent); n > 0 {
 				s.cfg.Log.Info("terms ended", "partitions", n, "because", answer.why())

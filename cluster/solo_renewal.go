@@ -27,30 +27,20 @@ func (r renewal) why() string {
 	return "somebody took partitions out of the claim"
 }
 
-// ask sends one request to prolong the claim. Where the claim is gone and may have run out by itself, because nobody answered for as
-// long as it lives, it claims everything anew if again is set.
-func (s *Solo) ask(ctx context.Context, now time.Duration, t tenure.Trust, again bool) renewal {
-	answer := s.renew(ctx, now, t)
-	if !again || !errors.Is(answer.err, ErrLost) || !t.RanOut(now) {
-		return answer
-	}
-	return s.claimAnew(ctx, now)
-}
-
-func (s *Solo) renew(ctx context.Context, now time.Duration, t tenure.Trust) renewal {
-	ctx, cancel := context.WithTimeout(ctx, tenure.RenewEvery(t.TTL))
+// renew sends one request to prolong the claim.
+func (s *Solo) renew(ctx context.Context, now, ttl time.Duration) renewal {
+	ctx, cancel := context.WithTimeout(ctx, tenure.RenewEvery(ttl))
 	defer cancel()
 	ttl, taken, err := s.registry.Renew(ctx)
 	return renewal{sent: now, ttl: ttl, taken: taken, err: err}
 }
 
-// claimAnew makes the claim anew in the place of one that has run out. The terms of all partitions are over then. ErrLost says that
-// there is nothing to go on with: another process owns the partitions, or what is stored is not what was claimed first. While there is no
-// answer the terms go on.
-func (s *Solo) claimAnew(ctx context.Context, asked time.Duration) renewal {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.TTL/3) // with the renewal before it less than a claim is trusted for
+// claimAnew makes the claim anew in the place of one that has run out, because nobody answered for as long as it lives. The terms of all
+// partitions are over then. ErrLost says that there is nothing to go on with: another process owns the partitions, or what is stored is
+// not what was claimed first. While there is no answer the terms go on.
+func (s *Solo) claimAnew(ctx context.Context, now, ttl time.Duration) renewal {
+	ctx, cancel := context.WithTimeout(ctx, ttl/4) // two in a row take less than a claim is trusted for
 	defer cancel()
-	sent := s.cfg.Clock()
 	epochs, err := s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, false)
 	if _, isHeld := errors.AsType[*HeldError](err); isHeld {
 		return renewal{err: fmt.Errorf("%w while nobody answered: %w", ErrLost, err)}
@@ -59,7 +49,7 @@ func (s *Solo) claimAnew(ctx context.Context, asked time.Duration) renewal {
 		return renewal{err: err}
 	}
 	if err != nil {
-		return renewal{sent: asked, err: fmt.Errorf("claim partitions anew: %w", err)}
+		return renewal{sent: now, err: fmt.Errorf("claim partitions anew: %w", err)}
 	}
 	for p, e := range epochs {
 		if first := s.first[p]; e.Incarnation != first.Incarnation || e.Compare(first) <= 0 {
@@ -67,7 +57,7 @@ func (s *Solo) claimAnew(ctx context.Context, asked time.Duration) renewal {
 			return renewal{err: fmt.Errorf("%w: the store is another one than before, or was restored: epoch %s after %s", ErrLost, e, first)}
 		}
 	}
-	return renewal{sent: sent, ttl: s.cfg.TTL, taken: partitionsUpTo(len(epochs)), anew: true}
+	return renewal{sent: now, ttl: s.cfg.TTL, taken: partitionsUpTo(len(epochs)), anew: true}
 }
 
 // partitionsUpTo returns partitions 0 to n-1.
