@@ -135,7 +135,8 @@ type seat struct {
 		sync.Mutex
 
 		acked []int
-		live  bool // was told so by a bookmark
+		own   []int // of those, the ones that came in this session; of what came before it the node knows the time only
+		live  bool  // was told so by a bookmark
 	}
 }
 
@@ -145,14 +146,14 @@ type sent struct {
 	had   int
 }
 
-// at returns how many events of a partition have been acknowledged.
+// at returns how many events of a partition have been acknowledged in the session, as the node knows.
 func (s *seat) at(p change.Partition) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.acked[p]
+	return s.mu.own[p]
 }
 
-// holds is at where the session is known to be on the live path for good, else -1.
+// holds returns how many events the gateway has where the session is known to be on the live path for good, else -1.
 func (s *seat) holds(p change.Partition) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,7 @@ func (g *gateway) visit(ctx context.Context, p *process, all *match.Program) {
 	defer leave()
 	copy(g.acked, g.had) // what it goes on behind it has
 	s := &seat{gateway: g, process: p, last: slices.Clone(g.had), known: slices.Clone(g.had)}
-	s.mu.acked = slices.Clone(g.acked)
+	s.mu.acked, s.mu.own = slices.Clone(g.acked), make([]int, len(g.acked))
 	var err error
 	if s.session, err = p.hub.Open(context.Background(), cfg, []fanout.Subscription{{ID: "all", Program: all}}); err != nil {
 		return
@@ -325,6 +326,9 @@ func (s *seat) acknowledge() bool {
 		p := first.batch.Partition
 		s.mu.Lock()
 		s.mu.acked[p] = max(s.mu.acked[p], first.had)
+		if len(first.batch.Events) > 0 {
+			s.mu.own[p] = first.had
+		}
 		s.mu.Unlock()
 		g.acked[p] = max(g.acked[p], first.had)
 		if err := s.session.Ack(p, first.batch.To); err != nil {

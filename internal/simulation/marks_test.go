@@ -128,11 +128,24 @@ type marks struct {
 	errors  *atomic.Int64 // saves without an answer
 }
 
+// reach returns the marks' own error where they do not answer this process alone.
+func (m marks) reach() error {
+	if m.process.markless.Load() {
+		return errAway
+	}
+	return nil
+}
+
 var _ streamer.Marks = marks{}
 
 // Save implements [checkpoint.Store].
 func (m marks) Save(ctx context.Context, marks []checkpoint.Mark) []error {
-	results, err := asked(ctx, m.network, func(context.Context) ([]error, error) { return m.save(m.process, marks), nil })
+	results, err := asked(ctx, m.network, func(context.Context) ([]error, error) {
+		if err := m.reach(); err != nil {
+			return nil, err
+		}
+		return m.save(m.process, marks), nil
+	})
 	if err != nil {
 		results = slices.Repeat([]error{err}, len(marks))
 	}
@@ -144,7 +157,12 @@ func (m marks) Save(ctx context.Context, marks []checkpoint.Mark) []error {
 
 // Claim implements [checkpoint.Claimer].
 func (m marks) Claim(ctx context.Context, terms []change.Term) ([]checkpoint.Mark, error) {
-	return asked(ctx, m.network, func(context.Context) ([]checkpoint.Mark, error) { return m.claim(terms) })
+	return asked(ctx, m.network, func(context.Context) ([]checkpoint.Mark, error) {
+		if err := m.reach(); err != nil {
+			return nil, err
+		}
+		return m.claim(terms)
+	})
 }
 
 // Load, List and Delete implement [checkpoint.Store]; nodes do not need them.

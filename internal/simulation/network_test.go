@@ -172,9 +172,9 @@ func asked[T any](ctx context.Context, n *network, do func(context.Context) (T, 
 	return <-answers, nil
 }
 
-// Join implements [roster.Store].
+// Join implements [roster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
 func (s store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
-	m, err := asked(ctx, s.network, func(ctx context.Context) (roster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
+	m, err := asked(ctx, s.network, func(context.Context) (roster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,9 @@ type process struct {
 	saves atomic.Int64       // saves of marks without an answer
 	open  atomic.Bool        // its log has been open
 
+	markless atomic.Bool // the marks do not answer it
+	hoards   atomic.Bool // it is sick, and does not give up what it is asked to
+
 	mu struct {
 		sync.Mutex
 
@@ -65,6 +68,7 @@ type process struct {
 		sunk     map[tenure]int // how many events its sink has acknowledged under a term
 		promised map[tenure]promise
 		seats    map[*seat]struct{}
+		hoard    []change.Term
 	}
 }
 
@@ -174,6 +178,15 @@ func (p *process) alive() bool {
 	}
 }
 
+// String says how the process does.
+func (p *process) String() string {
+	text := fmt.Sprintf("%s: trusted %t, log %+v, outstanding %d", p.id, p.share.Trusted(), p.log.Stats(), p.sink.Outstanding())
+	for _, s := range p.run.Status() {
+		text += fmt.Sprintf("; partition %d: %s %s", s.Partition, s.Epoch, s.State)
+	}
+	return text
+}
+
 // dead reports whether the process has been killed.
 func (p *process) dead() bool {
 	select {
@@ -226,6 +239,9 @@ func (p *process) report() roster.Heartbeat {
 	case !open, p.run.MarksFailing():
 		h.Status = roster.Degraded
 	}
+	if p.hoards.Load() {
+		h.Status = roster.Unhealthy
+	}
 	for _, s := range p.run.Status() {
 		h.Held = append(h.Held, roster.Held{Partition: s.Partition, Epoch: s.Epoch, Rate: s.Rate, State: string(s.State)})
 		h.Load.Rate += s.Rate
@@ -259,6 +275,12 @@ func (p *process) detached(cause error) {
 
 // release gives terms up, and notes what must have been saved then: what its own sink and all its sessions have acknowledged by now.
 func (p *process) release(terms []change.Term) {
+	if p.hoards.Load() {
+		p.mu.Lock()
+		p.mu.hoard = append(p.mu.hoard, terms...)
+		p.mu.Unlock()
+		return
+	}
 	for _, term := range terms {
 		key := tenure{term.Partition, term.Epoch}
 		p.mu.Lock()
@@ -272,6 +294,16 @@ func (p *process) release(terms []change.Term) {
 		p.mu.Unlock()
 	}
 	p.run.Release(terms)
+}
+
+// cure lets a sick process give up what it was asked to.
+func (p *process) cure() {
+	p.hoards.Store(false)
+	p.mu.Lock()
+	terms := p.mu.hoard
+	p.mu.hoard = nil
+	p.mu.Unlock()
+	p.release(terms)
 }
 
 // giveBack tells the share which terms the node serves no longer, as the wiring does.

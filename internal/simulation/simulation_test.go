@@ -110,3 +110,30 @@ func TestCluster(t *testing.T) {
 		}
 	}
 }
+
+// A check that cannot fail is none: each of these breaks something, and is noticed within a few seeds.
+func TestWhatIsBrokenIsNoticed(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks breakage
+		says   string
+	}{
+		"nobody asks for trust":        {breakage{trust: true}, "hands out"},
+		"marks of anybody are taken":   {breakage{fence: true}, "is accepted, the owner is"},
+		"the last marks are not saved": {breakage{release: true}, "gave it up at"},
+		"gateways hold no marks":       {breakage{hold: true}, "has acknowledged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(40) {
+				if w := run(t, seed+1, c.breaks); len(w.mu.wrong) > 0 {
+					if !strings.Contains(w.mu.wrong[0], c.says) {
+						t.Errorf("seed %d notices something else: %s", seed+1, w.mu.wrong[0])
+					}
+					t.Logf("seed %d: %s", seed+1, w.mu.wrong[0])
+					return
+				}
+			}
+			t.Error("nobody has noticed")
+		})
+	}
+}

@@ -18,7 +18,7 @@ func (p *process) drink(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if r.IntN(3) == 0 {
+		if r.IntN(3) == 0 && !p.world.healed.Load() {
 			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // on its way to the transport
 		}
 		p.pass()
@@ -28,7 +28,7 @@ func (p *process) drink(ctx context.Context) {
 				continue
 			}
 			p.swallow(b, next)
-			if r.IntN(4) == 0 {
+			if r.IntN(4) == 0 && !p.world.healed.Load() {
 				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 			}
 			p.pass()

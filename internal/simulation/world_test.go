@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mongostream/change"
@@ -37,6 +38,7 @@ type world struct {
 	marks      *shelf
 	nodes      []*node
 	gateways   []*gateway
+	healed     atomic.Bool // nobody is slow any more
 
 	mu struct {
 		sync.Mutex
