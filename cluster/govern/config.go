@@ -55,8 +55,6 @@ type Config struct {
 
 	// Trusted says whether the node may lead: it is attached to the cluster. Defaults to always.
 	Trusted func() bool
-	// Wishes are what operators want. Defaults to none.
-	Wishes func() policy.Wishes
 	// Resynced hears of every step of a resync: gateways are to be sent the notices. It must not block. Defaults to nothing.
 	Resynced func(policy.Resync)
 	// Board takes the notices. Nil discards them.
@@ -76,9 +74,6 @@ func (c Config) withDefaults() Config {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Trusted == nil {
 		c.Trusted = func() bool { return true }
-	}
-	if c.Wishes == nil {
-		c.Wishes = func() policy.Wishes { return policy.Wishes{} }
 	}
 	if c.Resynced == nil {
 		c.Resynced = func(policy.Resync) {}

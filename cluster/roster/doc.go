@@ -3,5 +3,6 @@
 //
 // A member stands in the roster under a lease: when that ends, its heartbeat and everything that it owns are gone. A partition's epoch is
 // the revision at which its ownership was written, so that whoever claims later has the higher one. The plan is written by the leader
-// alone, in transactions that hold only while it is elected. A watch is a hint; what counts is the next View.
+// alone, in transactions that hold only while it is elected. Operators write what they wish ([Wishes]), and the leader plans with it. A watch
+// is a hint; what counts is the next View.
 package roster

@@ -126,4 +126,5 @@ type View struct {
 	Owners   []Owner // by partition, N of them
 	Plan     Plan
 	Leader   string // the elected node, empty for none
+	Wishes   Wishes
 }

@@ -31,6 +31,8 @@ type Memory struct {
 		seats    map[string]*seat
 		owners   []owner
 		plan     roster.Plan
+		pins     map[change.Partition]pin
+		drains   map[string]roster.Drain
 		queue    []*leadership // who campaigns; the first is elected
 		hints    map[*hints]struct{}
 		callers  map[string]*caller // the living one of a node
@@ -79,6 +81,8 @@ func NewMemory(partitions int, clock func() time.Duration) *Memory {
 	m.mu.revision = 1
 	m.mu.seats = make(map[string]*seat)
 	m.mu.owners = make([]owner, partitions)
+	m.mu.pins = make(map[change.Partition]pin)
+	m.mu.drains = make(map[string]roster.Drain)
 	m.mu.hints = make(map[*hints]struct{})
 	m.mu.callers = make(map[string]*caller)
 	m.mu.cut = make(map[string]bool)
@@ -88,7 +92,9 @@ func NewMemory(partitions int, clock func() time.Duration) *Memory {
 }
 
 // For returns the store as a node reaches it.
-func (m *Memory) For(node string) roster.Store {
+func (m *Memory) For(node string) roster.Store { return m.reach(node) }
+
+func (m *Memory) reach(node string) view {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.callers[node] == nil {
@@ -282,6 +288,12 @@ func (m *Memory) end(l *lease) {
 	for p, o := range m.mu.owners {
 		if o.lease == l {
 			m.mu.owners[p] = owner{}
+			found = true
+		}
+	}
+	for p, pin := range m.mu.pins {
+		if pin.lease == l {
+			delete(m.mu.pins, p)
 			found = true
 		}
 	}

@@ -138,6 +138,6 @@ func TestMemoryIsAStore(t *testing.T) {
 		return suite.Harness{Partitions: 256, Store: func() roster.Store {
 			nodes++
 			return m.For(string(rune('a' + nodes)))
-		}}
+		}, Wisher: func() roster.Wisher { return m.Operator("operator") }}
 	})
 }

@@ -39,6 +39,7 @@ func (v view) View(ctx context.Context) (now roster.View, err error) {
 		if len(v.mu.queue) > 0 {
 			now.Leader = v.mu.queue[0].candidate
 		}
+		now.Wishes = v.wishes()
 		return nil
 	})
 	return now, err

@@ -37,6 +37,21 @@ func (k Keys) Member(node string) string { return k.Members() + url.PathEscape(n
 // Plan is the key of the plan.
 func (k Keys) Plan() string { return k.root + "plan" }
 
+// Pins is the prefix of the keys that say where operators want partitions.
+func (k Keys) Pins() string { return k.root + "wish/pin/" }
+
+// Pin is the key that says where operators want a partition.
+func (k Keys) Pin(p change.Partition) string { return k.Pins() + padded(p) }
+
+// Drains is the prefix of the keys of nodes that operators want to have nothing.
+func (k Keys) Drains() string { return k.root + "wish/drain/" }
+
+// Drain is the key of such a node, whose name is escaped as in Member.
+func (k Keys) Drain(node string) string { return k.Drains() + url.PathEscape(node) }
+
+// Wishes is the prefix of the keys of both.
+func (k Keys) Wishes() string { return k.root + "wish/" }
+
 // Election is the prefix of the keys of those who want to lead, without its last slash.
 func (k Keys) Election() string { return k.root + "leader" }
 

@@ -17,6 +17,8 @@ import (
 type Harness struct {
 	// Store returns the store as a further process reaches it.
 	Store func() roster.Store
+	// Wisher returns it as an operator reaches it.
+	Wisher func() roster.Wisher
 	// Partitions is N, at least 256.
 	Partitions int
 }
@@ -43,6 +45,11 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"who gives up the campaign is not elected", testCampaignEnds},
 		{"plans follow one another", testPlans},
 		{"an owner is evicted at its epoch", testEvict},
+		{"a pin is shown until it is taken back", testPin},
+		{"of two pins of a partition the first stands", testPinned},
+		{"a pin runs out", testPinEnds},
+		{"a drain is shown until it is taken back", testDrain},
+		{"hints follow wishes", testWishHints},
 		{"hints follow changes", testHints},
 		{"hints end with their context", testHintsEnd},
 	}

@@ -4,13 +4,15 @@
 //	owner/00042      who owns partition 42     under the member's lease; the same keys as those of a cluster of one (package owner)
 //	plan             the leader's plan         its version is etcd's own count of the key's writes
 //	leader/<lease>   who wants to lead         under leases of their own; the oldest key's is elected
+//	wish/pin/00042   where operators want it   under a lease that nobody renews: a pin has done its work when the partition is there
+//	wish/drain/node  whom they want empty      until that is taken back
 //
 // # Fences
 //
 // Everything that a member writes it writes only where the origin stands as it did when the member joined, and its heartbeat's key is there
 // under its lease: an operator ends all memberships by adopting the marks, and one by deleting its key or its lease. Everything that a
 // leader writes it writes only where its own key in the election is there. A process that has stood still for longer than its lease lives
-// is refused by these conditions, whatever it believes.
+// is refused by these conditions, whatever it believes. Wishes are written only where the origin is of as many partitions.
 //
 // A claim is a nested transaction for each partition, If nobody owns it Then put Else get, so that what it returns is how the owners
 // stand. The epoch is the origin's incarnation and the revision of the put. Keys that were written before the origin are of an incarnation

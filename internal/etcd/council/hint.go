@@ -27,7 +27,7 @@ func (s *Store) Hints(ctx context.Context) <-chan struct{} {
 	for _, key := range []string{s.keys.Origin(), s.keys.Plan()} {
 		watches.Go(func() { s.watch(ctx, signals, anything, key) })
 	}
-	for _, prefix := range []string{s.candidates(), s.keys.Owners()} {
+	for _, prefix := range []string{s.candidates(), s.keys.Owners(), s.keys.Wishes()} {
 		watches.Go(func() { s.watch(ctx, signals, anything, prefix, clientv3.WithPrefix()) })
 	}
 	watches.Go(func() { s.watch(ctx, signals, make(statuses).news, s.keys.Members(), clientv3.WithPrefix()) })

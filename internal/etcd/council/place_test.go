@@ -171,6 +171,8 @@ func TestStoreIsAStoreOfTheRoster(t *testing.T) {
 	endpoints := devetcdtest.Endpoints(t)
 	suite.Run(t, func(t *testing.T) suite.Harness {
 		p := newPlace(t, endpoints)
-		return suite.Harness{Store: func() roster.Store { return p.store(nil) }, Partitions: n}
+		return suite.Harness{
+			Store: func() roster.Store { return p.store(nil) }, Wisher: func() roster.Wisher { return p.store(nil) }, Partitions: n,
+		}
 	})
 }

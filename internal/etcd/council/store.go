@@ -51,6 +51,7 @@ func (s *Store) View(ctx context.Context) (roster.View, error) {
 		clientv3.OpGet(s.keys.Owners(), clientv3.WithPrefix()),
 		clientv3.OpGet(s.keys.Plan()),
 		clientv3.OpGet(s.candidates(), clientv3.WithFirstCreate()...),
+		clientv3.OpGet(s.keys.Wishes(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return roster.View{}, fmt.Errorf("read the roster: %w", etcd.Named(err))
@@ -80,6 +81,7 @@ func (s *Store) viewOf(resp *clientv3.TxnResponse) (view roster.View, err error)
 	if first := kvs(4); len(first) > 0 && first[0].Lease != 0 {
 		view.Leader = string(first[0].Value)
 	}
+	view.Wishes = wishesOf(s.keys, s.cfg.Partitions, kvs(5))
 	return view, nil
 }
 

@@ -1,0 +1,170 @@
+package council
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/cluster/roster"
+	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/lease"
+)
+
+var _ roster.Wisher = (*Store)(nil)
+
+// wishesOf reads the keys of wishes. What cannot be read is nobody's wish.
+func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w roster.Wishes) {
+	for _, kv := range kvs {
+		key := string(kv.Key)
+		switch {
+		case strings.HasPrefix(key, keys.Pins()):
+			p, err := etcd.PartitionOf(keys.Pins(), key)
+			pin := pinOf(kv)
+			if err != nil || int(p) >= partitions || pin.To == "" {
+				continue
+			}
+			if w.Pinned == nil {
+				w.Pinned = make(map[change.Partition]roster.Pin)
+			}
+			w.Pinned[p] = pin
+		case strings.HasPrefix(key, keys.Drains()):
+			node, err := url.PathUnescape(strings.TrimPrefix(key, keys.Drains()))
+			if err != nil || node == "" {
+				continue
+			}
+			if w.Drained == nil {
+				w.Drained = make(map[string]roster.Drain)
+			}
+			var drain roster.Drain
+			_ = json.Unmarshal(kv.Value, &drain) // the key says it
+			w.Drained[node] = drain
+		}
+	}
+	return w
+}
+
+// pinOf reads a pin, the zero one where it cannot be read.
+func pinOf(kv *mvccpb.KeyValue) (pin roster.Pin) {
+	if json.Unmarshal(kv.Value, &pin) != nil {
+		return roster.Pin{}
+	}
+	return pin
+}
+
+// Pin implements [roster.Wisher]. The ttl is rounded up to seconds.
+func (s *Store) Pin(ctx context.Context, p change.Partition, wish roster.Pin, ttl time.Duration) error {
+	if int(p) >= s.cfg.Partitions {
+		return fmt.Errorf("pin partition %d of %d", p, s.cfg.Partitions)
+	}
+	stands, err := s.client.Origin(ctx, s.cfg.Partitions)
+	if err != nil {
+		return err
+	}
+	value, err := encode(wish)
+	if err != nil {
+		return err
+	}
+	id, _, err := lease.Grant(ctx, s.client, ttl)
+	if err != nil {
+		return err
+	}
+	kept := false
+	err = etcd.Insist(ctx, func() (err error) {
+		kept, err = s.pin(ctx, stands, p, wish, value, id)
+		return err
+	})
+	if !kept {
+		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		_ = lease.Revoke(giving, s.client, id) // else it runs out
+	}
+	if err != nil {
+		return fmt.Errorf("pin partition %d: %w", p, etcd.Named(err))
+	}
+	return nil
+}
+
+// pin makes one attempt, and reports whether the pin stands under its lease.
+func (s *Store) pin(
+	ctx context.Context, stands etcd.Standing, p change.Partition, wish roster.Pin, value string, id clientv3.LeaseID,
+) (kept bool, err error) {
+	key := s.keys.Pin(p)
+	resp, err := s.etcd.Txn(ctx).
+		If(s.client.Is(stands), clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value, clientv3.WithLease(id))).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil || resp.Succeeded {
+		return err == nil, err
+	}
+	there := resp.Responses[0].GetResponseRange().Kvs
+	if len(there) == 0 {
+		return false, checkpoint.ErrOriginMoved
+	}
+	if pin := pinOf(there[0]); !pin.Same(wish) {
+		return false, fmt.Errorf("to node %q, by %q: %w", pin.To, pin.By, roster.ErrPinned)
+	}
+	return clientv3.LeaseID(there[0].Lease) == id, nil
+}
+
+// Unpin implements [roster.Wisher].
+func (s *Store) Unpin(ctx context.Context, p change.Partition, wish roster.Pin) error {
+	err := etcd.Insist(ctx, func() error {
+		resp, err := s.etcd.Get(ctx, s.keys.Pin(p))
+		if err != nil || len(resp.Kvs) == 0 || !pinOf(resp.Kvs[0]).Same(wish) {
+			return err
+		}
+		kv := resp.Kvs[0]
+		_, err = s.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
+			Then(clientv3.OpDelete(string(kv.Key))).Commit()
+		if err == nil && kv.Lease != 0 {
+			err = lease.Revoke(ctx, s.client, clientv3.LeaseID(kv.Lease))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("unpin partition %d: %w", p, etcd.Named(err))
+	}
+	return nil
+}
+
+// Drain implements [roster.Wisher].
+func (s *Store) Drain(ctx context.Context, node string, wish roster.Drain) error {
+	stands, err := s.client.Origin(ctx, s.cfg.Partitions)
+	if err != nil {
+		return err
+	}
+	value, err := encode(wish)
+	if err == nil {
+		key := s.keys.Drain(node)
+		put := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}, []clientv3.Op{clientv3.OpPut(key, value)}, nil)
+		err = etcd.Insist(ctx, func() error {
+			_, err := s.client.Nest(ctx, stands, []clientv3.Op{put})
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("drain node %q: %w", node, etcd.Named(err))
+	}
+	return nil
+}
+
+// Undrain implements [roster.Wisher].
+func (s *Store) Undrain(ctx context.Context, node string) error {
+	err := etcd.Insist(ctx, func() error {
+		_, err := s.etcd.Delete(ctx, s.keys.Drain(node))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("undrain node %q: %w", node, etcd.Named(err))
+	}
+	return nil
+}
