@@ -14,6 +14,7 @@ func packages() []rule {
 	return []rule{
 		{"cmd/streamer", everything, "wiring in the order of the flow: the planes meet only here"},
 		{"cmd/streamer/operator", everything, "commands about the whole: marks, logs and nodes"},
+		{"cmd/streamer/operator/form", []string{"internal/config", "internal/place"}, "what these commands have in common, whatever they do"},
 		{"cmd/streamer/operator/assembly", []string{"change", "cluster/roster"}, "shows what a view says"},
 		{"cmd/demo", everything, "the whole system in one process"},
 		{"cmd/bench/...", everything, "the whole system under load, and what it is compared with"},

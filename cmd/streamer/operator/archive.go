@@ -14,16 +14,17 @@ import (
 
 	"mongostream/change"
 	"mongostream/cluster"
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/admin"
 	"mongostream/internal/place"
 )
 
 func exportCommand() *cobra.Command {
-	o := operation{quiet: true}
-	cmd := o.command("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
+	o := form.Command{Quiet: true}
+	cmd := o.Make("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			archive, err := admin.Export(ctx, at.Marks, who())
+			archive, err := admin.Export(ctx, at.Marks, form.Who())
 			if err != nil {
 				return err
 			}
@@ -58,8 +59,8 @@ type imported struct {
 }
 
 func importCommand() *cobra.Command {
-	var o operation
-	cmd := o.command("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
+	var o form.Command
+	cmd := o.Make("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
 			if err != nil {
@@ -74,27 +75,27 @@ func importCommand() *cobra.Command {
 				return err
 			}
 			i := imported{ImportPlan: plan}
-			if o.dryRun {
-				return o.print(w, i, i.write)
+			if o.DryRun {
+				return o.Print(w, i, i.write)
 			}
-			if o.output == "" {
-				if err := o.print(w, i, i.write); err != nil {
+			if o.Output == "" {
+				if err := o.Print(w, i, i.write); err != nil {
 					return err
 				}
 			}
-			if err := o.confirm(fmt.Sprintf("Import %d marks? What is between is skipped where a mark moves forward.", len(plan.Steps))); err != nil {
+			if err := o.Confirm(fmt.Sprintf("Import %d marks? What is between is skipped where a mark moves forward.", len(plan.Steps))); err != nil {
 				return err
 			}
 			if err := apply(ctx, at, plan, args[0]); err != nil {
 				return err
 			}
 			i.Done = true
-			return o.print(w, i, i.write)
+			return o.Print(w, i, i.write)
 		})
 	cmd.Long = `Take over the marks that "streamer checkpoint export" wrote, for example when they move from etcd to MongoDB. No node may be running.
 Where there is no cluster yet, its origin is taken over too. A mark that moves back is rewound; one that moves forward skips what is
 between.`
-	return o.writing(cmd)
+	return o.Writing(cmd)
 }
 
 // importTTL is how long the claim of an import lives without being renewed.
@@ -105,7 +106,7 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	if err := plan.Found(ctx, at.Marks); err != nil {
 		return err
 	}
-	by := who()
+	by := form.Who()
 	solo := cluster.NewSolo(cluster.SoloConfig{
 		Member: cluster.Member{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
 	}, at.Owner)
@@ -149,6 +150,6 @@ func (i imported) write(t *tabwriter.Writer) {
 		if s.From != nil {
 			from = s.From.String()
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, from, s.To, clock(s.To.Time), s.Move)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, from, s.To, form.Clock(s.To.Time), s.Move)
 	}
 }

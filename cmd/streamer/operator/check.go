@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/config"
 	"mongostream/internal/place"
@@ -21,11 +22,11 @@ func checkCommand() *cobra.Command {
 	var file, output string
 	var outage time.Duration
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check MongoDB, etcd and the marks before a node is started", Args: arguments(cobra.NoArgs),
+		Use: "check", Short: "Check MongoDB, etcd and the marks before a node is started", Args: form.Arguments(cobra.NoArgs),
 		Long: `Check what a node will find: MongoDB, its log, the store of marks. Nothing is written. Each finding that is not ok has a code and a
 remedy; the exit code is 1 where a node would not start, or would deliver nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.CheckOutput(output); err != nil {
 				return err
 			}
 			cfg, err := config.Load(file, os.Environ())
@@ -38,10 +39,10 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 			if outage < 0 {
 				return fault.Newf(fault.CommandBadArgument, "--outage %s is negative", outage)
 			}
-			at := place.New(cfg, "operator", logger(cfg))
+			at := place.New(cfg, "operator", form.Logger(cfg))
 			defer at.Close()
 			report := preflight.Run(cmd.Context(), inspect.Checks(at, outage))
-			if err := printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
+			if err := form.Printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
 				return err
 			}
 			return cmp.Or(context.Cause(cmd.Context()), failed(report))
@@ -49,7 +50,7 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.outage)")
-	outputFlag(cmd, &output)
+	form.OutputFlag(cmd, &output)
 	return cmd
 }
 

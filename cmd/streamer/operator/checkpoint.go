@@ -12,12 +12,13 @@ import (
 
 	"mongostream/change"
 	"mongostream/checkpoint"
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/internal/admin"
 	"mongostream/internal/place"
 )
 
 func checkpointCommand() *cobra.Command {
-	return group("checkpoint", "Look at marks, move them back, carry them elsewhere",
+	return form.Group("checkpoint", "Look at marks, move them back, carry them elsewhere",
 		listCommand(), showCommand(), historyCommand(), rewindCommand(), exportCommand(), importCommand())
 }
 
@@ -30,8 +31,8 @@ type listing struct {
 }
 
 func listCommand() *cobra.Command {
-	var o operation
-	return o.command("list", "List the marks of all partitions", cobra.NoArgs, func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
+	var o form.Command
+	return o.Make("list", "List the marks of all partitions", cobra.NoArgs, func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 		origin, err := admin.ReadOrigin(ctx, at.Marks)
 		if err != nil {
 			return err
@@ -41,11 +42,11 @@ func listCommand() *cobra.Command {
 			return unread
 		}
 		all := listing{Origin: admin.ShowOrigin(origin), Marks: admin.ShowMarks(marks), Without: origin.Partitions - len(marks)}
-		err = o.print(w, all, func(t *tabwriter.Writer) {
+		err = o.Print(w, all, func(t *tabwriter.Writer) {
 			fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n\n", origin.Cluster, origin.Partitions, origin.Incarnation, origin.Source)
 			writeMarks(t, all.Marks)
 			if all.Without > 0 && unread == nil {
-				fmt.Fprintf(t, "\n%d partitions have no mark: they begin at %s.\n", all.Without, clock(all.Origin.Start.Time))
+				fmt.Fprintf(t, "\n%d partitions have no mark: they begin at %s.\n", all.Without, form.Clock(all.Origin.Start.Time))
 			}
 		})
 		return cmp.Or(err, unread)
@@ -56,7 +57,7 @@ func writeMarks(t *tabwriter.Writer, marks []admin.Mark) {
 	fmt.Fprintln(t, "PARTITION\tPOSITION\tTIME\tGENERATION\tEPOCH\tSAVED\tBY\tREASON")
 	for _, m := range marks {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
-			m.Partition, m.Position, clock(m.Position.Time), m.Generation, m.Epoch, clock(m.At), m.By, because(m))
+			m.Partition, m.Position, form.Clock(m.Position.Time), m.Generation, m.Epoch, form.Clock(m.At), m.By, because(m))
 	}
 }
 
@@ -77,8 +78,8 @@ type shown struct {
 }
 
 func showCommand() *cobra.Command {
-	var o operation
-	return o.command("show PARTITION", "Show the mark of one partition", cobra.ExactArgs(1), func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+	var o form.Command
+	return o.Make("show PARTITION", "Show the mark of one partition", cobra.ExactArgs(1), func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 		origin, p, err := partition(ctx, at, args[0])
 		if err != nil {
 			return err
@@ -95,14 +96,14 @@ func showCommand() *cobra.Command {
 		default:
 			return err
 		}
-		return o.print(w, s, func(t *tabwriter.Writer) {
+		return o.Print(w, s, func(t *tabwriter.Writer) {
 			fmt.Fprintf(t, "partition\t%d\n", p)
 			if s.Mark == nil {
-				fmt.Fprintf(t, "mark\tnone yet: it begins at %s (%s)\n", s.Begins, clock(s.Begins.Time))
+				fmt.Fprintf(t, "mark\tnone yet: it begins at %s (%s)\n", s.Begins, form.Clock(s.Begins.Time))
 				return
 			}
 			fmt.Fprintf(t, "position\t%s (%s)\ngeneration\t%d\nepoch\t%s\nsaved\t%s by %s\nreason\t%s\nfingerprint\t%s\n",
-				s.Mark.Position, clock(s.Mark.Position.Time), s.Mark.Generation, s.Mark.Epoch, clock(s.Mark.At), s.Mark.By, because(*s.Mark), s.Mark.Fingerprint)
+				s.Mark.Position, form.Clock(s.Mark.Position.Time), s.Mark.Generation, s.Mark.Epoch, form.Clock(s.Mark.At), s.Mark.By, because(*s.Mark), s.Mark.Fingerprint)
 		})
 	})
 }
@@ -114,8 +115,8 @@ type past struct {
 }
 
 func historyCommand() *cobra.Command {
-	var o operation
-	return o.command("history PARTITION", "Show the last marks of one partition, the newest first", cobra.ExactArgs(1),
+	var o form.Command
+	return o.Make("history PARTITION", "Show the last marks of one partition, the newest first", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			_, p, err := partition(ctx, at, args[0])
 			if err != nil {
@@ -126,7 +127,7 @@ func historyCommand() *cobra.Command {
 				return unread
 			}
 			h := past{Partition: p, Marks: admin.ShowMarks(marks)}
-			err = o.print(w, h, func(t *tabwriter.Writer) {
+			err = o.Print(w, h, func(t *tabwriter.Writer) {
 				if len(h.Marks) == 0 {
 					fmt.Fprintf(t, "Partition %d has no mark yet.\n", p)
 					return

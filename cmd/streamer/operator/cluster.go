@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"mongostream/change"
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/admin"
 	"mongostream/internal/place"
 )
 
 func clusterCommand() *cobra.Command {
-	return group("cluster", "Look after a cluster as a whole", adoptCommand())
+	return form.Group("cluster", "Look after a cluster as a whole", adoptCommand())
 }
 
 // An adopted is what adopting would do, and what stands when it was done.
@@ -28,10 +29,10 @@ type adopted struct {
 }
 
 func adoptCommand() *cobra.Command {
-	var o operation
+	var o form.Command
 	var to string
 	var source bool
-	cmd := o.command("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
+	cmd := o.Make("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 			var restored change.Timestamp
 			if to != "" {
@@ -53,24 +54,24 @@ func adoptCommand() *cobra.Command {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if o.dryRun || o.output == "" {
-				if err := o.print(w, a, a.write); err != nil {
+			if o.DryRun || o.Output == "" {
+				if err := o.Print(w, a, a.write); err != nil {
 					return err
 				}
 			}
-			if err := plan.Check(source); err != nil || o.dryRun {
+			if err := plan.Check(source); err != nil || o.DryRun {
 				return err
 			}
-			if err := o.confirm("Adopt? Every node that runs now ends."); err != nil {
+			if err := o.Confirm("Adopt? Every node that runs now ends."); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Marks, who())
+			next, err := plan.Apply(ctx, at.Marks, form.Who())
 			if err != nil {
 				return err
 			}
 			stands := admin.ShowOrigin(next)
 			a.Done, a.Stands = true, &stands
-			return o.print(w, a, a.write)
+			return o.Print(w, a, a.write)
 		})
 	cmd.Long = `Take the marks over after a restore, and before nodes are started again.
 
@@ -81,7 +82,7 @@ After a restore of MongoDB marks may be of a log that is no more. Those ahead of
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the marks were made with: the same data, moved or restored")
-	return o.writing(cmd)
+	return o.Writing(cmd)
 }
 
 // write writes what would be done, or was.
@@ -95,12 +96,12 @@ func (a adopted) write(t *tabwriter.Writer) {
 	if a.NewSource {
 		fmt.Fprintf(t, "MongoDB is\t%s\n", a.Source)
 	}
-	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, clock(a.Now.Time))
+	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, form.Clock(a.Now.Time))
 	fmt.Fprintf(t, "marks ahead\t%d\n", len(a.Ahead))
 	if len(a.Ahead) > 0 {
-		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nPARTITION\tSTANDS AT\tTIME\n", a.To, clock(a.To.Time))
+		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nPARTITION\tSTANDS AT\tTIME\n", a.To, form.Clock(a.To.Time))
 		for _, m := range a.Ahead {
-			fmt.Fprintf(t, "%d\t%s\t%s\n", m.Partition, m.Position, clock(m.Position.Time))
+			fmt.Fprintf(t, "%d\t%s\t%s\n", m.Partition, m.Position, form.Clock(m.Position.Time))
 		}
 	}
 }

@@ -10,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/internal/admin"
 	"mongostream/internal/place"
 )
 
 func gapsCommand() *cobra.Command {
-	var o operation
-	return o.command("gaps", "List what could not be read from the log any more", cobra.NoArgs,
+	var o form.Command
+	return o.Make("gaps", "List what could not be read from the log any more", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, at.Marks); err != nil {
 				return err
@@ -26,14 +27,14 @@ func gapsCommand() *cobra.Command {
 				return unread
 			}
 			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
-			err := o.print(w, log, func(t *tabwriter.Writer) {
+			err := o.Print(w, log, func(t *tabwriter.Writer) {
 				if len(log.Gaps) == 0 {
 					fmt.Fprintln(t, "Nothing was lost.")
 					return
 				}
 				fmt.Fprintln(t, "FOUND\tPARTITION\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY\tREAD AGAIN")
 				for _, g := range log.Gaps {
-					fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", clock(g.Found), g.Partition, clock(g.LostFrom.Time), clock(g.LostTo.Time), g.Reason,
+					fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), g.Partition, form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
 						orDash(strings.Join(g.Namespaces, ",")), g.By, readAgain(g.Rescan))
 				}
 			})

@@ -7,6 +7,7 @@ import (
 
 	"mongostream/checkpoint"
 	"mongostream/cmd/streamer/operator/assembly"
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/config"
 	"mongostream/internal/place"
@@ -14,7 +15,7 @@ import (
 
 // askRoster reads what the nodes have in common.
 func askRoster(ctx context.Context, cfg config.Config) (*assembly.Assembly, error) {
-	at := place.New(cfg, "operator", logger(cfg))
+	at := place.New(cfg, "operator", form.Logger(cfg))
 	defer at.Close()
 	store, err := at.OpenRoster(ctx)
 	if err != nil {
@@ -42,5 +43,5 @@ func showPlan(ctx context.Context, w io.Writer, file, output string, environment
 	if err != nil {
 		return err
 	}
-	return printed(w, output, shared, shared.Write)
+	return form.Printed(w, output, shared, shared.Write)
 }

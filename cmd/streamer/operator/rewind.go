@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mongostream/change"
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/admin"
 	"mongostream/internal/place"
@@ -23,10 +24,10 @@ type rewound struct {
 }
 
 func rewindCommand() *cobra.Command {
-	var o operation
+	var o form.Command
 	var to, why string
 	var all bool
-	cmd := o.command("rewind PARTITION… | --all", "Move marks back, so that what is behind them is delivered again", cobra.ArbitraryArgs,
+	cmd := o.Make("rewind PARTITION… | --all", "Move marks back, so that what is behind them is delivered again", cobra.ArbitraryArgs,
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			if all == (len(args) > 0) {
 				return fault.Newf(fault.CommandBadArgument, "give partitions, or --all for every one")
@@ -55,26 +56,26 @@ func rewindCommand() *cobra.Command {
 				return err
 			}
 			r := rewound{RewindPlan: plan}
-			if refused := plan.Check(); refused != nil || o.dryRun {
-				if err := o.print(w, r, r.write); err != nil || o.dryRun && refused == nil {
+			if refused := plan.Check(); refused != nil || o.DryRun {
+				if err := o.Print(w, r, r.write); err != nil || o.DryRun && refused == nil {
 					return err
 				}
 				return refused
 			}
 			// Without a terminal it is done: where to go back to has been said, and --dry-run shows it.
-			if askable() && !o.yes {
-				if err := printed(os.Stderr, "", r, r.write); err != nil {
+			if form.Askable() && !o.Yes {
+				if err := form.Printed(os.Stderr, "", r, r.write); err != nil {
 					return err
 				}
-				if err := o.confirm(fmt.Sprintf("Move %d marks back?", plan.Moves())); err != nil {
+				if err := o.Confirm(fmt.Sprintf("Move %d marks back?", plan.Moves())); err != nil {
 					return err
 				}
 			}
-			if _, err := plan.Apply(ctx, at.Marks, who(), why); err != nil {
+			if _, err := plan.Apply(ctx, at.Marks, form.Who(), why); err != nil {
 				return err
 			}
 			r.Done = true
-			return o.print(w, r, r.write)
+			return o.Print(w, r, r.write)
 		})
 	cmd.Long = `Move the marks of partitions back to a time or to a resume token. It is the only way back: what is behind the new mark is delivered
 again, after a notice (rewound) to the subscribers in its place. The gateways that have had some of it are named. A node that owns a partition loses its term, and claims the partition
@@ -85,7 +86,7 @@ again by itself. Marks that stand before the target stay where they are.
 	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "what it is for; stands in the history")
 	cmd.Flags().BoolVar(&all, "all", false, "every partition")
-	return o.writing(cmd)
+	return o.Writing(cmd)
 }
 
 // shownGateways bounds how many gateways are shown one by one.
@@ -94,14 +95,14 @@ const shownGateways = 20
 // write writes what would be done, or was.
 func (r rewound) write(t *tabwriter.Writer) {
 	if r.Done {
-		fmt.Fprintf(t, "%d marks were moved back to %s (%s).\n", r.Moves(), r.To, clock(r.To.Time))
+		fmt.Fprintf(t, "%d marks were moved back to %s (%s).\n", r.Moves(), r.To, form.Clock(r.To.Time))
 		return
 	}
-	fmt.Fprintf(t, "to\t%s (%s)\n", r.To, clock(r.To.Time))
+	fmt.Fprintf(t, "to\t%s (%s)\n", r.To, form.Clock(r.To.Time))
 	if r.OplogBegins == nil {
 		fmt.Fprintln(t, "oplog\tcannot be looked at: whether it reaches back so far shows when it is read")
 	} else {
-		fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", clock(*r.OplogBegins), r.Reached)
+		fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", form.Clock(*r.OplogBegins), r.Reached)
 	}
 	fmt.Fprintf(t, "entries\t%s of all partitions, from there to the mark that stands furthest on\n", estimate(r.Entries))
 	fmt.Fprintf(t, "gateways\t%d have had some of them, and get them again after a notice\n", len(r.Gateways))
@@ -112,7 +113,7 @@ func (r rewound) write(t *tabwriter.Writer) {
 	if len(r.Gateways) > 0 {
 		fmt.Fprintln(t, "GATEWAY\tSTANDS AT\tTIME\tPARTITIONS\tSEEN")
 		for _, g := range r.Gateways[:min(len(r.Gateways), shownGateways)] {
-			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%s\n", g.Gateway, g.Furthest, clock(g.Furthest.Time), g.Partitions, clock(g.SeenAt))
+			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%s\n", g.Gateway, g.Furthest, form.Clock(g.Furthest.Time), g.Partitions, form.Clock(g.SeenAt))
 		}
 		if more := len(r.Gateways) - shownGateways; more > 0 {
 			fmt.Fprintf(t, "and %d more (-o json shows all)\n", more)
@@ -125,7 +126,7 @@ func (r rewound) write(t *tabwriter.Writer) {
 		if s.Moves {
 			moves = fmt.Sprintf("back %s, to generation %d", short(s.From.Time.Sub(r.To.Time)), s.Generation+1)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, s.From, clock(s.From.Time), moves, estimate(s.Events))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, s.From, form.Clock(s.From.Time), moves, estimate(s.Events))
 	}
 }
 

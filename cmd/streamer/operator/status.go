@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/health"
 )
@@ -28,14 +29,14 @@ func statusCommand() *cobra.Command {
 	var address, output, file string
 	var plan bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: arguments(cobra.NoArgs),
+		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: form.Arguments(cobra.NoArgs),
 		Long: `Show how a running node does.
 
 With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
 environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
 does, and why.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.CheckOutput(output); err != nil {
 				return err
 			}
 			if plan {
@@ -45,13 +46,13 @@ does, and why.`,
 			if err != nil {
 				return err
 			}
-			return printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
+			return form.Printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
 	cmd.Flags().BoolVar(&plan, "plan", false, "show what the nodes of a cluster share")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan: configuration file of the nodes; without one, the defaults and the environment")
-	outputFlag(cmd, &output)
+	form.OutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -109,7 +110,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 			room = "this position dies in " + short(seconds(*p.HeadRoom))
 		}
 		if p.LastEvent != nil {
-			last = clock(*p.LastEvent)
+			last = form.Clock(*p.LastEvent)
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lag, p.EventRate, last, room)
 	}

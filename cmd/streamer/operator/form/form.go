@@ -1,4 +1,4 @@
-package operator
+package form
 
 import (
 	"bufio"
@@ -21,33 +21,29 @@ import (
 	"mongostream/internal/place"
 )
 
-// Commands are the commands of operators.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{checkCommand(), statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand()}
+// A Command is what the commands about a cluster have in common: the nodes' configuration, and its flags.
+type Command struct {
+	// File is the configuration, Output how the result is printed, which check has found good.
+	File, Output string
+	// Yes says not to ask, DryRun to change nothing.
+	Yes, DryRun bool
+	// Quiet says that the result is no table and no object: -o is not known.
+	Quiet bool
 }
 
-// An operation is a command about the marks of a cluster: what all of them have in common.
-type operation struct {
-	file   string
-	output string
-	yes    bool
-	dryRun bool
-	quiet  bool // says that the result is no table and no object: -o is not known
-}
-
-// command makes the command of an operation. What is written goes to w; an error of do is told once, whatever it joins.
-func (o *operation) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, at *place.Place, args []string, w io.Writer) error) *cobra.Command {
+// Make makes the command. What is written goes to w; an error of do is told once, whatever it joins.
+func (o *Command) Make(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, at *place.Place, args []string, w io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: arguments(args),
+		Use: use, Short: short, Args: Arguments(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
-			cfg, err := config.Load(o.file, os.Environ())
+			cfg, err := config.Load(o.File, os.Environ())
 			if err != nil {
 				return err
 			}
-			at := place.New(cfg, "operator", logger(cfg))
+			at := place.New(cfg, "operator", Logger(cfg))
 			defer at.Close()
 			if err := at.OpenMarks(cmd.Context()); err != nil {
 				return err
@@ -55,41 +51,43 @@ func (o *operation) command(use, short string, args cobra.PositionalArgs, do fun
 			return place.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
-	if !o.quiet {
-		outputFlag(cmd, &o.output)
+	cmd.Flags().StringVarP(&o.File, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
+	if !o.Quiet {
+		OutputFlag(cmd, &o.Output)
 	}
 	return cmd
 }
 
-// outputFlag adds -o.
-func outputFlag(cmd *cobra.Command, output *string) {
+// OutputFlag adds -o.
+func OutputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", "json")
 }
 
-// writing adds the flags of a command that changes something.
-func (o *operation) writing(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what it would do")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+// Writing adds the flags of a command that changes something.
+func (o *Command) Writing(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only show what it would do")
+	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
 // check refuses an output that there is not.
-func (o *operation) check() error { return checkOutput(o.output) }
+func (o *Command) check() error { return CheckOutput(o.Output) }
 
-func checkOutput(output string) error {
+// CheckOutput refuses an output that there is not.
+func CheckOutput(output string) error {
 	if output != "" && output != "json" {
 		return fault.Newf(fault.CommandBadArgument, "there is no output %q: use -o json", output)
 	}
 	return nil
 }
 
-// print writes the result: as JSON where that is asked for, otherwise as human does.
-func (o *operation) print(w io.Writer, result any, human func(*tabwriter.Writer)) error {
-	return printed(w, o.output, result, human)
+// Print writes the result: as JSON where that is asked for, otherwise as human does.
+func (o *Command) Print(w io.Writer, result any, human func(*tabwriter.Writer)) error {
+	return Printed(w, o.Output, result, human)
 }
 
-func printed(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
+// Printed writes a result: as JSON where output says so, otherwise as human does.
+func Printed(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
 	if output == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
@@ -107,12 +105,12 @@ func printed(w io.Writer, output string, result any, human func(*tabwriter.Write
 	return nil
 }
 
-// confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no.
-func (o *operation) confirm(question string) error {
-	if o.yes {
+// Confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no.
+func (o *Command) Confirm(question string) error {
+	if o.Yes {
 		return nil
 	}
-	if !askable() {
+	if !Askable() {
 		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal to ask on: %s", question)
 	}
 	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
@@ -126,8 +124,8 @@ func (o *operation) confirm(question string) error {
 	return nil
 }
 
-// askable reports whether there is somebody at standard input.
-func askable() bool {
+// Askable reports whether there is somebody at standard input.
+func Askable() bool {
 	stdin, err := os.Stdin.Stat()
 	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
 		return false
@@ -136,8 +134,8 @@ func askable() bool {
 	return err != nil || !os.SameFile(stdin, null)
 }
 
-// arguments gives what is wrong with a command's arguments its code.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+// Arguments gives what is wrong with a command's arguments its code.
+func Arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
@@ -146,8 +144,8 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// group makes a command that only has others below it.
-func group(use, short string, below ...*cobra.Command) *cobra.Command {
+// Group makes a command that only has others below it.
+func Group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -162,8 +160,8 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// logger makes the logger of a command, which logs no less than warnings: what a command has to say is its output.
-func logger(cfg config.Config) *slog.Logger {
+// Logger makes the logger of a command, which logs no less than warnings: what a command has to say is its output.
+func Logger(cfg config.Config) *slog.Logger {
 	options := &slog.HandlerOptions{Level: max(cfg.Log.Level, slog.LevelWarn)}
 	if cfg.Log.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
@@ -171,8 +169,8 @@ func logger(cfg config.Config) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// who names who gives the command, for the history.
-func who() string {
+// Who names who gives the command, for the history.
+func Who() string {
 	name := "operator"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
@@ -183,8 +181,8 @@ func who() string {
 	return name
 }
 
-// clock shows a time as people read it here.
-func clock(t time.Time) string {
+// Clock shows a time as people read it here.
+func Clock(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}

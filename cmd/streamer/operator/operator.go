@@ -1,0 +1,8 @@
+package operator
+
+import "github.com/spf13/cobra"
+
+// Commands are the commands of operators.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{checkCommand(), statusCommand(), checkpointCommand(), gapsCommand(), clusterCommand()}
+}
