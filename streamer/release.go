@@ -28,19 +28,19 @@ func (n *Node) Release(terms []change.Term) {
 		}
 	}
 	if len(leaving) > 0 {
-		n.running.Go(func() { n.release(leaving) })
+		n.running.Go(func() { n.release(context.WithoutCancel(n.lifetime), leaving) }) // a stop of the node saves their marks too
 	}
 }
 
 // release waits for the consumers to end, and saves their last marks together.
-func (n *Node) release(leaving []*Consumer) {
+func (n *Node) release(ctx context.Context, leaving []*Consumer) {
 	var ends sync.WaitGroup
 	for _, c := range leaving {
 		c.end(errReleased)
 		ends.Go(func() { <-c.ended })
 	}
 	ends.Wait()
-	save, cancel := context.WithTimeout(context.Background(), n.cfg.CheckpointTimeout) // a stop of the node saves them too
+	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 	defer cancel()
 	keepers := make([]*checkpoint.Keeper, len(leaving))
 	for i, c := range leaving {

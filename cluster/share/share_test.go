@@ -100,7 +100,7 @@ func (tr *troupe) enter(node, process string) *actor {
 	a.share = share.New(share.Config{
 		Member: cluster.Member{Node: node, Process: process}, TTL: 9 * time.Second, Clock: a.clock, Log: tr.Logger().With("of", node),
 		Resume: a.resume, Release: a.release,
-		Detached: func(err error) { tr.Say("%s: detached", node) }, Attached: func() { tr.Say("%s: attached", node) },
+		Detached: func(error) { tr.Say("%s: detached", node) }, Attached: func() { tr.Say("%s: attached", node) },
 	}, tr.memory.For(node))
 	tr.nodes.Go(func() {
 		err := a.share.Run(ctx, func(ctx context.Context) error {

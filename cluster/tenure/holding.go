@@ -42,6 +42,7 @@ type tenure struct {
 	given    bool // its key has been given back
 }
 
+// New makes a Holding whose terms end with owned, by a clock that counts suspension.
 func New(owned context.Context, clock func() time.Duration, t Trust) *Holding {
 	h := &Holding{owned: owned, clock: clock, Ended: make(chan struct{}, 1)}
 	h.Rely(t)

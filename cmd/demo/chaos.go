@@ -28,7 +28,7 @@ const (
 func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 	seed := time.Now().UnixNano()
 	fmt.Fprintf(d.notes, "chaos: seed %d\n", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // mishaps, no secrets
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	kinds := []string{killed, frozen, restarted}
 	begun := time.Now()
 	var all []mishap

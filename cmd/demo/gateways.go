@@ -23,7 +23,7 @@ func (d *demo) runGateways(ctx context.Context) error {
 		c, err := client.New(client.Config{
 			Addresses: rotated(d.addresses, i), GatewayID: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
 			Partitions: client.Partitions(i % 2), // of several gateways half follow the owners
-			OnNotice: func(_ context.Context, n notice.Notice) error { return d.heard(n) },
+			OnNotice:   func(_ context.Context, n notice.Notice) error { return d.heard(n) },
 		})
 		if err != nil {
 			return fmt.Errorf("make a gateway: %w", err)
