@@ -72,10 +72,14 @@ type process struct {
 	}
 }
 
+// saving is how long a process tries to save last marks.
+const saving = time.Second
+
 // A promise is where a mark must stand when a term has been given up.
 type promise struct {
 	mark  int   // so many events
 	saves int64 // if no more saves went wrong by then
+	at    time.Time
 }
 
 // start begins a new life of a node.
@@ -97,7 +101,7 @@ func (n *node) start() {
 	p.run = streamer.NewNode(streamer.Config{
 		Origin: origin, Fingerprint: "f", By: p.id, Surveyor: w, Readers: readers{p.hub, w.breaks}, Dedup: &dedup.Config{},
 		Policy:       checkpoint.Policy{Interval: time.Second, MinGap: 300 * time.Millisecond, EventCount: 20},
-		FlushTimeout: 2 * time.Second, CheckpointTimeout: time.Second,
+		FlushTimeout: 2 * time.Second, CheckpointTimeout: saving,
 	}, p.log, marks{network: p.network, shelf: w.marks, process: p, errors: &p.saves})
 	p.sink = delivery.NewSession(delivery.Config{CreditEvents: 1 + w.rand.IntN(100)})
 	if err := p.run.Attach(p.sink); err != nil {
@@ -290,7 +294,7 @@ func (p *process) release(terms []change.Term) {
 				mark = at
 			}
 		}
-		p.mu.promised[key] = promise{mark: mark, saves: p.saves.Load()}
+		p.mu.promised[key] = promise{mark: mark, saves: p.saves.Load(), at: time.Now()}
 		p.mu.Unlock()
 	}
 	p.run.Release(terms)
@@ -348,7 +352,7 @@ func (p *process) kept(term change.Term) {
 	p.mu.Lock()
 	promised, released := p.mu.promised[tenure{term.Partition, term.Epoch}]
 	p.mu.Unlock()
-	if !released || term.Err() != nil || p.saves.Load() != promised.saves || p.dead() {
+	if !released || term.Err() != nil || p.saves.Load() != promised.saves || time.Since(promised.at) > saving || p.dead() {
 		return
 	}
 	at := p.world.marks.mark(term.Partition).Position
