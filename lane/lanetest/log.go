@@ -1,6 +1,7 @@
 package lanetest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -19,7 +20,7 @@ type Log struct {
 	Delay time.Duration
 
 	mu      sync.Mutex
-	events  []changetest.Event
+	events  []entry
 	first   int // events before this one are gone
 	now     change.Timestamp
 	changed chan struct{} // closed and replaced when something happens
@@ -29,6 +30,13 @@ type Log struct {
 	fail    []error // errors that the next calls of Next return
 	suspect bool    // the next reply is unproven
 	stalled bool    // nobody gets an answer
+}
+
+// An entry is an event as it is sent.
+type entry struct {
+	Time     change.Timestamp
+	position change.Position
+	bytes    []byte
 }
 
 var _ lane.Source = (*Log)(nil)
@@ -42,8 +50,8 @@ func (l *Log) Append(events ...changetest.Event) []changetest.Event {
 			events[i].Time = change.Timestamp{T: max(l.now.T, 1000), I: l.now.I + 1}
 		}
 		l.now = events[i].Time
+		l.events = append(l.events, entry{events[i].Time, events[i].Position(), events[i].Bytes()})
 	}
-	l.events = append(l.events, events...)
 	l.stir()
 	return events
 }
@@ -113,7 +121,7 @@ func (l *Log) Open(_ context.Context, from change.Position) (lane.Stream, error)
 	if from.IsZero() {
 		s.base, s.next = l.end(), len(l.events)
 	} else {
-		for s.next < len(l.events) && !l.events[s.next].Position().After(from) {
+		for s.next < len(l.events) && !l.events[s.next].position.After(from) {
 			s.next++
 		}
 		if from.Time.T > l.now.T {
@@ -139,7 +147,7 @@ func (l *Log) Open(_ context.Context, from change.Position) (lane.Stream, error)
 func (l *Log) end() change.Position {
 	p := changetest.HighWater(l.now)
 	if n := len(l.events); n > 0 {
-		p = change.Later(p, l.events[n-1].Position())
+		p = change.Later(p, l.events[n-1].position)
 	}
 	return p
 }
@@ -224,10 +232,10 @@ func (s *stream) read() (lane.Reply, <-chan struct{}, error) {
 		most = 100
 	}
 	for s.next < len(l.events) && len(reply.Events) < most {
-		b := l.events[s.next].Bytes()
+		b := bytes.Clone(l.events[s.next].bytes)
 		reply.Events = append(reply.Events, b)
 		reply.Size += len(b)
-		reply.End = l.events[s.next].Position()
+		reply.End = l.events[s.next].position
 		s.next++
 	}
 	if s.next == len(l.events) {
