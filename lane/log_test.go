@@ -200,8 +200,8 @@ func TestTailWaitsWhenAllAreSlow(t *testing.T) {
 		events := source.Append(inserts(1000, 0)...)
 		session.Next(t.Context())
 		time.Sleep(time.Minute)
-		if s := l.Stats(); s.TailBytes > 20_000 || s.TailCursors != 1 {
-			t.Errorf("ring of %d bytes, %d cursors", s.TailBytes, s.TailCursors)
+		if s := l.Stats(); s.TailBytes > 20_000 || s.TailCursors != 1 || !s.Full {
+			t.Errorf("ring of %d bytes, %d cursors; waits for them: %v", s.TailBytes, s.TailCursors, s.Full)
 		}
 		if got := read(t, session, len(events)-10); len(got) != len(events)-10 {
 			t.Errorf("%d events", len(got))

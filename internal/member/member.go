@@ -64,6 +64,9 @@ type Config struct {
 	// Announce tells the node's gateways something that has no place in the log. It must not block.
 	Announce func(fanout.Notice)
 
+	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened, before the node says that it cannot reach it.
+	Silence time.Duration
+
 	Node  *streamer.Node
 	Log   *lane.Log
 	Hub   *fanout.Hub
@@ -216,9 +219,15 @@ func (m *Member) Served() error {
 	return nil
 }
 
+// reads reports whether MongoDB lets the node read its log. A log that waits for those who read it asks nothing, which is no silence.
+func (m *Member) reads() bool {
+	log := m.cfg.Log.Stats()
+	return log.Open && (log.Paused || log.Full || time.Since(log.LastReply) < m.cfg.Silence)
+}
+
 // report is what the node says of itself to the others.
 func (m *Member) report() roster.Heartbeat {
-	cfg, open, failing := m.cfg, m.cfg.Log.Stats().Open, m.cfg.Node.MarksFailing()
+	cfg, open, failing := m.cfg, m.reads(), m.cfg.Node.MarksFailing()
 	if open {
 		m.begun.Store(true)
 	}

@@ -158,10 +158,13 @@ func (s *Service) buildNode(context.Context) (err error) {
 			return fmt.Errorf("attach session: %w", err)
 		}
 	}
-	s.buildMember()
+	s.buildMember() //nolint:contextcheck // it begins nothing
 	s.server, err = s.newServer()
 	return err
 }
+
+// silence is how much longer MongoDB may take to answer than it was told to wait for something to answer with.
+const silence = 10 * time.Second
 
 // buildMember makes the node's place in its cluster.
 func (s *Service) buildMember() {
@@ -172,7 +175,7 @@ func (s *Service) buildMember() {
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Ledger: s.ledger, Marks: s.store, Overlap: cfg.Handoff.Overlap, PrepareTimeout: cfg.Handoff.PrepareTimeout, Concurrency: cfg.Handoff.Concurrency,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout, Announce: func(n fanout.Notice) { s.gateway.Announce(n) },
-		Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
+		Silence: silence + cfg.MongoDB.MaxAwait, Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
 }

@@ -18,6 +18,6 @@ type Stats struct {
 	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer.
 	End              change.Position
 	Moved, LastReply time.Time
-	// Paused says that the tail waits for a catch-up.
-	Paused bool
+	// Paused says that the tail waits for a catch-up, Full that it waits for those who read it: MongoDB is not asked meanwhile.
+	Paused, Full bool
 }
