@@ -4,6 +4,18 @@ package fault
 func handoffEntries() []Entry {
 	return []Entry{
 		{
+			Code:    DrainNobody,
+			Summary: "there is nobody to take what the node has",
+			Meaning: "No other node of the cluster is healthy and not to be drained itself. Nothing was changed.",
+			Remedy:  "Start another node, or take another drain back (`streamer drain NODE --undo`).",
+		},
+		{
+			Code:    DrainUnfinished,
+			Summary: "the node is not empty yet",
+			Meaning: "The time that the command was given is over. The leader goes on moving the node's partitions, and gives it none.",
+			Remedy:  "Give the command again to go on watching; `streamer status --handoffs` shows what moves, and `streamer drain NODE --undo` takes it back.",
+		},
+		{
 			Code:    HandoffAbandoned,
 			Summary: "the handoff was given up; the partition stays where it was",
 			Meaning: "The recipient refused or was not ready in time, a node stopped, or etcd could not be written. The donor went on delivering all the time and saves marks again: nothing was lost or delivered twice.",

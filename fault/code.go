@@ -22,6 +22,8 @@ const (
 	ConfigBadValue     Code = "STRM-CONFIG-BAD-VALUE"
 	ConfigConflict     Code = "STRM-CONFIG-CONFLICT"
 	ConfigUnreadable   Code = "STRM-CONFIG-UNREADABLE"
+	DrainNobody        Code = "STRM-DRAIN-NOBODY"
+	DrainUnfinished    Code = "STRM-DRAIN-UNFINISHED"
 	EtcdAlarm          Code = "STRM-ETCD-ALARM"
 	EtcdCompaction     Code = "STRM-ETCD-COMPACTION"
 	EtcdMember         Code = "STRM-ETCD-MEMBER"

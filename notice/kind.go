@@ -12,6 +12,7 @@ const (
 	KindDead            = "dead"
 	KindMemberRefused   = "member_refused"
 	KindMoved           = "moved"
+	KindHandedOver      = "handed_over"
 	KindPartitionFailed = "partition_failed"
 	KindStuck           = "stuck"
 	KindReading         = "reading"
@@ -48,6 +49,8 @@ func Table() []Rule {
 			"a member cannot take part: what it says of itself does not fit the cluster, or cannot be read"},
 		{Health, KindMoved, []Severity{Info}, []string{"plan", "moves", "cause"},
 			"partitions have got other owners"},
+		{Health, KindHandedOver, []Severity{Info, Warning}, []string{"moved", "stayed", "lost", "handoffs"},
+			"a node has handed partitions over, or kept them: `handoffs` says which, to whom, what for and how long it took; a warning where not all have moved"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"partition", "code"},
 			"a partition has stopped and waits for a person"},
 		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},

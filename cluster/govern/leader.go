@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
 	"mongostream/cluster/govern/census"
 	"mongostream/cluster/govern/policy"
 	"mongostream/cluster/roster"
@@ -151,7 +150,7 @@ func (l *Leader) turn(ctx context.Context, leadership roster.Leadership) (next t
 		return 0, errElsewhere
 	}
 	began := time.Now()
-	wishes := wishesOf(view)
+	wishes := policy.WishesOf(view)
 	l.mu.Lock()
 	d := l.mu.state.Step(l.cfg.Clock(), view, wishes)
 	l.mu.last, l.mu.plan = d, view.Plan
@@ -169,18 +168,6 @@ func (l *Leader) turn(ctx context.Context, leadership roster.Leadership) (next t
 		l.cfg.Resynced(r)
 	}
 	return d.Next, l.carryOut(ctx, leadership, d)
-}
-
-// wishesOf are what operators want, as far as the policy has to know.
-func wishesOf(view roster.View) policy.Wishes {
-	wishes := policy.Wishes{Pinned: make(map[change.Partition]string), Drained: make(map[string]bool)}
-	for p, pin := range view.Wishes.Pinned {
-		wishes.Pinned[p] = pin.To
-	}
-	for node := range view.Wishes.Drained {
-		wishes.Drained[node] = true
-	}
-	return wishes
 }
 
 // carryOut publishes and evicts. What fails is decided anew from the next view.

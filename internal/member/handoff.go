@@ -28,13 +28,14 @@ type Ledger interface {
 type mover struct {
 	*Member
 
-	desk *handoff.Desk
-	asks chan []change.Term // terms to be moved; a bound is not needed, as no term is asked for twice
+	desk  *handoff.Desk
+	tally *tally
+	asks  chan []change.Term // terms to be moved; a bound is not needed, as no term is asked for twice
 }
 
 func newMover(m *Member) *mover {
 	cfg := m.cfg
-	v := &mover{Member: m, asks: make(chan []change.Term, cfg.Partitions)}
+	v := &mover{Member: m, tally: newTally(cfg.Board), asks: make(chan []change.Term, cfg.Partitions)}
 	v.desk = handoff.NewDesk(handoff.Config{
 		Self: ledger.Party{Node: cfg.Member.Node, Process: cfg.Member.Process}, Overlap: cfg.Overlap, PrepareTimeout: cfg.PrepareTimeout,
 		Concurrency: cfg.Concurrency, Trusted: m.share.Trusted, Clock: cluster.SinceBoot, Ended: v.ended, Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -45,6 +46,11 @@ func newMover(m *Member) *mover {
 // run moves partitions until the context ends.
 func (v *mover) run(ctx context.Context) {
 	var wg sync.WaitGroup
+	telling, told := context.WithCancel(context.WithoutCancel(ctx)) // until the last handoff has ended
+	var last sync.WaitGroup
+	last.Go(func() { v.tally.run(telling) })
+	defer last.Wait()
+	defer told()
 	wg.Go(func() { _ = v.desk.RunDonor(ctx, v.cfg.Ledger, donor{v.Member}, sessions{v.Member}) })
 	wg.Go(func() { _ = v.desk.RunRecipient(ctx, v.cfg.Ledger, recipient{v.Member}, v.cfg.Marks) })
 	wg.Go(func() {
@@ -97,12 +103,15 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 		}
 	}
 	if len(rest) > 0 {
-		v.cfg.Node.Release(rest)
+		v.cfg.Node.Release(rest) //nolint:contextcheck // it takes the time of a soft stop
 	}
 }
 
 // ended hears what became of a handoff. A partition that stayed though the plan wants it elsewhere is given up.
 func (v *mover) ended(r handoff.Report) {
+	if r.Side == handoff.Giving {
+		v.tally.note(r)
+	}
 	if r.Side != handoff.Giving || r.Outcome != handoff.Stayed {
 		return
 	}

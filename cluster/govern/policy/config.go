@@ -82,6 +82,18 @@ type Wishes struct {
 	Pinned map[change.Partition]string
 }
 
+// WishesOf are the wishes of a view.
+func WishesOf(view roster.View) Wishes {
+	wishes := Wishes{Pinned: make(map[change.Partition]string), Drained: make(map[string]bool)}
+	for p, pin := range view.Wishes.Pinned {
+		wishes.Pinned[p] = pin.To
+	}
+	for node := range view.Wishes.Drained {
+		wishes.Drained[node] = true
+	}
+	return wishes
+}
+
 // A Decision is what is to be done: publish the plan, then evict, tell, and look again.
 type Decision struct {
 	// Publish is the next plan; nil where the one that stands is right. At is not set.
