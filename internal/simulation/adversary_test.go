@@ -16,7 +16,7 @@ const (
 	slice   = 50 * time.Millisecond // how often the world is looked at
 	owning  = 25 * time.Second      // within which, once all is healed, every partition is owned
 	moving  = 15 * time.Second      // within which what is written then has come everywhere
-	resting = 40 * time.Second      // in which few plans more are made
+	resting = 20 * time.Second      // in which few plans more are made
 )
 
 // A healing ends something that the adversary has done.
@@ -37,7 +37,7 @@ type adversary struct {
 
 // play goes through the life of one world, in a bubble.
 func (w *world) play() {
-	a := &adversary{world: w, acts: 12 + w.rand.IntN(14)}
+	a := &adversary{world: w, acts: 8 + w.rand.IntN(14)}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	for _, n := range w.nodes {
 		n.start()
@@ -81,6 +81,9 @@ func (a *adversary) pass(d time.Duration) {
 	}
 	synctest.Wait()
 }
+
+// nap lets a while of the bubble's time pass for who calls it.
+func nap(d time.Duration) { time.Sleep(d) }
 
 // restart starts processes again that have ended, a little later.
 func (a *adversary) restart() {

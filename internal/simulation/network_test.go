@@ -122,12 +122,12 @@ func (n *network) call(ctx context.Context, do func(context.Context) error) erro
 	}
 	answer := make(chan error, 1)
 	n.running.Go(func() {
-		time.Sleep(f.there)
+		nap(f.there)
 		if f.lost || n.cutOff() {
 			return
 		}
 		err := do(context.WithoutCancel(ctx))
-		time.Sleep(f.back)
+		nap(f.back)
 		switch {
 		case !f.unheard:
 			answer <- err

@@ -19,7 +19,7 @@ func (p *process) drink(ctx context.Context) {
 			return
 		}
 		if r.IntN(3) == 0 && !p.world.healed.Load() {
-			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // on its way to the transport
+			nap(time.Duration(r.IntN(300)) * time.Millisecond) // on its way to the transport
 		}
 		p.pass()
 		for _, b := range batches {
@@ -29,7 +29,7 @@ func (p *process) drink(ctx context.Context) {
 			}
 			p.swallow(b, next)
 			if r.IntN(4) == 0 && !p.world.healed.Load() {
-				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+				nap(time.Duration(r.IntN(200)) * time.Millisecond)
 			}
 			p.pass()
 			p.acknowledge(b, next)

@@ -1,0 +1,6 @@
+//go:build race
+
+package simulation
+
+// The race detector makes everything eight times as slow.
+const slowed = 8
