@@ -149,7 +149,7 @@ func (r *reader) shares(c *Cursor, err error) bool {
 		return true
 	}
 	lost, ok := errors.AsType[*LostError](err)
-	return ok && !lost.Holds(c.open)
+	return ok && !c.open.IsZero() && !lost.Holds(c.open) // who has no position has lost none
 }
 
 // watch looks at how the catch-ups come along. One that reads all it can and yet comes no nearer pauses the tail; one that nobody

@@ -280,7 +280,8 @@ func (h *Hub) failed(sub *Subscription, err error) {
 	sub.failed.Add(err)
 }
 
-// lost takes every session off the live path, because the log has wrapped past its end: each finds out what it has lost.
+// lost takes every session off the live path, because the log has wrapped past its end: each finds out what it has lost. Until the hub
+// knows at which end of the log it goes on, none joins it.
 func (h *Hub) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -291,7 +292,7 @@ func (h *Hub) lost() {
 		}
 	}
 	h.mu.cursor.Close()
-	h.mu.cursor = h.log.All(logs.Start{})
+	h.mu.cursor, h.mu.passed = h.log.All(logs.Start{}), change.Position{}
 }
 
 // park takes a session off the live path, where it stands at the position. Under the mutex.

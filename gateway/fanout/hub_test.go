@@ -38,8 +38,15 @@ type world struct {
 
 func newWorld(t *testing.T, cfg fanout.Config) *world {
 	t.Helper()
-	w := &world{t: t, source: &lanetest.Log{}}
-	w.log = lane.NewLog(lane.Config{Partitions: partitions, RingBytes: 10_000, PrefetchBytes: 5_000}, w.source)
+	source := &lanetest.Log{}
+	return newWorldOver(t, cfg, source, source)
+}
+
+// newWorldOver makes a world whose log is read through another source.
+func newWorldOver(t *testing.T, cfg fanout.Config, log *lanetest.Log, through lane.Source) *world {
+	t.Helper()
+	w := &world{t: t, source: log}
+	w.log = lane.NewLog(lane.Config{Partitions: partitions, RingBytes: 10_000, PrefetchBytes: 5_000}, through)
 	cfg.Partitions = partitions
 	cfg.JSON = func(b, doc []byte) ([]byte, error) { return append(b, fmt.Sprintf("%d bytes", len(doc))...), nil }
 	w.hub = fanout.New(cfg, w.log)
