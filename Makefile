@@ -71,6 +71,7 @@ fuzz:
 # Long tests: those behind the build tag prove, called TestProve…
 prove:
 	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
+	$(GO) test -tags prove -run '^TestProve' -timeout 60m ./internal/simulation # eight times as many seeds without the race detector
 
 # Searches the model of the handoff exhaustively, some minutes; needs spin and gcc.
 model:
