@@ -34,7 +34,8 @@ type attachment struct {
 	streak   int
 	failing  bool                               // claims fail
 	claimed  time.Duration                      // when the last claim ended
-	beatAt   time.Duration                      // when the next heartbeat is due
+	beaten   time.Duration                      // when the last heartbeat was sent
+	beatAt   time.Duration                      // when the next one is due
 	viewAt   time.Duration                      // when the next view is due
 	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
 	stopping bool
@@ -68,6 +69,7 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 			}
 		case <-a.holding.Ended:
 			a.viewAt = 0
+			a.tellSoon()
 		case <-look.C:
 		case answer := <-a.answers:
 			if a.trust.Over(a.cfg.Clock()) {
@@ -86,7 +88,7 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 		a.request(ctx, &a.renewing, tenure.RenewEvery(a.trust.TTL), a.renew)
 	}
 	if !a.beating && now >= a.beatAt {
-		a.beatAt = now + heartbeatEvery
+		a.beaten, a.beatAt = now, now+heartbeatEvery
 		stopping := a.stopping
 		a.request(ctx, &a.beating, heartbeatEvery, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
 	}
@@ -94,6 +96,11 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 		a.viewAt = now + viewEvery
 		a.request(ctx, &a.viewing, viewEvery, func(asking context.Context) func() error { return a.view(ctx, asking) })
 	}
+}
+
+// tellSoon has the next heartbeat sent soon, because what the node serves has changed.
+func (a *attachment) tellSoon() {
+	a.beatAt = min(a.beatAt, a.beaten+changesEvery)
 }
 
 // pause is how long nothing is due.
@@ -260,6 +267,7 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 			a.cfg.Log.Warn("partitions cannot be claimed yet", "error", err)
 		}
 		a.failing = err != nil
+		a.tellSoon()
 		return nil
 	}
 }
@@ -296,8 +304,8 @@ func (a *attachment) give(ctx context.Context, terms []change.Term) func() error
 	}
 	err := a.membership.Give(ctx, partitions, epochs)
 	return func() error {
-		a.viewAt = min(a.viewAt, a.cfg.Clock()+claimRetry)
 		if err == nil {
+			a.viewAt = 0 // the plan may have them come back
 			a.holding.Given(terms)
 			a.metrics.released.Add(float64(len(terms)))
 		}

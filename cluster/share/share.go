@@ -58,7 +58,8 @@ const (
 	releaseTimeout = 3 * time.Second
 
 	heartbeatEvery = 2 * time.Second
-	viewEvery      = 2 * time.Second // for what no hint was heard of
+	changesEvery   = 250 * time.Millisecond // between heartbeats that tell of changes
+	viewEvery      = 2 * time.Second        // for what no hint was heard of
 	recoverPause   = 250 * time.Millisecond
 	recoverStreak  = 2           // good renewals in a row before a detached node comes back
 	recoverWithin  = time.Second // of each other

@@ -96,7 +96,9 @@ func (h *Holding) Adopt(p change.Partition, e change.Epoch, now time.Duration) c
 	if t != nil && t.epoch == e {
 		return t.term
 	}
-	return h.Begin([]change.Partition{p}, []change.Epoch{e}, now)[0]
+	term := h.Begin([]change.Partition{p}, []change.Epoch{e}, now)[0]
+	h.stir()
+	return term
 }
 
 // Keep forgets that a term was asked to be released.
@@ -106,8 +108,13 @@ func (h *Holding) Keep(p change.Partition, e change.Epoch) {
 	if t := h.mu.tenures[p]; t != nil && t.epoch == e {
 		t.released = false
 	}
+	h.stir()
+}
+
+// stir has the terms looked at.
+func (h *Holding) stir() {
 	select {
-	case h.Ended <- struct{}{}: // have it looked at
+	case h.Ended <- struct{}{}:
 	default:
 	}
 }

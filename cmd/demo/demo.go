@@ -32,11 +32,14 @@ type demo struct {
 	json                    bool
 	nodes                   int  // processes of a cluster; 1 is a node in this process
 	mishaps                 bool // nodes are killed, frozen and restarted
+	handoffs                int  // partitions that move from node to node
 	out, notes              io.Writer
 
 	service   *wiring.Service // nil with several nodes
 	addresses []string        // of the nodes, for gateways
 	faults    []mishap
+	moved     []move
+	gaps      gaps
 	session   *delivery.Session
 	ledger    workload.Ledger
 	check     *workload.Check
@@ -55,6 +58,7 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.subscriptions, "subscriptions", 0, "subscriptions of all gateways together; at least one each")
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
+	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -70,6 +74,8 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
+	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
+		return nil, errors.New("-handoffs must not be negative, and needs -for and at least 2 -nodes")
 	}
 	if d.nodes > 1 && d.gateways == 0 {
 		d.gateways = d.nodes
@@ -147,6 +153,12 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 	if d.mishaps {
 		trouble.Go(func() (err error) {
 			d.faults, err = d.chaos(writing, f)
+			return err
+		})
+	}
+	if d.handoffs > 0 {
+		trouble.Go(func() (err error) {
+			d.moved, err = d.moves(writing, f, d.handoffs)
 			return err
 		})
 	}
@@ -243,11 +255,14 @@ type summary struct {
 	Subscriptions int `json:"subscriptions,omitempty"`
 
 	Faults []mishap `json:"faults,omitempty"`
+
+	Handoffs []move  `json:"handoffs,omitempty"`
+	GapP99   float64 `json:"handoff_gap_p99_ms,omitempty"`
 }
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
-	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Faults: d.faults}
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Faults: d.faults, Handoffs: d.moved, GapP99: gapP99(d.moved)}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)
@@ -255,6 +270,9 @@ func (d *demo) judge() error {
 	} else {
 		fmt.Fprintf(d.out, "\n%d changes written, %d delivered, %d missing, %d out of order, %d duplicates; latency p50 %.2f ms, p99 %.2f ms\n",
 			s.Written, s.Delivered, s.Missing, s.OutOfOrder, s.Duplicates, s.P50, s.P99)
+		if len(s.Handoffs) > 0 {
+			fmt.Fprintf(d.out, "%d handoffs; a change of a partition on its way took %.1f ms at most in 99 of 100\n", len(s.Handoffs), s.GapP99)
+		}
 	}
 	if s.Missing > 0 || s.OutOfOrder > 0 {
 		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)

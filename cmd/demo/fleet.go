@@ -26,7 +26,7 @@ const leaseTTL = 3 * time.Second
 type fleet struct {
 	nodes  []*node
 	client *etcd.Client
-	roster roster.Store
+	roster *council.Store
 }
 
 // A node is one of them, with the same addresses in each life.
@@ -142,21 +142,28 @@ func (f *fleet) close() error {
 
 // settled waits until every partition is served by a member that says so, and none of them at the epochs given. It returns the epochs.
 func (f *fleet) settled(ctx context.Context, before map[change.Partition]change.Epoch) (map[change.Partition]change.Epoch, error) {
+	epochs := make(map[change.Partition]change.Epoch)
+	err := f.until(ctx, func(view roster.View) bool {
+		for p, o := range view.Owners {
+			epochs[change.Partition(p)] = o.Epoch
+		}
+		return serves(view, before)
+	})
+	return epochs, err
+}
+
+// until waits until a view is as wanted.
+func (f *fleet) until(ctx context.Context, wanted func(roster.View) bool) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		view, err := f.roster.View(ctx)
-		if err == nil && serves(view, before) {
-			epochs := make(map[change.Partition]change.Epoch, len(view.Owners))
-			for p, o := range view.Owners {
-				epochs[change.Partition(p)] = o.Epoch
-			}
-			return epochs, nil
+		if view, err := f.roster.View(ctx); err == nil && wanted(view) {
+			return nil
 		}
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for all partitions to be served: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for partitions to be served: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -168,16 +175,21 @@ func serves(view roster.View, before map[change.Partition]change.Epoch) bool {
 		if old, known := before[p]; owner == (roster.Owner{}) || known && owner.Epoch == old {
 			return false
 		}
-		reported := slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
-			return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
-				return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
-			})
-		})
-		if !reported {
+		if !reported(view, p) {
 			return false
 		}
 	}
 	return len(view.Owners) > 0
+}
+
+// reported reports whether a partition's owner says that it serves it.
+func reported(view roster.View, p change.Partition) bool {
+	owner := view.Owners[p]
+	return slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
+		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
+			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+		})
+	})
 }
 
 // victim chooses one of the nodes that own something, and returns what with its epochs.

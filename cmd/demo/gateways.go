@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"mongostream/change"
 	"mongostream/gateway/client"
 	"mongostream/gateway/client/notice"
 )
@@ -55,7 +56,9 @@ func (d *demo) share(s int) string {
 
 // handle takes a change that came to a gateway.
 func (d *demo) handle(_ context.Context, c client.Change) error {
-	return d.check.JSON(c.Data, time.Now())
+	took, err := d.check.Timed(c.Data, time.Now())
+	d.gaps.took(change.Partition(c.Partition), took)
+	return err
 }
 
 // heard takes what a gateway is told; in a demo nothing may be lost.

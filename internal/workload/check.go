@@ -71,6 +71,12 @@ func (c *Check) Event(e *change.Event, now time.Time) error {
 
 // JSON takes an event in the form in which a node writes it as text.
 func (c *Check) JSON(line []byte, now time.Time) error {
+	_, err := c.Timed(line, now)
+	return err
+}
+
+// Timed does what JSON does, and returns how long the event took from its writing, 0 where it does not tell.
+func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error) {
 	type fields struct {
 		Seq int64 `json:"seq"`
 		At  int64 `json:"at"`
@@ -86,20 +92,21 @@ func (c *Check) JSON(line []byte, now time.Time) error {
 		} `json:"updateDescription"`
 	}
 	if err := json.Unmarshal(line, &e); err != nil {
-		return fmt.Errorf("read event: %w", err)
+		return 0, fmt.Errorf("read event: %w", err)
 	}
 	if e.Op == "delete" {
-		return c.deletion(e.Key.ID)
+		return 0, c.deletion(e.Key.ID)
 	}
 	f := e.Full
 	if e.Op == "update" {
 		f = e.Update.Set
 	}
 	if f.Seq == 0 {
-		return fmt.Errorf("%w: %s", errNotOurs, line)
+		return 0, fmt.Errorf("%w: %s", errNotOurs, line)
 	}
-	c.arrived(e.Key.ID, f.Seq, now.Sub(time.Unix(0, f.At)))
-	return nil
+	took = now.Sub(time.Unix(0, f.At))
+	c.arrived(e.Key.ID, f.Seq, took)
+	return took, nil
 }
 
 // deletion takes a delete event, which has no number of its own; the ledger knows it.
