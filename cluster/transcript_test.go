@@ -368,7 +368,7 @@ func TestSoloTranscripts(t *testing.T) {
 		"away-then-claimed-anew":     {renews: after(times(20, fails), lost), stop: 20 * time.Second},
 		"away-then-held":             {renews: after(times(20, fails), lost), claims: []answer{{}, held}},
 		"away-then-anew-unanswered":  {renews: after(times(20, fails), lost), claims: []answer{{}, {after: never}, fails}, stop: 25 * time.Second},
-		"away-then-slow":             {renews: after(times(4, answer{after: never}), answer{after: 1900 * time.Millisecond, err: lost.err}), claims: []answer{{}, {after: 2400 * time.Millisecond}}, stop: 20 * time.Second},
+		"away-then-slow":             {renews: after(times(4, answer{after: never}), answer{after: 1900 * time.Millisecond, err: lost.err}), claims: []answer{{}, {after: 2400 * time.Millisecond}}, slow: 300 * time.Microsecond, stop: 20 * time.Second},
 		"away-then-adopted":          {renews: after(times(20, fails), lost), adopted: true},
 		"away-then-nothing-there":    {renews: after(times(20, fails), lost), claims: []answer{{}, lost}},
 		"away-then-fenced-first":     {renews: after(times(20, fails), answer{after: time.Second, err: lost.err}), fences: at(13*time.Second, 0), reclaims: times(1, lost), stop: 20 * time.Second},
