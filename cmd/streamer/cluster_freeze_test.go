@@ -2,7 +2,7 @@ package main_test
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -10,19 +10,28 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"mongostream/change"
 	"mongostream/checkpoint/record"
 	"mongostream/fault"
 	"mongostream/gateway/client"
-	"mongostream/internal/devetcd/devetcdtest"
 )
 
 // An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands
 // nothing to anybody before it is a member again, moves no mark of what others own by now, and says why.
 func TestFrozenOwnerHandsOutNothingAndMovesNoMark(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "etcd", 3)
+	for _, backend := range backends() {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			freeze(t, backend)
+		})
+	}
+}
+
+func freeze(t *testing.T, backend string) {
+	f := tappedFleet(t, backend, 3)
 	f.begin()
 	frozen, owned := f.owning(false)
 	g := f.attend("frozen", client.All, frozen.grpc)
@@ -104,7 +113,7 @@ func (s *ship) holdMarks(t *testing.T) (heal func()) {
 		}
 		moment := time.NewTimer(1500 * time.Millisecond) // rounds of marks are two seconds apart
 		<-moment.C
-		heal = s.link.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 7000}}`)
+		heal = s.marks.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 7000}}`)
 		if s.near.next(fleetDeadline - 500*time.Millisecond) {
 			return heal
 		}
@@ -114,45 +123,35 @@ func (s *ship) holdMarks(t *testing.T) (heal func()) {
 	return nil
 }
 
-// watchMarks watches the marks that etcd takes from now on, and returns what counts those of the epochs that were taken after a moment.
+// watchMarks watches the marks that are taken from now on, and returns what counts those of the epochs that were taken after a moment.
 func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted func(after time.Time) int) {
-	client := devetcdtest.Client(f.t, []string{f.etcd})
-	ctx, cancel := context.WithCancel(context.Background())
+	f.t.Helper()
 	var mu sync.Mutex
 	var taken []time.Time
-	var watching sync.WaitGroup
-	begun := make(chan struct{})
-	m := f.lab.marks.(*etcdMarks)
-	watching.Go(func() {
-		for resp := range client.Watch(ctx, m.root+"mark/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
-			if resp.Created {
-				close(begun)
-			}
-			for _, e := range resp.Events {
-				var p change.Partition
-				if _, err := fmt.Sscanf(strings.TrimPrefix(string(e.Kv.Key), m.root+"mark/"), "%d", &p); err != nil {
-					f.t.Errorf("%s: %v", e.Kv.Key, err)
-					continue
-				}
-				mark, _, err := record.DecodeMark(string(e.Kv.Key), p, partitions, e.Kv.Value)
-				if err != nil {
-					f.t.Error(err)
-				}
-				if mark.Epoch == epochs[p] {
-					mu.Lock()
-					taken = append(taken, time.Now())
-					mu.Unlock()
-				}
-			}
+	take := func(key string, p change.Partition, value string) {
+		mark, _, err := record.DecodeMark(key, p, partitions, []byte(value))
+		if err != nil {
+			f.t.Error(err)
 		}
-	})
+		if mark.Epoch == epochs[p] {
+			mu.Lock()
+			defer mu.Unlock()
+			taken = append(taken, time.Now())
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
 	f.t.Cleanup(func() {
 		cancel()
 		watching.Wait()
-		if err := client.Close(); err != nil {
-			f.t.Error(err)
-		}
 	})
+	begun := make(chan struct{})
+	switch m := f.lab.marks.(type) {
+	case *etcdMarks:
+		watching.Go(func() { m.watch(ctx, begun, take) })
+	case *mongoMarks:
+		watching.Go(func() { m.watch(ctx, begun, take) })
+	}
 	<-begun
 	return func(after time.Time) (n int) {
 		mu.Lock()
@@ -163,6 +162,52 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 			}
 		}
 		return n
+	}
+}
+
+// watch hands over each mark that is written, until the context ends.
+func (m *etcdMarks) watch(ctx context.Context, begun chan<- struct{}, take func(string, change.Partition, string)) {
+	prefix := m.root + "mark/"
+	for resp := range m.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
+		if resp.Created {
+			close(begun)
+		}
+		for _, e := range resp.Events {
+			p, err := strconv.Atoi(strings.TrimPrefix(string(e.Kv.Key), prefix))
+			if err != nil {
+				m.lab.t.Error(err)
+				continue
+			}
+			take(string(e.Kv.Key), change.Partition(p), string(e.Kv.Value))
+		}
+	}
+}
+
+// watch hands over each mark that is written, until the context ends.
+func (m *mongoMarks) watch(ctx context.Context, begun chan<- struct{}, take func(string, change.Partition, string)) {
+	stream, err := m.database.Collection(m.lab.cluster+".marks").Watch(ctx, bson.A{})
+	close(begun)
+	if err != nil {
+		m.lab.t.Error(err)
+		return
+	}
+	defer func() { _ = stream.Close(context.WithoutCancel(ctx)) }()
+	for stream.Next(ctx) {
+		var e struct {
+			Key struct {
+				ID int32 `bson:"_id"`
+			} `bson:"documentKey"`
+			Update struct {
+				Set struct {
+					Mark string `bson:"mark"`
+				} `bson:"updatedFields"`
+			} `bson:"updateDescription"`
+		}
+		if err := stream.Decode(&e); err != nil {
+			m.lab.t.Error(err)
+		} else if e.Update.Set.Mark != "" {
+			take("mark", change.Partition(e.Key.ID), e.Update.Set.Mark)
+		}
 	}
 }
 

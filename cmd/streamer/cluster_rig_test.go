@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +37,7 @@ type fleet struct {
 	lab    *lab
 	etcd   string // its endpoint
 	place  devetcd.Config
+	tapped bool         // marks in MongoDB go through taps too: it must be a development one
 	sink   func()       // stops the fleet's own etcd; nil where it is the lab's, or has stopped
 	roster roster.Store // past all links
 	ships  []*ship
@@ -53,8 +56,9 @@ type ship struct {
 	fleet      *fleet
 	name       string
 	grpc, http string
-	near, far  *tap // of marks on their way to etcd, on both sides of the link
-	link       *etcdtest.Link
+	link       *etcdtest.Link // to etcd
+	near, far  *tap           // of marks on their way to where they are kept, on both sides of the link to it
+	marks      *etcdtest.Link
 	lab        *lab
 }
 
@@ -74,6 +78,24 @@ func newFleet(t *testing.T, backend string, n int, settings ...string) *fleet {
 // fleetOn makes a fleet in a lab. Where that keeps its marks elsewhere, the fleet has an etcd of its own.
 func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 	t.Helper()
+	f := plan(t, l, settings...)
+	f.build(n)
+	return f
+}
+
+// tappedFleet makes a fleet with taps before its marks, wherever they are.
+func tappedFleet(t *testing.T, backend string, n int) *fleet {
+	t.Helper()
+	l, _ := newDevLab(t, backend)
+	f := plan(t, l)
+	f.tapped = true
+	f.build(n)
+	return f
+}
+
+// plan makes a fleet without nodes.
+func plan(t *testing.T, l *lab, settings ...string) *fleet {
+	t.Helper()
 	f := &fleet{t: t}
 	f.printed = workload.NewCheck(&f.ledger)
 	var prefix string
@@ -85,7 +107,7 @@ func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 		f.startEtcd()
 		t.Cleanup(func() { f.stopEtcd() })
 	}
-	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
+	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
 		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
 		"STREAMER_ETCD_PREFIX="+prefix, "STREAMER_ETCD_ENDPOINTS="+f.etcd).with(settings...)
 	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{f.etcd}, Prefix: prefix, Cluster: l.cluster})
@@ -98,10 +120,16 @@ func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 		}
 	})
 	f.roster = council.New(client, council.Config{Partitions: partitions})
+	return f
+}
+
+// build adds so many nodes.
+func (f *fleet) build(n int) {
+	f.t.Helper()
+	f.lab = f.lab.with(fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n))
 	for i := range n {
 		f.add(fmt.Sprintf("node-%d", i+1))
 	}
-	return f
 }
 
 // startEtcd starts the fleet's own etcd, with what it had.
@@ -134,15 +162,35 @@ func (f *fleet) stopEtcd() {
 func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
 	s := &ship{fleet: f, name: name, grpc: freeAddress(f.t), http: freeAddress(f.t)}
-	const mark = `/mark/\d{5}`
-	s.far = newTap(f.t, strings.TrimPrefix(f.etcd, "http://"), mark)
 	var endpoint string
-	s.link, endpoint = etcdtest.NewLink(f.t, s.far.address)
-	s.near = newTap(f.t, endpoint, mark)
+	if _, inEtcd := f.lab.marks.(*etcdMarks); inEtcd {
+		endpoint = s.tapMarks(strings.TrimPrefix(f.etcd, "http://"), `/mark/\d{5}`)
+		s.link = s.marks
+	} else {
+		s.link, endpoint = etcdtest.NewLink(f.t, strings.TrimPrefix(f.etcd, "http://"))
+	}
 	s.lab = f.lab.with("STREAMER_NODE_ID="+name, "STREAMER_GRPC_LISTEN="+s.grpc, "STREAMER_HTTP_LISTEN="+s.http,
-		"STREAMER_ETCD_ENDPOINTS=http://"+s.near.address).with(settings...)
+		"STREAMER_ETCD_ENDPOINTS=http://"+endpoint)
+	if m, inMongo := f.lab.marks.(*mongoMarks); inMongo && f.tapped {
+		at, err := url.Parse(f.lab.uri)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		address := s.tapMarks(at.Host, `(?s)update\x00.{4}`+regexp.QuoteMeta(m.lab.cluster)+`\.marks\x00`)
+		s.lab = s.lab.with("STREAMER_MONGODB_URI=mongodb://" + address + "/?directConnection=true")
+	}
+	s.lab = s.lab.with(settings...)
 	f.ships = append(f.ships, s)
 	return s
+}
+
+// tapMarks puts a link between two taps before where marks are kept, and returns where the node finds it now.
+func (s *ship) tapMarks(upstream, text string) (address string) {
+	s.fleet.t.Helper()
+	s.far = newTap(s.fleet.t, upstream, text)
+	s.marks, address = etcdtest.NewLink(s.fleet.t, s.far.address)
+	s.near = newTap(s.fleet.t, address, text)
+	return s.near.address
 }
 
 // launch starts a node.
