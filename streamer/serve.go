@@ -60,8 +60,11 @@ func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoin
 	return byPartition, nil
 }
 
-// begin starts the consumer of one term behind its mark.
+// begin starts the consumer of one term behind its mark, unless it has one: a claim and a handoff may both bring a term.
 func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
+	if c := n.serving(term.Partition, term.Epoch); c != nil && c.term.Err() == nil {
+		return c, nil
+	}
 	start := n.start(term.Partition, mark)
 	c := &Consumer{
 		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
@@ -78,7 +81,11 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	c.place.Store(n.log.Lane(term.Partition, start))
 	ctx, end := context.WithCancelCause(term.Context)
 	c.end = end
-	c.keeper = n.manager.Begin(term, mark.Position, c.markable, end)
+	from := mark.Position
+	if from.After(start.Position) { // what stands between is saved already, and saved once more it stays
+		from = start.Position
+	}
+	c.keeper = n.manager.Begin(term, from, c.markable, end)
 	n.mu.consumers[term.Partition] = c
 	n.metrics.Restarts.Inc()
 	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })

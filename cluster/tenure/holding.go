@@ -56,12 +56,16 @@ func (h *Holding) Rely(t Trust) { h.until.Store(int64(t.Until)) }
 // Trusted reports whether the claim can be relied on now.
 func (h *Holding) Trusted() bool { return h.clock() < time.Duration(h.until.Load()) }
 
-// Begin makes terms of partitions that were claimed at now.
+// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever has claimed it.
 func (h *Holding) Begin(partitions []change.Partition, epochs []change.Epoch, now time.Duration) []change.Term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	terms := make([]change.Term, len(partitions))
 	for i, p := range partitions {
+		if t := h.mu.tenures[p]; t != nil && t.epoch == epochs[i] && !t.over {
+			terms[i] = t.term
+			continue
+		}
 		ctx, end := context.WithCancelCause(h.owned)
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: ctx, Trusted: h.Trusted}
 		h.mu.tenures[p] = &tenure{term: terms[i], epoch: epochs[i], end: end, begun: now, again: now + ReclaimPause}

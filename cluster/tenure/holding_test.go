@@ -33,3 +33,20 @@ func TestTermIsOverAsSoonAsItsClaimIs(t *testing.T) {
 		t.Errorf("ended for a cause: %v", err)
 	}
 }
+
+// What a handoff has made a term of, a claim that was on its way finds to be its own: it is the same term.
+func TestTermOfAnEpochIsMadeOnce(t *testing.T) {
+	clock := func() time.Duration { return time.Minute }
+	held := New(t.Context(), clock, Granted(clock(), 9*time.Second))
+	epoch := change.Epoch{Incarnation: 1, Revision: 7}
+	adopted := held.Adopt(3, epoch, clock())
+	claimed := held.Begin([]change.Partition{3}, []change.Epoch{epoch}, clock())[0]
+	held.Back(claimed)
+	if adopted.Context != claimed.Context || adopted.Context.Err() == nil {
+		t.Error("a second term of the same epoch")
+	}
+	next := held.Begin([]change.Partition{3}, []change.Epoch{{Incarnation: 1, Revision: 8}}, clock())[0]
+	if next.Context == claimed.Context || next.Context.Err() != nil {
+		t.Error("the next epoch has no term of its own")
+	}
+}
