@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -284,16 +285,37 @@ func (a *attachment) begin(ctx context.Context, partitions []change.Partition, o
 	if len(mine) == 0 {
 		return nil
 	}
-	terms := a.holding.Begin(mine, epochs, a.cfg.Clock())
-	if err := a.cfg.Resume(ctx, terms); err != nil {
+	attempts := resumeAttempts
+	resumed, err := a.resume(ctx, a.holding.Begin(mine, epochs, a.cfg.Clock()), &attempts)
+	if resumed > 0 {
+		a.metrics.claimed.Add(float64(resumed))
+		a.cfg.Log.Info("partitions claimed", "partitions", resumed)
+	}
+	if err != nil {
+		return fmt.Errorf("resume partitions: %w", err)
+	}
+	return nil
+}
+
+// resumeAttempts bounds how often one claim hands terms on: enough to find a few that cannot be served among very many.
+const resumeAttempts = 64
+
+// resume hands terms on, and gives back those that are not taken: one that cannot be served, because nobody can read its mark, must not keep
+// the others. It returns how many were taken.
+func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
+	*attempts--
+	if err = a.cfg.Resume(ctx, terms); err == nil {
+		return len(terms), nil
+	}
+	if len(terms) == 1 || *attempts < 2 || ctx.Err() != nil {
 		for _, term := range terms {
 			a.holding.Back(term)
 		}
-		return fmt.Errorf("resume partitions: %w", err)
+		return 0, err
 	}
-	a.metrics.claimed.Add(float64(len(terms)))
-	a.cfg.Log.Info("partitions claimed", "partitions", len(terms))
-	return nil
+	first, errFirst := a.resume(ctx, terms[:len(terms)/2], attempts)
+	second, errSecond := a.resume(ctx, terms[len(terms)/2:], attempts)
+	return first + second, cmp.Or(errFirst, errSecond)
 }
 
 // give gives back the keys of terms that nobody serves any more.

@@ -26,8 +26,9 @@ type Config struct {
 	TTL time.Duration
 	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not block.
 	Report func() roster.Heartbeat
-	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error their
-	// partitions are given back and claimed once more, a little later. Required.
+	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error it is
+	// asked to take them in parts; partitions of those that it does not take at all are given back and claimed once more, a little later.
+	// Required.
 	Resume func(ctx context.Context, terms []change.Term) error
 	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and says so
 	// with Ended. It must not block. Required.
