@@ -18,7 +18,6 @@ import (
 	"mongostream/cluster/roster"
 	"mongostream/gateway/client"
 	"mongostream/gateway/client/notice"
-	"mongostream/internal/devetcd"
 	"mongostream/internal/etcd"
 	"mongostream/internal/etcd/council"
 	"mongostream/internal/etcd/etcdtest"
@@ -36,9 +35,9 @@ type fleet struct {
 	t      *testing.T
 	lab    *lab
 	etcd   string // its endpoint
-	place  devetcd.Config
+	dir    string // of the fleet's own etcd, empty where it is the lab's
+	server *server
 	tapped bool         // marks in MongoDB go through taps too: it must be a development one
-	sink   func()       // stops the fleet's own etcd; nil where it is the lab's, or has stopped
 	roster roster.Store // past all links
 	ships  []*ship
 
@@ -102,10 +101,8 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	if m, there := l.marks.(*etcdMarks); there {
 		f.etcd, prefix = m.endpoints[0], m.prefix
 	} else {
-		f.place = devetcd.Config{Dir: t.TempDir(), Listen: freeAddress(t)}
-		f.etcd, prefix = "http://"+f.place.Listen, "/test"
-		f.startEtcd()
-		t.Cleanup(func() { f.stopEtcd() })
+		f.etcd, f.dir, f.server, prefix = "http://"+freeAddress(t), t.TempDir(), newServer(t), "/test"
+		f.startEtcd(f.dir)
 	}
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
 		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
@@ -132,31 +129,8 @@ func (f *fleet) build(n int) {
 	}
 }
 
-// startEtcd starts the fleet's own etcd, with what it had.
-func (f *fleet) startEtcd() {
-	f.t.Helper()
-	server, err := devetcd.Listen(f.place)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	f.sink = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			f.t.Errorf("etcd: %v", err)
-		}
-		f.sink = nil
-	}
-}
-
-// stopEtcd stops it.
-func (f *fleet) stopEtcd() {
-	if f.sink != nil {
-		f.sink()
-	}
-}
+// startEtcd starts the fleet's own etcd in a folder, with what is there.
+func (f *fleet) startEtcd(dir string) { f.server.runEtcd(dir, strings.TrimPrefix(f.etcd, "http://")) }
 
 // add adds a node.
 func (f *fleet) add(name string, settings ...string) *ship {

@@ -92,14 +92,14 @@ func TestClusterOutlivesARestartOfEtcd(t *testing.T) {
 	stop := f.write(200)
 	before := f.settled(nil, patience)
 	began := time.Now()
-	f.stopEtcd()
+	f.server.end()
 	for _, s := range f.ships {
 		until(t, s.name+" is detached", func() bool { return metric(t, s.url(), "streamer_sharding_detached") == 1 })
 	}
 	rest := time.NewTimer(time.Until(began.Add(fleetTTL + time.Second)))
 	<-rest.C
 	back := time.Now()
-	f.startEtcd()
+	f.startEtcd(f.dir)
 	if got := f.between(began.Add(fleetDeadline), back); len(got) > 0 {
 		t.Errorf("%d events were printed after the deadline", len(got))
 	}
