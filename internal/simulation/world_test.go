@@ -229,7 +229,10 @@ func (w *world) begun(p *process, terms []change.Term) {
 	defer w.mu.Unlock()
 	for _, term := range terms {
 		key := tenure{term.Partition, term.Epoch}
-		if w.mu.terms[key] != nil {
+		if t := w.mu.terms[key]; t != nil {
+			if t.process == p && t.term.Context == term.Context {
+				continue // handed on once more, because the first time it was not taken
+			}
 			w.complain("partition %d: two terms of epoch %s", term.Partition, term.Epoch)
 		}
 		w.mu.terms[key] = &tenancy{term: term, process: p}
