@@ -3,6 +3,7 @@ package council
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -88,6 +89,57 @@ func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
 	} {
 		if news := seen.news(step.events); news != step.news {
 			t.Errorf("step %d: %v", i, news)
+		}
+	}
+}
+
+// Twenty members look at the roster when something has changed, and not because the others are as well as before: that would be a look of
+// everybody for each heartbeat of everybody.
+func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
+	const members, rounds = 20, 5
+	p := own(t)
+	s := p.store(nil)
+	all := make([]*membership, members)
+	for i := range all {
+		all[i] = p.join(s, strconv.Itoa(i))
+	}
+	beat := func(i int, status roster.Status, rate float64) {
+		h := roster.Heartbeat{Node: all[i].node, Process: all[i].process, Status: status, Load: roster.Load{Rate: rate}}
+		if err := all[i].Beat(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	}
+	hints := make([]<-chan struct{}, members)
+	for i := range hints {
+		hints[i] = s.Hints(t.Context())
+	}
+	is := func(wanted roster.Status) func(roster.View) bool {
+		return func(v roster.View) bool { return len(v.Members) == members && v.Members[0].Status == wanted }
+	}
+	statuses := []roster.Status{roster.Healthy, roster.Degraded}
+	for round := range 2 * members { // until those who watch have seen everybody, which other watches tell nothing of
+		for i := range all[1:] {
+			beat(1+i, roster.Healthy, 0)
+		}
+		beat(0, statuses[(round+1)%2], 0)
+		for i := range hints {
+			p.until(s, hints[i], is(statuses[(round+1)%2]))
+		}
+	}
+	looks := make([]int, members)
+	for round := range rounds {
+		for i := range all {
+			beat(i, roster.Healthy, float64(round+1))
+		}
+	}
+	beat(0, roster.Degraded, 0)
+	for i := range hints {
+		p.until(s, hints[i], func(v roster.View) bool {
+			looks[i]++
+			return is(roster.Degraded)(v)
+		})
+		if looks[i] > 2 { // for the last change, and perhaps for what was told before it was looked at
+			t.Errorf("member %d has looked %d times for %d heartbeats of %d members and one change", i, looks[i], rounds, members)
 		}
 	}
 }
