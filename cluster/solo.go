@@ -166,10 +166,11 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers, claims := make(chan renewal, 1), make(chan error, 1)
+	answers, claims := make(chan renewal, 1), make(chan reclaim, 1)
 	renewing, claiming := false, s.cfg.Resume == nil
 	var failure, claimFailure error
 	var gone error // the claim has run out while nobody answered
+	made := 0      // how often it was made anew
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -193,7 +194,8 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 			partitions, next := held.Due(now, t.Until)
 			pause = min(pause, next-now)
 			if claiming = len(partitions) > 0; claiming {
-				asking.Go(func() { claims <- s.claimAgain(ctx, held, partitions) })
+				of := made
+				asking.Go(func() { claims <- reclaim{s.claimAgain(ctx, held, partitions), of} })
 			}
 		}
 		look.Reset(pause)
@@ -204,14 +206,12 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 			stopping, claiming = nil, true // what ends from now on stays ended
 		case <-held.Ended:
 		case <-look.C:
-		case err := <-claims:
-			if _, isHeld := errors.AsType[*HeldError](err); isHeld {
+		case claimed := <-claims:
+			err := claimed.err
+			if s.final(err, claimed.of == made && !t.RanOut(s.cfg.Clock())) {
 				return err
 			}
-			if errors.Is(err, ErrLost) {
-				if !t.RanOut(s.cfg.Clock()) {
-					return err
-				}
+			if errors.Is(err, ErrLost) && gone == nil && claimed.of == made {
 				t.Due = s.cfg.Clock() // a renewal finds out whether the claim can be made anew
 			}
 			claiming = stopping == nil
@@ -239,6 +239,9 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 				break
 			}
 			t, gone = tenure.Granted(answer.sent, answer.ttl), nil
+			if answer.anew {
+				made++
+			}
 			held.Rely(t)
 			if n := held.Take(answer.taken, answer.sent); n > 0 {
 				s.cfg.Log.Info("terms ended", "partitions", n, "because", answer.why())

@@ -27,6 +27,21 @@ func (r renewal) why() string {
 	return "somebody took partitions out of the claim"
 }
 
+// A reclaim is how claiming partitions again went.
+type reclaim struct {
+	err error
+	of  int // how often the claim had been made anew when it began
+}
+
+// final reports whether an error of claiming partitions again ends everything: another process has them, or a claim is gone that stands.
+// What is in the way of a claim that is being made anew may be this one's own.
+func (s *Solo) final(err error, stands bool) bool {
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		return held.Process != s.cfg.Member.Process
+	}
+	return errors.Is(err, ErrLost) && stands
+}
+
 // renew sends one request to prolong the claim.
 func (s *Solo) renew(ctx context.Context, now, ttl time.Duration) renewal {
 	ctx, cancel := context.WithTimeout(ctx, tenure.RenewEvery(ttl))

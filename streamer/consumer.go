@@ -30,6 +30,7 @@ type Consumer struct {
 	attempts int             // recoveries since the last progress
 	givenUp  int             // spans that were recovered in vain since then
 	rewound  bool            // the mark is where an operator has put it
+	running  context.Context //nolint:containedctx // of the term, ended by end
 	end      context.CancelCauseFunc
 	ended    chan struct{} // closed when Run has returned
 

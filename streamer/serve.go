@@ -73,28 +73,39 @@ func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) 
 	if n.cfg.Dedup != nil {
 		c.window = dedup.NewWindow(*n.cfg.Dedup)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.stopping {
-		return nil, ErrStopping
-	}
 	c.place.Store(n.log.Lane(term.Partition, start))
-	ctx, end := context.WithCancelCause(term.Context)
-	c.end = end
+	c.running, c.end = context.WithCancelCause(term.Context)
 	from := mark.Position
 	if from.After(start.Position) { // what stands between is saved already, and saved once more it stays
 		from = start.Position
 	}
-	c.keeper = n.manager.Begin(term, from, c.markable, end)
-	n.mu.consumers[term.Partition] = c
+	// Not under the mutex: the manager asks the readers how far a mark may go, and they ask the node for epochs.
+	c.keeper = n.manager.Begin(term, from, c.markable, c.end)
+	if !n.enter(c) {
+		c.keeper.End()
+		c.cursor().Close()
+		c.end(ErrStopping)
+		return nil, ErrStopping
+	}
+	return c, nil
+}
+
+// enter lets a consumer run, unless the node is stopping.
+func (n *Node) enter(c *Consumer) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.stopping {
+		return false
+	}
+	n.mu.consumers[c.term.Partition] = c
 	n.metrics.Restarts.Inc()
-	stop := context.AfterFunc(n.lifetime, func() { end(context.Cause(n.lifetime)) })
+	stop := context.AfterFunc(n.lifetime, func() { c.end(context.Cause(n.lifetime)) })
 	n.running.Go(func() {
 		defer close(c.ended)
 		defer stop()
-		n.finish(c, c.Run(ctx)) //nolint:contextcheck // what has ended has no context any more
+		n.finish(c, c.Run(c.running)) //nolint:contextcheck // what has ended has no context any more
 	})
-	return c, nil
+	return true
 }
 
 // rewound reports whether an operator has put the mark where it is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"mongostream/notice"
 	"mongostream/streamer/status"
 )
 
@@ -40,7 +39,7 @@ func (n *Node) MarksFailing() bool { return n.manager.Failing() }
 func (n *Node) runPulse(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var stuck time.Time // since when, zero while reading goes on
+	var watch status.Watch
 	for {
 		select {
 		case <-tick.C:
@@ -50,21 +49,8 @@ func (n *Node) runPulse(ctx context.Context) {
 		for _, c := range n.consumers() {
 			c.condition.Beat()
 		}
-		switch log := n.reading(); {
-		case stuck.IsZero() && log.Evidence().Stuck:
-			stuck = log.Now
-			n.cfg.Board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindStuck, Level: notice.Critical,
-				Text:   "nothing is read: MongoDB does not answer, refuses to be read, or answers without anything although its log moves",
-				Fields: map[string]any{"last_reply": log.Tail.LastReply, "partitions": len(n.consumers())},
-			})
-		case !stuck.IsZero() && !log.Evidence().Stuck:
-			n.cfg.Board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindReading, Level: notice.Info,
-				Text:   "what MongoDB's log holds is read again",
-				Fields: map[string]any{"was_stuck_seconds": int(log.Now.Sub(stuck).Seconds())},
-			})
-			stuck = time.Time{}
+		if told := watch.Look(n.reading(), len(n.consumers())); told != nil {
+			n.cfg.Board.Post(*told)
 		}
 	}
 }
