@@ -454,19 +454,6 @@ func (g *guest) between(from, to time.Time) (n int) {
 	return n
 }
 
-// silence returns the longest time after a moment in which nothing came.
-func (g *guest) silence(since time.Time) (longest time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last := since
-	for _, at := range g.arrivals {
-		if at.After(since) {
-			longest, last = max(longest, at.Sub(last)), at
-		}
-	}
-	return longest
-}
-
 // judge waits until everything that was written has come.
 func (g *guest) judge() {
 	g.t.Helper()
