@@ -104,7 +104,8 @@ type Node struct {
 	stopReading context.CancelCauseFunc
 	running     sync.WaitGroup
 
-	mu struct {
+	beginning sync.Mutex // held while a term begins, which a claim and a handoff may both bring
+	mu        struct {
 		sync.Mutex
 		consumers map[change.Partition]*Consumer
 		left      map[change.Partition]change.Position // how far sessions had acknowledged when the last term ended

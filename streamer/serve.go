@@ -62,6 +62,8 @@ func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoin
 
 // begin starts the consumer of one term behind its mark, unless it has one: a claim and a handoff may both bring a term.
 func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
+	n.beginning.Lock()
+	defer n.beginning.Unlock()
 	if c := n.serving(term.Partition, term.Epoch); c != nil && c.term.Err() == nil {
 		return c, nil
 	}
