@@ -85,7 +85,11 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 	var rest []change.Term
 	for _, term := range terms {
 		to := view.Plan.Owner(term.Partition)
-		if !known || to == "" || to == v.cfg.Member.Node {
+		if to == v.cfg.Member.Node {
+			v.share.Keep(term.Partition, term.Epoch) // the plan has changed its mind
+			continue
+		}
+		if !known || to == "" {
 			rest = append(rest, term)
 			continue
 		}
@@ -94,10 +98,9 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 			Partition: term.Partition, To: to, Cause: fmt.Sprintf("plan %d: %s", view.Plan.Version, view.Plan.Cause), By: v.cfg.Member.Node, AllowOlder: true,
 		}
 		_, err := order.Begin(asking, view, v.cfg.Ledger)
+		moves := err == nil || fault.Of(err) == fault.HandoffMoving && v.moves(asking, term)
 		cancel()
-		switch {
-		case err == nil, fault.Of(err) == fault.HandoffMoving:
-		default:
+		if !moves {
 			v.cfg.Logger.Debug("a partition is given up without a handoff", "partition", term.Partition, "to", to, "error", err)
 			rest = append(rest, term)
 		}
@@ -105,6 +108,13 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 	if len(rest) > 0 {
 		v.cfg.Node.Release(rest) //nolint:contextcheck // it takes the time of a soft stop
 	}
+}
+
+// moves reports whether the record that stands is a handoff of the term. One that a process or a term before has left behind comes to
+// nothing, and nobody would be told of its end.
+func (v *mover) moves(ctx context.Context, term change.Term) bool {
+	sight, err := v.cfg.Ledger.Look(ctx, term.Partition)
+	return err == nil && sight.Record.From.Process == v.cfg.Member.Process && sight.Record.Epoch == term.Epoch
 }
 
 // ended hears what became of a handoff. A partition that stayed though the plan wants it elsewhere is given up.
