@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -725,6 +726,7 @@ func TestRunRunsOnce(t *testing.T) {
 func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 	j := newJournal()
 	good := config(j, "127.0.0.1:1")
+	token := func(context.Context) (string, error) { return "secret", nil }
 	some := &client.Positions{Cluster: "c", PartitionCount: 1, Partitions: map[uint32]client.Position{0: {Head: []byte("a")}}}
 	for _, tt := range []struct {
 		want   string // "" where nothing is wrong
@@ -733,11 +735,21 @@ func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 		{"", func(*client.Config) {}},
 		{"", func(c *client.Config) { c.Addresses = []string{"localhost:1", "[::1]:1", "dns:///127.0.0.1:1"} }},
 		{"", func(c *client.Config) { c.Addresses, c.Plaintext = []string{"node:1"}, true }},
+		{"", func(c *client.Config) { c.Token = token }},
+		{"", func(c *client.Config) { c.Addresses, c.Token, c.TLS = []string{"node:1"}, token, &tls.Config{} }},
+		{"", func(c *client.Config) {
+			c.Addresses, c.Token, c.Plaintext, c.TokenInPlaintext = []string{"node:1"}, token, true, true
+		}},
 		{"", func(c *client.Config) { c.Start, c.Positions = client.StartResume, some }},
 		{"", func(c *client.Config) { c.Start, c.Time = client.StartTime, time.Unix(1, 0) }},
 		{"Addresses", func(c *client.Config) { c.Addresses = nil }},
 		{"not host:port", func(c *client.Config) { c.Addresses = []string{"localhost"} }},
 		{"without TLS", func(c *client.Config) { c.Addresses = []string{"node:1"} }},
+		{"without TLS", func(c *client.Config) { c.Addresses, c.Token, c.TokenInPlaintext = []string{"node:1"}, token, true }},
+		{"token in plaintext", func(c *client.Config) {
+			c.Addresses, c.Token, c.Plaintext = []string{"localhost:1", "node:1"}, token, true
+		}},
+		{"token in plaintext", func(c *client.Config) { c.Addresses, c.Token, c.Plaintext = []string{"10.0.0.1:1"}, token, true }},
 		{"GatewayID", func(c *client.Config) { c.GatewayID = "" }},
 		{"OnNotice", func(c *client.Config) { c.OnNotice = nil }},
 		{"Start", func(c *client.Config) { c.Start = 0 }},

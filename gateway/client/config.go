@@ -26,8 +26,10 @@ type Config struct {
 	// TLS configures the connection. nil is plaintext, which is refused for addresses off this machine unless Plaintext allows it.
 	TLS       *tls.Config
 	Plaintext bool
-	// Token returns the bearer token, for each connection anew; nil sends none.
-	Token func(context.Context) (string, error)
+	// Token returns the bearer token, for each connection anew; nil sends none. In plaintext it is sent to this machine only: whoever can
+	// listen on the way would have it. TokenInPlaintext, beside Plaintext, says that something between here and the nodes speaks TLS.
+	Token            func(context.Context) (string, error)
+	TokenInPlaintext bool
 
 	// Start says where to begin where there are no positions. There is no default.
 	Start Start
@@ -148,6 +150,7 @@ func (c *Config) Validate() error {
 		host, _, err := net.SplitHostPort(address[strings.LastIndexByte(address, '/')+1:])
 		check(err == nil, "Addresses: %q is not host:port", address)
 		check(err != nil || c.secure(host), "Addresses: %q without TLS: set TLS, or allow it with Plaintext", address)
+		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would be sent the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
 	}
 	check(c.GatewayID != "", "GatewayID: none is given")
 	check(c.OnNotice != nil, "OnNotice: none is given; losses are told there")
@@ -170,16 +173,23 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// secure reports whether a host may be connected to.
-func (c *Config) secure(host string) bool {
+// secure reports whether a host may be connected to, secret whether it may be sent a token, if there is one.
+func (c *Config) secure(host string) bool { return c.TLS != nil || c.Plaintext || isHere(host) }
+
+func (c *Config) secret(host string) bool {
+	return c.TLS != nil || c.Token == nil || c.TokenInPlaintext || isHere(host)
+}
+
+// isHere reports whether a host is this machine. Names are not looked up.
+func isHere(host string) bool {
 	ip := net.ParseIP(host)
-	return c.TLS != nil || c.Plaintext || host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // dialable reports whether an address that a node tells may be connected to.
 func (c *Config) dialable(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && c.secure(host)
+	return err == nil && c.secure(host) && c.secret(host)
 }
 
 // A Subscription is a filter.
