@@ -83,6 +83,7 @@ func (o Order) target(v roster.View) (roster.Seat, error) {
 		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "node %q", o.To)
 	}
 	to := v.Members[i]
+	_, drained := v.Wishes.Drained[o.To]
 	etcd, told := to.Checks[roster.CheckEtcd]
 	switch {
 	case to.Garbled != nil:
@@ -95,6 +96,8 @@ func (o Order) target(v roster.View) (roster.Seat, error) {
 		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q has lost its store", o.To)
 	case to.Status != roster.Healthy:
 		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is %s", o.To, to.Status)
+	case drained:
+		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is to be empty: an operator drains it", o.To)
 	case to.Count != 0 && to.Count != len(v.Owners):
 		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is configured for %d partitions, not %d", o.To, to.Count, len(v.Owners))
 	}

@@ -9,9 +9,12 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/cluster"
 	"mongostream/cluster/roster"
+	"mongostream/fault"
 	"mongostream/internal/admin"
+	"mongostream/internal/admin/move"
 	"mongostream/internal/config"
 	"mongostream/internal/etcd"
+	"mongostream/internal/etcd/bulletin"
 	"mongostream/internal/etcd/council"
 	"mongostream/internal/etcd/keyring"
 	"mongostream/internal/etcd/owner"
@@ -107,6 +110,17 @@ func (p *Place) Ledger() *transfer.Keeper {
 		return nil
 	}
 	return transfer.New(p.etcd, p.Config.Cluster.Partitions, p.Marks)
+}
+
+// Shared returns the cluster as operators who move partitions see it. Where nodes share nothing it is the fault CommandBadArgument. OpenMarks
+// comes first.
+func (p *Place) Shared() (move.Cluster, error) {
+	council, shared := p.Roster.(*council.Store)
+	if !shared || p.Config.Cluster.ExpectedNodes < 2 {
+		return move.Cluster{}, fault.Newf(fault.CommandBadArgument, "cluster.expected_nodes is 1: a node that is alone has everything")
+	}
+	notices := bulletin.New(p.etcd, bulletin.Config{Process: "operator", Keep: p.Config.Notices.Keep})
+	return move.Cluster{Roster: council, Wisher: council, Ledger: p.Ledger(), History: notices}, nil
 }
 
 // Mongo returns the connection to MongoDB, which is made when it is first asked for.

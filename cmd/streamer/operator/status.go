@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/caller"
 	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/health"
@@ -27,22 +27,27 @@ const statusTimeout = 10 * time.Second
 
 func statusCommand() *cobra.Command {
 	var address, output, file string
-	var plan bool
+	var plan, handoffs bool
+	var asks caller.Caller
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: form.Arguments(cobra.NoArgs),
 		Long: `Show how a running node does.
 
 With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
 environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
-does, and why.`,
+does, and why. With --handoffs it shows what moves, what has moved lately, and what operators wish.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := form.CheckOutput(output); err != nil {
 				return err
 			}
+			if handoffs {
+				o := form.Command{File: file, Output: output}
+				return o.Run(cmd, nil, showHandoffs(&o))
+			}
 			if plan {
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
 			}
-			report, err := askHealth(cmd.Context(), address)
+			report, err := askHealth(cmd.Context(), &asks, address)
 			if err != nil {
 				return err
 			}
@@ -51,16 +56,19 @@ does, and why.`,
 	}
 	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
 	cmd.Flags().BoolVar(&plan, "plan", false, "show what the nodes of a cluster share")
-	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan: configuration file of the nodes; without one, the defaults and the environment")
+	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show which partitions move, and have moved")
+	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
+	asks.AddFlags(cmd)
 	form.OutputFlag(cmd, &output)
 	return cmd
 }
 
 // askHealth asks a node for its report. One that is unhealthy answers too.
-func askHealth(ctx context.Context, address string) (report health.Report, err error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return report, fault.Newf(fault.CommandBadArgument, "--address %q: it must be like http://127.0.0.1:8080", address)
+func askHealth(ctx context.Context, asks *caller.Caller, address string) (report health.Report, err error) {
+	base, err := caller.CheckAddress("address", address)
+	if err != nil {
+		return report, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -68,8 +76,11 @@ func askHealth(ctx context.Context, address string) (report health.Report, err e
 	if err != nil {
 		return report, fault.New(fault.CommandBadArgument, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
+	resp, err := asks.Do(req)
+	switch {
+	case fault.Of(err) != "":
+		return report, err
+	case err != nil:
 		return report, fault.New(fault.NodeUnreachable, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only

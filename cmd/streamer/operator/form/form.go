@@ -31,31 +31,36 @@ type Command struct {
 	Quiet bool
 }
 
-// Make makes the command. What is written goes to w; an error of do is told once, whatever it joins.
-func (o *Command) Make(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, at *place.Place, args []string, w io.Writer) error) *cobra.Command {
+// A Deed is what a command does. What is written goes to w; an error is told once, whatever it joins.
+type Deed func(ctx context.Context, at *place.Place, args []string, w io.Writer) error
+
+// Make makes the command.
+func (o *Command) Make(use, short string, args cobra.PositionalArgs, do Deed) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: Arguments(args),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			cfg, err := config.Load(o.File, os.Environ())
-			if err != nil {
-				return err
-			}
-			at := place.New(cfg, "operator", Logger(cfg))
-			defer at.Close()
-			if err := at.OpenMarks(cmd.Context()); err != nil {
-				return err
-			}
-			return place.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
-		},
+		Use: use, Short: short, Args: Arguments(args), RunE: func(cmd *cobra.Command, args []string) error { return o.Run(cmd, args, do) },
 	}
 	cmd.Flags().StringVarP(&o.File, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	if !o.Quiet {
 		OutputFlag(cmd, &o.Output)
 	}
 	return cmd
+}
+
+// Run does what the command does, at the place that its configuration names.
+func (o *Command) Run(cmd *cobra.Command, args []string, do Deed) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	cfg, err := config.Load(o.File, os.Environ())
+	if err != nil {
+		return err
+	}
+	at := place.New(cfg, "operator", Logger(cfg))
+	defer at.Close()
+	if err := at.OpenMarks(cmd.Context()); err != nil {
+		return err
+	}
+	return place.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
 }
 
 // OutputFlag adds -o.

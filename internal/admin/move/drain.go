@@ -1,0 +1,98 @@
+package move
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/handoff/ledger"
+)
+
+// A Drain is an operator's wish that a node be emptied, and stay so until Undrain.
+type Drain struct {
+	Node, By string
+	// For is how long it is watched at most. The wish stands whatever that sees.
+	For time.Duration
+	// Tell is told how many partitions are left, whenever that changes; nil for nobody.
+	Tell func(left int)
+}
+
+// A Drained is what became of a Drain.
+type Drained struct {
+	Node string `json:"node"`
+	// Had and Left are how many partitions the node had, and has.
+	Had  int `json:"had"`
+	Left int `json:"left"`
+	// Gone says that the node is no member any more.
+	Gone   bool  `json:"gone"`
+	TookMS int64 `json:"took_ms"`
+}
+
+// Run asks for the drain and returns when the node has nothing, and nothing is on its way from it or to it: then it may be stopped. The wish stands
+// until it is taken back, also when the context ends.
+func (d Drain) Run(ctx context.Context, c Cluster) (Drained, error) {
+	done, begun := Drained{Node: d.Node, Left: -1}, time.Now()
+	view, err := c.Roster.View(ctx)
+	if err == nil {
+		err = d.check(view)
+	}
+	if err == nil {
+		done.Had = owned(view, d.Node)
+		err = c.Wisher.Drain(ctx, d.Node, roster.Drain{By: d.By, At: begun.UTC()})
+	}
+	if err != nil {
+		return done, err
+	}
+	err = c.watch(ctx, func(v roster.View) (over bool, err error) {
+		left := owned(v, d.Node)
+		if left != done.Left && d.Tell != nil {
+			d.Tell(left)
+		}
+		done.Left, done.Gone, done.TookMS = left, absent(v, d.Node), time.Since(begun).Milliseconds()
+		if left == 0 {
+			records, err := c.Ledger.List(ctx)
+			concerns := func(r ledger.Record) bool { return r.From.Node == d.Node || r.To.Node == d.Node }
+			if err != nil || !slices.ContainsFunc(records, concerns) {
+				return true, err
+			}
+		}
+		if time.Since(begun) > d.For {
+			return true, fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s", d.Node, left, d.For)
+		}
+		return false, nil
+	})
+	return done, err
+}
+
+// check refuses to drain who is not there, and where nobody could take what it has.
+func (d Drain) check(v roster.View) error {
+	s, there := seat(v, d.Node)
+	switch {
+	case !there && (slices.Contains(v.Plan.Owners, d.Node) || owned(v, d.Node) > 0):
+		return fault.Newf(fault.HandoffDead, "node %q is in the plan but not there: there is nothing to drain", d.Node)
+	case !there:
+		return fault.Newf(fault.HandoffUnknown, "node %q", d.Node)
+	case s.Kind == roster.Gateway:
+		return fault.Newf(fault.HandoffUnknown, "%q is a gateway", d.Node)
+	}
+	takes := func(s roster.Seat) bool {
+		_, drained := v.Wishes.Drained[s.Node]
+		return s.Node != d.Node && s.Garbled == nil && s.Kind != roster.Gateway && s.Status == roster.Healthy && !drained
+	}
+	if !slices.ContainsFunc(v.Members, takes) {
+		return fault.Newf(fault.DrainNobody, "node %q has %d partitions", d.Node, owned(v, d.Node))
+	}
+	return nil
+}
+
+// Undrain takes a drain back: the node gets its share again. Known is false where there was none.
+func Undrain(ctx context.Context, c Cluster, node string) (known bool, err error) {
+	view, err := c.Roster.View(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, known = view.Wishes.Drained[node]
+	return known, c.Wisher.Undrain(ctx, node)
+}

@@ -1,0 +1,184 @@
+package move
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/fault"
+	"mongostream/handoff/ledger"
+)
+
+// A Handoff is an operator's wish that a partition be handed over to a node.
+type Handoff struct {
+	Partition change.Partition
+	To, By    string
+	// AllowOlder lets it go to a node of an older version.
+	AllowOlder bool
+	// For is how long it is wished, and waited for, at most. The partition stays where it is when that is over.
+	For time.Duration
+	// Tell is told of every step as it is seen; nil for nobody.
+	Tell func(Step)
+}
+
+// A Step is what was seen of a handoff, and when after it was asked for.
+type Step struct {
+	AfterMS int64  `json:"after_ms"`
+	Text    string `json:"text"`
+}
+
+// A HandedOver is what became of a Handoff.
+type HandedOver struct {
+	Partition change.Partition `json:"partition"`
+	From      string           `json:"from"`
+	To        string           `json:"to"`
+	By        string           `json:"by"`
+	Plan      uint64           `json:"plan"`  // that gave it there
+	Epoch     string           `json:"epoch"` // of the term there
+	TookMS    int64            `json:"took_ms"`
+	Steps     []Step           `json:"steps"`
+}
+
+// A wanted is a Handoff under way.
+type wanted struct {
+	Handoff
+
+	cluster Cluster
+	begun   time.Time
+	done    HandedOver
+
+	beat  int64     // of the recipient's heartbeat, as last seen
+	heard time.Time // when that was
+}
+
+// Run asks for the handoff and returns when the partition is served where it is wished, or with the fault for which it will not be. A wish
+// that came to nothing is taken back, also when the context ends.
+func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
+	w := &wanted{Handoff: h, cluster: c, begun: time.Now()}
+	w.done = HandedOver{Partition: h.Partition, To: h.To, By: h.By, Steps: []Step{}}
+	if err := w.consider(ctx); err != nil {
+		return w.done, err
+	}
+	pin := roster.Pin{To: h.To, By: h.By, At: w.begun.UTC()}
+	err := c.Wisher.Pin(ctx, h.Partition, pin, h.For)
+	if errors.Is(err, roster.ErrPinned) {
+		return w.done, fault.New(fault.HandoffMoving, err)
+	}
+	if err == nil {
+		w.tell("wished")
+		err = w.wait(ctx)
+	}
+	if err != nil {
+		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+		defer cancel()
+		return w.done, errors.Join(err, c.Wisher.Unpin(giving, h.Partition, pin))
+	}
+	w.done.TookMS = time.Since(w.begun).Milliseconds()
+	return w.done, nil
+}
+
+// consider refuses what cannot be. A node of which nothing is heard is found out by listening.
+func (w *wanted) consider(ctx context.Context) error {
+	sight := ledger.Sight{}
+	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+		order := ledger.Order{Partition: w.Partition, To: w.To, Cause: "an operator's wish", By: w.By, AllowOlder: w.AllowOlder}
+		order.Silent, order.SilentFor = w.listen(v), silence
+		record, err := order.Record(v)
+		if err != nil {
+			return true, err
+		}
+		w.done.From = record.From.Node
+		if pin, pinned := v.Wishes.Pinned[w.Partition]; pinned {
+			return true, fault.Newf(fault.HandoffMoving, "partition %d is wished to be at node %q, by %q", w.Partition, pin.To, pin.By)
+		}
+		if sight, err = w.cluster.Ledger.Look(ctx, w.Partition); err != nil {
+			return true, err
+		}
+		if r := sight.Record; r.Revision != 0 {
+			return true, fault.Newf(fault.HandoffMoving, "partition %d: from %q to %q (%s)", w.Partition, r.From.Node, r.To.Node, r.Cause)
+		}
+		return w.heard.After(w.begun), nil
+	})
+}
+
+// listen notes heartbeats of the recipient, and returns for how long there was none. What stood when it began to listen may be old.
+func (w *wanted) listen(v roster.View) time.Duration {
+	now := time.Now()
+	s, there := seat(v, w.To)
+	switch {
+	case !there:
+	case w.beat == 0:
+		w.beat, w.heard = s.Beat, w.begun
+	case s.Beat != w.beat:
+		w.beat, w.heard = s.Beat, now
+	}
+	return now.Sub(cmp.Or(w.heard, now))
+}
+
+func (w *wanted) tell(format string, args ...any) {
+	s := Step{AfterMS: time.Since(w.begun).Milliseconds(), Text: fmt.Sprintf(format, args...)}
+	w.done.Steps = append(w.done.Steps, s)
+	if w.Tell != nil {
+		w.Tell(s)
+	}
+}
+
+// wait returns when the partition is served where it is wished.
+func (w *wanted) wait(ctx context.Context) error {
+	until := time.Now().Add(w.For)
+	planned, phase := false, ledger.Phase("")
+	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+		switch silent := w.listen(v); {
+		case serves(v, w.To, w.Partition):
+			w.done.Epoch = v.Owners[w.Partition].Epoch.String()
+			w.tell("node %s serves it", w.To)
+			return true, nil
+		case absent(v, w.To):
+			return true, fault.Newf(fault.HandoffDead, "node %q is gone", w.To)
+		case silent >= silence:
+			return true, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", w.To, silent.Round(time.Second))
+		case time.Now().After(until):
+			return true, w.expired(v, planned, phase)
+		}
+		if v.Plan.Owner(w.Partition) != w.To {
+			return false, nil
+		}
+		if planned = true; w.done.Plan != v.Plan.Version {
+			w.done.Plan = v.Plan.Version
+			w.tell("plan %d gives it to node %s", v.Plan.Version, w.To)
+		}
+		sight, err := w.cluster.Ledger.Look(ctx, w.Partition)
+		if err != nil {
+			return true, err
+		}
+		if now := sight.Record.Phase; now != phase && now != "" {
+			w.tell("%s", now)
+		}
+		phase = sight.Record.Phase
+		return false, nil
+	})
+}
+
+func absent(v roster.View, node string) bool {
+	_, there := seat(v, node)
+	return !there
+}
+
+// expired says why the time was not enough.
+func (w *wanted) expired(v roster.View, planned bool, phase ledger.Phase) error {
+	switch {
+	case v.Leader == "":
+		return fault.Newf(fault.HandoffAbandoned, "nobody has led the cluster for %s", w.For)
+	case !planned:
+		return fault.Newf(fault.HandoffAbandoned,
+			"the leader has not given it to node %q within %s: the node takes nothing yet (it has just come, or fails checks), or other partitions move", w.To, w.For)
+	case phase != "":
+		return fault.Newf(fault.HandoffAbandoned, "it has got no further than %q within %s; it goes on by itself", phase, w.For)
+	default:
+		return fault.Newf(fault.HandoffAbandoned, "plan %d gives it to node %q, which does not serve it after %s", w.done.Plan, w.To, w.For)
+	}
+}
