@@ -20,8 +20,8 @@
 //
 // # When nobody answers
 //
-// A Solo goes on while its registry is away: a renewal that gets no answer keeps the terms alive, because it shows that the process
-// has not stood still since it was sent. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When the registry is back
+// A Solo goes on while its registry is away: a renewal that gets no answer ends no term, as long as the process looks at
+// the clock often enough to show that it does not stand still. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When the registry is back
 // and the claim has run out meanwhile, everything is claimed anew under higher epochs, unless another process has it: then terms end
 // with change.ErrTermLost. They end so too, as ever, when the process stood still for longer than a claim is relied on, when a claim is
 // gone that cannot have run out, and when the store is not the one of the first claim (adopted, restored, emptied).

@@ -178,6 +178,10 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 		if t.Over(now) {
 			return tenure.NotRenewed(failure)
 		}
+		if failure != nil || gone != nil {
+			t = t.Unanswered(now)
+			held.Rely(t)
+		}
 		if !renewing && now >= t.Due {
 			ask := s.renew
 			if gone != nil {
@@ -226,16 +230,13 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 					return answer.err
 				}
 				gone = answer.err
-				t = t.Unanswered(answer.sent, s.cfg.Clock())
 				t.Due = s.cfg.Clock()
-				held.Rely(t)
 				break
 			}
 			s.logTurn(failure, answer.err)
 			failure = answer.err
 			if failure != nil {
-				t = t.Unanswered(answer.sent, s.cfg.Clock())
-				held.Rely(t)
+				t = t.Failed(s.cfg.Clock())
 				break
 			}
 			t, gone = tenure.Granted(answer.sent, answer.ttl), nil

@@ -54,7 +54,7 @@ func (s *Solo) renew(ctx context.Context, now, ttl time.Duration) renewal {
 // partitions are over then. ErrLost says that there is nothing to go on with: another process owns the partitions, or what is stored is
 // not what was claimed first. While there is no answer the terms go on.
 func (s *Solo) claimAnew(ctx context.Context, now, ttl time.Duration) renewal {
-	ctx, cancel := context.WithTimeout(ctx, ttl/4) // two in a row take less than a claim is trusted for
+	ctx, cancel := context.WithTimeout(ctx, ttl/2) // which leaves time to renew it
 	defer cancel()
 	epochs, err := s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, false)
 	if _, isHeld := errors.AsType[*HeldError](err); isHeld {

@@ -26,11 +26,10 @@ func (t Trust) Failed(now time.Duration) Trust {
 	return t
 }
 
-// Unanswered returns the trust after a renewal that was sent then has had no answer, for an owner who may go on without one: that it
-// was sent shows that the process has not stood still since.
-func (t Trust) Unanswered(sent, now time.Duration) Trust {
-	t = t.Failed(now)
-	t.Until = max(t.Until, sent+TrustedFor(t.TTL))
+// Unanswered returns the trust of an owner who goes on alone while nobody answers: that it looks at the clock now shows that it has not
+// stood still, and it may be relied on as long again.
+func (t Trust) Unanswered(now time.Duration) Trust {
+	t.Until = max(t.Until, now+TrustedFor(t.TTL))
 	return t
 }
 
