@@ -164,9 +164,9 @@ func (p *process) serve(ctx context.Context) error {
 // kill makes an end of the process: it does nothing more that others can see.
 func (p *process) kill() {
 	p.die()
+	close(p.gone) // before its terms are forgotten: whoever finds none sees why
 	p.world.forget(p)
 	p.world.roster.Kill(p.id)
-	close(p.gone)
 	p.stop()
 }
 

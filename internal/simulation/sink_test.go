@@ -43,7 +43,11 @@ func (p *process) swallow(b *delivery.Batch, next map[tenure]int) {
 	key := tenure{b.Partition, b.Epoch}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t := w.mu.terms[key]; t == nil || t.term.Err() != nil && !t.said.isNow() {
+	t := w.mu.terms[key]
+	if t == nil && p.dead() {
+		return // killed at this very moment
+	}
+	if t == nil || t.term.Err() != nil && !t.said.isNow() {
 		w.complain("partition %d: %s hands out %d events under epoch %s, which is over", b.Partition, p.id, len(b.Events), b.Epoch)
 	}
 	if b.Notice != nil {
