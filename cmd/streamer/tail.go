@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/caller"
 	"mongostream/fault"
 	"mongostream/gateway/sse"
 )
@@ -29,6 +30,7 @@ type tail struct {
 	out    io.Writer
 	notes  io.Writer
 	lastID string
+	caller caller.Caller
 }
 
 func tailCommand() *cobra.Command {
@@ -41,6 +43,7 @@ func tailCommand() *cobra.Command {
 		Long: `Follow the events of a running node, from now on. A connection that breaks is made again behind the last event.
 
   streamer tail --db shop --coll orders --op insert,delete
+  streamer tail --url https://node-1:8080 --ca-file ca.crt --token-file token
   streamer tail -o json | jq .documentKey`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,6 +54,9 @@ func tailCommand() *cobra.Command {
 			}
 			if output != "" && output != "json" {
 				return fmt.Errorf("unknown output %q: use -o json", output)
+			}
+			if _, err := caller.CheckAddress("url", t.url); err != nil {
+				return err
 			}
 			t.json = output == "json"
 			t.out, t.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -63,6 +69,7 @@ func tailCommand() *cobra.Command {
 	cmd.Flags().StringVar(&coll, "coll", "", "only this collection")
 	cmd.Flags().StringSliceVar(&ops, "op", nil, "only these operations: insert, update, replace, delete, drop, rename, dropDatabase")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: one event a line")
+	t.caller.AddFlags(cmd)
 	return cmd
 }
 
@@ -106,7 +113,7 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 	if t.lastID != "" {
 		req.Header.Set("Last-Event-ID", t.lastID)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := t.caller.Do(req)
 	if err != nil {
 		return fmt.Errorf("connect to the node: %w", err)
 	}

@@ -6,7 +6,7 @@
 //
 // Sources are the defaults, the file and the environment; the later one wins. A variable is called STREAMER_ and the path of
 // the key in upper case with underscores, STREAMER_CLUSTER_LEASE_TTL; a list is written with commas. STREAMER_TEST_ belongs
-// to the tests. Unknown keys and variables are refused, and everything that is wrong is told at once.
+// to the tests, STREAMER_CLIENT_ to commands that ask a node. Unknown keys and variables are refused, and everything that is wrong is told at once.
 //
 // Secrets appear in no complaint. A [Secret] and a [URI] mask themselves wherever they are printed; string(x) is the text.
 package config

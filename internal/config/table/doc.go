@@ -20,7 +20,7 @@
 //
 // The later source wins: [Table.Default], [Table.File], [Table.Environ]. A variable is called by the prefix and the path in
 // upper case with underscores, STREAMER_CLUSTER_LEASE_TTL; a list is written with commas. Variables of the prefix and TEST_
-// belong to the tests. Whatever else begins with the prefix is refused, as is a key that the table does not have: a misspelt
+// belong to the tests, those of the prefix and CLIENT_ to commands that ask a node. Whatever else begins with the prefix is refused, as is a key that the table does not have: a misspelt
 // one would silently leave its default in force.
 //
 // # Complaints

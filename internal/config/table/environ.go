@@ -8,7 +8,8 @@ import (
 	"mongostream/fault"
 )
 
-// Environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix.
+// Environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix, but for those
+// that belong to tests and to commands.
 func (t *Table) Environ(prefix string, environ []string) {
 	known := map[string]key{}
 	for _, k := range t.keys {
@@ -17,7 +18,7 @@ func (t *Table) Environ(prefix string, environ []string) {
 	vars := map[string]string{} // of a name that stands twice, the last counts, as for os/exec
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, prefix+"TEST_") {
+		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, prefix+"TEST_") && !strings.HasPrefix(name, prefix+"CLIENT_") {
 			vars[name] = text
 		}
 	}

@@ -83,7 +83,7 @@ func TestDefaults(t *testing.T) {
 
 func TestLaterSourcesWin(t *testing.T) {
 	k, tab := fill("name: file\npin: '1111'\ntill: {float: 2, slip: {colours: [green]}}",
-		"KIOSK_NAME=lost", "KIOSK_NAME=env", "KIOSK_PIN_FILE=/2222\n", "KIOSK_TILL_SLIP_COLOURS= red , green", "KIOSK_TEST_X=1", "HOME=x")
+		"KIOSK_NAME=lost", "KIOSK_NAME=env", "KIOSK_PIN_FILE=/2222\n", "KIOSK_TILL_SLIP_COLOURS= red , green", "KIOSK_TEST_X=1", "KIOSK_CLIENT_X=1", "HOME=x")
 	if tab.Err() != nil || k.Name != "env" || k.PIN != "2222" || k.Till.Float != 2 || !cmp.Equal(k.Till.Slip.Colours, []string{"red", "green"}) {
 		t.Errorf("%+v %v", k, tab.Err())
 	}
