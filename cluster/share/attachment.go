@@ -305,6 +305,9 @@ const resumeAttempts = 64
 func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
 	*attempts--
 	if err = a.cfg.Resume(ctx, terms); err == nil {
+		for _, term := range terms {
+			a.holding.Keep(term.Partition, term.Epoch) // whoever was asked to give it up meanwhile did not serve it yet
+		}
 		return len(terms), nil
 	}
 	if len(terms) == 1 || *attempts < 2 || ctx.Err() != nil {
