@@ -59,6 +59,9 @@ func run(ctx context.Context, cfg config.Config, takeOver bool, printed *deliver
 	}
 	wiring.SpareMemory()
 	service, err := wiring.Assemble(ctx, opts)
+	if err != nil && ctx.Err() != nil {
+		return nil // told to stop before it had begun
+	}
 	if err != nil {
 		return err
 	}
