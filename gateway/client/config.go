@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"mongostream/gateway/client/link"
 	"mongostream/gateway/client/notice"
 	"mongostream/gateway/client/subscription"
 	"mongostream/gateway/streampb"
@@ -174,16 +175,10 @@ func (c *Config) Validate() error {
 }
 
 // secure reports whether a host may be connected to, secret whether it may be sent a token, if there is one.
-func (c *Config) secure(host string) bool { return c.TLS != nil || c.Plaintext || isHere(host) }
+func (c *Config) secure(host string) bool { return c.TLS != nil || c.Plaintext || link.IsHere(host) }
 
 func (c *Config) secret(host string) bool {
-	return c.TLS != nil || c.Token == nil || c.TokenInPlaintext || isHere(host)
-}
-
-// isHere reports whether a host is this machine. Names are not looked up.
-func isHere(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return c.TLS != nil || c.Token == nil || c.TokenInPlaintext || link.IsHere(host)
 }
 
 // dialable reports whether an address that a node tells may be connected to.

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"crypto/tls"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -62,6 +63,12 @@ func Dial(ctx context.Context, address string, o Options) (Stream, error) {
 		return nil, err
 	}
 	return &call{connect, conn}, nil
+}
+
+// IsHere reports whether a host is this machine. Names are not looked up.
+func IsHere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // A bearer sends a token with each call. Whether it may go over plaintext the client has decided.
