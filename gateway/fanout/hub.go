@@ -375,10 +375,13 @@ func (h *Hub) leave(s *Session) {
 	if _, there := h.mu.sessions[s]; there && !s.cfg.Owned {
 		h.mu.everywhere--
 	}
-	s.live = false
-	delete(h.mu.sessions, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.live {
+		s.mu.position = change.Later(h.at(), s.from).Clone() // where it stands is asked for afterwards, too
+	}
+	s.live = false
+	delete(h.mu.sessions, s)
 	for p := range s.mu.trails.Delivered() {
 		if s.cfg.Owned {
 			h.mu.attached[p]--
