@@ -191,7 +191,8 @@ func (s *Solo) keep(ctx context.Context, held *tenure.Holding, t tenure.Trust, s
 				ask = s.claimAnew
 			}
 			renewing = true
-			asking.Go(func() { answers <- ask(ctx, now, t.TTL) })
+			ttl := t.TTL // t moves on meanwhile
+			asking.Go(func() { answers <- ask(ctx, now, ttl) })
 		}
 		pause := t.Pause(now, renewing)
 		if !claiming {
