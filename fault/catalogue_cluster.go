@@ -82,6 +82,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Set cluster.partitions to the number named.",
 		},
 		{
+			Code:    MarkRepartition,
+			Summary: "the partitions cannot be counted anew like this",
+			Meaning: "Every new partition begins where the rearmost of the old ones stands. The oplog must still hold what is behind that, documents that are being read again after a loss must have been read, and the number must be another one. Nothing was changed.",
+			Remedy:  "Let the cluster run until its partitions have caught up and its rescans are done (`streamer checkpoint repartition --dry-run` shows where they stand, `streamer gaps` the rescans), stop it, and try again.",
+		},
+		{
 			Code:    MarkRewind,
 			Summary: "a mark cannot be rewound to this position",
 			Meaning: "A rewind moves a mark back, never forward, because what is between would be lost in silence; and the oplog must still hold what is to be read again. The mark was left where it was.",

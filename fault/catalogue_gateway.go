@@ -16,6 +16,12 @@ func gatewayEntries() []Entry {
 			Remedy:  "Correct the line or key named; docs/access.md has the form. A running node reads the file again by itself.",
 		},
 		{
+			Code:    AccessExpires,
+			Summary: "a certificate expires soon",
+			Meaning: "It is good now. Once it has expired nobody who looks at it connects any more; what is connected then goes on.",
+			Remedy:  "Put a new certificate and its key in the place of the files before that day. A running node reads them again by itself.",
+		},
+		{
 			Code:    AccessForbidden,
 			Summary: "the identity may not do this",
 			Meaning: "Who is at the other end is known, and what was asked for is not among what that one may do. Nothing was subscribed.",

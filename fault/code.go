@@ -4,6 +4,7 @@ package fault
 const (
 	AccessBadCertificate  Code = "STRM-ACCESS-BAD-CERTIFICATE"
 	AccessBadFile         Code = "STRM-ACCESS-BAD-FILE"
+	AccessExpires         Code = "STRM-ACCESS-EXPIRES"
 	AccessForbidden       Code = "STRM-ACCESS-FORBIDDEN"
 	AccessLimit           Code = "STRM-ACCESS-LIMIT"
 	AccessPlaintext       Code = "STRM-ACCESS-PLAINTEXT"
@@ -55,6 +56,7 @@ const (
 	MarkNewer          Code = "STRM-MARK-NEWER"
 	MarkCorrupt        Code = "STRM-MARK-CORRUPT"
 	MarkPartitions     Code = "STRM-MARK-PARTITIONS"
+	MarkRepartition    Code = "STRM-MARK-REPARTITION"
 	MarkRewind         Code = "STRM-MARK-REWIND"
 	MarkSource         Code = "STRM-MARK-SOURCE"
 	MongoConnections   Code = "STRM-MONGODB-CONNECTIONS"

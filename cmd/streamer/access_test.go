@@ -12,6 +12,8 @@ import (
 	"mongostream/fault"
 	"mongostream/gateway/access"
 	"mongostream/gateway/access/accesstest"
+	"mongostream/internal/devmongo"
+	"mongostream/internal/devmongo/devmongotest"
 )
 
 // put writes a file of the test.
@@ -81,4 +83,51 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	start(t, launch{args: []string{"status", "--address", address, "--ca-file", good}}).refused(fault.CommandBadArgument, "holds no certificate")
 	node.signal(syscall.SIGTERM)
 	node.wait()
+}
+
+// What a node would refuse to start with, or not serve with for long, check says of the files before.
+func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
+	t.Parallel()
+	ca := accesstest.NewAuthority(t)
+	cert, key := ca.Files(t)
+	_, strange := ca.Files(t)
+	issued := func(valid time.Duration) []string {
+		c, k := ca.Issue(t, "server", valid)
+		return []string{"STREAMER_HTTP_TLS_CERT_FILE=" + put(t, "c", c), "STREAMER_HTTP_TLS_KEY_FILE=" + put(t, "k", k)}
+	}
+	long := issued(1000 * time.Hour)
+	list := put(t, "identities", fmt.Appendf(nil, "token %s name=ops namespace=*\n", access.Hash("good")))
+	subjects := put(t, "identities", []byte("subject CN=operator name=ops namespace=*\n"))
+	jwt := func(file string) []string {
+		return []string{"STREAMER_ACCESS_JWKS_FILE=" + file, "STREAMER_ACCESS_ISSUER=https://issuer.example", "STREAMER_ACCESS_AUDIENCES=streamer"}
+	}
+	l := labOn(t, "mongo", devmongotest.Start(t, devmongo.Config{Release: "7.0"}).URI(), false)
+	for _, tt := range []struct {
+		name     string
+		settings []string
+		want     string
+		says     string
+	}{
+		{"nothing", nil, "", "nobody is asked"},
+		{"all in order", append(long, "STREAMER_HTTP_LISTEN=0.0.0.0:0", "STREAMER_ACCESS_IDENTITIES_FILE="+list), "", "1 tokens"},
+		{"a certificate that ends soon", issued(time.Hour), "http warn STRM-ACCESS-EXPIRES", "good until"},
+		{"one that has ended", issued(-time.Minute), "http fail STRM-ACCESS-BAD-CERTIFICATE", "expired"},
+		{"a key of another one", []string{"STREAMER_GRPC_TLS_CERT_FILE=" + cert, "STREAMER_GRPC_TLS_KEY_FILE=" + strange}, "grpc fail STRM-ACCESS-BAD-CERTIFICATE", "private key"},
+		{"no authorities", append(long, "STREAMER_HTTP_TLS_CLIENT_CA_FILE="+key), "http fail STRM-ACCESS-BAD-CERTIFICATE", "no certificate"},
+		{"plaintext for all", []string{"STREAMER_GRPC_LISTEN=0.0.0.0:0"}, "grpc fail STRM-ACCESS-PLAINTEXT", "0.0.0.0"},
+		{"a line that is wrong", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + put(t, "i", []byte("token good name=ops namespace=*\n"))},
+			"identities fail STRM-ACCESS-BAD-FILE", "line 1"},
+		{"subjects without an authority", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + subjects}, "identities fail STRM-ACCESS-BAD-FILE", "authority"},
+		{"a secret among the keys", jwt(put(t, "jwks", []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`))), "jwks fail STRM-ACCESS-BAD-FILE", "holds a secret"},
+		{"keys that are not there", jwt(cert + ".not"), "jwks fail STRM-ACCESS-BAD-FILE", "no such file"},
+	} {
+		p, found := l.with(tt.settings...).check()
+		text := fmt.Sprint(found)
+		if found.notOK() != tt.want || !strings.Contains(text, tt.says) || strings.Contains(text, "token good") {
+			t.Errorf("%s: found %s\n want %s\n%s", tt.name, found.notOK(), tt.want, text)
+		}
+		if failed := strings.Contains(tt.want, " fail "); failed != (p.cmd.ProcessState.ExitCode() != 0) {
+			t.Errorf("%s: exit code %d", tt.name, p.cmd.ProcessState.ExitCode())
+		}
+	}
 }

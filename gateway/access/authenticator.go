@@ -64,6 +64,18 @@ func (a *Authenticator) Err() error {
 	return errors.Join(errs...)
 }
 
+// Known returns how many tokens and subjects are listed, and how many keys may sign JWTs.
+func (a *Authenticator) Known() (tokens, subjects, keys int) {
+	if a.listed != nil {
+		r := a.listed.Get()
+		tokens, subjects = len(r.tokens), len(r.subjects)
+	}
+	if a.keys != nil {
+		keys = len(a.keys.Get())
+	}
+	return tokens, subjects, keys
+}
+
 var (
 	errNothingShown   = errors.New("neither a token nor a certificate was shown")
 	errUnknownSubject = errors.New("the client certificate's subject is not listed")

@@ -56,11 +56,14 @@ func (t *TLS) Err() error {
 	if err := t.files.Err(); err != nil {
 		return err
 	}
-	if leaf := t.files.Get().Certificates[0].Leaf; time.Now().After(leaf.NotAfter) {
-		return fault.Newf(fault.AccessBadCertificate, "the certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	if expires := t.Expires(); time.Now().After(expires) {
+		return fault.Newf(fault.AccessBadCertificate, "the certificate expired at %s", expires.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
+
+// Expires returns until when the certificate in force is good.
+func (t *TLS) Expires() time.Time { return t.files.Get().Certificates[0].Leaf.NotAfter }
 
 // serverConfig makes the configuration of certificate, key and, where there is a third, clients' authorities.
 func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {

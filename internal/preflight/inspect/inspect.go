@@ -41,7 +41,7 @@ const (
 func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 	s := &survey{at: at, outage: outage}
 	mongo := []string{checkMongo}
-	checks := []preflight.Check{
+	checks := append(s.doors(), []preflight.Check{
 		{Name: checkMongo, Find: s.reachMongo, Code: fault.MongoUnreachable},
 		{Name: "version", Needs: mongo, Find: s.version, Code: fault.MongoRefused},
 		{Name: checkRead, Needs: mongo, Find: s.readLog, Code: fault.MongoRefused},
@@ -52,7 +52,7 @@ func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 		{Name: "majority", Needs: []string{checkMongo, checkReach}, Find: s.majority},
 		{Name: "clock", Needs: mongo, Find: s.clock, Code: fault.MongoRefused},
 		{Name: "connections", Needs: mongo, Find: s.connections, Code: fault.MongoRefused},
-	}
+	}...)
 	if s.etcd() {
 		checks = append(checks,
 			preflight.Check{Name: checkEtcd, Find: s.members, Code: fault.EtcdUnreachable},

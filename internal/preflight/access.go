@@ -1,0 +1,56 @@
+package preflight
+
+import (
+	"time"
+
+	"mongostream/fault"
+)
+
+// A Server is what is known of one of a node's servers.
+type Server struct {
+	Address string    // empty: there is none
+	Expires time.Time // when its certificate does; zero: it speaks plaintext
+	Clients bool      // it asks clients for certificates
+}
+
+// soon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
+// life before.
+const soon = 14 * 24 * time.Hour
+
+// Certificate judges a server that may listen where it does.
+func Certificate(s Server, now time.Time) Finding {
+	until := s.Expires.UTC().Format(time.RFC3339)
+	switch {
+	case s.Address == "":
+		return fine("it is not served")
+	case s.Expires.IsZero():
+		return fine("plaintext at %s", s.Address)
+	case s.Expires.Sub(now) < soon:
+		return warning(fault.AccessExpires, "the certificate is good until %s", until)
+	case s.Clients:
+		return fine("TLS at %s, good until %s; clients are asked for certificates", s.Address, until)
+	}
+	return fine("TLS at %s, good until %s", s.Address, until)
+}
+
+// Identities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
+// asked for, says who else may come.
+func Identities(tokens, subjects int, jwts, certificates bool) Finding {
+	switch {
+	case tokens+subjects > 0:
+		return fine("%d tokens and %d subjects of certificates are listed", tokens, subjects)
+	case jwts:
+		return fine("nobody is listed: a JWT is needed")
+	case certificates:
+		return fine("nobody is listed: whoever has a certificate of the authority may subscribe to everything")
+	}
+	return fine("nobody is asked: whoever reaches a port may subscribe to everything")
+}
+
+// Signers judges how many keys may sign JWTs.
+func Signers(keys int) Finding {
+	if keys == 0 {
+		return fine("no JWT is taken")
+	}
+	return fine("%d keys may sign JWTs", keys)
+}
