@@ -135,13 +135,18 @@ func (k *Keeper) Room() <-chan struct{} {
 }
 
 // Seal ends the saving of the term's marks until Unseal, and returns the one to be saved instead, by somebody else: everything before it has
-// been acknowledged. Sealing again returns a later one, if there is one.
+// been acknowledged. It has no position where nothing has been acknowledged behind the one that is saved. Sealing again returns a later one,
+// if there is one.
 func (k *Keeper) Seal() Mark {
 	m := k.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k.sealed = true
-	return m.mark(k, change.Later(k.lowWater(), k.saved), time.Now(), ReasonHandoff)
+	at := k.lowWater()
+	if !at.After(k.saved) {
+		at = change.Position{} // what is saved stays, and with it who has saved it and why
+	}
+	return m.mark(k, at, time.Now(), ReasonHandoff)
 }
 
 // Unseal undoes Seal.
