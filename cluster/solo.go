@@ -13,6 +13,7 @@ import (
 	"mongostream/change"
 	"mongostream/cluster/tenure"
 	"mongostream/fault"
+	"mongostream/internal/retry"
 )
 
 // SoloConfig says what a Solo claims, and for whom.
@@ -146,7 +147,7 @@ func (s *Solo) claim(ctx context.Context) ([]change.Epoch, tenure.Trust, error) 
 		case s.cfg.Clock() >= waitUntil:
 			return nil, tenure.Trust{}, fault.New(fault.NodeRunning, held)
 		}
-		if err := sleep(ctx, claimRetry); err != nil {
+		if err := retry.Sleep(ctx, claimRetry); err != nil {
 			return nil, tenure.Trust{}, err
 		}
 	}
@@ -298,15 +299,4 @@ func (s *Solo) release(ctx context.Context) {
 		return
 	}
 	s.cfg.Log.Info("partitions released")
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

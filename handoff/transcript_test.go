@@ -2,20 +2,14 @@ package handoff_test
 
 import (
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"mongostream/change"
 	"mongostream/handoff"
 	"mongostream/handoff/ledger"
+	"mongostream/internal/transcript"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
 
 // A stage is a world in which a serves and a handoff to b is begun.
 type stage struct {
@@ -96,24 +90,6 @@ func faults() map[string]func(s *stage) {
 	}
 }
 
-// compare holds a transcript against the one in testdata.
-func compare(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the transcript has changed (-want +got; -rewrite writes it anew):\n%s", diff)
-	}
-}
-
 func config() handoff.Config {
 	return handoff.Config{Overlap: time.Second, PrepareTimeout: 10 * time.Second}
 }
@@ -125,7 +101,7 @@ func TestEveryStepSurvivesEveryFault(t *testing.T) {
 			t.Run(point+"/"+name, func(t *testing.T) {
 				inWorld(t, func(t *testing.T) {
 					s := play(t, config(), func(s *stage) { s.at(point, func() { fault(s) }) })
-					compare(t, point[:min(6, len(point))]+"-"+name, s.transcript())
+					transcript.Compare(t, point[:min(6, len(point))]+"-"+name, s.transcript())
 				})
 			})
 		}
@@ -138,7 +114,7 @@ func TestErrorsOfTheNodesThemselves(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			inWorld(t, func(t *testing.T) {
 				s := play(t, config(), func(s *stage) { map[string]*node{"a": s.a, "b": s.b}[of].fail(call, errBroken) })
-				compare(t, call+"-error", s.transcript())
+				transcript.Compare(t, call+"-error", s.transcript())
 			})
 		})
 	}
@@ -180,7 +156,7 @@ func TestOtherWays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T) {
-				compare(t, name, play(t, c.cfg, c.setting).transcript())
+				transcript.Compare(t, name, play(t, c.cfg, c.setting).transcript())
 			})
 		})
 	}

@@ -135,7 +135,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if pause(ctx, gather) != nil {
+		if retry.Sleep(ctx, gather) != nil {
 			return nil
 		}
 		for group := r.take(); len(group) > 0; group = r.take() {
@@ -177,7 +177,7 @@ func (r *Runner) collection(ctx context.Context, group []Job) error {
 			return err
 		}
 		least := time.Duration(len(page.Documents)) * time.Second / time.Duration(r.cfg.Rate)
-		if err := pause(ctx, least-time.Since(begun)); err != nil {
+		if err := retry.Sleep(ctx, least-time.Since(begun)); err != nil {
 			return err
 		}
 	}
@@ -241,18 +241,4 @@ func (r *Runner) save(ctx context.Context, group []Job, after []byte, done bool)
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

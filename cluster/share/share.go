@@ -17,6 +17,7 @@ import (
 	"mongostream/cluster/roster"
 	"mongostream/cluster/tenure"
 	"mongostream/fault"
+	"mongostream/internal/retry"
 )
 
 // Config says who takes a share of a cluster's partitions, and what is done with it.
@@ -205,7 +206,7 @@ func (s *Share) join(ctx context.Context) (roster.Membership, tenure.Trust, erro
 		case s.cfg.Clock() >= waitUntil:
 			return nil, tenure.Trust{}, fault.New(fault.NodeRunning, held)
 		}
-		if err := sleep(ctx, claimRetry); err != nil {
+		if err := retry.Sleep(ctx, claimRetry); err != nil {
 			return nil, tenure.Trust{}, err
 		}
 	}
@@ -294,7 +295,7 @@ func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan
 			}
 			good = 0
 		}
-		_ = sleep(ctx, recoverPause)
+		_ = retry.Sleep(ctx, recoverPause)
 	}
 	return nil, tenure.Trust{}, nil
 }
@@ -328,15 +329,4 @@ func (s *Share) leave(ctx context.Context, m roster.Membership) {
 		return
 	}
 	s.cfg.Log.Info("left the cluster")
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

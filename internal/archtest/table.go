@@ -55,8 +55,8 @@ func packages() []rule {
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},
 		{"streamer/status", []string{"change", "checkpoint", "gap", "health", "lane/figure", "notice", "streamer/survey"}, "how the partitions do, concluded from evidence"},
 
-		{"cluster", []string{"change", "cluster/tenure"}, "ownership: hands out terms and knows nothing of what is done with them"},
-		{"cluster/share", []string{"change", "cluster", "cluster/roster", "cluster/tenure"}, "ownership by plan, in a cluster of several"},
+		{"cluster", []string{"change", "cluster/tenure", "internal/retry"}, "ownership: hands out terms and knows nothing of what is done with them"},
+		{"cluster/share", []string{"change", "cluster", "cluster/roster", "cluster/tenure", "internal/retry"}, "ownership by plan, in a cluster of several"},
 		{"cluster/tenure", []string{"change", "cluster/roster"}, "the terms of one claim, whoever made it"},
 		{"cluster/roster", []string{"change"}, "the nouns of a cluster, and the ports to what keeps them"},
 		{"cluster/rostertest", []string{"change", "cluster", "cluster/roster"}, "a store of the roster in memory"},

@@ -17,7 +17,15 @@ func (b Backoff) After(failures int) time.Duration {
 
 // Wait waits as long as After says. It returns the context's cause when that ends first.
 func (b Backoff) Wait(ctx context.Context, failures int) error {
-	timer := time.NewTimer(b.After(failures))
+	return Sleep(ctx, b.After(failures))
+}
+
+// Sleep waits. It returns the context's cause when that ends first, also where there is nothing to wait for.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,9 +1,6 @@
 package policy_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,27 +10,8 @@ import (
 	"mongostream/change"
 	"mongostream/cluster/govern/policy"
 	"mongostream/cluster/roster"
+	"mongostream/internal/transcript"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
-
-// compare holds what happened against the transcript.
-func compare(t *testing.T, name string, lines []string) {
-	t.Helper()
-	got, file := strings.Join(lines, "\n")+"\n", filepath.Join("testdata", name+".txt")
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
-}
 
 // three is a cluster of three that has come to rest.
 func three(t *testing.T, partitions int) *world {
@@ -302,7 +280,7 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scenario(t)
-			compare(t, name, w.lines)
+			transcript.Compare(t, name, strings.Join(w.lines, "\n")+"\n")
 			for p, o := range w.owners {
 				if a := w.actors[o.Node]; a == nil || !a.alive || a.stuck {
 					t.Errorf("partition %d is not served at the end", p)
