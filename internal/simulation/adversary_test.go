@@ -31,7 +31,7 @@ type adversary struct {
 
 	heals []healing
 	acts  int
-	ctx   context.Context //nolint:containedctx // of the gateways
+	ctx   context.Context // of the gateways
 	end   context.CancelFunc
 }
 

@@ -190,13 +190,12 @@ func (g *gateway) visit(ctx context.Context, p *process, all *match.Program) {
 		select {
 		case <-visiting.Done():
 			p.pass()
-			p.rise(s)
-			s.session.Close(nil)
 		case <-s.session.Done():
 			leave()
-			if _, _, err := s.session.Receive(context.Background()); fault.Of(err) != fault.NodeStopping {
-				p.rise(s)
-			} // a session that the node's own stop has closed goes on to hold marks
+		}
+		s.session.Close(nil)
+		if _, _, err := s.session.Receive(context.Background()); fault.Of(err) != fault.NodeStopping {
+			p.rise(s) // one that the node's own stop has closed goes on to hold marks
 		}
 	})
 	g.world.running.Go(func() {

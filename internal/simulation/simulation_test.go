@@ -16,7 +16,8 @@ import (
 // Flags.
 var (
 	one   = flag.Uint64("seed", 0, "run this seed alone")                                               //nolint:gochecknoglobals // a flag
-	print = flag.Bool("print", false, "print what happens")                                             //nolint:gochecknoglobals // a flag
+	told  = flag.Bool("print", false, "print what happens")                                             //nolint:gochecknoglobals // a flag
+	first = flag.Uint64("from", 1, "the first of the seeds that TestCluster runs")                      //nolint:gochecknoglobals // a flag
 	seeds = flag.Int("seeds", 500, "how many seeds TestCluster runs, an eighth with the race detector") //nolint:gochecknoglobals // a flag
 )
 
@@ -43,7 +44,7 @@ func simulate(t *testing.T, from []uint64) (sum figures) {
 				t.Parallel()
 				for i := lane; i < len(from); i += lanes {
 					w := run(t, from[i], breakage{})
-					if *print {
+					if *told {
 						t.Log(w.script.String())
 					}
 					mu.Lock()
@@ -95,7 +96,7 @@ func TestCluster(t *testing.T) {
 	}
 	from := kept(t)
 	for seed := range uint64(*seeds / slowed) {
-		from = append(from, seed+1)
+		from = append(from, *first+seed)
 	}
 	sum := simulate(t, from)
 	t.Logf("%d seeds: %+v", len(from), sum)
