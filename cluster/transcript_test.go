@@ -35,7 +35,7 @@ func (st *stage) suspend(d time.Duration) {
 // Everybody has a moment of its own, so that what happens at once is told in one order.
 const (
 	serveMoment = time.Millisecond
-	renewMoment = 2 * time.Millisecond
+	renewMoment = 2700 * time.Microsecond // no partition ends then
 )
 
 // An answer is what the registry answers to a request, and after how long. Without an error it grants what it is asked for.

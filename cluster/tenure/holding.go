@@ -56,15 +56,19 @@ func (h *Holding) Rely(t Trust) { h.until.Store(int64(t.Until)) }
 // Trusted reports whether the claim can be relied on now.
 func (h *Holding) Trusted() bool { return h.clock() < time.Duration(h.until.Load()) }
 
-// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever has claimed it.
+// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever has claimed it, and
+// one of each partition.
 func (h *Holding) Begin(partitions []change.Partition, epochs []change.Epoch, now time.Duration) []change.Term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	terms := make([]change.Term, len(partitions))
 	for i, p := range partitions {
-		if t := h.mu.tenures[p]; t != nil && t.epoch == epochs[i] && !t.over {
-			terms[i] = t.term
-			continue
+		if t := h.mu.tenures[p]; t != nil && !t.over {
+			if t.epoch == epochs[i] {
+				terms[i] = t.term
+				continue
+			}
+			t.end(change.ErrTermLost) // it was taken, and has come back before anybody looked
 		}
 		ctx, end := context.WithCancelCause(h.owned)
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: ctx, Trusted: h.Trusted}

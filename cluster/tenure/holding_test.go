@@ -50,3 +50,14 @@ func TestTermOfAnEpochIsMadeOnce(t *testing.T) {
 		t.Error("the next epoch has no term of its own")
 	}
 }
+
+// A partition that was taken and has come back before anybody looked has one term: the one before is over.
+func TestTermEndsWithTheNextOfItsPartition(t *testing.T) {
+	clock := func() time.Duration { return time.Minute }
+	held := New(t.Context(), clock, Granted(clock(), 9*time.Second))
+	before := held.Begin([]change.Partition{3}, []change.Epoch{{Incarnation: 1, Revision: 7}}, clock())[0]
+	after := held.Adopt(3, change.Epoch{Incarnation: 1, Revision: 9}, clock())
+	if err := before.Err(); !errors.Is(err, change.ErrTermLost) || after.Err() != nil {
+		t.Errorf("the term before: %v, after: %v", err, after.Err())
+	}
+}
