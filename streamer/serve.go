@@ -105,7 +105,7 @@ func (n *Node) enter(c *Consumer) bool {
 	n.running.Go(func() {
 		defer close(c.ended)
 		defer stop()
-		n.finish(c, c.Run(c.running)) //nolint:contextcheck // what has ended has no context any more
+		n.finish(c, c.Run(c.running))
 	})
 	return true
 }
