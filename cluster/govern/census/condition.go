@@ -134,6 +134,20 @@ func (c *Census) share(total int) {
 		if !isShared(check) {
 			c.say(Event{What: Recovered, Checks: []string{check}, For: c.now - c.shared[check]})
 			delete(c.shared, check)
+			c.spare(check)
+		}
+	}
+}
+
+// recovery is how much later than others a member may pass what all of them failed: each tries again in its own time, and waits the longer
+// the longer it failed, half a minute where its circuit breaker has opened.
+const recovery = time.Minute
+
+// spare lets those who still fail a check have more time than one that fails it alone. Silence is another matter: nobody waits to be heard.
+func (c *Census) spare(check string) {
+	for _, m := range c.members {
+		if _, fails := m.failing[check]; fails && check != checkHeartbeat {
+			m.failing[check] = c.now + recovery
 		}
 	}
 }

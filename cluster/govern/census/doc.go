@@ -13,7 +13,7 @@
 // the leader itself did not look counts against nobody.
 //
 // A check that half of the members fail, and at least two, says nothing of any of them while that is so. Silence says nothing either
-// while the leader's own heartbeat does not come through.
+// while the leader's own heartbeat does not come through. Who still fails it afterwards has a minute longer than one that fails alone.
 //
 // A member that comes is settled after 10 s without anybody's coming or going, 30 s at most; twice as long with each loss of the same
 // member, up to five times, unless it lives for 5 minutes. One that restarts so quickly that its seat is not seen empty keeps its place,

@@ -183,6 +183,35 @@ func TestTranscripts(t *testing.T) {
 			}
 			return w
 		},
+		"no-primary-slow-return": func(t *testing.T) *world { // one finds it half a minute later than the others, which is no reason to move
+			w := three(t, 12)
+			plans := len(w.plans)
+			for _, n := range w.names() {
+				w.actors[n].failing, w.actors[n].status = []string{roster.CheckMongoDB}, roster.Degraded
+			}
+			w.run(20 * s)
+			for _, n := range w.names() {
+				w.actors[n].failing, w.actors[n].status = nil, roster.Healthy
+				w.run(15 * s)
+			}
+			w.run(60 * s)
+			if len(w.plans) != plans {
+				t.Errorf("%d plans were made", len(w.plans)-plans)
+			}
+			return w
+		},
+		"no-primary-no-return": func(t *testing.T) *world { // one does not find it again
+			w := three(t, 12)
+			for _, n := range w.names() {
+				w.actors[n].failing, w.actors[n].status = []string{roster.CheckMongoDB}, roster.Degraded
+			}
+			w.run(20 * s)
+			for _, n := range w.names()[:2] {
+				w.actors[n].failing, w.actors[n].status = nil, roster.Healthy
+			}
+			w.run(90 * s)
+			return w
+		},
 		"unhealthy": func(t *testing.T) *world {
 			w := three(t, 12)
 			w.actors["node-1"].failing = []string{roster.CheckMongoDB}
