@@ -30,9 +30,9 @@ func kills(t *testing.T, backend string, runs int) {
 	for run := range runs {
 		leads := run == runs-1
 		victim, owned := f.owning(leads)
-		within := fleetTTL + 2*time.Second
+		within := fleetTTL + 2*time.Second*pace
 		if leads {
-			within = 2*fleetTTL + 3*time.Second
+			within = 2*fleetTTL + 3*time.Second*pace
 		}
 		at := time.Now()
 		victim.signal(os.Kill)

@@ -63,14 +63,17 @@ func freeze(t *testing.T, backend string) {
 
 	accepted := f.watchMarks(owned)
 	heal := frozen.holdMarks(t)
+	if frozen.noted(wasDetached) {
+		t.Fatal("it was detached before it was frozen")
+	}
 	stopped := time.Now()
 	frozen.signal(syscall.SIGSTOP)
 	took := f.again(owned, frozen.name, stopped)
 	f.marksNotBy(frozen.name, owned)
 	t.Logf("%d partitions: delivered again after %v", len(owned), took)
 	taken := time.Now()
+	heal() // which lets go of what was on its way
 	until(t, "marks of the frozen node arrive", func() bool { return frozen.far.since(taken) > 0 })
-	heal()
 	thawed := time.Now()
 	frozen.signal(syscall.SIGCONT)
 	back := stamped(t, frozen.await("attached to the cluster again"))
@@ -93,7 +96,7 @@ func freeze(t *testing.T, backend string) {
 	if n := accepted(taken); n > 0 {
 		t.Errorf("%d marks of the frozen node were taken after others owned the partitions", n)
 	}
-	if !frozen.noted("detached from the cluster: terms ended") || frozen.noted("panic") {
+	if !frozen.noted(wasDetached) || frozen.noted("panic") {
 		t.Error("it does not say that it was detached")
 	}
 	if n := metric(t, frozen.url(), "streamer_sharding_detached"); n != 0 {
@@ -104,6 +107,9 @@ func freeze(t *testing.T, backend string) {
 	f.judge()
 }
 
+// wasDetached is in the line that a node logs when it has ended its terms.
+const wasDetached = "detached from the cluster: terms ended"
+
 // holdMarks makes the node's requests slow in time for its next marks, and returns when they have been sent and have not arrived.
 func (s *ship) holdMarks(t *testing.T) (heal func()) {
 	t.Helper()
@@ -113,7 +119,7 @@ func (s *ship) holdMarks(t *testing.T) (heal func()) {
 		}
 		moment := time.NewTimer(1500 * time.Millisecond) // rounds of marks are two seconds apart
 		<-moment.C
-		heal = s.marks.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 7000}}`)
+		heal = s.marks.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 14000}}`)
 		if s.near.next(fleetDeadline - 500*time.Millisecond) {
 			return heal
 		}

@@ -70,7 +70,7 @@ func away(t *testing.T, length time.Duration, ways map[string][]string) {
 		}
 		took := f.again(before, "", healed)
 		t.Logf("%s: all detached after %v, delivered again %v after it was back", name, detached, took)
-		if took > 4*time.Second {
+		if took > 4*time.Second*pace {
 			t.Errorf("%s: delivered again only %v after it was back", name, took)
 		}
 		f.settled(before, patience)
@@ -109,7 +109,7 @@ func TestClusterOutlivesARestartOfEtcd(t *testing.T) {
 	back = time.Now()
 	took := f.again(before, "", back)
 	t.Logf("delivered again %v after it was back", took)
-	if took > 4*time.Second {
+	if took > 4*time.Second*pace {
 		t.Errorf("delivered again only %v after it was back", took)
 	}
 	stop()
