@@ -273,7 +273,7 @@ func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan
 		}
 	})
 	defer cancel() // before the wait
-	good, first := 0, time.Duration(0)
+	good, first, said := 0, time.Duration(0), false
 	for ctx.Err() == nil {
 		now := s.cfg.Clock()
 		if !s.answers(ctx, old) || good > 0 && now-first > recoverWithin {
@@ -286,12 +286,16 @@ func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan
 		}
 		if good >= recoverStreak {
 			m, t, err := s.rejoin(ctx, old)
-			if _, isHeld := errors.AsType[*cluster.HeldError](err); isHeld {
-				return nil, t, err
-			}
-			if err == nil {
+			held, isHeld := errors.AsType[*cluster.HeldError](err)
+			switch {
+			case err == nil:
 				s.cfg.Log.Info("attached to the cluster again")
 				return m, t, nil
+			case isHeld && held.Node == s.cfg.Member.Node:
+				return nil, t, err
+			case !said && ctx.Err() == nil:
+				s.cfg.Log.Warn("the store answers again, but the node cannot come back yet", "error", err)
+				said = true
 			}
 			good = 0
 		}
