@@ -208,14 +208,14 @@ var _ handoff.Sessions = sessions{}
 
 // Tell implements handoff.Sessions.
 func (s sessions) Tell(p change.Partition, w handoff.Word, to ledger.Party) {
-	n := fanout.Notice{At: time.Now(), Partitions: []change.Partition{p}}
+	n := fanout.Notice{Kind: string(w), At: time.Now(), Partitions: []change.Partition{p}}
 	switch w {
 	case handoff.SayMoving:
-		n.Kind, n.Text = "moving", fmt.Sprintf("Partition %d is about to move to node %s.", p, to.Node)
+		n.Text = fmt.Sprintf("Partition %d is about to move to node %s.", p, to.Node)
 	case handoff.SayMoved:
-		n.Kind, n.Text = "moved", fmt.Sprintf("Partition %d has moved to node %s.", p, to.Node)
+		n.Text = fmt.Sprintf("Partition %d has moved to node %s.", p, to.Node)
 	case handoff.SayStays:
-		n.Kind, n.Text = "stays", fmt.Sprintf("Partition %d stays with node %s.", p, s.cfg.Member.Node)
+		n.Text = fmt.Sprintf("Partition %d stays with node %s.", p, s.cfg.Member.Node)
 	}
 	s.cfg.Announce(n)
 }

@@ -57,4 +57,18 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 	if got, _ := told.Follow(t.Context(), 0); got.Version != 12 {
 		t.Errorf("%+v", got)
 	}
+
+	// After a restore revisions begin anew, in another incarnation.
+	restored := moved
+	restored.Revision, restored.Owners = 3, []roster.Owner{{Node: "node-1", Process: "p1", Epoch: change.Epoch{Incarnation: 2, Revision: 2}}, {}, {}, {}}
+	told.viewed(restored)
+	if got, _ := told.Follow(t.Context(), 0); got.Version <= 12 || !slices.Equal(got.Owners, []int{0, -1, -1, -1}) {
+		t.Errorf("after a restore: %+v", got)
+	}
+	last, _ := told.Follow(t.Context(), 0)
+	restored.Revision, restored.Owners = 4, make([]roster.Owner, 4)
+	told.viewed(restored)
+	if got, _ := told.Follow(t.Context(), 0); got.Version <= last.Version || got.Owners[0] != -1 {
+		t.Errorf("nobody owns anything: %+v", got)
+	}
 }
