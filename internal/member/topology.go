@@ -15,6 +15,8 @@ type topologist struct {
 		sync.Mutex
 		last    connect.Topology // of version 0 before the first view
 		changed chan struct{}    // closed and replaced with each change
+
+		incarnation uint64 // that of the last view in which somebody owned something
 	}
 }
 
@@ -22,15 +24,26 @@ var _ connect.Topologist = (*topologist)(nil)
 
 func newTopologist() *topologist {
 	t := &topologist{}
-	t.mu.changed = make(chan struct{})
+	t.mu.changed, t.mu.incarnation = make(chan struct{}), 1
 	return t
 }
 
-// viewed takes a view. A topology is of the revision at which it was first seen.
+// revisions is more than a store has in one incarnation.
+const revisions = 1 << 48
+
+// viewed takes a view. A topology is of the revision at which it was first seen; revisions begin anew with an incarnation.
 func (t *topologist) viewed(v roster.View) {
 	next := topologyOf(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	incarnation := uint64(0)
+	for _, o := range v.Owners {
+		incarnation = max(incarnation, o.Epoch.Incarnation)
+	}
+	if incarnation > 0 {
+		t.mu.incarnation = incarnation
+	}
+	next.Version += (t.mu.incarnation - 1) * revisions
 	if next.Version <= t.mu.last.Version || slices.Equal(next.Nodes, t.mu.last.Nodes) && slices.Equal(next.Owners, t.mu.last.Owners) {
 		return
 	}
