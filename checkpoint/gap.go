@@ -20,6 +20,8 @@ const poison = "poison"
 // A Gap is an entry of the gap log: a stretch of the log that a partition could not read.
 type Gap struct {
 	Partition change.Partition
+	// Of is of how many partitions it was one, before these were counted anew; 0 is as many as there are.
+	Of int
 	// From and To bound what was lost: what stands behind From and before To. Reading went on at To.
 	From, To change.Position
 	// Reason is why, as package gap names it.
@@ -66,6 +68,9 @@ func (g Gap) Trimmed() Gap {
 // state of each collection's rescan is that of the later one, where it has one.
 func (g Gap) Again(later Gap) Gap {
 	g.To = change.Later(g.To, later.To)
+	if g.Of != later.Of {
+		g.Of, g.Rescan = later.Of, nil // other documents
+	}
 	if len(later.Rescan) > 0 {
 		g.Rescan = maps.Clone(g.Rescan)
 		if g.Rescan == nil {

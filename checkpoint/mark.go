@@ -47,6 +47,8 @@ type Mark struct {
 	Reason Reason
 	// Note is what an operator said about it.
 	Note string
+	// Of is of how many partitions Partition was one, in a history from before these were counted anew; 0 is as many as there are.
+	Of int
 }
 
 // Trimmed returns the mark as stores keep it: a token that is too large, or that nobody could read back, is replaced by its

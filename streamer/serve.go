@@ -53,7 +53,7 @@ func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoin
 	}
 	byPartition := make(map[change.Partition][]checkpoint.Gap)
 	for _, g := range gaps {
-		if g.Reason == string(gap.HistoryLost) || g.Reason == string(gap.Refused) {
+		if g.Of == 0 && (g.Reason == string(gap.HistoryLost) || g.Reason == string(gap.Refused)) {
 			byPartition[g.Partition] = append(byPartition[g.Partition], g)
 		}
 	}

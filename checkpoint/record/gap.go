@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type rescan struct {
 func EncodeGap(g checkpoint.Gap, partitions int) ([]byte, error) {
 	s := gap{
 		Version:     version,
-		Partitions:  partitions,
+		Partitions:  cmp.Or(g.Of, partitions),
 		Partition:   g.Partition,
 		From:        positionOf(g.From),
 		To:          positionOf(g.To),
@@ -63,19 +64,22 @@ func EncodeGap(g checkpoint.Gap, partitions int) ([]byte, error) {
 	return value, nil
 }
 
-// DecodeGap reads the entry of the gap log that is stored under key. It must have been made for the given number of partitions, of
-// which 0 means any.
+// DecodeGap reads the entry of the gap log that is stored under key. One that was made for another number of partitions than the given one
+// says so; 0 is any.
 func DecodeGap(key string, partitions int, value []byte) (checkpoint.Gap, error) {
 	var s gap
 	if err := decode(key, value, &s); err != nil {
 		return checkpoint.Gap{}, err
 	}
-	if err := checkPartitions(key, s.Partitions, partitions); err != nil {
+	if err := checkPartitions(key, s.Partitions, 0); err != nil {
 		return checkpoint.Gap{}, err
 	}
 	g, err := s.parse()
 	if err != nil {
 		return checkpoint.Gap{}, corrupt(key, err)
+	}
+	if partitions != 0 && s.Partitions != partitions {
+		g.Of = s.Partitions
 	}
 	return g, nil
 }

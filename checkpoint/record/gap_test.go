@@ -63,6 +63,20 @@ func TestGapOfUnknownBoundsComesBack(t *testing.T) {
 	}
 }
 
+// An entry from before the partitions were counted anew says of how many its partition was one, however often it is written.
+func TestGapOfAnotherCountSaysSo(t *testing.T) {
+	g := gapOf(checkpointtest.Event(5))
+	for range 2 {
+		value, err := record.EncodeGap(g, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, err = record.DecodeGap("gap/x", 24, value); err != nil || g.Of != 64 {
+			t.Errorf("%+v, %v", g, err)
+		}
+	}
+}
+
 func TestDecodeGapRefuses(t *testing.T) {
 	value, err := record.EncodeGap(gapOf(checkpointtest.Event(5)), 64)
 	if err != nil {
@@ -73,7 +87,7 @@ func TestDecodeGapRefuses(t *testing.T) {
 		code             fault.Code
 	}{
 		"a newer version":          {`"v":1`, `"v":2`, fault.MarkNewer},
-		"another partition count":  {`"n":64`, `"n":65`, fault.MarkPartitions},
+		"no partition count":       {`"n":64`, `"n":0`, fault.MarkCorrupt},
 		"a partition beyond":       {`"partition":7`, `"partition":64`, fault.MarkCorrupt},
 		"no reason":                {`"reason":"history_lost",`, ``, fault.MarkCorrupt},
 		"no epoch":                 {`"epoch":"2.4711",`, ``, fault.MarkCorrupt},

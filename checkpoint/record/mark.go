@@ -75,6 +75,18 @@ func DecodeMark(key string, p change.Partition, partitions int, value []byte) (c
 	return m, t, nil
 }
 
+// DecodeEntry is DecodeMark for an entry of a history, which may have been made for another number of partitions, and says so then.
+func DecodeEntry(key string, p change.Partition, partitions int, value []byte) (checkpoint.Mark, checkpoint.Trail, error) {
+	m, t, err := DecodeMark(key, p, 0, value)
+	var made struct {
+		Partitions int `json:"n"`
+	}
+	if err == nil && json.Unmarshal(value, &made) == nil && made.Partitions != partitions && partitions != 0 {
+		m.Of = made.Partitions
+	}
+	return m, t, err
+}
+
 // parse returns the mark if it makes sense.
 func (s *mark) parse(p change.Partition) (m checkpoint.Mark, t checkpoint.Trail, err error) {
 	if int(p) >= s.Partitions {

@@ -78,7 +78,10 @@ func (g *guest) hear(n notice.Notice) {
 	defer g.mu.Unlock()
 	switch n := n.(type) {
 	case notice.Connected:
-		g.ready <- struct{}{}
+		select {
+		case g.ready <- struct{}{}:
+		default: // nodes that all stop are tried very often
+		}
 	case notice.Disconnected:
 		g.told = append(g.told, fmt.Sprint(n.Err))
 	case notice.Resync, notice.Rewound, notice.Rejected:

@@ -111,10 +111,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			stop()
 			follower.judge()
 			other.judge()
-			t.Logf("connected %d and %d times", len(follower.ready), len(other.ready))
 			f.judge()
-			t.Logf("connected %d and %d times", len(follower.ready), len(other.ready))
-			t.Logf("%q\n\n%q", follower.told, other.told)
 		})
 	}
 }

@@ -42,22 +42,24 @@ func (p Position) String() string {
 
 // A Mark is what is shown of a checkpoint.Mark.
 type Mark struct {
-	Partition   change.Partition  `json:"partition"`
-	Position    Position          `json:"position"`
-	Generation  uint64            `json:"generation"`
-	Epoch       string            `json:"epoch"`
-	At          time.Time         `json:"at"`
-	By          string            `json:"by"`
-	Reason      checkpoint.Reason `json:"reason"`
-	Note        string            `json:"note,omitempty"`
-	Fingerprint string            `json:"fingerprint"`
+	Partition  change.Partition  `json:"partition"`
+	Position   Position          `json:"position"`
+	Generation uint64            `json:"generation"`
+	Epoch      string            `json:"epoch"`
+	At         time.Time         `json:"at"`
+	By         string            `json:"by"`
+	Reason     checkpoint.Reason `json:"reason"`
+	Note       string            `json:"note,omitempty"`
+	// Of is of how many partitions it was one, before these were counted anew; 0 is as many as there are.
+	Of          int    `json:"of,omitempty"`
+	Fingerprint string `json:"fingerprint"`
 }
 
 // ShowMark returns what may be shown of a mark.
 func ShowMark(m checkpoint.Mark) Mark {
 	return Mark{
 		Partition: m.Partition, Position: ShowPosition(m.Position), Generation: m.Generation, Epoch: m.Epoch.String(), At: m.At, By: m.By,
-		Reason: m.Reason, Note: m.Note, Fingerprint: m.Fingerprint,
+		Reason: m.Reason, Note: m.Note, Of: m.Of, Fingerprint: m.Fingerprint,
 	}
 }
 
@@ -93,6 +95,7 @@ func ShowOrigin(o checkpoint.Origin) Origin {
 type Gap struct {
 	ID         string           `json:"id"`
 	Partition  change.Partition `json:"partition"`
+	Of         int              `json:"of,omitempty"` // as in Mark
 	LostFrom   Position         `json:"lost_from"`
 	LostTo     Position         `json:"lost_to"`
 	Reason     string           `json:"reason"`
@@ -113,7 +116,7 @@ type Rescan struct {
 // ShowGap returns what may be shown of an entry of the gap log.
 func ShowGap(g checkpoint.Gap) Gap {
 	shown := Gap{
-		ID: g.ID(), Partition: g.Partition, LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
+		ID: g.ID(), Partition: g.Partition, Of: g.Of, LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
 		Namespaces: append([]string{}, g.Namespaces...), Epoch: g.Epoch.String(), Found: g.Found, By: g.By,
 	}
 	for _, collection := range slices.Sorted(maps.Keys(g.Rescan)) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -20,19 +18,15 @@ func (s *Store) History(ctx context.Context, p change.Partition) ([]checkpoint.M
 	if err != nil {
 		return nil, fmt.Errorf("read history of partition %d: %w", p, Named(err))
 	}
-	entries := make(map[uint64]checkpoint.Mark, len(resp.Kvs))
+	entries := make(record.History, 0, len(resp.Kvs))
 	var unread []error
 	for _, kv := range resp.Kvs {
-		m, trail, err := record.DecodeMark(string(kv.Key), p, s.partitions, kv.Value)
+		m, trail, err := record.DecodeEntry(string(kv.Key), p, s.partitions, kv.Value)
 		if err != nil {
 			unread = append(unread, err)
 			continue
 		}
-		entries[trail.Entries] = m
+		entries.Add(m, trail)
 	}
-	marks := make([]checkpoint.Mark, 0, len(entries))
-	for _, n := range slices.Backward(slices.Sorted(maps.Keys(entries))) {
-		marks = append(marks, entries[n])
-	}
-	return marks, errors.Join(unread...)
+	return entries.Newest(), errors.Join(unread...)
 }

@@ -17,7 +17,9 @@ import (
 type pair struct {
 	*mark.Store
 
-	etcd   *etcd.Store // has the origin and no marks
+	etcd   *etcd.Store                                                         // has the origin and no marks
+	found  func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
+	stands func(context.Context) (checkpoint.Origin, error)                    // likewise
 	roster roster.Store
 }
 
@@ -76,4 +78,27 @@ func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 		return fmt.Errorf("MongoDB is at incarnation %d, etcd is not: adopt once more: %w", next.Incarnation, err)
 	}
 	return nil
+}
+
+// Repartition implements admin.Repartitioner: in etcd, where nodes would be, and then in MongoDB, whose origin counts. Where it ends half-way
+// no node starts, whatever it is configured for, and repartitioning again does the rest.
+func (s pair) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
+	there, err := s.stands(ctx)
+	none := errors.Is(err, checkpoint.ErrNoOrigin)
+	if err != nil && !none {
+		return checkpoint.Origin{}, err
+	}
+	next.Incarnation = max(next.Incarnation, there.Incarnation+1)
+	if none {
+		_, err = s.found(ctx, next)
+	} else {
+		_, err = s.etcd.Repartition(ctx, there, next)
+	}
+	if err != nil {
+		return checkpoint.Origin{}, err
+	}
+	if next, err = s.Store.Repartition(ctx, last, next); err != nil {
+		return checkpoint.Origin{}, fmt.Errorf("etcd has %d partitions by now, MongoDB has not: repartition once more: %w", next.Partitions, err)
+	}
+	return next, nil
 }

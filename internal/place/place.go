@@ -27,6 +27,7 @@ import (
 // A Store is all that anybody asks of where marks are kept.
 type Store interface {
 	admin.Store
+	admin.Repartitioner
 	checkpoint.RowKeeper
 }
 
@@ -75,11 +76,36 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
 	p.Owner = owner.NewRegistry(client)
 	if marks, there := p.Marks.(*mark.Store); there {
-		p.Marks = pair{Store: marks, etcd: store, roster: p.Roster}
+		p.Marks = pair{
+			Store: marks, etcd: store, roster: p.Roster, stands: etcd.NewStore(client, 0).Origin,
+			found: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+				return etcd.NewStore(client, o.Partitions).Found(ctx, o)
+			},
+		}
 	} else {
 		p.Marks, p.Keys = store, keyring.New(client)
 	}
 	return nil
+}
+
+// OpenAsFound is OpenMarks for as many partitions as the marks are of, which the configuration says from then on, whatever it has said. Where
+// there are no marks it is the fault ClusterUnknown.
+func (p *Place) OpenAsFound(ctx context.Context) error {
+	if err := p.OpenMarks(ctx); err != nil {
+		return err
+	}
+	var keeper checkpoint.OriginKeeper
+	if cfg := p.Config; cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
+		keeper = mark.NewStore(p.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
+	} else {
+		keeper = etcd.NewStore(p.etcd, 0)
+	}
+	origin, err := admin.ReadOrigin(ctx, keeper)
+	if err != nil || origin.Partitions == p.Config.Cluster.Partitions {
+		return err
+	}
+	p.Config.Cluster.Partitions = origin.Partitions
+	return p.OpenMarks(ctx)
 }
 
 // OpenRoster connects to etcd alone and returns what several nodes have in common.

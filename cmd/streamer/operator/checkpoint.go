@@ -19,7 +19,7 @@ import (
 
 func checkpointCommand() *cobra.Command {
 	return form.Group("checkpoint", "Look at marks, move them back, carry them elsewhere",
-		listCommand(), showCommand(), historyCommand(), rewindCommand(), exportCommand(), importCommand())
+		listCommand(), showCommand(), historyCommand(), rewindCommand(), exportCommand(), importCommand(), repartitionCommand())
 }
 
 // A listing is all marks of a cluster.
@@ -56,9 +56,17 @@ func listCommand() *cobra.Command {
 func writeMarks(t *tabwriter.Writer, marks []admin.Mark) {
 	fmt.Fprintln(t, "PARTITION\tPOSITION\tTIME\tGENERATION\tEPOCH\tSAVED\tBY\tREASON")
 	for _, m := range marks {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
-			m.Partition, m.Position, form.Clock(m.Position.Time), m.Generation, m.Epoch, form.Clock(m.At), m.By, because(m))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
+			among(m.Partition, m.Of), m.Position, form.Clock(m.Position.Time), m.Generation, m.Epoch, form.Clock(m.At), m.By, because(m))
 	}
+}
+
+// among tells which partition is meant, where it was one of another number than there are now.
+func among(p change.Partition, of int) string {
+	if of == 0 {
+		return fmt.Sprint(p)
+	}
+	return fmt.Sprintf("%d of %d", p, of)
 }
 
 // because tells the reason of a mark, and what an operator said about it.

@@ -34,7 +34,7 @@ func gapsCommand() *cobra.Command {
 				}
 				fmt.Fprintln(t, "FOUND\tPARTITION\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY\tREAD AGAIN")
 				for _, g := range log.Gaps {
-					fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), g.Partition, form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), among(g.Partition, g.Of), form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
 						orDash(strings.Join(g.Namespaces, ",")), g.By, readAgain(g.Rescan))
 				}
 			})

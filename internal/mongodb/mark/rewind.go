@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -37,21 +35,17 @@ func (m *Store) History(ctx context.Context, p change.Partition) ([]checkpoint.M
 	if err != nil {
 		return nil, fmt.Errorf("read history of partition %d: %w", p, mongodb.AsFault(err))
 	}
-	entries := make(map[uint64]checkpoint.Mark, len(d.History))
+	entries := make(record.History, 0, len(d.History))
 	var unread []error
 	for slot, text := range d.History {
-		mark, trail, err := record.DecodeMark(m.key(p)+".history."+slot, p, m.partitions, []byte(text))
+		mark, trail, err := record.DecodeEntry(m.key(p)+".history."+slot, p, m.partitions, []byte(text))
 		if err != nil {
 			unread = append(unread, err)
 			continue
 		}
-		entries[trail.Entries] = mark
+		entries.Add(mark, trail)
 	}
-	marks := make([]checkpoint.Mark, 0, len(entries))
-	for _, n := range slices.Backward(slices.Sorted(maps.Keys(entries))) {
-		marks = append(marks, entries[n])
-	}
-	return marks, errors.Join(unread...)
+	return entries.Newest(), errors.Join(unread...)
 }
 
 // rewindAttempts bounds how often a rewind that saves get in the way of is tried.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -36,6 +37,7 @@ type Store struct {
 	gaps       *mongo.Collection
 	// write sends the updates of a save; tests stand in between.
 	write func(context.Context, []mongo.WriteModel) (*mongo.BulkWriteResult, error)
+	now   func(context.Context) (time.Time, error) // by the server's clock
 
 	mu struct {
 		sync.Mutex
@@ -73,7 +75,7 @@ var (
 func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Store {
 	db := c.Driver().Database(database)
 	m := &Store{
-		partitions: partitions, marks: db.Collection(cluster + ".marks"), cluster: db.Collection(cluster + ".cluster"),
+		now: c.ServerTime, partitions: partitions, marks: db.Collection(cluster + ".marks"), cluster: db.Collection(cluster + ".cluster"),
 		gaps: db.Collection(cluster + ".gaps"), Keeper: row.NewKeeper(db.Collection(cluster + ".rows")),
 	}
 	m.write = func(ctx context.Context, updates []mongo.WriteModel) (*mongo.BulkWriteResult, error) {

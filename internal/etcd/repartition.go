@@ -1,0 +1,81 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/checkpoint/record"
+	"mongostream/fault"
+)
+
+// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes away in the same transaction what stands
+// by the old count: all marks, so that every partition begins at next's start, the plan and pins. Histories, the gap log and rows tell of
+// how many partitions they are, and stay. No mark may stand before next's start, and nobody may be a member or own anything: else it is
+// the fault NodeRunning. Where last does not stand it is checkpoint.ErrOriginMoved; that next stands already is nil.
+func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
+	value, err := record.EncodeOrigin(next)
+	for done := false; err == nil && !done; {
+		err = Insist(ctx, func() error {
+			done, err = s.client.repartition(ctx, last, next, string(value))
+			return err
+		})
+	}
+	if err != nil {
+		return checkpoint.Origin{}, fmt.Errorf("repartition: %w", Named(err))
+	}
+	s.forgetOrigin()
+	return next, nil
+}
+
+// repartition makes one attempt; done is false where something was written meanwhile.
+func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, value string) (done bool, err error) {
+	one := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1)}
+	read, err := c.etcd.Txn(ctx).Then(
+		clientv3.OpGet(c.keys.Origin()), clientv3.OpGet(c.keys.Members(), one...), clientv3.OpGet(c.keys.Owners(), one...),
+		clientv3.OpGet(c.keys.marks(), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return false, err
+	}
+	stands, err := StandingOf(read.Responses[0].GetResponseRange().Kvs, 0)
+	switch {
+	case err != nil:
+		return false, err
+	case stands.Equal(next):
+		return true, nil
+	case !stands.Equal(last):
+		return false, checkpoint.ErrOriginMoved
+	}
+	for _, held := range read.Responses[1:3] {
+		if kvs := held.GetResponseRange().Kvs; len(kvs) > 0 {
+			return false, fault.Newf(fault.NodeRunning, "%s: a node is there; that of one that was killed goes with its lease", kvs[0].Key)
+		}
+	}
+	for _, kv := range read.Responses[3].GetResponseRange().Kvs {
+		p, err := PartitionOf(c.keys.marks(), string(kv.Key))
+		if err != nil {
+			return false, err
+		}
+		m, _, err := record.DecodeMark(string(kv.Key), p, last.Partitions, kv.Value)
+		if err != nil {
+			return false, err
+		}
+		if change.At(next.Start).After(m.Position) {
+			return false, fmt.Errorf("partition %d stands at %s, before %s: %w", p, m.Position, next.Start, checkpoint.ErrOriginMoved)
+		}
+	}
+	none := func(prefix string) clientv3.Cmp {
+		return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
+	}
+	resp, err := c.etcd.Txn(ctx).
+		If(c.Is(stands), none(c.keys.Members()), none(c.keys.Owners()),
+			clientv3.Compare(clientv3.ModRevision(c.keys.marks()), "<", read.Header.Revision+1).WithPrefix()).
+		Then(clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.marks(), clientv3.WithPrefix()),
+			clientv3.OpDelete(c.keys.Plan()), clientv3.OpDelete(c.keys.Pins(), clientv3.WithPrefix())).
+		Commit()
+	return err == nil && resp.Succeeded, err
+}
