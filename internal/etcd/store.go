@@ -13,6 +13,7 @@ import (
 	"mongostream/change"
 	"mongostream/checkpoint"
 	"mongostream/checkpoint/record"
+	"mongostream/internal/etcd/gaplog"
 	"mongostream/internal/etcd/row"
 )
 
@@ -22,6 +23,7 @@ const MaxNested = 126
 // A Store keeps marks and the origin, and the rows of gateways.
 type Store struct {
 	*row.Keeper
+	*gaplog.Log
 
 	client     *Client
 	partitions int
@@ -66,6 +68,7 @@ var (
 // any number and saves none.
 func NewStore(client *Client, partitions int) *Store {
 	s := &Store{client: client, partitions: partitions, Keeper: row.NewKeeper(client.etcd, client.keys.rows(), Named)}
+	s.Log = gaplog.New(client.etcd, client.keys.gaps(), partitions, Insist, Named)
 	s.mu.seen = make(map[change.Partition]seen)
 	return s
 }

@@ -3,6 +3,7 @@ package mark
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ type backup map[*mongo.Collection][]bson.Raw
 func (m *Store) backUp(t *testing.T) backup {
 	t.Helper()
 	b := backup{}
-	for _, c := range []*mongo.Collection{m.marks, m.cluster, m.gaps} {
+	for _, c := range []*mongo.Collection{m.marks, m.cluster, m.marks.Database().Collection(strings.TrimSuffix(m.marks.Name(), "marks") + "gaps")} {
 		cursor, err := c.Find(t.Context(), bson.D{})
 		if err != nil {
 			t.Fatal(err)

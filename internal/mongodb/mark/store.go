@@ -17,6 +17,7 @@ import (
 	"mongostream/checkpoint"
 	"mongostream/checkpoint/record"
 	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/gaplog"
 	"mongostream/internal/mongodb/row"
 )
 
@@ -30,11 +31,11 @@ const codeDuplicateKey = 11000
 // document with that epoch and an earlier position. Reads and writes are with majority concern.
 type Store struct {
 	*row.Keeper
+	*gaplog.Log
 
 	partitions int
 	marks      *mongo.Collection
 	cluster    *mongo.Collection
-	gaps       *mongo.Collection
 	// write sends the updates of a save; tests stand in between.
 	write func(context.Context, []mongo.WriteModel) (*mongo.BulkWriteResult, error)
 	now   func(context.Context) (time.Time, error) // by the server's clock
@@ -76,7 +77,7 @@ func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Stor
 	db := c.Driver().Database(database)
 	m := &Store{
 		now: c.ServerTime, partitions: partitions, marks: db.Collection(cluster + ".marks"), cluster: db.Collection(cluster + ".cluster"),
-		gaps: db.Collection(cluster + ".gaps"), Keeper: row.NewKeeper(db.Collection(cluster + ".rows")),
+		Log: gaplog.New(db.Collection(cluster+".gaps"), partitions), Keeper: row.NewKeeper(db.Collection(cluster + ".rows")),
 	}
 	m.write = func(ctx context.Context, updates []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
 		return m.marks.BulkWrite(ctx, updates, options.BulkWrite().SetOrdered(false))

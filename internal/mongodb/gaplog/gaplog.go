@@ -1,4 +1,4 @@
-package mark
+package gaplog
 
 import (
 	"context"
@@ -15,6 +15,19 @@ import (
 	"mongostream/internal/mongodb"
 )
 
+// A Log keeps entries in one collection. Reads and writes are with majority concern, as its database's.
+type Log struct {
+	gaps       *mongo.Collection
+	partitions int
+}
+
+var _ checkpoint.GapKeeper = (*Log)(nil)
+
+// New makes the log in a collection, of a cluster of so many partitions.
+func New(gaps *mongo.Collection, partitions int) *Log {
+	return &Log{gaps: gaps, partitions: partitions}
+}
+
 // A gapDocument is an entry of the gap log as it is stored: Gap is the whole entry in record's form.
 type gapDocument struct {
 	ID    string    `bson:"_id"`
@@ -22,46 +35,46 @@ type gapDocument struct {
 	Gap   string    `bson:"gap"`
 }
 
-func (m *Store) gapKey(id string) string {
-	return m.gaps.Database().Name() + "." + m.gaps.Name() + "/" + id
+func (l *Log) gapKey(id string) string {
+	return l.gaps.Database().Name() + "." + l.gaps.Name() + "/" + id
 }
 
 // AddGap implements checkpoint.GapKeeper.
-func (m *Store) AddGap(ctx context.Context, g checkpoint.Gap) error {
+func (l *Log) AddGap(ctx context.Context, g checkpoint.Gap) error {
 	g = g.Trimmed()
 	for {
-		added, err := m.addGap(ctx, g)
+		added, err := l.addGap(ctx, g)
 		if err != nil {
 			return fmt.Errorf("write the gap log: %w", err)
 		}
 		if added {
-			return m.dropGaps(ctx)
+			return l.dropGaps(ctx)
 		}
 	}
 }
 
 // addGap makes one attempt; added is false where somebody else has written the entry meanwhile.
-func (m *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err error) {
+func (l *Log) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err error) {
 	id := g.ID()
 	var d gapDocument
-	err = m.gaps.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&d)
+	err = l.gaps.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&d)
 	missing := errors.Is(err, mongo.ErrNoDocuments)
 	if err != nil && !missing {
 		return false, mongodb.AsFault(err)
 	}
 	if !missing {
-		known, err := record.DecodeGap(m.gapKey(id), m.partitions, []byte(d.Gap))
+		known, err := record.DecodeGap(l.gapKey(id), l.partitions, []byte(d.Gap))
 		if err != nil {
 			return false, err
 		}
 		g = known.Again(g)
 	}
-	text, err := record.EncodeGap(g, m.partitions)
+	text, err := record.EncodeGap(g, l.partitions)
 	if err != nil {
 		return false, err
 	}
 	if missing {
-		_, err := m.gaps.InsertOne(ctx, gapDocument{ID: id, Found: g.Found, Gap: string(text)})
+		_, err := l.gaps.InsertOne(ctx, gapDocument{ID: id, Found: g.Found, Gap: string(text)})
 		if mongo.IsDuplicateKeyError(err) {
 			return false, nil
 		}
@@ -70,17 +83,17 @@ func (m *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err e
 	if string(text) == d.Gap {
 		return true, nil
 	}
-	result, err := m.gaps.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "gap", Value: d.Gap}},
+	result, err := l.gaps.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "gap", Value: d.Gap}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "gap", Value: string(text)}}}})
 	return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
 }
 
 // dropGaps deletes what stands behind the youngest entries that are kept. What does so once does so for good, so that whoever else drops at
 // the same time drops nothing more.
-func (m *Store) dropGaps(ctx context.Context) error {
+func (l *Log) dropGaps(ctx context.Context) error {
 	behind := options.Find().SetSort(bson.D{{Key: "found", Value: -1}, {Key: "_id", Value: -1}}).SetSkip(checkpoint.MaxGaps).
 		SetProjection(bson.D{{Key: "_id", Value: 1}})
-	cursor, err := m.gaps.Find(ctx, bson.D{}, behind)
+	cursor, err := l.gaps.Find(ctx, bson.D{}, behind)
 	if err != nil {
 		return fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
 	}
@@ -95,15 +108,15 @@ func (m *Store) dropGaps(ctx context.Context) error {
 	for i, d := range drop {
 		ids[i] = d.ID
 	}
-	if _, err := m.gaps.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}); err != nil {
+	if _, err := l.gaps.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}); err != nil {
 		return fmt.Errorf("drop from the gap log: %w", mongodb.AsFault(err))
 	}
 	return nil
 }
 
 // Gaps implements checkpoint.GapKeeper.
-func (m *Store) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
-	cursor, err := m.gaps.Find(ctx, bson.D{})
+func (l *Log) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
+	cursor, err := l.gaps.Find(ctx, bson.D{})
 	if err != nil {
 		return nil, fmt.Errorf("read the gap log: %w", mongodb.AsFault(err))
 	}
@@ -114,7 +127,7 @@ func (m *Store) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
 	gaps := make([]checkpoint.Gap, 0, len(documents))
 	var unread []error
 	for _, d := range documents {
-		g, err := record.DecodeGap(m.gapKey(d.ID), m.partitions, []byte(d.Gap))
+		g, err := record.DecodeGap(l.gapKey(d.ID), l.partitions, []byte(d.Gap))
 		if err != nil {
 			unread = append(unread, err)
 			continue

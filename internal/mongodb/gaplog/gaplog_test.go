@@ -1,4 +1,4 @@
-package mark
+package gaplog
 
 import (
 	"fmt"
@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
 
 	"mongostream/checkpoint"
 	"mongostream/internal/devmongo/devmongotest"
 	"mongostream/internal/mongodb/mongodbtest"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // Several nodes that make room in the gap log at the same time drop what is too much, and no more.
 func TestNodesThatDropGapsTogetherDropNoMore(t *testing.T) {
 	client := mongodbtest.Dial(t, devmongotest.URI(t))
-	store := NewStore(client, mongodbtest.Database(t, client), "c", 4)
+	store := New(client.Driver().Database(mongodbtest.Database(t, client)).Collection("c.gaps"), 4)
 	const droppers = 8
 	var documents []any
 	for round := range 5 {
