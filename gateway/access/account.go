@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"mongostream/fault"
+	"mongostream/internal/retry"
 )
 
 // What may be sent at once after a rest: a second's worth, at least one full batch.
@@ -148,18 +149,7 @@ func (a *Account) Reserve(events, bytes int) time.Duration {
 
 // Wait reserves and waits. It returns ctx's cause where ctx ends first.
 func (a *Account) Wait(ctx context.Context, events, bytes int) error {
-	wait := a.Reserve(events, bytes)
-	if wait <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Sleep(ctx, a.Reserve(events, bytes))
 }
 
 // limit sets what may be sent; what is left of the old limits' rest or debt stays, within the new burst.

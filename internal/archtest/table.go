@@ -77,7 +77,7 @@ func packages() []rule {
 		{"gateway/fanout", []string{"change", "delivery", "gateway/fanout/trail", "gateway/tally", "gateway/wire", "lane", "match"}, "serves what sessions want of the log, whatever carries it"},
 		{"gateway/fanout/trail", []string{"change", "delivery", "gateway/wire"}, "one partition of a session"},
 		{"gateway/connect", []string{"change", "checkpoint", "delivery", "match", "gateway/access", "gateway/connect/line", "gateway/connect/standing", "gateway/fanout", "gateway/streampb", "gateway/wire"}, "gRPC: what is served, where a session begins, and where gateways stand"},
-		{"gateway/access", []string{"gateway/access/reload", "gateway/access/signed"}, "says who may do what, whatever is served and over which wire"},
+		{"gateway/access", []string{"gateway/access/reload", "gateway/access/signed", "internal/retry"}, "says who may do what, whatever is served and over which wire"},
 		{"gateway/access/accesstest", nil, "makes certificates for tests"},
 		{"gateway/access/reload", nil, "files that change under a running node"},
 		{"gateway/access/signed", nil, "what a JWT says, once it is proved: knows of no identity"},
