@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -223,6 +224,22 @@ func (m *Member) Served() error {
 func (m *Member) reads() bool {
 	log := m.cfg.Log.Stats()
 	return log.Open && (log.Paused || log.Full || time.Since(log.LastReply) < m.cfg.Silence)
+}
+
+// Alike returns which other nodes open their streams otherwise, nil where there are none: a gateway that goes from one to the other may get
+// less than it asked for.
+func (m *Member) Alike() error {
+	view, _ := m.View()
+	var others []string
+	for _, s := range view.Members {
+		if s.Garbled == nil && s.Fingerprint != "" && s.Fingerprint != m.cfg.Fingerprint {
+			others = append(others, s.Node)
+		}
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("%s: other settings of mongodb (watch, operations, full_document, …) than here", strings.Join(others, ", "))
+	}
+	return nil
 }
 
 // report is what the node says of itself to the others.

@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -70,5 +71,23 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 	told.viewed(restored)
 	if got, _ := told.Follow(t.Context(), 0); got.Version <= last.Version || got.Owners[0] != -1 {
 		t.Errorf("nobody owns anything: %+v", got)
+	}
+}
+
+func TestNodesThatReadSomethingElseAreFound(t *testing.T) {
+	m := &Member{cfg: Config{Fingerprint: "a"}}
+	if err := m.Alike(); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+	seat := func(node, fingerprint string) roster.Seat {
+		return roster.Seat{Heartbeat: roster.Heartbeat{Node: node, Fingerprint: fingerprint}}
+	}
+	m.view.Store(&roster.View{Members: []roster.Seat{seat("node-1", "a"), seat("older", "")}})
+	if err := m.Alike(); err != nil {
+		t.Errorf("all alike: %v", err)
+	}
+	m.view.Store(&roster.View{Members: []roster.Seat{seat("node-1", "a"), seat("node-2", "b")}})
+	if err := m.Alike(); err == nil || !strings.Contains(err.Error(), "node-2") || strings.Contains(err.Error(), "node-1") {
+		t.Errorf("node-2 reads something else: %v", err)
 	}
 }

@@ -174,6 +174,10 @@ func (s *Service) health() *health.Registry {
 			return nil
 		},
 	})
+	r.Register(health.Check{
+		Name: "nodes_alike", Severity: health.Warning, Text: "All nodes of the cluster read the same of MongoDB, so that it does not matter which one a gateway is with.",
+		Test: s.member.Alike,
+	})
 	for _, check := range s.door.Checks() {
 		r.Register(check)
 	}
