@@ -16,6 +16,7 @@ import (
 	"mongostream/cmd/bench/contender"
 	"mongostream/cmd/bench/figure"
 	"mongostream/cmd/bench/gateways"
+	"mongostream/cmd/bench/moves"
 	"mongostream/cmd/bench/part"
 	"mongostream/internal/devmongo"
 	"mongostream/internal/devmongo/devmongotest"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 	}
 	contenders := contender.All()
 	maps.Copy(contenders, gateways.All())
+	maps.Copy(contenders, moves.All())
 	for name, spoil := range map[string]func([]int64) []int64{
 		"honest":     func(seqs []int64) []int64 { return seqs },
 		"dropping":   func(seqs []int64) []int64 { return slices.Delete(seqs, 3, 4) },
@@ -86,6 +88,7 @@ func tiny() scale {
 		rounds: 1, unpaced: 6400, naive: 1000, marked: 6400, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
 		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000,
 		subscriptions: 1000, matched: 100, linear: 10, handed: 2, followed: 64, sent: 512,
+		moves: 1, moved: 500,
 	}
 }
 
@@ -103,8 +106,9 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	var figures map[string]struct {
-		Ratio *float64 `json:"ratio"`
-		From  map[string]struct {
+		Ratio  *float64           `json:"ratio"`
+		Values map[string]float64 `json:"values"`
+		From   map[string]struct {
 			Events int `json:"events"`
 			Rate   struct {
 				Median float64   `json:"median"`
@@ -119,6 +123,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 		"pipeline_vs_raw", "pipeline_vs_naive", "partitions_256_vs_1", "streams_16_vs_tail", "checkpoints_on_vs_off", "dedup_vs_expirable",
 		"catchup_vs_raw", "added_latency_ms", "rss_mib", "allocs_per_event", "subscriptions_100k_vs_linear", "batches_vs_single",
 		"encode_once_1000_sessions", "stalled_10_percent", "grpc_latency_ms",
+		"handoff_gap_p99_ms", "restart_gap_p99_ms", "handoff_vs_restart",
 	}
 	for _, name := range want {
 		f, found := figures[name]
@@ -129,6 +134,11 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 			if m.Events == 0 || len(m.Rate.Rounds) != 1 || m.Rate.Median <= 0 {
 				t.Errorf("%s, %s: %+v", name, key, m)
 			}
+		}
+	}
+	for name, changed := range map[string]float64{"handoff_gap_p99_ms": partitions / 2, "restart_gap_p99_ms": partitions} {
+		if v := figures[name].Values; v["partitions"] != changed || v["move_took_s"] <= 0 {
+			t.Errorf("%s: %v, want %v partitions to have changed hands", name, v, changed)
 		}
 	}
 	if len(figures) != len(want) {
@@ -204,7 +214,7 @@ func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
 func TestContendersTakeTurns(t *testing.T) {
 	var order []int
 	for round := range 4 {
-		order = append(order, sequence(round, 2)...)
+		order = append(order, contender.Sequence(round, 2)...)
 	}
 	if !slices.Equal(order, []int{0, 1, 1, 0, 0, 1, 1, 0}) {
 		t.Error(order)

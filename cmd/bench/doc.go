@@ -7,7 +7,8 @@
 // a real one and also measures that server. etcd is real, and started here. Every side is a process of its own (package part), so
 // that CPU and memory are told apart.
 //
-// With -gateways it also measures what gateways cost (package gateways, and a gateway of the Go client on a node).
+// With -gateways it also measures what gateways cost (package gateways, and a gateway of the Go client on a node), and what they notice of
+// partitions that change hands (package moves).
 //
 // Contenders run in the order A B B A; figures are medians over the rounds, and a ratio of two rates is the median of the rounds'
 // ratios. Each is held to the number of changes and to the order of every document's; a contender that fails makes the figures it is

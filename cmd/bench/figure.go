@@ -27,6 +27,9 @@ type report struct {
 	EncodeOnce1000Sessions    *figure.Figure `json:"encode_once_1000_sessions,omitempty"`
 	Stalled10Percent          *figure.Figure `json:"stalled_10_percent,omitempty"`
 	GRPCLatencyMS             *figure.Figure `json:"grpc_latency_ms,omitempty"`
+	HandoffGapP99MS           *figure.Figure `json:"handoff_gap_p99_ms,omitempty"`
+	RestartGapP99MS           *figure.Figure `json:"restart_gap_p99_ms,omitempty"`
+	HandoffVsRestart          *figure.Figure `json:"handoff_vs_restart,omitempty"`
 }
 
 // each yields the figures with their names.
@@ -40,7 +43,8 @@ func (r *report) each(yield func(name string, f *figure.Figure) bool) {
 		{"catchup_vs_raw", &r.CatchupVsRaw}, {"added_latency_ms", &r.AddedLatencyMS}, {"rss_mib", &r.RSSMiB},
 		{"allocs_per_event", &r.AllocationsPerEvents}, {"subscriptions_100k_vs_linear", r.Subscriptions100kVsLinear},
 		{"batches_vs_single", r.BatchesVsSingle}, {"encode_once_1000_sessions", r.EncodeOnce1000Sessions}, {"stalled_10_percent", r.Stalled10Percent},
-		{"grpc_latency_ms", r.GRPCLatencyMS},
+		{"grpc_latency_ms", r.GRPCLatencyMS}, {"handoff_gap_p99_ms", r.HandoffGapP99MS}, {"restart_gap_p99_ms", r.RestartGapP99MS},
+		{"handoff_vs_restart", r.HandoffVsRestart},
 	} {
 		if f.Figure != nil && !yield(f.name, f.Figure) {
 			return
@@ -100,6 +104,11 @@ func (b *bench) measurement(key string) (m figure.Measurement) {
 	m.RSS = always(func(o outcome) float64 { return float64(o.PeakRSS) / (1 << 20) })
 	m.ServerCPU = over(func(o outcome) (float64, bool) { return micros(o.serverCPU.Seconds(), o), o.serverCPU >= 0 })
 	m.Examined = over(func(o outcome) (float64, bool) { return float64(o.examined) / float64(o.sent), o.sent > 0 })
+	told := make([]map[string]float64, len(outcomes))
+	for i, o := range outcomes {
+		told[i] = o.Values
+	}
+	m.Values = figure.Samples(told)
 	m.P50 = over(func(o outcome) (float64, bool) { return o.P50, o.P99 > 0 })
 	m.P99 = over(func(o outcome) (float64, bool) { return o.P99, o.P99 > 0 })
 	return m

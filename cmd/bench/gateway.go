@@ -7,6 +7,7 @@ import (
 	"mongostream/cmd/bench/contender"
 	"mongostream/cmd/bench/figure"
 	"mongostream/cmd/bench/part"
+	"mongostream/cmd/bench/server"
 )
 
 // gatewayRaces are the races of what gateways cost.
@@ -26,10 +27,27 @@ func (b *bench) gatewayRaces() []race {
 		{"stalled", func(ctx context.Context) error {
 			return b.raceInMemory(ctx, "sessions", map[string]int{"alone": b.scale.followed, "stalled": b.scale.followed}, "alone", "stalled")
 		}},
+		{"handoff", b.raceHandoffs},
 		{"messages", func(ctx context.Context) error {
 			return b.raceInMemory(ctx, "messages", map[string]int{"batched": b.scale.sent, "single": b.scale.sent}, "batched", "single")
 		}},
 	}
+}
+
+// raceHandoffs lets partitions change hands in two ways, each in a cluster of its own that writes for itself.
+func (b *bench) raceHandoffs(ctx context.Context) error {
+	entries := []entry{{name: "moved", contender: "moved"}, {name: "restarted", contender: "restarted"}}
+	for round := range b.scale.moves {
+		for _, i := range contender.Sequence(round, len(entries)) {
+			data := server.Data{DB: b.name(), Collections: 1}
+			job := b.job(entries[i].contender, data, 0)
+			job.Rate = b.scale.moved
+			if err := errors.Join(b.enter(ctx, "handoff", entries[i], job, nil), b.drop(ctx, data)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // raceInMemory lets contenders that need no server do so many steps each, in turns in one process: what they prepare they keep there.
@@ -39,7 +57,7 @@ func (b *bench) raceInMemory(ctx context.Context, group string, steps map[string
 		return err
 	}
 	for round := range b.scale.rounds {
-		for _, i := range sequence(round, len(names)) {
+		for _, i := range contender.Sequence(round, len(names)) {
 			j := contender.Job{
 				Contender: names[i], Collections: 1, Timeout: b.scale.timeout, Steps: steps[names[i]], Subscriptions: b.scale.subscriptions,
 			}
@@ -93,6 +111,43 @@ func (b *bench) stalledSessions() figure.Figure {
 	}
 	ratio := f.rate(stalled, alone)
 	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.97), figure.AtMost("p99", f.of(stalled).P99.Median/f.of(alone).P99.Median, 1.2))
+}
+
+// The contenders whose partitions change hands.
+const moved, restarted = "handoff/moved", "handoff/restarted"
+
+func (b *bench) handoffGap() figure.Figure {
+	f := b.gap(moved, "its partition was handed over from node to node")
+	if f.Void != "" {
+		return f.done(0)
+	}
+	return f.done(f.of(moved).P99.Median, figure.AtMost("ms", f.of(moved).P99.Median, 50))
+}
+
+func (b *bench) restartGap() figure.Figure {
+	f := b.gap(restarted, "the only node was stopped and started again")
+	if f.Void != "" {
+		return f.done(0)
+	}
+	return f.done(f.of(restarted).P99.Median)
+}
+
+// gap is how long documents stood still for a contender, with what only that knows.
+func (b *bench) gap(key, while string) *figuring {
+	f := b.from("ms that a document stood still at most, 99th percentile of documents, while "+while, key)
+	for name, s := range f.of(key).Values {
+		f.Values[name] = s.Median
+	}
+	return f
+}
+
+func (b *bench) handoffVsRestart() figure.Figure {
+	f := b.from("time that a document stood still when a node was stopped and started again ÷ when its partition was handed over", moved, restarted)
+	if f.Void != "" {
+		return f.done(0)
+	}
+	ratio := figure.Ratio(*f.of(restarted).P99, *f.of(moved).P99)
+	return f.done(ratio, figure.AtLeast("time", ratio, 10))
 }
 
 func (b *bench) grpcLatency() figure.Figure {

@@ -32,13 +32,15 @@ type scale struct {
 	handed          int // events handed to a thousand sessions
 	followed        int // events that a hundred sessions follow
 	sent            int // events sent through gRPC
+	moves           int // rounds in which partitions change hands
+	moved           int // events a second that are written meanwhile
 }
 
 func full() scale {
 	return scale{
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, marked: 3_000_000, paced: 3 * time.Second, shared: 480_000, backlog: 1_000_000, delays: 3 * time.Second,
 		steps: 3_000_000, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
-		subscriptions: 100_000, matched: 20_000, linear: 10, handed: 100, followed: 16_000, sent: 200_000,
+		subscriptions: 100_000, matched: 20_000, linear: 10, handed: 100, followed: 16_000, sent: 200_000, moves: 3, moved: 5_000,
 	}
 }
 
@@ -46,7 +48,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.marked, s.paced, s.shared, s.backlog = 3, 300_000, 50_000, 300_000, 600*time.Millisecond, 96_000, 100_000
 	s.delays, s.steps, s.timeout = 400*time.Millisecond, 500_000, 30*time.Second
-	s.subscriptions, s.matched, s.linear, s.handed, s.followed, s.sent = 20_000, 2_000, 5, 20, 3_200, 50_000
+	s.subscriptions, s.matched, s.linear, s.handed, s.followed, s.sent, s.moves = 20_000, 2_000, 5, 20, 3_200, 50_000, 1
 	return s
 }
 
@@ -155,18 +157,6 @@ type entry struct {
 	adjust    func(*contender.Job) // nil: nothing
 }
 
-// sequence returns the order of n contenders in a round: A B, B A, A B, …, so that none is always first.
-func sequence(round, n int) []int {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-		if round%2 == 1 {
-			order[i] = n - 1 - i
-		}
-	}
-	return order
-}
-
 // raceBacklog lets contenders read one backlog after the other as fast as they can. The backlog of a round is fresh.
 func (b *bench) raceBacklog(ctx context.Context, group string, d func() server.Data, entries []entry) error {
 	for round := range b.scale.rounds {
@@ -175,7 +165,7 @@ func (b *bench) raceBacklog(ctx context.Context, group string, d func() server.D
 		if err != nil {
 			return err
 		}
-		for _, i := range sequence(round, len(entries)) {
+		for _, i := range contender.Sequence(round, len(entries)) {
 			if err := b.enter(ctx, group, entries[i], b.job(entries[i].contender, data, start), nil); err != nil {
 				return err
 			}
@@ -190,7 +180,7 @@ func (b *bench) raceBacklog(ctx context.Context, group string, d func() server.D
 // raceLive lets contenders follow the end of the log while it is written to at a rate.
 func (b *bench) raceLive(ctx context.Context, group string, rate int, length time.Duration, entries []entry) error {
 	for round := range b.scale.rounds {
-		for _, i := range sequence(round, len(entries)) {
+		for _, i := range contender.Sequence(round, len(entries)) {
 			data := b.data(int(float64(rate)*length.Seconds()), 1)
 			data.Rate = rate
 			during := func() error {

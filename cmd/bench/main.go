@@ -13,6 +13,7 @@ import (
 
 	"mongostream/cmd/bench/contender"
 	"mongostream/cmd/bench/gateways"
+	"mongostream/cmd/bench/moves"
 	"mongostream/cmd/bench/part"
 	"mongostream/cmd/bench/server"
 )
@@ -56,9 +57,12 @@ func servePart(ctx context.Context, name string, in io.Reader, out io.Writer) er
 		return server.ServeEtcd(ctx, in, out)
 	case "door":
 		return server.ServeDoor(ctx, in, out)
+	case moves.Node:
+		return moves.ServeNode(ctx, in, out)
 	case "contender":
 		contenders := contender.All()
 		maps.Copy(contenders, gateways.All())
+		maps.Copy(contenders, moves.All())
 		return contender.Serve(ctx, in, out, contenders)
 	}
 	return fmt.Errorf("no part %q", name)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-
-	"mongostream/cmd/bench/figure"
 )
 
 // print writes the report in the form that was asked for.
@@ -34,7 +32,7 @@ func table(out io.Writer, r *report) error {
 			continue
 		}
 		for _, t := range f.Targets {
-			fmt.Fprintf(w, "%s\t%s\t%.4g\t%s\t%s\n", name, t.What, t.Value, t.Want, verdict(t))
+			fmt.Fprintf(w, "%s\t%s\t%.4g\t%s\t%s\n", name, t.What, t.Value, t.Want, t.Verdict())
 			name = ""
 		}
 	}
@@ -42,11 +40,4 @@ func table(out io.Writer, r *report) error {
 		return fmt.Errorf("print the table: %w", err)
 	}
 	return nil
-}
-
-func verdict(t figure.Target) string {
-	if t.Reached {
-		return "reached"
-	}
-	return "missed"
 }

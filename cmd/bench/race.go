@@ -102,7 +102,7 @@ func (b *bench) delays(ctx context.Context, loads []load, entries []entry) error
 	}
 	for _, load := range loads {
 		for round := range b.scale.rounds {
-			for _, i := range sequence(round, len(entries)) {
+			for _, i := range contender.Sequence(round, len(entries)) {
 				data := b.data(int(float64(load.rate)*b.scale.delays.Seconds()), 1)
 				data.Rate = load.rate
 				job := b.job(entries[i].contender, data, 0)
@@ -155,7 +155,7 @@ func (b *bench) raceCatchUp(ctx context.Context) error {
 	entries := []entry{{name: "raw", contender: "raw"}, {name: "node", contender: "node"}}
 	race := func(group, uri string) error {
 		for round := range b.scale.rounds {
-			for _, i := range sequence(round, len(entries)) {
+			for _, i := range contender.Sequence(round, len(entries)) {
 				job := b.job(entries[i].contender, data, start)
 				job.URI = uri
 				if err := b.enter(ctx, group, entries[i], job, nil); err != nil {

@@ -11,6 +11,7 @@ func (b *bench) report() *report {
 	}
 	if b.gateway {
 		r.Subscriptions100kVsLinear, r.BatchesVsSingle = new(b.subscriptionsVsLinear()), new(b.batchesVsSingle())
+		r.HandoffGapP99MS, r.RestartGapP99MS, r.HandoffVsRestart = new(b.handoffGap()), new(b.restartGap()), new(b.handoffVsRestart())
 		r.EncodeOnce1000Sessions, r.Stalled10Percent, r.GRPCLatencyMS = new(b.encodeOnce()), new(b.stalledSessions()), new(b.grpcLatency())
 	}
 	return r

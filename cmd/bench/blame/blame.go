@@ -3,9 +3,12 @@ package blame
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -49,3 +52,17 @@ func pick(out string) (header string, lines []string) {
 var generic = regexp.MustCompile(`\[go\.shape.*\]`)
 
 func short(line string) string { return generic.ReplaceAllString(line, "[…]") }
+
+// Write writes where the CPU time went of who has missed something, by contender, whose profile is in a file.
+func Write(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
+	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
+	for _, key := range slices.Sorted(maps.Keys(missed)) {
+		fmt.Fprintf(w, "\n%s: %s\n", key, strings.Join(missed[key], ", "))
+		header, lines, err := Top(ctx, file(key))
+		if err != nil {
+			fmt.Fprintf(w, "\nThere is no profile: %v.\n", err)
+			continue
+		}
+		fmt.Fprintf(w, "\n```\n%s\n%s\n```\n", header, strings.Join(lines, "\n"))
+	}
+}

@@ -120,6 +120,12 @@ func (p places) hold(raw []byte) bool {
 
 func number(raw []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(raw[at:])) }
 
+// P99 returns the 99th percentile in milliseconds.
+func P99(delays []time.Duration) float64 {
+	_, p99 := quantiles(delays)
+	return p99
+}
+
 // Quantiles returns the median and the 99th percentile in milliseconds.
 func quantiles(delays []time.Duration) (p50, p99 float64) {
 	if len(delays) == 0 {

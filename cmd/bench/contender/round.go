@@ -27,6 +27,8 @@ type Job struct {
 	Delays bool
 	// Steps is how often a contender that works in memory does its work.
 	Steps int
+	// Rate is how many changes a second a contender writes that writes itself.
+	Rate int
 	// Subscriptions are how many filters it has, where it has filters.
 	Subscriptions int
 	// Profile is a file for a CPU profile; empty means none. Beside it goes one of the allocations.
@@ -59,6 +61,8 @@ type Result struct {
 	Bytes int
 	// CatchUp says that a node began so far back in the log that it read through a catch-up.
 	CatchUp bool
+	// Values are what only some contenders know.
+	Values map[string]float64
 }
 
 // A Round is one run of a contender.
@@ -75,6 +79,7 @@ type Round struct {
 	steps    int // done in memory, which then count instead of the events
 	bytes    int
 	catchUp  bool
+	values   map[string]float64
 }
 
 // newRound makes the round of a job with so many readers, which share the events evenly.
@@ -108,13 +113,21 @@ func (r *Round) Delayed(delays []time.Duration) {
 	r.Checks[0].delays = append(r.Checks[0].delays, delays...)
 }
 
+// Tell adds a value of the contender's own.
+func (r *Round) Tell(name string, v float64) {
+	if r.values == nil {
+		r.values = make(map[string]float64)
+	}
+	r.values[name] = v
+}
+
 // end stops the clocks. Whatever else the contender does is not counted.
 func (r *Round) end() Result {
 	now, used := time.Now(), cpu()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	result := Result{
-		CPU: used - r.cpu, Mallocs: m.Mallocs - r.mallocs, Elapsed: now.Sub(r.begun), PeakRSS: peakRSS(), Bytes: r.bytes, CatchUp: r.catchUp,
+		CPU: used - r.cpu, Mallocs: m.Mallocs - r.mallocs, Elapsed: now.Sub(r.begun), PeakRSS: peakRSS(), Bytes: r.bytes, CatchUp: r.catchUp, Values: r.values,
 	}
 	if r.profiled != nil {
 		pprof.StopCPUProfile()
@@ -180,4 +193,16 @@ func peakRSS() int64 {
 		}
 	}
 	return 0
+}
+
+// Sequence returns the order of n contenders in a round: A B, B A, A B, …, so that none is always first.
+func Sequence(round, n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+		if round%2 == 1 {
+			order[i] = n - 1 - i
+		}
+	}
+	return order
 }

@@ -2,8 +2,10 @@ package figure
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // A Figure is one result.
@@ -40,6 +42,18 @@ func (f *Figure) Set(ratio float64, targets []Target) {
 	}
 }
 
+// Beside writes further results behind the headline.
+func (f *Figure) Beside() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		parts = append(parts, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), f.Values[name]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " Beside it: " + strings.Join(parts, ", ") + "."
+}
+
 // A Target is a bound on a value.
 type Target struct {
 	What    string  `json:"what"`
@@ -50,6 +64,14 @@ type Target struct {
 
 	// Key is the race and contender whose profile says why it is missed.
 	Key string `json:"-"`
+}
+
+// Verdict says whether it was reached.
+func (t Target) Verdict() string {
+	if t.Reached {
+		return "reached"
+	}
+	return "missed"
 }
 
 // By says whose profile explains a miss, where it is not the figure's first contender.
@@ -84,6 +106,23 @@ func Sample(values []float64) Stat {
 	return Stat{Median: Round((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
 }
 
+// Samples makes a Stat of each value of the rounds, nil where there are none.
+func Samples(rounds []map[string]float64) (stats map[string]Stat) {
+	values := make(map[string][]float64)
+	for _, round := range rounds {
+		for name, v := range round {
+			values[name] = append(values[name], Round(v))
+		}
+	}
+	for name, v := range values {
+		if stats == nil {
+			stats = make(map[string]Stat)
+		}
+		stats[name] = Sample(v)
+	}
+	return stats
+}
+
 // Ratio returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
 // does not.
 func Ratio(over, under Stat) float64 {
@@ -115,6 +154,8 @@ type Measurement struct {
 	RSS             Stat   `json:"peak_rss_mib"`
 	P50             *Stat  `json:"p50_ms,omitempty"`
 	P99             *Stat  `json:"p99_ms,omitempty"`
+	// Values are what only the contender knows.
+	Values map[string]Stat `json:"values,omitempty"`
 	// CatchUp is the number of rounds in which a node read through a catch-up.
 	CatchUp int `json:"catch_up_rounds,omitempty"`
 }
