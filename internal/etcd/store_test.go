@@ -163,8 +163,16 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 	}
 }
 
-func TestStoreIsAStore(t *testing.T)       { checkpointtest.TestStore(t, opener(t)) }
-func TestStoreKeepsHistory(t *testing.T)   { rewindtest.TestStore(t, opener(t)) }
+func TestStoreIsAStore(t *testing.T)     { checkpointtest.TestStore(t, opener(t)) }
+func TestStoreKeepsHistory(t *testing.T) { rewindtest.TestStore(t, opener(t)) }
+func TestStoreCountsAnew(t *testing.T) {
+	rewindtest.TestRepartition(t, opener(t), func(h checkpointtest.Harness) {
+		c := h.Store.(*Store).client
+		if _, err := c.etcd.Delete(t.Context(), c.keys.Owners(), clientv3.WithPrefix()); err != nil {
+			t.Error(err)
+		}
+	})
+}
 func TestStoreKeepsTheGapLog(t *testing.T) { gaptest.TestKeeper(t, opener(t)) }
 
 func allPartitions() []change.Partition {

@@ -77,7 +77,10 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 
 func TestMarksInMongoDBAreAStore(t *testing.T)   { checkpointtest.TestStore(t, opener(t)) }
 func TestMarksInMongoDBKeepHistory(t *testing.T) { rewindtest.TestStore(t, opener(t)) }
-func TestGapLogInMongoDBIsKept(t *testing.T)     { gaptest.TestKeeper(t, opener(t)) }
+func TestMarksInMongoDBAreCountedAnew(t *testing.T) {
+	rewindtest.TestRepartition(t, opener(t), func(checkpointtest.Harness) {})
+}
+func TestGapLogInMongoDBIsKept(t *testing.T) { gaptest.TestKeeper(t, opener(t)) }
 
 // A link is the connection of a store under test: a proxy that can be cut, and a function that keeps writes or loses answers.
 type link struct {
