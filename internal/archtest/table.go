@@ -16,7 +16,7 @@ func packages() []rule {
 		{"cmd/streamer/operator", everything, "commands about the whole: marks, logs and nodes"},
 		{"cmd/streamer/caller", nil, "asks a node over HTTP, whatever for"},
 		{"cmd/streamer/operator/form", []string{"internal/config", "internal/place"}, "what these commands have in common, whatever they do"},
-		{"cmd/streamer/operator/assembly", []string{"change", "cluster/roster"}, "shows what a view says"},
+		{"cmd/streamer/operator/assembly", []string{"change", "cluster/roster", "internal/admin/move"}, "shows what a view says, and what moves"},
 		{"cmd/demo", everything, "the whole system in one process"},
 		{"cmd/bench/...", everything, "the whole system under load, and what it is compared with"},
 

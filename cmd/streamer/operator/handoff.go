@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mongostream/cmd/streamer/operator/assembly"
 	"mongostream/cmd/streamer/operator/form"
 	"mongostream/fault"
 	"mongostream/internal/admin/move"
@@ -133,6 +134,6 @@ func showHandoffs(o *form.Command) form.Deed {
 		if err != nil {
 			return err
 		}
-		return o.Print(w, list, list.Write)
+		return o.Print(w, list, func(t *tabwriter.Writer) { assembly.WriteMoves(t, list) })
 	}
 }

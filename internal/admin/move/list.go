@@ -1,14 +1,10 @@
 package move
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"mongostream/change"
@@ -108,74 +104,4 @@ func recent(notices []notice.Notice) []Recent {
 		}
 	}
 	return all
-}
-
-// Write writes the list for people.
-func (l *List) Write(t *tabwriter.Writer) {
-	if len(l.Running) == 0 {
-		fmt.Fprintln(t, "Nothing moves.")
-	} else {
-		fmt.Fprintln(t, "PARTITION\tFROM\tTO\tPHASE\tSINCE\tCAUSE\tBY")
-	}
-	for _, r := range l.Running {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Partition, r.From, r.To, r.Phase, stamp(r.Since), r.Cause, r.By)
-	}
-	if len(l.Pinned)+len(l.Drained) > 0 {
-		fmt.Fprintln(t, "\nWISHED\tBY\tAT")
-	}
-	for _, node := range sorted(l.Drained) {
-		fmt.Fprintf(t, "node %s has nothing\t%s\t%s\n", node, l.Drained[node].By, stamp(l.Drained[node].At))
-	}
-	for _, p := range sorted(l.Pinned) {
-		fmt.Fprintf(t, "partition %s at %s\t%s\t%s\n", p, l.Pinned[p].To, l.Pinned[p].By, stamp(l.Pinned[p].At))
-	}
-	if len(l.Recent) == 0 {
-		return
-	}
-	fmt.Fprintln(t, "\nENDED\tFROM\tTO\tPARTITIONS\tOUTCOME\tLONGEST\tCAUSE\tBY")
-	for _, r := range l.Recent {
-		outcome := r.Outcome
-		if r.Why != "" {
-			outcome += ": " + r.Why
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d ms\t%s\t%s\n", stamp(r.At), r.From, r.To, numbers(r.Partitions), outcome, r.LongestMS, r.Cause, r.By)
-	}
-}
-
-func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
-// sorted returns the keys in their order, numbers by their size.
-func sorted(m map[string]Wished) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b string) int {
-		x, errX := strconv.Atoi(a)
-		y, errY := strconv.Atoi(b)
-		if errX == nil && errY == nil {
-			return cmp.Compare(x, y)
-		}
-		return strings.Compare(a, b)
-	})
-	return keys
-}
-
-// numbers writes partitions shortly: 3, 7-9, 12.
-func numbers(partitions []change.Partition) string {
-	var text []string
-	for i := 0; i < len(partitions); {
-		j := i
-		for j+1 < len(partitions) && partitions[j+1] == partitions[j]+1 {
-			j++
-		}
-		switch j - i {
-		case 0:
-			text = append(text, fmt.Sprint(partitions[i]))
-		default:
-			text = append(text, fmt.Sprintf("%d-%d", partitions[i], partitions[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(text, ",")
 }
