@@ -3,6 +3,7 @@ package govern_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -335,11 +336,12 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	figures := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
+			var name strings.Builder
+			name.WriteString(f.GetName())
 			for _, l := range m.GetLabel() {
-				name += "/" + l.GetValue()
+				name.WriteString("/" + l.GetValue())
 			}
-			figures[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			figures[name.String()] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
 	return figures

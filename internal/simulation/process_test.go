@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -184,11 +185,12 @@ func (p *process) alive() bool {
 
 // String says how the process does.
 func (p *process) String() string {
-	text := fmt.Sprintf("%s: trusted %t, log %+v, outstanding %d", p.id, p.share.Trusted(), p.log.Stats(), p.sink.Outstanding())
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%s: trusted %t, log %+v, outstanding %d", p.id, p.share.Trusted(), p.log.Stats(), p.sink.Outstanding()))
 	for _, s := range p.run.Status() {
-		text += fmt.Sprintf("; partition %d: %s %s", s.Partition, s.Epoch, s.State)
+		text.WriteString(fmt.Sprintf("; partition %d: %s %s", s.Partition, s.Epoch, s.State))
 	}
-	return text
+	return text.String()
 }
 
 // dead reports whether the process has been killed.
