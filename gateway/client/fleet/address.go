@@ -82,6 +82,7 @@ func (l *link) Next(ctx context.Context) (string, bool) {
 	f := l.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	delete(f.mu.resting, l.node)
 	if !l.first && !f.misses(l.node) || ctx.Err() != nil {
 		if l.first {
 			delete(f.mu.trying, l.node)
@@ -96,8 +97,11 @@ func (l *link) Next(ctx context.Context) (string, bool) {
 // Others implements Addresses.
 func (l *link) Others() bool { return false }
 
-// Over implements Addresses.
+// Over implements Addresses. The link is not at its end: it tries again in its own time, or finds that there is nothing to try.
 func (l *link) Over() {
-	l.fleet.locked(func() { delete(l.fleet.mu.trying, l.node) })
+	l.fleet.locked(func() {
+		delete(l.fleet.mu.trying, l.node)
+		l.fleet.mu.resting[l.node] = struct{}{}
+	})
 	l.fleet.signal()
 }

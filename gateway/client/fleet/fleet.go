@@ -55,6 +55,7 @@ type Fleet struct {
 		addresses map[string]string   // by node
 		owners    []string            // by partition
 		trying    map[string]struct{} // nodes with which a link has a session, or tries to
+		resting   map[string]struct{} // nodes with which a link waits to try again: no other is begun
 		up        map[string]Session  // by node, those to which partitions may be attached
 		nodes     map[Session]string
 		attached  [][]Session // by partition: who serves it, the last one from now on
@@ -65,7 +66,8 @@ type Fleet struct {
 // New makes a Fleet. It starts nothing.
 func New(cfg Config) *Fleet {
 	f := &Fleet{cfg: cfg, freed: make(chan struct{}, 1)}
-	f.mu.trying, f.mu.up, f.mu.nodes = make(map[string]struct{}), make(map[string]Session), make(map[Session]string)
+	f.mu.trying, f.mu.resting = make(map[string]struct{}), make(map[string]struct{})
+	f.mu.up, f.mu.nodes = make(map[string]Session), make(map[Session]string)
 	return f
 }
 
@@ -244,7 +246,8 @@ func place(partition int, owner, now string, up []string) string {
 func (f *Fleet) misses(node string) bool {
 	_, known := f.mu.addresses[node]
 	_, trying := f.mu.trying[node]
-	return known && !trying && !f.has(node) && len(f.mu.up) > 0 && slices.Contains(f.mu.owners, node)
+	_, resting := f.mu.resting[node]
+	return known && !trying && !resting && !f.has(node) && len(f.mu.up) > 0 && slices.Contains(f.mu.owners, node)
 }
 
 // has reports whether there is a session with a node, even one that is about to end. Under the mutex.
