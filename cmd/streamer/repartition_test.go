@@ -21,7 +21,10 @@ func (l *lab) of(n int) *lab {
 func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
-		for _, nodes := range []int{1, 2} {
+		for nodes := 1; nodes <= 2; nodes++ {
+			if raced && nodes == 1 {
+				continue // two do the same, and more at a time
+			}
 			t.Run(fmt.Sprintf("%s, %d nodes", backend, nodes), func(t *testing.T) {
 				t.Parallel()
 				f := newFleet(t, backend, nodes)
@@ -67,7 +70,8 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 					if after.Without != n || after.Origin.Cluster != before.Cluster || after.Origin.Incarnation != before.Incarnation+1 || after.Origin.Partitions != n {
 						t.Errorf("%+v after %+v", after, before)
 					}
-					if past := f.lab.result("checkpoint", "history", "3"); !strings.Contains(past, fmt.Sprintf("3 of %d", before.Partitions)) {
+					// Later nodes may end before they have saved a mark of it.
+					if past := f.lab.result("checkpoint", "history", "3"); i == 0 && !strings.Contains(past, fmt.Sprintf("3 of %d", before.Partitions)) {
 						t.Errorf("%s", past)
 					}
 					f.lab.operate("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes").refused(fault.MarkRepartition, "already")

@@ -93,6 +93,8 @@ func (s *stage) join(node string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.members[node] = m
 }
 
