@@ -22,9 +22,6 @@ func TestPartitionsOfKilledOwnersAreDeliveredAgainWithMarksInMongoDB(t *testing.
 
 // kills kills owners of a fleet, the last of which leads.
 func kills(t *testing.T, backend string, runs int) {
-	if raced {
-		runs = min(runs, 2) // the detector needs no more
-	}
 	f := newFleet(t, backend, 3)
 	f.begin()
 	everything := f.attend("everything", client.All, f.addresses()...)

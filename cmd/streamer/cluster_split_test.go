@@ -33,7 +33,7 @@ func TestNobodyHandsOutAnythingWhileEtcdIsAway(t *testing.T) {
 }
 
 func away(t *testing.T, length time.Duration, ways map[string][]string) {
-	f := newFleet(t, "etcd", 3, "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s") // five outages in a row open it, and the last marks are to be saved
+	f := newFleet(t, "etcd", 3)
 	f.begin()
 	g := f.attend("g", client.All, f.addresses()...)
 	stop := f.write(200)

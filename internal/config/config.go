@@ -39,6 +39,8 @@ type Cluster struct {
 	ExpectedNodes int `key:"expected_nodes" default:"1" range:"1..1000"`
 	// SettleTime is how long a cluster waits for nodes that join before it gives them partitions.
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
+	// Rebalance is how often a cluster looks whether partitions should move because some nodes have more to do than others.
+	Rebalance time.Duration `key:"rebalance" default:"1m" range:"1s..8760h"`
 }
 
 // Node is what this process alone has.

@@ -39,8 +39,8 @@ type Config struct {
 	TakeOver bool
 	// Expected is how many nodes the cluster is to have. One is a cluster of one.
 	Expected int
-	// Settle is how long nodes that join are waited for.
-	Settle time.Duration
+	// Settle is how long nodes that join are waited for, Rebalance how often it is looked at who has how much to do.
+	Settle, Rebalance time.Duration
 
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
 	// where there is none.
@@ -110,7 +110,7 @@ func New(cfg Config) *Member {
 	}, cfg.Roster)
 	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
-		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
+		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, Rebalance: cfg.Rebalance, TTL: cfg.TTL,
 		Trusted: m.share.Trusted, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	return m

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"mongostream/change"
@@ -48,8 +49,14 @@ func (s *Service) guardStore() guardedStore {
 	return guardedStore{Store: s.store, breaker: b}
 }
 
-// Save implements checkpoint.Store. A round counts as one failure when no mark of it could be saved or refused.
+// Save implements checkpoint.Store. A round counts as one failure when no mark of it could be saved or refused. The last marks of terms
+// are always tried: there is no later.
 func (g guardedStore) Save(ctx context.Context, marks []checkpoint.Mark) (results []error) {
+	if slices.ContainsFunc(marks, func(m checkpoint.Mark) bool {
+		return m.Reason == checkpoint.ReasonFinal || m.Reason == checkpoint.ReasonHandoff
+	}) {
+		return g.Store.Save(ctx, marks)
+	}
 	err := g.breaker.Do(func() error {
 		results = g.Store.Save(ctx, marks)
 		var failure error

@@ -68,6 +68,24 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
+// A node that stops while its store is left alone saves its last marks all the same, where the store has come back.
+func TestLastMarksAreSavedThoughTheStoreIsLeftAlone(t *testing.T) {
+	for _, reason := range []checkpoint.Reason{checkpoint.ReasonFinal, checkpoint.ReasonHandoff} {
+		down := &failing{results: []error{errors.New("away")}}
+		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
+		for range 6 {
+			guarded.Save(t.Context(), make([]checkpoint.Mark, 1))
+		}
+		down.results = []error{nil}
+		if err := guarded.Save(t.Context(), make([]checkpoint.Mark, 1))[0]; !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("a mark as any: %v", err)
+		}
+		if err := guarded.Save(t.Context(), []checkpoint.Mark{{Reason: reason}})[0]; err != nil {
+			t.Errorf("a last mark (%s): %v", reason, err)
+		}
+	}
+}
+
 // A store of which one partition's mark is refused answers: its breaker stays closed.
 func TestStoreThatRefusesSomeMarksIsNotAway(t *testing.T) {
 	partly := &failing{results: []error{errors.New("corrupt"), nil}}
