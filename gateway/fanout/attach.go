@@ -19,11 +19,7 @@ func (s *Session) Attach(have map[change.Partition]wire.Place, stood map[change.
 	if s.mu.cause != nil || h.mu.settling {
 		return nil // it is over
 	}
-	considered := s.mu.position
-	if s.live {
-		considered = change.Later(h.at(), s.from)
-	}
-	back := considered
+	var back change.Position
 	for p, place := range have {
 		if int(p) >= h.cfg.Partitions {
 			return fault.Newf(fault.SessionBadPosition, "partition %d of %d: there is no such partition", p, h.cfg.Partitions)
@@ -36,10 +32,8 @@ func (s *Session) Attach(have map[change.Partition]wire.Place, stood map[change.
 			back = from
 		}
 	}
-	if back.Compare(considered) != 0 {
-		s.mu.trails.Again()
+	if len(have) > 0 {
 		s.readAgain(back)
-		s.live = false
 	}
 	s.stir()
 	s.signal()
@@ -63,8 +57,17 @@ func (s *Session) Detach(partitions []change.Partition) {
 	s.stir() // it may have credit again
 }
 
-// readAgain moves the session back. Under the mutex.
+// readAgain has the session read what is behind the position, again where it has read it: what its partitions have had of that is skipped.
+// A session that has yet to come there stays where it is. Under both mutexes.
 func (s *Session) readAgain(from change.Position) {
-	s.mu.position = from.Clone()
+	stands := s.mu.position
+	if s.live {
+		stands = change.Later(s.hub.at(), s.from)
+	}
+	if !stands.IsZero() && !stands.After(from) {
+		return
+	}
+	s.mu.trails.Again()
+	s.mu.position, s.live = from.Clone(), false
 	s.mu.rewinds++
 }

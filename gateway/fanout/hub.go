@@ -313,7 +313,6 @@ func (h *Hub) Rewound(p change.Partition, to change.Position) {
 		s.mu.Lock()
 		if s.mu.trails.Rewind(p, n, to) {
 			s.readAgain(to)
-			s.live = false
 			s.signal()
 		}
 		s.mu.Unlock()

@@ -127,8 +127,7 @@ func (s *Set) Note(n *delivery.Notice, before change.Position) {
 	}
 }
 
-// Rewind moves a partition back, with a notice in its place; it is false where the partition is not there yet, or not delivered. Of what is
-// read again the others skip what they have had.
+// Rewind moves a partition back, with a notice in its place; it is false where the partition is not there yet, or not delivered.
 func (s *Set) Rewind(p change.Partition, n *delivery.Notice, to change.Position) bool {
 	t := s.trails[p]
 	if t.away && t.acked.After(to) {
@@ -137,7 +136,6 @@ func (s *Set) Rewind(p change.Partition, n *delivery.Notice, to change.Position)
 	if t.away || wire.PlaceOf(to).Compare(t.at) >= 0 {
 		return false
 	}
-	s.Again()
 	t.rewind(to)
 	t.rewound(s.begin(p), n, to)
 	return true

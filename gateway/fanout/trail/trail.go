@@ -145,12 +145,13 @@ func (t *Trail) note(b *wire.Batch, n *delivery.Notice) {
 // rewind moves the trail back. The batch that begins there tells of it by rewound.
 func (t *Trail) rewind(to change.Position) {
 	t.keepBefore()
-	t.have, t.at = nil, wire.PlaceOf(to)
+	t.at = wire.PlaceOf(to)
 }
 
-// rewound closes the first batch after a rewind.
+// rewound closes the first batch after a rewind. What is before it is skipped, where the session has yet to read that for others.
 func (t *Trail) rewound(b *wire.Batch, n *delivery.Notice, to change.Position) {
 	t.lose(b, n, to)
+	t.have = &Known{Place: t.at, Stood: to}
 	t.sent[len(t.sent)-1].exact = true
 }
 
