@@ -151,6 +151,7 @@ func (a *attachment) renew(ctx context.Context) func() error {
 
 // logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
 func (a *attachment) logTurn(err error) {
+	a.renewed.Store(err == nil)
 	switch {
 	case err != nil:
 		if a.streak++; a.streak == 1 {

@@ -74,6 +74,7 @@ type Share struct {
 	metrics metrics
 	started time.Time
 	held    atomic.Pointer[tenure.Holding] // nil while detached
+	renewed atomic.Bool                    // the last renewal succeeded
 }
 
 // New makes a Share.
@@ -179,6 +180,9 @@ func (s *Share) Keep(p change.Partition, e change.Epoch) {
 	}
 }
 
+// Renewed reports whether the last renewal of the lease succeeded.
+func (s *Share) Renewed() bool { return s.renewed.Load() }
+
 // Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
 func (s *Share) Trusted() bool {
 	held := s.held.Load()
@@ -237,6 +241,7 @@ func (s *Share) attach(ctx context.Context, m roster.Membership, t tenure.Trust)
 		answers: make(chan func() error, requests), blocked: make(map[change.Partition]time.Duration),
 	}
 	s.held.Store(a.holding)
+	s.renewed.Store(true)
 	s.metrics.detached.Set(0)
 	s.cfg.Attached()
 	return a

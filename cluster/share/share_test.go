@@ -168,7 +168,7 @@ func (a *actor) tell() {
 	terms := slices.Collect(maps.Values(a.mu.terms))
 	a.mu.Unlock()
 	terms = slices.DeleteFunc(terms, func(term change.Term) bool { return term.Err() != nil })
-	a.troupe.Say("%s: trusted %t, owns %s", a.name, a.share.Trusted(), listed(terms))
+	a.troupe.Say("%s: trusted %t, renewed %t, owns %s", a.name, a.share.Trusted(), a.share.Renewed(), listed(terms))
 }
 
 func listed(terms []change.Term) string {

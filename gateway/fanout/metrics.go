@@ -38,25 +38,38 @@ func (g gauges) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByColl
 
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	h := g.hub
-	h.mu.Lock()
-	live, behind, bytes, subscriptions := 0, 0, 0, len(h.mu.subscriptions)
-	for s := range h.mu.sessions {
-		if s.live {
-			live++
-		} else {
-			behind++
-		}
-		s.mu.Lock()
-		bytes += s.mu.trails.Bytes
-		s.mu.Unlock()
-	}
-	h.mu.Unlock()
+	l := g.hub.Load()
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	gauge(sessionsDesc, live, "live")
-	gauge(sessionsDesc, behind, "behind")
-	gauge(subscriptionsDesc, subscriptions)
-	gauge(queuedDesc, bytes)
+	gauge(sessionsDesc, l.Live, "live")
+	gauge(sessionsDesc, l.Behind, "behind")
+	gauge(subscriptionsDesc, l.Subscriptions)
+	gauge(queuedDesc, l.Bytes)
+}
+
+// A Load is how much a hub has to do now.
+type Load struct {
+	Live, Behind  int // sessions by where they read
+	Subscriptions int
+	Bytes         int  // queued or sent and not acknowledged
+	Stands        bool // it knows where it stands in the log, and can take sessions on
+}
+
+// Load returns how much the hub has to do now.
+func (h *Hub) Load() (l Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.Subscriptions, l.Stands = len(h.mu.subscriptions), !h.at().IsZero()
+	for s := range h.mu.sessions {
+		if s.live {
+			l.Live++
+		} else {
+			l.Behind++
+		}
+		s.mu.Lock()
+		l.Bytes += s.mu.trails.Bytes
+		s.mu.Unlock()
+	}
+	return l
 }

@@ -244,17 +244,18 @@ func (m *Member) Alike() error {
 
 // report is what the node says of itself to the others.
 func (m *Member) report() roster.Heartbeat {
-	cfg, open, failing := m.cfg, m.reads(), m.cfg.Node.MarksFailing()
+	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.MarksFailing(), m.cfg.Hub.Load()
 	if open {
 		m.begun.Store(true)
 	}
 	h := roster.Heartbeat{
 		Version: cfg.Version, Status: roster.Healthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
 		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
+		Load: roster.Load{Queued: int64(load.Bytes)},
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: true, roster.CheckCheckpoint: !failing, roster.CheckGateway: true,
+			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed(), roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Stands,
 		}
 	}
 	switch {
