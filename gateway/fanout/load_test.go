@@ -18,6 +18,7 @@ func TestHubTellsHowMuchItHasToDo(t *testing.T) {
 		}
 		w := newWorld(t, fanout.Config{})
 		defer w.stop()
+		w.source.Append(changetest.Event{ID: int64(1)})
 		synctest.Wait()
 		s, err := w.hub.Open(t.Context(), fanout.SessionConfig{Gateway: "g"}, all(t))
 		if err != nil {
@@ -27,7 +28,7 @@ func TestHubTellsHowMuchItHasToDo(t *testing.T) {
 		if l := w.hub.Load(); !l.Stands || l.Live != 1 || l.Subscriptions != 1 || l.Bytes != 0 {
 			t.Errorf("before anything is sent: %+v", l)
 		}
-		w.source.Append(changetest.Event{ID: int64(1)})
+		w.source.Append(changetest.Event{ID: int64(2)})
 		synctest.Wait()
 		if l := w.hub.Load(); l.Bytes == 0 {
 			t.Errorf("with something to acknowledge: %+v", l)

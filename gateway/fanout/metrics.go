@@ -17,35 +17,20 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 		lost:   counter("sessions_lost_history_total", "Times that the log no longer held what a session wanted."),
 		failed: counter("filter_failures_total", "Evaluations of filters that failed."),
 	}
-	if reg != nil {
-		reg.MustRegister(m.joined, m.left, m.lost, m.failed, gauges{hub: h})
+	if reg == nil {
+		return m
 	}
+	reg.MustRegister(m.joined, m.left, m.lost, m.failed)
+	gauge := func(name, help string, labels prometheus.Labels, of func(Load) int) {
+		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "gateway", Name: name, Help: help, ConstLabels: labels}
+		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))
+	}
+	const sessions = "Sessions by where they read: live, or behind."
+	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
+	gauge("sessions", sessions, prometheus.Labels{"path": "behind"}, func(l Load) int { return l.Behind })
+	gauge("subscriptions", "Subscriptions of all sessions.", nil, func(l Load) int { return l.Subscriptions })
+	gauge("unacknowledged_bytes", "Bytes queued or sent and not acknowledged, of all sessions.", nil, func(l Load) int { return l.Bytes })
 	return m
-}
-
-// gauges collects what is measured when it is asked for.
-type gauges struct{ hub *Hub }
-
-//nolint:gochecknoglobals // descriptions are constants
-var (
-	sessionsDesc      = prometheus.NewDesc("streamer_gateway_sessions", "Sessions by where they read: live, or behind.", []string{"path"}, nil)
-	subscriptionsDesc = prometheus.NewDesc("streamer_gateway_subscriptions", "Subscriptions of all sessions.", nil, nil)
-	queuedDesc        = prometheus.NewDesc("streamer_gateway_unacknowledged_bytes", "Bytes queued or sent and not acknowledged, of all sessions.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (g gauges) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(g, ch) }
-
-// Collect implements prometheus.Collector.
-func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	l := g.hub.Load()
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
-	gauge(sessionsDesc, l.Live, "live")
-	gauge(sessionsDesc, l.Behind, "behind")
-	gauge(subscriptionsDesc, l.Subscriptions)
-	gauge(queuedDesc, l.Bytes)
 }
 
 // A Load is how much a hub has to do now.
