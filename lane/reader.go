@@ -32,8 +32,8 @@ type reader struct {
 	rear    uint64 // no lane that is waited for reads a slot before this one next
 	queued  int64  // bytes fetched and not yet in the ring
 
-	replied time.Time // when the last answer came
-	moved   time.Time // when it last told something new
+	replied time.Time // when the last answer came, or reading went on that had waited
+	moved   time.Time // when it last told something new, or reading went on that had waited
 
 	wanted  chan struct{} // wakes the fetch loop
 	crowded bool          // the split loop waits for lanes
@@ -92,12 +92,15 @@ func (r *reader) run(ctx context.Context) error {
 // runFetch reads replies while the foremost cursor wants more.
 func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Reply) error {
 	for {
-		for !r.wants() {
-			select {
-			case <-r.wanted:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+		if !r.wants() {
+			for !r.wants() {
+				select {
+				case <-r.wanted:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
 			}
+			r.log.locked(func() { r.replied, r.moved = time.Now(), time.Now() }) // nobody was asked meanwhile
 		}
 		reply, err := stream.Next(ctx)
 		if err != nil {

@@ -15,7 +15,8 @@ type Stats struct {
 	TailBytes, CatchupBytes     int64
 	// Distance is the log time between the tail's end and the rearmost cursor.
 	Distance time.Duration
-	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer.
+	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer. Both are
+	// no earlier than when the tail went on that had waited.
 	End              change.Position
 	Moved, LastReply time.Time
 	// Paused says that the tail waits for a catch-up, Full that it waits for those who read it: MongoDB is not asked meanwhile.

@@ -54,13 +54,13 @@ const (
 )
 
 // Evidence is what the partitions have in common: how the reading of the log does. Who has no answer, or cannot open the log at all,
-// is stuck after a while, and so is who has answers that tell nothing new although the log moves. Who waits for a catch-up is not.
+// is stuck after a while, and so is who has answers that tell nothing new although the log moves. Who does not ask is not.
 func (l Log) Evidence() health.Evidence {
 	var e health.Evidence
 	if l.Known && !l.Reach.Majority.IsZero() {
 		e.NoMajority = l.Reach.Last.Time().Sub(l.Reach.Majority.Time()) > majorityLimit
 	}
-	if l.Tail.Paused {
+	if l.Tail.Paused || l.Tail.Full {
 		return e
 	}
 	since := func(t time.Time) time.Duration {
