@@ -6,7 +6,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    ClusterChanged,
 			Summary: "somebody else changed the origin of the marks meanwhile",
-			Meaning: "Two operators adopted the marks at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
+			Meaning: "Two operators adopted the marks or changed the number of partitions at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
 			Remedy:  "Look at what stands (`streamer checkpoint list`) and give the command again if it is still wanted.",
 		},
 		{
@@ -79,7 +79,7 @@ func clusterEntries() []Entry {
 			Code:    MarkPartitions,
 			Summary: "the marks were made for another number of partitions",
 			Meaning: "A document's partition depends on cluster.partitions; with another number the marks would not fit the documents. They were left as they were.",
-			Remedy:  "Set cluster.partitions to the number named.",
+			Remedy:  "Set cluster.partitions to the number named. To have another one, stop all nodes and give `streamer checkpoint repartition`; where that was killed half-way, give it once more.",
 		},
 		{
 			Code:    MarkRepartition,

@@ -25,7 +25,7 @@ func handoffEntries() []Entry {
 			Code:    HandoffDead,
 			Summary: "the node that is to get the partition is not there",
 			Meaning: "It is known from the plan or owns something yet, but its membership has ended. Nothing was moved.",
-			Remedy:  "Start the node, or name another (`streamer status` lists them).",
+			Remedy:  "Start the node, or name another (`streamer status --plan` lists them).",
 		},
 		{
 			Code:    HandoffDetached,
@@ -67,7 +67,7 @@ func handoffEntries() []Entry {
 			Code:    HandoffUnknown,
 			Summary: "there is no such node",
 			Meaning: "Neither the members nor the plan know a node of this name. Nothing was moved.",
-			Remedy:  "Correct the name (`streamer status` lists the nodes).",
+			Remedy:  "Correct the name (`streamer status --plan` lists the nodes).",
 		},
 		{
 			Code:    HandoffUnserved,

@@ -53,9 +53,9 @@ func mongodbEntries() []Entry {
 		},
 		{
 			Code:    MongoImages,
-			Summary: "full documents are asked for that MongoDB does not keep",
-			Meaning: "With mongodb.full_document: whenAvailable or required the collection must keep pre- and post-images. Where it does not, updates come without their document.",
-			Remedy:  "Turn them on for the collections named: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup.",
+			Summary: "documents are asked for, as they are after or were before a change, that MongoDB does not keep",
+			Meaning: "With mongodb.full_document or mongodb.full_document_before_change: whenAvailable or required the collection must keep pre- and post-images. Where it does not, changes come without those documents; with required MongoDB refuses to go on at such a change.",
+			Remedy:  "Turn them on for the collections named: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup, mongodb.full_document_before_change to off.",
 		},
 		{
 			Code:    MongoMajority,

@@ -195,6 +195,10 @@ func TestCheckFindsCollectionsWithoutImages(t *testing.T) {
 	if _, found := l.with("STREAMER_MONGODB_WATCH=" + l.database + ".*").check(); found.notOK() != "images warn STRM-MONGODB-IMAGES" {
 		t.Errorf("the whole database is watched: %+v", found)
 	}
+	before := l.with("STREAMER_MONGODB_FULL_DOCUMENT=default", "STREAMER_MONGODB_FULL_DOCUMENT_BEFORE_CHANGE=required")
+	if _, found := before.check(); found.notOK() != "images warn STRM-MONGODB-IMAGES" || !strings.Contains(fmt.Sprint(found), "full_document_before_change is required") {
+		t.Errorf("documents before the change: %+v", found)
+	}
 }
 
 // moveMark puts a mark elsewhere in time.

@@ -62,11 +62,19 @@ func Split(split bool) Finding {
 // fewNames is how many names a text lists.
 const fewNames = 5
 
-// Images judges whether the collections keep the images that full documents are asked for from. missing are those that do not.
-func Images(mode string, missing []string) Finding {
+// Images judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
+// missing are those that do not.
+func Images(after, before string, missing []string) Finding {
+	var asked []string
+	if after == "whenAvailable" || after == "required" {
+		asked = append(asked, "mongodb.full_document is "+after)
+	}
+	if before == "whenAvailable" || before == "required" {
+		asked = append(asked, "mongodb.full_document_before_change is "+before)
+	}
 	switch {
-	case mode != "whenAvailable" && mode != "required":
-		return fine("not asked for: mongodb.full_document is %s", mode)
+	case len(asked) == 0:
+		return fine("not asked for: mongodb.full_document is %s, mongodb.full_document_before_change is %s", after, before)
 	case len(missing) == 0:
 		return fine("every watched collection keeps them")
 	}
@@ -74,7 +82,7 @@ func Images(mode string, missing []string) Finding {
 	if more := len(missing) - fewNames; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return warning(fault.MongoImages, "mongodb.full_document is %s, and these keep none: %s", mode, names)
+	return warning(fault.MongoImages, "%s, and these keep none: %s", strings.Join(asked, ", "), names)
 }
 
 // A Log is what is known of the oplog.

@@ -97,11 +97,14 @@ func (s *survey) split(context.Context) (preflight.Finding, error) {
 
 func (s *survey) images(ctx context.Context) (preflight.Finding, error) {
 	cfg := s.at.Config
-	if f := preflight.Images(cfg.MongoDB.FullDocument, []string{""}); f.Level == preflight.OK {
+	judge := func(missing []string) preflight.Finding {
+		return preflight.Images(cfg.MongoDB.FullDocument, cfg.MongoDB.FullDocumentBeforeChange, missing)
+	}
+	if f := judge([]string{""}); f.Level == preflight.OK {
 		return f, nil // they are not asked for
 	}
 	missing, err := probe.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
-	return preflight.Images(cfg.MongoDB.FullDocument, missing), err
+	return judge(missing), err
 }
 
 func (s *survey) oplog(ctx context.Context) (f preflight.Finding, err error) {
