@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"mongostream/change"
@@ -103,16 +104,14 @@ func (p *RepartitionPlan) rescans(ctx context.Context, s Store, collections []st
 		return err
 	}
 	for _, g := range gaps {
-		if g.Of != 0 || g.Reason != string(gap.HistoryLost) && g.Reason != string(gap.Refused) {
-			continue
-		}
-		for _, collection := range collections {
-			if !g.Rescan[collection].Done {
-				p.Rescans = append(p.Rescans, g.Partition)
-				break
-			}
+		lost := g.Of == 0 && (g.Reason == string(gap.HistoryLost) || g.Reason == string(gap.Refused))
+		waits := func(collection string) bool { return !g.Rescan[collection].Done }
+		if lost && slices.ContainsFunc(collections, waits) {
+			p.Rescans = append(p.Rescans, g.Partition)
 		}
 	}
+	slices.Sort(p.Rescans)
+	p.Rescans = slices.Compact(p.Rescans)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,6 +102,17 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 		})
 	}
 	s, mongo := world(t)
+	for _, from := range []uint32{20, 40, 60} { // of a partition that has lost several spans there is still one
+		again := lost
+		again.From, again.To = at(from), at(from+10)
+		if err := s.AddGap(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6, []string{"shop.orders"})
+	if err != nil || !slices.Equal(plan.Rescans, []change.Partition{2}) {
+		t.Errorf("%v, %v", err, plan.Rescans)
+	}
 	mongo.identity = "replicaset/other/2"
 	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6, nil); fault.Of(err) != fault.MarkSource {
 		t.Errorf("another deployment: %v", err)
