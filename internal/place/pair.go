@@ -97,8 +97,9 @@ func (s pair) Repartition(ctx context.Context, last, next checkpoint.Origin) (ch
 	if err != nil {
 		return checkpoint.Origin{}, err
 	}
-	if next, err = s.Store.Repartition(ctx, last, next); err != nil {
+	stands, err := s.Store.Repartition(ctx, last, next)
+	if err != nil {
 		return checkpoint.Origin{}, fmt.Errorf("etcd has %d partitions by now, MongoDB has not: repartition once more: %w", next.Partitions, err)
 	}
-	return next, nil
+	return stands, nil
 }

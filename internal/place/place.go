@@ -28,7 +28,6 @@ import (
 type Store interface {
 	admin.Store
 	admin.Repartitioner
-	checkpoint.RowKeeper
 }
 
 // A Place is where the marks of a cluster are, and the MongoDB that they are about.
@@ -88,12 +87,9 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 	return nil
 }
 
-// OpenAsFound is OpenMarks for as many partitions as the marks are of, which the configuration says from then on, whatever it has said. Where
-// there are no marks it is the fault ClusterUnknown.
+// OpenAsFound opens the marks again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
+// Where there are no marks it is the fault ClusterUnknown. OpenMarks comes first.
 func (p *Place) OpenAsFound(ctx context.Context) error {
-	if err := p.OpenMarks(ctx); err != nil {
-		return err
-	}
 	var keeper checkpoint.OriginKeeper
 	if cfg := p.Config; cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
 		keeper = mark.NewStore(p.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
