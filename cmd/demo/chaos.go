@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -54,9 +55,9 @@ func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 		all = append(all, m)
 		fmt.Fprintf(d.notes, "chaos: %-22s %s with %d partitions; served again after %.2f s\n", m.Kind, m.Node, m.Partitions, m.Recovery)
 		if err != nil {
-			return all, fmt.Errorf("%s, %s: %w", m.Node, m.Kind, err)
+			err = fmt.Errorf("%s, %s: %w", m.Node, m.Kind, err)
 		}
-		if err := again(); err != nil {
+		if err := errors.Join(err, again()); err != nil { // one that stands still would never end
 			return all, err
 		}
 		pause(ctx, time.Second+time.Duration(random.Int64N(int64(time.Second))))
