@@ -82,8 +82,14 @@ func (c *connection) serve(ctx context.Context) error {
 		c.session.Tell(cursorRefused(begin.refused))
 	}
 	h := &holder{process: c.hello.process, started: c.hello.started, session: c.session}
-	if err := c.server.claim(c.hello.gateway, h); err != nil {
+	isNew, err := c.server.claim(c.hello.gateway, h)
+	if err != nil {
 		return err
+	}
+	if isNew && c.server.cfg.Recent != nil {
+		for _, n := range c.server.cfg.Recent() {
+			c.session.Tell(n)
+		}
 	}
 	defer c.server.release(c.hello.gateway, h)
 	if err := c.send(ctx, answers...); err != nil {
@@ -173,11 +179,7 @@ func (c *connection) runSend(ctx context.Context) error {
 			if err := c.account.Wait(ctx, len(b.Events), b.Bytes); err != nil {
 				return err
 			}
-			message := c.server.batchMessage(b)
-			if err := c.server.hub.Err(); err != nil {
-				return err // the process may have stood still since
-			}
-			if err := c.send(ctx, message); err != nil {
+			if err := c.send(ctx, c.server.batchMessage(b)); err != nil {
 				return err
 			}
 			if c.hello.auto {

@@ -31,6 +31,9 @@ type Config struct {
 	Rows Rows
 	// Cursors seals where batches end; nil seals and opens nothing.
 	Cursors standing.Cursors
+	// Recent returns what a process of a gateway is told of the service that has not been here before, as it could not hear it when it
+	// happened. Defaults to nothing.
+	Recent func() []fanout.Notice
 	// Topology tells clients who owns what; nil tells nothing.
 	Topology Topologist
 	// Carries says what the log's events have, for filters.
@@ -73,6 +76,7 @@ type Server struct {
 		sync.Mutex
 		connections int
 		gateways    map[string]*holder
+		processes   map[string]string // the last process of each gateway
 	}
 }
 
@@ -99,7 +103,7 @@ func NewServer(cfg Config, hub *fanout.Hub) *Server {
 		cfg.Accounts = access.NewAccounts()
 	}
 	s := &Server{cfg: cfg, hub: hub, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
-	s.mu.gateways = make(map[string]*holder)
+	s.mu.gateways, s.mu.processes = make(map[string]*holder), make(map[string]string)
 	return s
 }
 
@@ -114,10 +118,23 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
 	account := s.cfg.Accounts.Open(identity)
 	defer account.Close()
 	c := &connection{
-		server: s, stream: stream, identity: identity, account: account, writer: line.NewWriter(stream.Send),
+		server: s, stream: stream, identity: identity, account: account, writer: line.NewWriter(s.transport(stream)),
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
 	}
 	return refusal(c.run(stream.Context()))
+}
+
+// transport hands messages to a stream, but no batch once the node may serve nobody: since the session gave it the process may have stood
+// still, or the client have taken nothing.
+func (s *Server) transport(stream streampb.Gateway_ConnectServer) func(*streampb.ConnectResponse) error {
+	return func(m *streampb.ConnectResponse) error {
+		if m.GetBatch() != nil {
+			if err := s.hub.Err(); err != nil {
+				return err
+			}
+		}
+		return stream.Send(m)
+	}
 }
 
 func (s *Server) enter() bool {
@@ -136,21 +153,30 @@ func (s *Server) exit() {
 	s.mu.connections--
 }
 
-// claim gives a session its gateway's id, and closes the session that had it. An older process is refused.
-func (s *Server) claim(gateway string, h *holder) error {
+// claim gives a session its gateway's id, and closes the session that had it. An older process is refused. New says that the process was not
+// the last one of the gateway that was here.
+func (s *Server) claim(gateway string, h *holder) (isNew bool, err error) {
 	s.mu.Lock()
 	before := s.mu.gateways[gateway]
 	if before != nil && before.process != h.process && before.started.After(h.started) {
 		s.mu.Unlock()
-		return fault.Newf(fault.SessionReplaced, "gateway %q is process %q, which started later", gateway, before.process)
+		return false, fault.Newf(fault.SessionReplaced, "gateway %q is process %q, which started later", gateway, before.process)
 	}
 	s.mu.gateways[gateway] = h
+	isNew = s.mu.processes[gateway] != h.process
+	if len(s.mu.processes) > rememberedPerSession*s.cfg.MaxSessions {
+		clear(s.mu.processes) // who comes again hears things twice
+	}
+	s.mu.processes[gateway] = h.process
 	s.mu.Unlock()
 	if before != nil {
 		before.session.Close(fault.Newf(fault.SessionReplaced, "gateway %q has connected again, as process %q", gateway, h.process))
 	}
-	return nil
+	return isNew, nil
 }
+
+// rememberedPerSession is of how many gateways the last process is remembered, for each session that there may be.
+const rememberedPerSession = 10
 
 // release gives a gateway's id back, unless another session has it.
 func (s *Server) release(gateway string, h *holder) {
