@@ -35,7 +35,7 @@ func (s *Service) buildGateway(context.Context) error {
 	cfg := s.opts.Config
 	s.gateway = connect.NewServer(connect.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: s.store, Cursors: s.keys,
-		Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
+		Recent: func() []fanout.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
 	}, s.hub)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"mongostream/change"
 	"mongostream/checkpoint"
@@ -93,4 +94,22 @@ func (s *Service) rewoundElsewhere(ctx context.Context, n notice.Notice) {
 // rewound reports whether an operator has put a mark where it is.
 func rewound(m checkpoint.Mark) bool {
 	return m.Reason == checkpoint.ReasonRewind || m.Reason == checkpoint.ReasonImport
+}
+
+const (
+	// recentlyPosted is how long ago a notice may have been posted for a gateway that begins to be told of it, recentlyMost how many are.
+	recentlyPosted = 30 * time.Minute
+	recentlyMost   = 10
+)
+
+// recentNotices returns what a gateway that begins is told of what was posted before.
+func recentNotices(board *notice.Board, now time.Time) (recent []fanout.Notice) {
+	posted, _ := board.Since(0)
+	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
+		if now.Sub(n.At) <= recentlyPosted {
+			told, _ := announced(n)
+			recent = append(recent, told)
+		}
+	}
+	return recent
 }

@@ -146,3 +146,26 @@ func TestNodeWithoutEtcdHasItsBoardAlone(t *testing.T) {
 		t.Error("there is a history without etcd")
 	}
 }
+
+func TestGatewaysThatBeginAreToldWhatIsRecent(t *testing.T) {
+	board, now := notice.NewBoard(notice.Config{Node: "n"}), time.Now()
+	post := func(text string, ago time.Duration) {
+		n := posted(text)
+		n.At = now.Add(-ago)
+		board.Post(n)
+	}
+	if recent := recentNotices(board, now); len(recent) != 0 {
+		t.Errorf("%v", recent)
+	}
+	post("old", 31*time.Minute)
+	post("less old", 29*time.Minute)
+	if recent := recentNotices(board, now); len(recent) != 1 || recent[0].Text != "less old" {
+		t.Errorf("%v", recent)
+	}
+	for i := range 12 {
+		post(fmt.Sprint(i), time.Minute)
+	}
+	if recent := recentNotices(board, now); len(recent) != 10 || recent[0].Text != "2" || recent[9].Text != "11" {
+		t.Errorf("%v", recent)
+	}
+}
