@@ -16,7 +16,7 @@ type Set struct {
 	queue    []*wire.Batch
 	attached int
 
-	// Events and Bytes are queued or sent, and not acknowledged.
+	// Events and Bytes are queued or sent, and not acknowledged. Notices in the place of events count as events.
 	Events, Bytes int
 }
 
@@ -113,6 +113,7 @@ func (s *Set) Lose(n *delivery.Notice, to change.Position) {
 	for p, t := range s.Delivered() {
 		if place.Compare(t.at) > 0 {
 			t.lose(s.begin(p), n, to)
+			s.count(t)
 		}
 	}
 }
@@ -123,8 +124,15 @@ func (s *Set) Note(n *delivery.Notice, before change.Position) {
 	for p, t := range s.Delivered() {
 		if place.Compare(t.at) > 0 {
 			t.note(s.begin(p), n)
+			s.count(t)
 		}
 	}
+}
+
+// count counts the notice that the last batch of a partition is, like an event: who takes nothing is to hold so many.
+func (s *Set) count(t *Trail) {
+	t.sent[len(t.sent)-1].events++
+	s.Events++
 }
 
 // Rewind moves a partition back, with a notice in its place; it is false where the partition is not there yet, or not delivered.
@@ -138,6 +146,7 @@ func (s *Set) Rewind(p change.Partition, n *delivery.Notice, to change.Position)
 	}
 	t.rewind(to)
 	t.rewound(s.begin(p), n, to)
+	s.count(t)
 	return true
 }
 
