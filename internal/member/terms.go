@@ -42,16 +42,13 @@ func (t *terms) add(terms []change.Term) {
 	}
 }
 
-// ended removes and returns the terms that the node serves no longer.
-func (t *terms) ended(serving []streamer.PartitionStatus) (ended []change.Term) {
+// ended removes and returns the terms that the node serves no longer. The node is asked while no term is added: one that begins meanwhile has
+// not ended.
+func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	epochs := make(map[change.Partition]change.Epoch, len(serving))
-	for _, s := range serving {
-		epochs[s.Partition] = s.Epoch
-	}
 	for p, term := range t.mu.served {
-		if epochs[p] != term.Epoch {
+		if node.Epoch(p) != term.Epoch {
 			delete(t.mu.served, p)
 			ended = append(ended, term)
 		}
@@ -88,7 +85,7 @@ func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o taker) {
 		case <-ctx.Done():
 			return
 		}
-		for _, term := range t.ended(node.Status()) {
+		for _, term := range t.ended(node) {
 			o.Ended(term)
 		}
 	}

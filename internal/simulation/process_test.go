@@ -322,26 +322,24 @@ func (p *process) giveBack(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		epochs := map[change.Partition]change.Epoch{}
 		for _, s := range p.run.Status() {
-			epochs[s.Partition] = s.Epoch
 			if s.Failure != nil {
 				p.world.wrong("%s: partition %d has stopped: %v", p.id, s.Partition, s.Failure)
 			}
 		}
-		for _, term := range p.notIn(epochs) {
+		for _, term := range p.notServed() {
 			p.kept(term)
 			p.share.Ended(term)
 		}
 	}
 }
 
-// notIn removes and returns the terms that are not served.
-func (p *process) notIn(epochs map[change.Partition]change.Epoch) (ended []change.Term) {
+// notServed removes and returns the terms that are not served.
+func (p *process) notServed() (ended []change.Term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for q, term := range p.mu.serving {
-		if epochs[q] != term.Epoch {
+		if p.run.Epoch(q) != term.Epoch {
 			delete(p.mu.serving, q)
 			ended = append(ended, term)
 		}

@@ -1,0 +1,61 @@
+package member
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"mongostream/change"
+	"mongostream/checkpoint"
+	"mongostream/lane"
+	"mongostream/lane/lanetest"
+	"mongostream/streamer"
+)
+
+// A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.
+func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
+	const partitions, rounds = 64, 200
+	log := &lanetest.Log{}
+	log.Tick(1)
+	node := streamer.NewNode(streamer.Config{
+		Origin: checkpoint.Origin{Incarnation: 1, Partitions: partitions, Start: change.Timestamp{T: 1001, I: 1}}, Surveyor: surveyor{log},
+	}, lane.NewLog(lane.Config{Partitions: partitions}, log), checkpoint.NewMemory(partitions))
+	m := &Member{cfg: Config{Node: node}}
+	ctx, stop := context.WithCancel(t.Context())
+	running := make(chan error, 1)
+	go func() { running <- node.Run(ctx) }()
+	begun := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			select {
+			case <-begun:
+				return
+			default:
+			}
+			for _, term := range m.terms.ended(node) {
+				if node.Epoch(term.Partition) == term.Epoch {
+					t.Errorf("partition %d: epoch %s is given back, though it is served", term.Partition, term.Epoch)
+				}
+			}
+		}
+	})
+	for round := range uint64(rounds) {
+		terms := make([]change.Term, partitions)
+		for p := range terms {
+			terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: round + 1}, Context: ctx}
+		}
+		if err := m.resume(ctx, terms); err != nil {
+			t.Error(err)
+		}
+		for _, term := range terms {
+			node.Depart(term.Partition, term.Epoch)
+		}
+	}
+	close(begun)
+	looking.Wait()
+	stop()
+	if err := <-running; err != nil {
+		t.Error(err)
+	}
+}
