@@ -43,10 +43,9 @@ type attachment struct {
 }
 
 // run keeps the membership alive and the terms as the plan has them until done is closed. It returns why the membership is lost as soon as
-// it is, or may be.
+// it is, or may be: requests that are under way have been told to end then, and may take a little longer.
 func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer a.asking.Wait()
 	defer cancel()
 	hints := a.store.Hints(ctx)
 	look := time.NewTimer(0)

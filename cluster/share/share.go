@@ -131,6 +131,7 @@ func (s *Share) Run(ctx context.Context, serve func(ctx context.Context) error) 
 		a := s.attach(lifetime, m, trust)
 		lost := a.run(lifetime, serving.Done(), done)
 		s.detach(a, lost)
+		a.asking.Wait() // it has been told to end
 		if lost == nil {
 			s.leave(lifetime, m)
 			break
