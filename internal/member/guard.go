@@ -11,12 +11,12 @@ import (
 // Guard serves only while the node may hand anything to anybody, and lets nothing through afterwards.
 func (m *Member) Guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := m.events.bind(r.Context()) // before it is asked, or a detachment in between would pass it by
+		defer cancel()
 		if !m.Trusted() {
 			http.Error(w, string(fault.NodeDetached)+": the node is not a member of its cluster now", http.StatusServiceUnavailable)
 			return
 		}
-		ctx, cancel := m.events.bind(r.Context())
-		defer cancel()
 		h.ServeHTTP(guardedWriter{w, m.Trusted}, r.WithContext(ctx))
 		if !m.Trusted() {
 			panic(http.ErrAbortHandler) // what is still in the connection's buffer stays there
@@ -42,7 +42,7 @@ func (w guardedWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w guardedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush implements http.Flusher.
+// FlushError is for http.ResponseController.
 func (w guardedWriter) FlushError() error {
 	if !w.trusted() {
 		return fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
