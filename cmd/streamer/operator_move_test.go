@@ -48,10 +48,6 @@ func (f *fleet) elsewhere() (p change.Partition, from, to string) {
 	return p, from, to
 }
 
-func (f *fleet) named(name string) *ship {
-	return f.ships[slices.IndexFunc(f.ships, func(s *ship) bool { return s.name == name })]
-}
-
 // Operators move partitions and empty nodes under load, and nobody misses anything.
 func TestOperatorsMovePartitions(t *testing.T) {
 	t.Parallel()
@@ -141,7 +137,7 @@ func TestImpossibleMovesAreRefused(t *testing.T) {
 	refused(fault.HandoffUnknown, "node-9", "drain", "node-9")
 	refused(fault.CommandBadArgument, "nobody has asked", "drain", to, "--undo")
 
-	frozen := f.named(to)
+	frozen := f.ship(to)
 	frozen.signal(syscall.SIGSTOP)
 	p1 := f.lab.with("STREAMER_CLUSTER_LEASE_TTL=60s").operate("handoff", "0", "--to", to)
 	if code := p1.wait(); code != 1 || !p1.noted(string(fault.HandoffDetached)) && !p1.noted(string(fault.HandoffDead)) {

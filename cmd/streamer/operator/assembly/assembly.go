@@ -44,12 +44,12 @@ type Member struct {
 
 // A Partition is who should own it, and who does.
 type Partition struct {
-	ID      int    `json:"id"`
-	Planned string `json:"planned"`
-	Why     string `json:"why"`
-	Owner   string `json:"owner"`
-	Process string `json:"process"`
-	Epoch   string `json:"epoch"`
+	ID      change.Partition `json:"id"`
+	Planned string           `json:"planned"`
+	Why     string           `json:"why"`
+	Owner   string           `json:"owner"`
+	Process string           `json:"process"`
+	Epoch   string           `json:"epoch"`
 	// State is what the owner says of it, empty where it says nothing yet.
 	State string `json:"state"`
 }
@@ -72,7 +72,7 @@ func Of(name string, view roster.View) *Assembly {
 	for i, owner := range view.Owners {
 		p := change.Partition(i)
 		node := view.Plan.Owner(p)
-		a.Partitions[i] = Partition{ID: i, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
+		a.Partitions[i] = Partition{ID: p, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
 		if owner != (roster.Owner{}) {
 			a.Partitions[i].Epoch, a.Partitions[i].State = owner.Epoch.String(), states[owner.Epoch][p]
 			owned[owner.Process]++
@@ -124,7 +124,7 @@ func (a *Assembly) Write(t *tabwriter.Writer) {
 	fmt.Fprintln(t, "\nPLANNED\tOWNER\tSTATE\tPARTITIONS\tWHY")
 	type row struct{ planned, owner, state, why string }
 	var rows []row
-	groups := map[row][]int{}
+	groups := map[row][]change.Partition{}
 	for _, p := range a.Partitions {
 		r := row{dashed(p.Planned), dashed(p.Owner), dashed(p.State), dashed(p.Why)}
 		if groups[r] == nil {
@@ -168,7 +168,7 @@ func dashed(s string) string {
 }
 
 // ranges writes numbers that ascend: 0-3,7.
-func ranges(numbers []int) string {
+func ranges(numbers []change.Partition) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {
 		j := i

@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"mongostream/change"
 	"mongostream/internal/admin/move"
 )
 
@@ -41,7 +40,7 @@ func WriteMoves(t *tabwriter.Writer, l *move.List) {
 		if r.Why != "" {
 			outcome += ": " + r.Why
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d ms\t%s\t%s\n", stamp(r.At), r.From, r.To, numbers(r.Partitions), outcome, r.LongestMS, r.Cause, r.By)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d ms\t%s\t%s\n", stamp(r.At), r.From, r.To, ranges(r.Partitions), outcome, r.LongestMS, r.Cause, r.By)
 	}
 }
 
@@ -62,23 +61,4 @@ func sorted(m map[string]move.Wished) []string {
 		return strings.Compare(a, b)
 	})
 	return keys
-}
-
-// numbers writes partitions shortly: 3, 7-9, 12.
-func numbers(partitions []change.Partition) string {
-	var text []string
-	for i := 0; i < len(partitions); {
-		j := i
-		for j+1 < len(partitions) && partitions[j+1] == partitions[j]+1 {
-			j++
-		}
-		switch j - i {
-		case 0:
-			text = append(text, fmt.Sprint(partitions[i]))
-		default:
-			text = append(text, fmt.Sprintf("%d-%d", partitions[i], partitions[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(text, ",")
 }
