@@ -59,7 +59,7 @@ keep the shares even, the leader may move another partition the other way.
 	return cmd
 }
 
-// How long operators may wish and watch.
+// How long a handoff may be wished and waited for.
 const (
 	least = 10 * time.Second
 	most  = 24 * time.Hour

@@ -83,7 +83,6 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
 
 // consider refuses what cannot be. A node of which nothing is heard is found out by listening.
 func (w *wanted) consider(ctx context.Context) error {
-	sight := ledger.Sight{}
 	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
 		order := ledger.Order{Partition: w.Partition, To: w.To, Cause: "an operator's wish", By: w.By, AllowOlder: w.AllowOlder}
 		order.Silent, order.SilentFor = w.listen(v), silence
@@ -95,7 +94,8 @@ func (w *wanted) consider(ctx context.Context) error {
 		if pin, pinned := v.Wishes.Pinned[w.Partition]; pinned {
 			return true, fault.Newf(fault.HandoffMoving, "partition %d is wished to be at node %q, by %q", w.Partition, pin.To, pin.By)
 		}
-		if sight, err = w.cluster.Ledger.Look(ctx, w.Partition); err != nil {
+		sight, err := w.cluster.Ledger.Look(ctx, w.Partition)
+		if err != nil {
 			return true, err
 		}
 		if r := sight.Record; r.Revision != 0 {
@@ -172,7 +172,7 @@ func absent(v roster.View, node string) bool {
 func (w *wanted) expired(v roster.View, planned bool, phase ledger.Phase) error {
 	switch {
 	case v.Leader == "":
-		return fault.Newf(fault.HandoffAbandoned, "nobody has led the cluster for %s", w.For)
+		return fault.Newf(fault.HandoffAbandoned, "nobody leads the cluster, after %s", w.For)
 	case !planned:
 		return fault.Newf(fault.HandoffAbandoned,
 			"the leader has not given it to node %q within %s: the node takes nothing yet (it has just come, or fails checks), or other partitions move", w.To, w.For)

@@ -196,7 +196,7 @@ func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
 		"nothing is heard":        {func(s *stage) { s.mute["b"] = true }, fault.HandoffDetached, "for 6"},
 		"nothing is heard later":  {func(s *stage) { later(func() { s.mu.Lock(); s.mute["b"] = true; s.mu.Unlock() }) }, fault.HandoffDetached, "for 6s"},
 		"it goes":                 {func(s *stage) { later(func() { _ = s.members["b"].Leave(s.t.Context()) }) }, fault.HandoffDead, "gone"},
-		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "nobody has led"},
+		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "nobody leads"},
 		"it moves already": {
 			func(s *stage) {
 				s.book.set(ledger.Record{Partition: 0, Phase: ledger.Prepared, Revision: 9, Cause: "plan 7"})
@@ -268,6 +268,26 @@ func TestDrainIsFollowedUntilNothingIsOnItsWay(t *testing.T) {
 		}
 		if known, err := move.Undrain(s.t.Context(), s.cluster, "a"); err != nil || known {
 			t.Errorf("%v, %v", known, err)
+		}
+	})
+}
+
+// What the plan gives to a node that owns nothing yet is on its way to it: whoever stopped it then would have it noticed.
+func TestDrainWaitsForThePlan(t *testing.T) {
+	play(t, func(s *stage) {
+		s.plan(1, "b")
+		go func() {
+			time.Sleep(5 * time.Second)
+			s.plan(2, "a")
+		}()
+		done, err := move.Drain{Node: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
+		if err != nil || done.Left != 0 || done.TookMS < 5000 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		s.plan(3, "b")
+		done, err = move.Drain{Node: "b", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
+		if fault.Of(err) != fault.DrainUnfinished || !strings.Contains(err.Error(), "plan 3 gives it some") {
+			t.Errorf("%+v, %v", done, err)
 		}
 	})
 }
