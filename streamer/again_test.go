@@ -116,3 +116,60 @@ func TestMarkThatIsYoungerThanTheSurveyIsNotAhead(t *testing.T) {
 		p.crash()
 	})
 }
+
+// A term that follows at once, before the consumer of the one before has come to its end, goes on where the sessions stand as well.
+func TestSessionsGoOnWhereTheyStandInATermThatFollowsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.begin(streamer.Config{Policy: checkpoint.Policy{Interval: time.Second}}, delivery.Config{})
+		w.marks.Refuse(errors.New("away"))
+		w.source.Append(inserts(40, 0)...)
+		if n := p.take(t); n != 40 {
+			t.Fatalf("%d events", n)
+		}
+		w.marks.Refuse(nil)
+		terms := w.claim()
+		p.end(change.ErrTermLost)
+		if err := p.node.Serve(t.Context(), terms); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.take(t); n != 0 {
+			t.Errorf("%d events that had been acknowledged", n)
+		}
+		p.crash()
+	})
+}
+
+// Sessions that live through the end of a term do not go on where they stand if an operator has moved the partition back meanwhile, also where
+// another process has gone some of the way again: what it had not come to would come to nobody.
+func TestSessionsGoBackWithAPartitionThatWasRewoundMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if _, err := w.marks.Found(t.Context(), w.origin); err != nil {
+			t.Fatal(err)
+		}
+		p := w.begin(streamer.Config{Policy: checkpoint.Policy{Interval: time.Second}}, delivery.Config{})
+		events := w.source.Append(inserts(40, 0)...)
+		if n := p.take(t); n != 40 {
+			t.Fatalf("%d events", n)
+		}
+		time.Sleep(10 * time.Second)
+		w.serveAgain(p, func([]change.Term) {
+			for q := range change.Partition(partitions) {
+				if _, err := w.marks.Rewind(t.Context(), q, events[0].Position(), "operator", "test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, term := range w.claim() {
+				mark := checkpoint.Mark{Partition: term.Partition, Position: events[19].Position(), Fingerprint: "f", Epoch: term.Epoch, At: time.Now()}
+				if err := w.marks.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if n := p.take(t); n != 20 {
+			t.Errorf("%d events after another process had gone half of the way again, want the 20 behind", n)
+		}
+		p.crash()
+	})
+}

@@ -18,21 +18,22 @@ import (
 
 // A Consumer takes the events of one partition from the log to the sessions, for one term.
 type Consumer struct {
-	term     change.Term
-	node     *Node
-	place    atomic.Pointer[lane.Cursor]
-	keeper   *checkpoint.Keeper
-	window   *dedup.Window // nil when turned off
-	detector *gap.Detector
-	opened   change.Position // where a stream is opened for it
-	progress change.Position // everything up to here has passed
-	fresh    []*change.Event // of the chunk at hand, those that are not duplicates
-	attempts int             // recoveries since the last progress
-	givenUp  int             // spans that were recovered in vain since then
-	rewound  bool            // the mark is where an operator has put it
-	running  context.Context //nolint:containedctx // of the term, ended by end
-	end      context.CancelCauseFunc
-	ended    chan struct{} // closed when Run has returned
+	term       change.Term
+	node       *Node
+	place      atomic.Pointer[lane.Cursor]
+	keeper     *checkpoint.Keeper
+	window     *dedup.Window // nil when turned off
+	detector   *gap.Detector
+	opened     change.Position // where a stream is opened for it
+	progress   change.Position // everything up to here has passed
+	fresh      []*change.Event // of the chunk at hand, those that are not duplicates
+	attempts   int             // recoveries since the last progress
+	givenUp    int             // spans that were recovered in vain since then
+	generation uint64          // of the mark that it began at
+	rewound    bool            // the mark is where an operator has put it
+	running    context.Context //nolint:containedctx // of the term, ended by end
+	end        context.CancelCauseFunc
+	ended      chan struct{} // closed when Run has returned
 
 	condition status.Condition
 	intake    rescan.Intake[*delivery.Session]

@@ -22,6 +22,7 @@ import (
 	"mongostream/lane/plan"
 	"mongostream/notice"
 	"mongostream/rescan"
+	"mongostream/streamer/flight"
 	"mongostream/streamer/status"
 	"mongostream/streamer/survey"
 )
@@ -104,11 +105,11 @@ type Node struct {
 	stopReading context.CancelCauseFunc
 	running     sync.WaitGroup
 
-	beginning sync.Mutex // held while a term begins, which a claim and a handoff may both bring
+	left      flight.Stands // of sessions that outlive terms
+	beginning sync.Mutex    // held while a term begins, which a claim and a handoff may both bring
 	mu        struct {
 		sync.Mutex
 		consumers map[change.Partition]*Consumer
-		left      map[change.Partition]change.Position // how far sessions had acknowledged when the last term ended
 		stopping  bool
 	}
 }
@@ -131,7 +132,7 @@ func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
 		Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Heard: n.heard, Logger: cfg.Logger,
 	})
 	n.lifetime, n.stopReading = context.WithCancelCause(context.Background())
-	n.mu.consumers, n.mu.left = make(map[change.Partition]*Consumer), make(map[change.Partition]change.Position)
+	n.mu.consumers = make(map[change.Partition]*Consumer)
 	n.sessions.Store(&[]*delivery.Session{})
 	n.metrics = status.NewCounters(cfg.Registerer, status.Gauges{Partitions: n.Status, Sessions: func() int { return len(n.attached()) }})
 	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, n.logger)
@@ -270,9 +271,7 @@ func (n *Node) attached() []*delivery.Session { return *n.sessions.Load() }
 
 // Epoch returns the epoch of the node's term of a partition, zero where it has none.
 func (n *Node) Epoch(p change.Partition) change.Epoch {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if c := n.mu.consumers[p]; c != nil {
+	if c := n.consumer(p); c != nil {
 		return c.term.Epoch
 	}
 	return change.Epoch{}

@@ -65,11 +65,16 @@ func (n *Node) remove(c *Consumer) {
 	c.cursor().Close()
 }
 
-// serving returns the consumer of a partition at an epoch, nil where there is none.
-func (n *Node) serving(p change.Partition, e change.Epoch) *Consumer {
+// consumer returns the consumer of a partition, nil where there is none.
+func (n *Node) consumer(p change.Partition) *Consumer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if c := n.mu.consumers[p]; c != nil && c.term.Epoch == e {
+	return n.mu.consumers[p]
+}
+
+// serving returns the consumer of a partition at an epoch, nil where there is none.
+func (n *Node) serving(p change.Partition, e change.Epoch) *Consumer {
+	if c := n.consumer(p); c != nil && c.term.Epoch == e {
 		return c
 	}
 	return nil
@@ -77,7 +82,7 @@ func (n *Node) serving(p change.Partition, e change.Epoch) *Consumer {
 
 // Term returns the term under which the node serves a partition.
 func (n *Node) Term(p change.Partition) (change.Term, bool) {
-	if c := n.serving(p, n.Epoch(p)); c != nil {
+	if c := n.consumer(p); c != nil {
 		return c.term, true
 	}
 	return change.Term{}, false

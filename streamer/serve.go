@@ -64,13 +64,17 @@ func (n *Node) unfinished(ctx context.Context) (map[change.Partition][]checkpoin
 func (n *Node) begin(term change.Term, mark checkpoint.Mark) (*Consumer, error) {
 	n.beginning.Lock()
 	defer n.beginning.Unlock()
-	if c := n.serving(term.Partition, term.Epoch); c != nil && c.term.Err() == nil {
+	switch c := n.consumer(term.Partition); {
+	case c == nil:
+	case c.term.Context.Err() != nil:
+		<-c.ended // only then it is known where its sessions stand
+	case c.term.Epoch == term.Epoch && c.term.Err() == nil:
 		return c, nil
 	}
 	start := n.start(term.Partition, mark)
 	c := &Consumer{
 		term: term, node: n, opened: start.Open, progress: start.Position, detector: gap.NewDetector(n.cfg.MaxGap, start.Position),
-		rewound: mark.Reason == checkpoint.ReasonRewind || mark.Reason == checkpoint.ReasonImport, ended: make(chan struct{}),
+		generation: mark.Generation, rewound: rewound(mark), ended: make(chan struct{}),
 	}
 	if n.cfg.Dedup != nil {
 		c.window = dedup.NewWindow(*n.cfg.Dedup)
@@ -118,9 +122,9 @@ func rewound(mark checkpoint.Mark) bool {
 // start says where a lane begins: behind its mark, or at the origin where it has none. The token of a mark that was made with
 // another filter cannot be opened; the log is opened at its time then, and the lane skips what it has seen. Sessions that lived through
 // the end of an earlier term go on where they stand: the mark is behind them where it could not be saved, and ahead of them where another
-// process has moved it.
+// process has moved it. Where an operator has moved it back meanwhile they follow it.
 func (n *Node) start(p change.Partition, mark checkpoint.Mark) lane.Start {
-	if left := n.leave(p, change.Position{}); !left.IsZero() && !rewound(mark) && len(n.attached()) > 0 {
+	if left := n.left.Take(p, mark.Generation); !left.IsZero() && !rewound(mark) && len(n.attached()) > 0 {
 		return lane.Start{Position: left, Open: left}
 	}
 	start := lane.Start{Position: mark.Position, Open: mark.Position}
@@ -133,24 +137,13 @@ func (n *Node) start(p change.Partition, mark checkpoint.Mark) lane.Start {
 	return start
 }
 
-// leave remembers how far the sessions had acknowledged a partition whose term has ended, zero for no longer, and returns what was
-// remembered before.
-func (n *Node) leave(p change.Partition, at change.Position) (before change.Position) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	before = n.mu.left[p]
-	n.mu.left[p] = at
-	return before
-}
-
 // finish looks at how a consumer ended. A planned stop leaves it in its place, for its last mark; a lost term takes it out; what a
 // person must act upon leaves it there to be seen, and does not touch its mark.
 func (n *Node) finish(c *Consumer, err error) {
 	switch {
 	case c.term.Err() != nil, errors.Is(err, checkpoint.ErrFenced):
-		left := c.LowWater()
+		n.left.Leave(c.term.Partition, c.LowWater(), c.generation) // before the next term can begin
 		n.remove(c)
-		n.leave(c.term.Partition, left)
 		level := slog.LevelWarn
 		if errors.Is(err, change.ErrTermLost) {
 			level = slog.LevelDebug // whoever ended it says so, once for all that ended

@@ -54,5 +54,5 @@ func TestSlowSubscribersAreNoSilenceOfMongoDB(t *testing.T) {
 		if count != 1000 {
 			t.Errorf("%d events", count)
 		}
-		})
+	})
 }
