@@ -32,8 +32,7 @@ type reader struct {
 	rear    uint64 // no lane that is waited for reads a slot before this one next
 	queued  int64  // bytes fetched and not yet in the ring
 
-	replied time.Time // when the last answer came, or reading went on that had waited
-	moved   time.Time // when it last told something new, or reading went on that had waited
+	replied, moved time.Time // when the last answer came, and the last that told something new; or since when it is read again
 
 	wanted  chan struct{} // wakes the fetch loop
 	crowded bool          // the split loop waits for lanes
