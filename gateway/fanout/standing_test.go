@@ -65,3 +65,32 @@ func TestRewindMovesWhatIsKeptOfPartitionsElsewhere(t *testing.T) {
 		w.stop()
 	})
 }
+
+// A gateway that has yet to hear of a rewind tells the other nodes that it is further. What it tells once it has gone back is taken, too.
+func TestGatewayThatGoesBackAfterARewindIsBelievedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fanout.Config{})
+		written := w.source.Append(inserts(20, 0)...)
+		synctest.Wait()
+		end, back, again := written[19].Position(), written[4].Position(), written[9].Position()
+		s, err := w.hub.Open(t.Context(), fanout.SessionConfig{
+			Gateway: "g", Start: end, Owned: true, Have: map[change.Partition]wire.Place{1: wire.PlaceOf(end)},
+		}, all(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.hub.Rewound(1, back)
+		for _, at := range []change.Position{end, end, again} { // the first is the acknowledgement of what it began with
+			if err := s.Ack(1, wire.PlaceOf(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, positions, ok := s.Standing(); !ok || positions[1].After(again) {
+			t.Errorf("it stands at %v, and has told that it is at %v", positions[1], again)
+		}
+		w.stop()
+	})
+}

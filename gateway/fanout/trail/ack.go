@@ -24,7 +24,9 @@ func (t *Trail) ack(to wire.Place) (events, bytes, batches int, ok bool) {
 		}
 	}
 	t.sent, t.given = slices.Delete(t.sent, 0, n), t.given-n
-	if stands := change.At(to.Time()); t.away && stands.After(t.acked) {
+	// What is told beside acknowledgements may be less than before: the subscriber has heard of a rewind meanwhile.
+	stands := change.At(to.Time())
+	if back := n == 0 && stands.Time.Compare(t.acked.Time) < 0; t.away && (back || stands.After(t.acked)) {
 		t.acked = stands
 	}
 	return events, bytes, n, true
