@@ -32,7 +32,7 @@ func heartbeats(b *testing.B, keys etcd.Keys, members, held int) []*mvccpb.KeyVa
 				Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: 123_456}, Rate: 12.5, State: "live",
 			})
 		}
-		value, err := encode(h)
+		value, err := encodeHeartbeat(h)
 		if err != nil {
 			b.Fatal(err)
 		}

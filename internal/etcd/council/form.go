@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,6 +24,23 @@ func encode(what any) (string, error) {
 		return "", fmt.Errorf("encode: %w", err)
 	}
 	return string(value), nil
+}
+
+// encodeHeartbeat writes a heartbeat. Rates are told to a thousandth, those above a hundred to a whole one: what a member says of all
+// partitions that there can be fits into one request then.
+func encodeHeartbeat(h roster.Heartbeat) (string, error) {
+	h.Held = slices.Clone(h.Held)
+	for i := range h.Held {
+		h.Held[i].Rate = told(h.Held[i].Rate)
+	}
+	return encode(h)
+}
+
+func told(rate float64) float64 {
+	if rate >= 100 {
+		return math.Round(rate)
+	}
+	return math.Round(1000*rate) / 1000
 }
 
 // nodeOf returns the node that a key of a heartbeat names, if it is one of ours.

@@ -33,7 +33,7 @@ func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Durat
 	if err := s.makeWay(ctx, first); err != nil {
 		return nil, err
 	}
-	value, err := encode(first)
+	value, err := encodeHeartbeat(first)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 
 // Beat implements [roster.Membership]. One whose answer gets lost is not sent again: the next one is.
 func (m *membership) Beat(ctx context.Context, h roster.Heartbeat) error {
-	value, err := encode(h)
+	value, err := encodeHeartbeat(h)
 	if err == nil {
 		_, err = m.txn(ctx, clientv3.OpPut(m.key, value, clientv3.WithLease(m.lease)))
 	}

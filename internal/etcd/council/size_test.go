@@ -1,0 +1,40 @@
+package council
+
+import (
+	"math"
+	"testing"
+
+	"mongostream/change"
+	"mongostream/cluster/roster"
+	"mongostream/health"
+	"mongostream/internal/devetcd/devetcdtest"
+)
+
+// A member that serves every partition that a cluster can have is heard: what it says of them fits into one request.
+func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	s := p.store(nil)
+	m := p.join(s, "a")
+	h := roster.Heartbeat{Node: "node-a", Process: "a", Status: roster.Healthy}
+	for q := range change.Partition(change.MaxPartitions) {
+		h.Held = append(h.Held, roster.Held{
+			Partition: q, Epoch: change.Epoch{Incarnation: 1, Revision: 1_234_567_890}, Rate: 100 * math.Abs(math.Sin(float64(q))), State: string(health.Unhealthy),
+		})
+	}
+	was := h.Held[1].Rate
+	if err := m.Beat(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if h.Held[1].Rate != was {
+		t.Error("the heartbeat was changed for who wrote it")
+	}
+	held := p.view(s).Members[0].Held
+	if len(held) != change.MaxPartitions {
+		t.Fatalf("%d partitions are told of", len(held))
+	}
+	for q := range held {
+		if math.Abs(held[q].Rate-h.Held[q].Rate) > 0.001*max(1, h.Held[q].Rate) {
+			t.Fatalf("partition %d: a rate of %g is told as %g", q, h.Held[q].Rate, held[q].Rate)
+		}
+	}
+}
