@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -170,8 +169,12 @@ func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
 	if stopping {
 		h.Status = roster.Stopping
 	}
+	served := make(map[change.Partition]bool, len(h.Held))
+	for _, held := range h.Held {
+		served[held.Partition] = true
+	}
 	for _, term := range a.holding.Held() {
-		if !slices.ContainsFunc(h.Held, func(held roster.Held) bool { return held.Partition == term.Partition }) {
+		if !served[term.Partition] {
 			h.Held = append(h.Held, roster.Held{Partition: term.Partition, Epoch: term.Epoch, State: string(roster.Starting)})
 		}
 	}

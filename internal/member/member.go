@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,10 +193,9 @@ func (m *Member) View() (roster.View, bool) {
 
 // Served returns what the node does not serve yet of what is its own, nil where that is nothing.
 func (m *Member) Served() error {
-	status := m.cfg.Node.Status()
 	if m.Alone() {
-		if len(status) < m.cfg.Partitions {
-			return fmt.Errorf("%d of %d partitions are served", len(status), m.cfg.Partitions)
+		if served := len(m.cfg.Node.Status()); served < m.cfg.Partitions {
+			return fmt.Errorf("%d of %d partitions are served", served, m.cfg.Partitions)
 		}
 		return nil
 	}
@@ -210,7 +208,7 @@ func (m *Member) Served() error {
 	}
 	missing := 0
 	for p, node := range view.Plan.Owners {
-		if node == m.cfg.Member.Node && !slices.ContainsFunc(status, func(s streamer.PartitionStatus) bool { return int(s.Partition) == p }) {
+		if node == m.cfg.Member.Node && m.cfg.Node.Epoch(change.Partition(p)) == (change.Epoch{}) {
 			missing++
 		}
 	}
