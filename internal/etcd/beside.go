@@ -26,8 +26,8 @@ func (s *Store) ReadMark(p change.Partition) clientv3.Op {
 	return clientv3.OpGet(s.client.keys.mark(p))
 }
 
-// Beside returns what writes a mark in the place of the one that was read. One that stands before it is left out, as by Save; one of an
-// earlier generation is ErrFenced.
+// Beside returns what writes a mark in the place of the one that was read. One that does not stand behind it is left out, as by Save; one of
+// an earlier generation is ErrFenced.
 func (s *Store) Beside(m checkpoint.Mark, read []*mvccpb.KeyValue) (Beside, error) {
 	m = m.Trimmed()
 	_, last, err := s.decode(m.Partition, read)
@@ -41,7 +41,7 @@ func (s *Store) Beside(m checkpoint.Mark, read []*mvccpb.KeyValue) (Beside, erro
 		If:    clientv3.Compare(clientv3.ModRevision(s.client.keys.mark(m.Partition)), "=", last.revision),
 		store: s, after: last, of: m.Partition,
 	}
-	if last.position.After(m.Position) || m.Position.IsZero() {
+	if !m.Position.After(last.position) {
 		return b, nil
 	}
 	m.Generation = max(m.Generation, last.generation)

@@ -51,21 +51,17 @@ type state struct {
 	stands                     etcd.Standing
 	owner                      lease.Holder
 	recordLease, answerLease   clientv3.LeaseID
-	mark                       []*mvccpb.KeyValue // where the marks are beside
-	more                       []*mvccpb.KeyValue // what was asked for besides
+	more                       []*mvccpb.KeyValue // what was to be got with it
 	ownerKey, recordKey, reply string
 }
 
-// read reads a partition, and what else is asked for.
-func (k *Keeper) read(ctx context.Context, p change.Partition, more string) (s state, err error) {
+// read reads a partition, and with it what else is to be got.
+func (k *Keeper) read(ctx context.Context, p change.Partition, more ...clientv3.Op) (s state, err error) {
 	s.ownerKey, s.recordKey, s.reply = k.keys.Owner(p), k.keys.Handoff(p), k.answer(p)
 	ops := []clientv3.Op{
-		clientv3.OpGet(k.keys.Origin()), clientv3.OpGet(s.ownerKey), clientv3.OpGet(s.recordKey), clientv3.OpGet(s.reply), clientv3.OpGet(more),
+		clientv3.OpGet(k.keys.Origin()), clientv3.OpGet(s.ownerKey), clientv3.OpGet(s.recordKey), clientv3.OpGet(s.reply),
 	}
-	if k.beside != nil {
-		ops = append(ops, k.beside.ReadMark(p))
-	}
-	resp, err := k.etcd.Txn(ctx).Then(ops...).Commit()
+	resp, err := k.etcd.Txn(ctx).Then(append(ops, more...)...).Commit()
 	if err != nil {
 		return s, err
 	}
@@ -92,9 +88,8 @@ func (k *Keeper) read(ctx context.Context, p change.Partition, more string) (s s
 			return s, err
 		}
 	}
-	s.more = kvs(4)
-	if k.beside != nil {
-		s.mark = kvs(5)
+	if len(more) > 0 {
+		s.more = kvs(4)
 	}
 	return s, nil
 }
@@ -110,7 +105,7 @@ func modified(key string, revision int64) clientv3.Cmp {
 
 // Look implements [ledger.Keeper].
 func (k *Keeper) Look(ctx context.Context, p change.Partition) (ledger.Sight, error) {
-	s, err := k.read(ctx, p, k.keys.Origin())
+	s, err := k.read(ctx, p)
 	if err == nil && s.Record.Revision != 0 {
 		s.Absent, err = k.absent(ctx, s.Record.To)
 	}
@@ -172,7 +167,7 @@ func (k *Keeper) Prepare(ctx context.Context, r ledger.Record) (prepared ledger.
 
 // prepare makes one attempt. Without an error and a revision somebody else was faster, at whatever.
 func (k *Keeper) prepare(ctx context.Context, r ledger.Record, value string) (ledger.Record, error) {
-	s, err := k.read(ctx, r.Partition, k.keys.Origin())
+	s, err := k.read(ctx, r.Partition)
 	switch {
 	case err != nil:
 		return ledger.Record{}, err
@@ -211,7 +206,7 @@ func (k *Keeper) reply(ctx context.Context, r ledger.Record, refusal string) err
 		return err
 	}
 	seat := k.keys.Member(r.To.Node)
-	s, err := k.read(ctx, r.Partition, seat)
+	s, err := k.read(ctx, r.Partition, clientv3.OpGet(seat))
 	if err != nil {
 		return err
 	}

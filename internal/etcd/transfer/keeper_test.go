@@ -57,16 +57,23 @@ func TestSwitchMovesOwnerAndMarkTogether(t *testing.T) {
 	}
 }
 
+// A mark that a switch would not move stays as it is, with who has saved it and why: also one that stands there already.
 func TestMarkThatStandsBehindStays(t *testing.T) {
-	c := newPlace(t)
-	if err := c.save(c.a, c.epoch, 9); err != nil {
-		t.Fatal(err)
+	for _, at := range []int{7, 9} {
+		c := newPlace(t)
+		if err := c.save(c.a, c.epoch, 9); err != nil {
+			t.Fatal(err)
+		}
+		before := c.kv("mark/%05d", p)
+		s := c.prepared()
+		if _, err := c.a.keeper.Switch(t.Context(), s.Record, s.Answer, c.mark(c.epoch, at)); err != nil {
+			t.Fatal(err)
+		}
+		c.wantOwner(c.b, 9)
+		if after := c.kv("mark/%05d", p); after != before {
+			t.Errorf("a switch at %d wrote the mark at %d again", at, 9)
+		}
 	}
-	s := c.prepared()
-	if _, err := c.a.keeper.Switch(t.Context(), s.Record, s.Answer, c.mark(c.epoch, 7)); err != nil {
-		t.Fatal(err)
-	}
-	c.wantOwner(c.b, 9)
 }
 
 func TestPartitionWithoutAMarkMoves(t *testing.T) {

@@ -44,7 +44,11 @@ func (k *Keeper) save(ctx context.Context, m checkpoint.Mark) error {
 
 // change makes one attempt at the transaction. Without an error and a revision something was written meanwhile.
 func (k *Keeper) change(ctx context.Context, r ledger.Record, a ledger.Answer, m checkpoint.Mark) (ledger.Record, error) {
-	s, err := k.read(ctx, r.Partition, k.keys.Origin())
+	var mark []clientv3.Op
+	if k.beside != nil {
+		mark = append(mark, k.beside.ReadMark(r.Partition))
+	}
+	s, err := k.read(ctx, r.Partition, mark...)
 	switch {
 	case err != nil:
 		return ledger.Record{}, err
@@ -73,7 +77,7 @@ func (k *Keeper) change(ctx context.Context, r ledger.Record, a ledger.Answer, m
 	}
 	var beside etcd.Beside
 	if k.beside != nil {
-		if beside, err = k.beside.Beside(m, s.mark); err != nil {
+		if beside, err = k.beside.Beside(m, s.more); err != nil {
 			return ledger.Record{}, err
 		}
 		expected, puts = append(expected, beside.If), append(puts, beside.Puts...)
