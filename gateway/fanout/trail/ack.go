@@ -24,12 +24,16 @@ func (t *Trail) ack(to wire.Place) (events, bytes, batches int, ok bool) {
 		}
 	}
 	t.sent, t.given = slices.Delete(t.sent, 0, n), t.given-n
-	// What is told beside acknowledgements may be less than before: the subscriber has heard of a rewind meanwhile.
-	stands := change.At(to.Time())
-	if back := n == 0 && stands.Time.Compare(t.acked.Time) < 0; t.away && (back || stands.After(t.acked)) {
+	if stands := change.At(to.Time()); t.away && (stands.After(t.acked) || n == 0 && t.goesBack(stands)) {
 		t.acked = stands
 	}
 	return events, bytes, n, true
+}
+
+// goesBack reports whether a subscriber that is less far than it said has gone back to where the trail was rewound to while it was away: it
+// may have heard of that only now, from whoever delivers the partition.
+func (t *Trail) goesBack(to change.Position) bool {
+	return !t.back.IsZero() && to.Time.Compare(t.back.Time) >= 0 && to.Time.Compare(t.acked.Time) < 0
 }
 
 // Held returns the position up to which everything has been acknowledged, for who reads on behind it.

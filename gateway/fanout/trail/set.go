@@ -139,7 +139,7 @@ func (s *Set) count(t *Trail) {
 func (s *Set) Rewind(p change.Partition, n *delivery.Notice, to change.Position) bool {
 	t := s.trails[p]
 	if t.away && t.acked.After(to) {
-		t.acked = to // the subscriber gets it again from whoever delivers it
+		t.acked, t.back = to, to // the subscriber gets it again from whoever delivers it
 	}
 	if t.away || wire.PlaceOf(to).Compare(t.at) >= 0 {
 		return false

@@ -21,7 +21,8 @@ type Trail struct {
 	// shared says that the subscriber has other sessions as well, and may be further than this one.
 	shared bool
 
-	before wire.Place // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
+	before wire.Place      // where it stood before it was moved back: late acknowledgements up to there mean what was sent then
+	back   change.Position // where it was moved back to while it was away, zero if it was not
 }
 
 // New makes a Trail that begins at a position. One of a subscriber that has other sessions as well is shared: it is away before it is
@@ -167,7 +168,7 @@ func (t *Trail) again() {
 // attach begins the trail anew where the subscriber stands. What it had on its way has been taken off by drop.
 func (t *Trail) attach(have Known) {
 	t.keepBefore()
-	t.away, t.have, t.at, t.acked = false, &have, have.Place, have.From()
+	t.away, t.have, t.at, t.acked, t.back = false, &have, have.Place, have.From(), change.Position{}
 }
 
 // drop forgets what is on its way, and returns how much that was.
