@@ -219,6 +219,7 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 		return matched, false
 	}
 	var touched []change.Partition
+	var subscriptions []*Subscription
 	for i := range batch.Len() {
 		e := batch.Event(i)
 		if e.Op() == change.OpSkipped {
@@ -233,9 +234,11 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 			continue
 		}
 		w.Next(e)
-		forSessions(matched, s.mu.byKey, func(_ *Session, subscriptions []*Subscription) {
-			touched = s.hub.queue(s, e, subscriptions, w, touched)
-		})
+		subscriptions = subscriptions[:0]
+		for _, id := range matched {
+			subscriptions = append(subscriptions, s.mu.byKey[id])
+		}
+		touched = s.hub.queue(s, e, subscriptions, w, touched)
 	}
 	s.mu.position = batch.End().Clone()
 	s.mu.trails.Reached(touched, s.mu.position)

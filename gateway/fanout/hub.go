@@ -72,6 +72,7 @@ type Hub struct {
 	// Of the loop alone.
 	writer  wire.Writer
 	matched []match.ID
+	getting []*Session // the sessions that get the event, with what matches in Session.matched
 	touched map[*Session][]change.Partition
 }
 
@@ -194,14 +195,25 @@ func (h *Hub) event(e *change.Event) {
 		return
 	}
 	h.writer.Next(e)
-	forSessions(h.matched, h.mu.subscriptions, func(s *Session, subscriptions []*Subscription) {
-		if !s.live || !e.Position().After(s.from) {
-			return
+	for _, id := range h.matched {
+		sub := h.mu.subscriptions[id]
+		if sub == nil || !sub.session.live || !e.Position().After(sub.session.from) {
+			continue
 		}
+		if len(sub.session.matched) == 0 {
+			h.getting = append(h.getting, sub.session)
+		}
+		sub.session.matched = append(sub.session.matched, sub)
+	}
+	for _, s := range h.getting {
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		h.touched[s] = h.queue(s, e, subscriptions, &h.writer, h.touched[s])
-	})
+		h.touched[s] = h.queue(s, e, s.matched, &h.writer, h.touched[s])
+		s.mu.Unlock()
+		clear(s.matched)
+		s.matched = s.matched[:0]
+	}
+	clear(h.getting)
+	h.getting = h.getting[:0]
 }
 
 // queue puts an event into a session's queue, once for each form that its subscriptions ask for, and notes the partitions. Under the
@@ -241,30 +253,6 @@ func (h *Hub) queue(s *Session, e *change.Event, subscriptions []*Subscription, 
 		touched = append(touched, p)
 	}
 	return touched
-}
-
-// forSessions groups matching subscriptions by their sessions.
-func forSessions(matched []match.ID, all map[match.ID]*Subscription, each func(*Session, []*Subscription)) {
-	var stack [16]*Subscription
-	subscriptions := stack[:0]
-	for _, id := range matched {
-		if sub := all[id]; sub != nil {
-			subscriptions = append(subscriptions, sub)
-		}
-	}
-	for len(subscriptions) > 0 {
-		s := subscriptions[0].session
-		rest, mine := subscriptions[:0], make([]*Subscription, 0, 1)
-		for _, sub := range subscriptions {
-			if sub.session == s {
-				mine = append(mine, sub)
-			} else {
-				rest = append(rest, sub)
-			}
-		}
-		each(s, mine)
-		subscriptions = rest
-	}
 }
 
 // complain tells a session that its filter failed on an event: neither a yes nor a no. Under the hub's mutex.

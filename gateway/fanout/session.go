@@ -54,8 +54,9 @@ type Session struct {
 	done     chan struct{}
 
 	// Guarded by the hub's mutex.
-	live bool
-	from change.Position // on the live path: what is not behind it has been considered before the session joined
+	live    bool
+	from    change.Position // on the live path: what is not behind it has been considered before the session joined
+	matched []*Subscription // those that match the event that the hub is at
 
 	mu struct {
 		sync.Mutex
