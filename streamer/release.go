@@ -106,13 +106,15 @@ func (n *Node) Unseal(p change.Partition, e change.Epoch) {
 
 // Depart comes to an end with a term whose mark has been handed over: nothing is saved. It returns at once.
 func (n *Node) Depart(p change.Partition, e change.Epoch) {
-	c := n.serving(p, e)
-	if c == nil {
-		return
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.mu.consumers[p]
+	if c == nil || c.term.Epoch != e || n.mu.stopping {
+		return // or everything comes to its end
 	}
 	c.end(errReleased)
-	go func() {
+	n.running.Go(func() {
 		<-c.ended
 		n.remove(c)
-	}()
+	})
 }
