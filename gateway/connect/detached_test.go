@@ -29,7 +29,7 @@ import (
 type stalled struct {
 	grpc.ServerStream
 
-	ctx      context.Context //nolint:containedctx // that is how gRPC hands it on
+	ctx      context.Context // as gRPC hands it on
 	requests chan *streampb.ConnectRequest
 	released chan struct{}
 	events   atomic.Int64 // that were handed over
