@@ -121,11 +121,15 @@ func (m *Member) Run(ctx context.Context) error {
 		return m.givingBack(ctx, m.share, func() error { return m.share.Run(ctx, m.serveShare) })
 	}
 	return m.givingBack(ctx, m.solo, func() error {
-		return m.solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {
-			if err := m.resume(ctx, terms); err != nil {
+		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
+			switch err := m.resume(serving, terms); {
+			case err == nil:
+				return m.serve(serving)
+			case ctx.Err() != nil && errors.Is(err, context.Canceled):
+				return nil // a planned stop while the node began
+			default:
 				return err
 			}
-			return m.serve(ctx)
 		})
 	})
 }
