@@ -52,7 +52,7 @@ const tellEvery = time.Second
 // run writes events until the client leaves, stalls, or the log or the node ends, and says which.
 func (c *client) run(ctx context.Context) (reason string) {
 	c.buffer = append(c.buffer, ": connected\n\n"...)
-	for {
+	for connected := false; ; {
 		c.tellTrouble()
 		if err := c.flush(ctx); err != nil {
 			switch { // a writing that fails ends the request's context too
@@ -64,6 +64,11 @@ func (c *client) run(ctx context.Context) (reason string) {
 			default:
 				return "left"
 			}
+		}
+		if !connected { // it knows that it is
+			connected = true
+			c.events.metrics.clients.Inc()
+			defer c.events.metrics.clients.Dec()
 		}
 		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
 		batch, err := c.cursor.Next(wait)

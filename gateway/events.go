@@ -96,8 +96,6 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.clients.Add(-1)
-	h.metrics.clients.Inc()
-	defer h.metrics.clients.Dec()
 	c := &client{
 		events: h, account: account, program: program, out: http.NewResponseController(w), w: w,
 		encoder: NewEncoder(h.cfg.Cluster, h.cfg.Partitions, h.cfg.Encode),
