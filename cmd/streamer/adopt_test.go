@@ -89,7 +89,7 @@ func (l *lab) runs(lines int, args ...string) []string {
 // nothing that the node from before saves can touch them, and what the restored marks do not know of is delivered again.
 func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 	t.Parallel()
-	address, dir, backup := freeAddress(t), t.TempDir(), t.TempDir()
+	address, dir, backup := freeAddress(), t.TempDir(), t.TempDir()
 	base, _ := newDevLab(t, "mongo") // its MongoDB; the marks are in the etcd of this test
 	etcd := newServer(t)
 	etcd.runEtcd(dir, address)
@@ -152,7 +152,7 @@ type adoptResult struct {
 // them back, says so in the gap log, and the node goes on.
 func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
+	address := freeAddress()
 	snapshot, backup := filepath.Join(t.TempDir(), "now"), filepath.Join(t.TempDir(), "then")
 	server := newServer(t)
 	server.runMongo(snapshot, address)

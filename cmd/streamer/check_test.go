@@ -86,7 +86,7 @@ func (l *lab) create(images bool) {
 // What is wrong is told with its code and its remedy; only what keeps a node from working is an error.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	closed := freeAddress(t)
+	closed := freeAddress()
 	standalone := devmongotest.Start(t, devmongo.Config{Standalone: true})
 	l, server := newDevLab(t, "etcd") // a MongoDB 4.4, which is old and does not split
 	use(l)

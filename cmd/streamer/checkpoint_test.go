@@ -209,7 +209,7 @@ type rewindResult struct {
 // What cannot be done is refused with one message, and changes nothing.
 func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 	t.Parallel()
-	closed := freeAddress(t)
+	closed := freeAddress()
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()

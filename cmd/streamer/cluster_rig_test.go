@@ -105,7 +105,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	if m, there := l.marks.(*etcdMarks); there {
 		f.etcd, prefix = m.endpoints[0], m.prefix
 	} else {
-		f.etcd, f.dir, f.server, prefix = "http://"+freeAddress(t), t.TempDir(), newServer(t), "/test"
+		f.etcd, f.dir, f.server, prefix = "http://"+freeAddress(), t.TempDir(), newServer(t), "/test"
 		f.startEtcd(f.dir)
 	}
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
@@ -139,7 +139,7 @@ func (f *fleet) startEtcd(dir string) { f.server.runEtcd(dir, strings.TrimPrefix
 // add adds a node.
 func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
-	s := &ship{fleet: f, name: name, grpc: freeAddress(f.t), http: freeAddress(f.t)}
+	s := &ship{fleet: f, name: name, grpc: freeAddress(), http: freeAddress()}
 	var endpoint string
 	if _, inEtcd := f.lab.marks.(*etcdMarks); inEtcd {
 		endpoint = s.tapMarks(strings.TrimPrefix(f.etcd, "http://"), `/mark/\d{5}`)

@@ -129,7 +129,7 @@ func shows(t *testing.T, p *process, want [][]string) {
 // A tail goes on behind what it has seen, whenever and however its node is restarted.
 func TestTailMissesNothingWhileItsNodeIsRestarted(t *testing.T) {
 	t.Parallel()
-	listen := freeAddress(t)
+	listen := freeAddress()
 	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
 	run := func() *process {
 		p := l.node("--take-over")

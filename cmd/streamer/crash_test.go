@@ -63,7 +63,7 @@ func crashes(t *testing.T, backend string, kills int) {
 	}
 	s := &series{
 		t: t, lab: newLab(t, backend).with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms"),
-		random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t),
+		random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(),
 	}
 	s.lab = s.lab.with("STREAMER_HTTP_LISTEN=" + s.address)
 	s.printed, s.followed = workload.NewCheck(&s.ledger), workload.NewCheck(&s.ledger)

@@ -119,7 +119,7 @@ func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 	l := newLab(t, "etcd").with("STREAMER_CLUSTER_LEASE_TTL=30s")
 	first := l.node()
 	first.await(nodeRuns)
-	listen := freeAddress(t)
+	listen := freeAddress()
 	waiting := l.with("STREAMER_NODE_ID=second", "STREAMER_HTTP_LISTEN="+listen).node()
 	waiting.await("waiting for its claim to run out")
 

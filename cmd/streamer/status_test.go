@@ -57,7 +57,7 @@ func TestStatusRefusesWhatIsNoNode(t *testing.T) {
 	defer strange.Close()
 	l := &lab{t: t}
 	l.operate("status", "--address", strange.URL).refused(fault.NodeUnreachable, "404")
-	l.operate("status", "--address", "http://"+freeAddress(t)).refused(fault.NodeUnreachable, "connection refused")
+	l.operate("status", "--address", "http://"+freeAddress()).refused(fault.NodeUnreachable, "connection refused")
 	for _, address := range []string{"127.0.0.1:8080", "http://", "ftp://127.0.0.1", "%zz"} {
 		l.operate("status", "--address", address).refused(fault.CommandBadArgument, "--address")
 	}
