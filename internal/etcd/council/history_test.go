@@ -333,6 +333,7 @@ func checkHistory(t *testing.T, endpoints []string, seed uint64, moves int) (ope
 }
 
 func TestHistoriesOfClaimsAndMarksHaveOneOwner(t *testing.T) {
+	t.Parallel()
 	endpoints := devetcdtest.Endpoints(t)
 	total, refused := 0, make(map[string]int)
 	for seed := range uint64(4) {

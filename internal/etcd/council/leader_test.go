@@ -51,6 +51,7 @@ func (p place) wantDeposed(l roster.Leadership, version uint64) {
 
 // A leader that stands still for longer than its lease lives is another's predecessor, whatever it believes.
 func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	for name, toxic := range map[string]string{
 		"requests get lost": `{"name": "cut", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
@@ -80,6 +81,7 @@ func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
 }
 
 func TestLeaderThatCannotResignIsReplacedInTime(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	link := p.link()
 	first := p.campaign(p.store(link), "first")
@@ -130,6 +132,7 @@ func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
 
 // A campaign ends with its context whatever etcd does, and leaves nothing behind once its lease has run out.
 func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	first := p.campaign(p.store(nil), "first")
 	link := p.link()
@@ -186,6 +189,7 @@ func TestCampaignWhoseLeaseEndsIsNotElected(t *testing.T) {
 
 // Whatever the network does, each plan is published once and in its turn.
 func TestPlansOverABadNetwork(t *testing.T) {
+	t.Parallel()
 	c := &chronicle{place: newPlace(t, devetcdtest.Endpoints(t))}
 	link := c.link()
 	leads := c.campaign(New(c.dial(link), Config{Partitions: n, ElectionTTL: time.Minute}), "node-a")

@@ -194,6 +194,7 @@ func TestStreamResumesBehindAnyPosition(t *testing.T) {
 
 // What passes by itself never surfaces: the stream is opened again and goes on where it was.
 func TestStreamSurvivesWhatPassesByItself(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
 	for _, c := range []struct {
 		name string
@@ -300,6 +301,7 @@ func TestSilentOpeningOfALostPositionIsSeenThrough(t *testing.T) {
 
 // The driver resumes by itself inside a read, and then progress must be proven anew.
 func TestLogThatWrapsWhileTheDriverResumesIsSeenThrough(t *testing.T) {
+	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{})
 	s := newScene(t, server.URI(), SourceConfig{})
 	stream := s.open(change.Position{})
@@ -359,6 +361,7 @@ func TestLogThatWrapsRightAfterTheOpeningIsSeenThrough(t *testing.T) {
 
 // Whether the position is in the log is asked on another connection, which may break too: then it is asked again.
 func TestProofThatBreaksIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
 	stream := s.open(change.Position{})
 	s.fail(times(6), failing("find", 91)) // more than the driver retries
@@ -387,6 +390,7 @@ func (s *scene) noop() {
 
 // A stream that always breaks after an opening that succeeds is opened at most once in the time set, by whomever.
 func TestReopeningIsHeldBack(t *testing.T) {
+	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{})
 	s := newScene(t, server.URI(), SourceConfig{})
 	s.source.cfg.MinReopen = 100 * time.Millisecond
@@ -402,6 +406,7 @@ func TestReopeningIsHeldBack(t *testing.T) {
 
 // Who loses a position opens a new stream: those too are at most one in the time set, once every stream there may be has lost its own.
 func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, devmongotest.URI(t), SourceConfig{MaxStreams: 3})
 	s.source.cfg.MinReopen = 100 * time.Millisecond
 	s.fail("alwaysOn", failing("getMore", 286))
@@ -451,6 +456,7 @@ func TestClosedStreamLeavesNothingOnTheServer(t *testing.T) {
 }
 
 func TestDialTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
