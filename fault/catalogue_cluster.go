@@ -114,8 +114,8 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeRunning,
 			Summary: "another process owns these marks",
-			Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed.",
-			Remedy:  "Stop the process named, give this one another cluster.id, or start it with --take-over, which ends the other's ownership at once.",
+			Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed. It may be one of several that share the partitions of marks in MongoDB; these are remembered when none of them runs.",
+			Remedy:  "Stop the process named, give this one another cluster.id, or set cluster.expected_nodes as the others have it. A node that is to be alone can be started with --take-over, which ends the ownership of others at once: stop nodes that share the partitions first.",
 		},
 		{
 			Code:    NodeStopping,

@@ -99,6 +99,7 @@ func packages() []rule {
 		{"internal/mongodb/fragment", nil, "pure"},
 		{"internal/mongodb/document", []string{"change", "internal/mongodb"}, "reads documents for rescans"},
 		{"internal/mongodb/mark", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb", "internal/mongodb/gaplog", "internal/mongodb/row"}, "implements the mark store and claims"},
+		{"internal/mongodb/keyring", []string{"checkpoint", "checkpoint/record", "internal/mongodb"}, "implements the keeper of keys"},
 		{"internal/mongodb/gaplog", []string{"checkpoint", "checkpoint/record", "internal/mongodb"}, "the mark store's gap log"},
 		{"internal/mongodb/row", []string{"checkpoint", "checkpoint/record", "internal/mongodb"}, "the mark store's rows of gateways"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"mongostream/checkpoint"
+	"mongostream/cluster"
 	"mongostream/cluster/roster"
 	"mongostream/fault"
 	"mongostream/internal/etcd"
@@ -21,6 +23,21 @@ type pair struct {
 	found  func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
 	stands func(context.Context) (checkpoint.Origin, error)                    // likewise
 	roster roster.Store
+}
+
+// members is a roster whose members share marks in MongoDB.
+type members struct {
+	roster.Store
+
+	owner *mark.Owner
+}
+
+// Join implements roster.Store. Who has everything as a cluster of one is to be found in MongoDB.
+func (m members) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
+	if err := m.owner.Share(ctx, cluster.Member{Node: first.Node, Process: first.Process}); err != nil {
+		return nil, err
+	}
+	return m.Store.Join(ctx, first, ttl)
 }
 
 // Found implements checkpoint.OriginKeeper.

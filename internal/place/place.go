@@ -16,10 +16,11 @@ import (
 	"mongostream/internal/etcd"
 	"mongostream/internal/etcd/bulletin"
 	"mongostream/internal/etcd/council"
-	"mongostream/internal/etcd/keyring"
+	etcdkeys "mongostream/internal/etcd/keyring"
 	"mongostream/internal/etcd/owner"
 	"mongostream/internal/etcd/transfer"
 	"mongostream/internal/mongodb"
+	mongokeys "mongostream/internal/mongodb/keyring"
 	"mongostream/internal/mongodb/mark"
 	"mongostream/internal/mongodb/stream"
 )
@@ -34,7 +35,7 @@ type Store interface {
 type Place struct {
 	Config config.Config
 	// Marks is where they are, Keys where the keys of cursors are, Owner who claims all partitions, Roster what several nodes have in
-	// common, nil where there is no etcd. All are nil until OpenMarks.
+	// common, and is to be joined through Members; nil where there is no etcd. All are nil until OpenMarks.
 	Marks  Store
 	Keys   checkpoint.KeyKeeper
 	Owner  cluster.Registry
@@ -63,7 +64,7 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 			return err
 		}
 		store := mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
-		p.Marks, p.Keys, p.Owner = store, store, mark.NewOwner(client, store)
+		p.Marks, p.Keys, p.Owner = store, mongokeys.New(client, cfg.Marks.Database, cfg.Cluster.ID), mark.NewOwner(client, store)
 	}
 	if inMongo && cfg.Cluster.ExpectedNodes < 2 {
 		return nil
@@ -82,7 +83,7 @@ func (p *Place) OpenMarks(ctx context.Context) error {
 			},
 		}
 	} else {
-		p.Marks, p.Keys = store, keyring.New(client)
+		p.Marks, p.Keys = store, etcdkeys.New(client)
 	}
 	return nil
 }
@@ -125,6 +126,14 @@ func (p *Place) Agree(ctx context.Context, o checkpoint.Origin) error {
 
 // UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
 func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
+
+// Members returns the roster for who joins it, nil where there is no etcd. OpenMarks comes first.
+func (p *Place) Members() roster.Store {
+	if two, are := p.Marks.(pair); are {
+		return members{p.Roster, mark.NewOwner(p.mongo, two.Store)}
+	}
+	return p.Roster
+}
 
 // Ledger returns where handoffs are written down, nil where there is no etcd. OpenMarks comes first.
 func (p *Place) Ledger() *transfer.Keeper {

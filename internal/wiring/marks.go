@@ -28,7 +28,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 	if err := at.OpenMarks(ctx); err != nil {
 		return err
 	}
-	s.store, s.keeper, s.owner, s.roster, s.agree = at.Marks, at.Keys, at.Owner, at.Roster, at.Agree
+	s.store, s.keeper, s.owner, s.roster, s.agree = at.Marks, at.Keys, at.Owner, at.Members(), at.Agree
 	if at.Roster != nil {
 		s.ledger = at.Ledger()
 		client, err := at.Etcd(ctx)

@@ -73,11 +73,20 @@ func (c *claim) revision(p change.Partition) int64 {
 	return c.Claim
 }
 
-// Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks.
+// Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks. Nodes that share the
+// partitions hold them.
 func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.marks.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if takeOver {
+		err = o.unshare(ctx)
+	} else {
+		err = o.shared(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -90,8 +99,7 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 	if err != nil {
 		return nil, err
 	}
-	free := before == nil || before.Process == "" || before.Process == m.Process || now.Sub(before.Stamp) > before.ttl()
-	if !free && !takeOver {
+	if before != nil && before.Process != m.Process && before.lives(now) && !takeOver {
 		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
 	}
 	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}
@@ -107,6 +115,12 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 		return nil, err
 	}
 	o.setClaim(&claim{ownerDocument: *next})
+	if takeOver {
+		return next.epochs(n), nil
+	}
+	if err := o.shared(ctx); err != nil { // nodes have begun to share them meanwhile
+		return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
+	}
 	return next.epochs(n), nil
 }
 

@@ -1,4 +1,4 @@
-package mark
+package keyring
 
 import (
 	"testing"
@@ -16,13 +16,13 @@ func TestKeysInMongoDBAreKept(t *testing.T) {
 	keytest.TestKeeper(t, func(t *testing.T) keytest.Harness {
 		client := mongodbtest.Dial(t, uri)
 		name := mongodbtest.Database(t, client)
-		open := func() *Store { return NewStore(client, name, "c", 4) }
-		store := open()
+		open := func() *Keeper { return New(client, name, "c") }
+		keeper := open()
 		return keytest.Harness{
-			Keeper: store, Reopen: func() key.Keeper { return open() },
+			Keeper: keeper, Reopen: func() key.Keeper { return open() },
 			Damage: func(value []byte) {
 				set := bson.D{{Key: "$set", Value: bson.D{{Key: "keys", Value: string(value)}}}}
-				if result, err := store.cluster.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: keysID}}, set); err != nil || result.MatchedCount != 1 {
+				if result, err := keeper.cluster.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: keysID}}, set); err != nil || result.MatchedCount != 1 {
 					t.Fatal(result, err)
 				}
 			},

@@ -1,4 +1,4 @@
-package mark
+package keyring
 
 import (
 	"context"
@@ -24,25 +24,35 @@ type keysDocument struct {
 	Keys   string `bson:"keys"`
 }
 
-var _ checkpoint.KeyKeeper = (*Store)(nil)
+// A Keeper keeps the keys of a cluster.
+type Keeper struct {
+	cluster *mongo.Collection
+}
 
-// Keys implements checkpoint.KeyKeeper.
-func (m *Store) Keys(ctx context.Context) (checkpoint.Keys, error) {
+var _ checkpoint.KeyKeeper = (*Keeper)(nil)
+
+// New makes a Keeper of the cluster whose marks are in a database.
+func New(c *mongodb.Client, database, cluster string) *Keeper {
+	return &Keeper{c.Driver().Database(database).Collection(cluster + ".cluster")}
+}
+
+// Keys implements [checkpoint.KeyKeeper].
+func (k *Keeper) Keys(ctx context.Context) (checkpoint.Keys, error) {
 	var d keysDocument
-	err := m.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: keysID}}).Decode(&d)
+	err := k.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: keysID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the keys: %w", mongodb.AsFault(err))
 	}
-	return record.DecodeKeys(m.cluster.Database().Name()+"."+m.cluster.Name()+"/"+keysID, []byte(d.Keys))
+	return record.DecodeKeys(k.cluster.Database().Name()+"."+k.cluster.Name()+"/"+keysID, []byte(d.Keys))
 }
 
-// AddKey implements checkpoint.KeyKeeper. Where its answer gets lost, adding again finds the key.
-func (m *Store) AddKey(ctx context.Context, key checkpoint.Key) error {
+// AddKey implements [checkpoint.KeyKeeper]. Where its answer gets lost, adding again finds the key.
+func (k *Keeper) AddKey(ctx context.Context, key checkpoint.Key) error {
 	for {
-		added, err := m.addKey(ctx, key)
+		added, err := k.addKey(ctx, key)
 		if err != nil {
 			return fmt.Errorf("add a key: %w", err)
 		}
@@ -53,8 +63,8 @@ func (m *Store) AddKey(ctx context.Context, key checkpoint.Key) error {
 }
 
 // addKey makes one attempt; added is false where somebody else has written the keys meanwhile.
-func (m *Store) addKey(ctx context.Context, key checkpoint.Key) (added bool, err error) {
-	stand, err := m.Keys(ctx)
+func (k *Keeper) addKey(ctx context.Context, key checkpoint.Key) (added bool, err error) {
+	stand, err := k.Keys(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -68,12 +78,12 @@ func (m *Store) addKey(ctx context.Context, key checkpoint.Key) (added bool, err
 	}
 	d := keysDocument{ID: keysID, Serial: int64(key.Serial), Keys: string(text)}
 	if len(stand) == 0 {
-		_, err := m.cluster.InsertOne(ctx, d)
+		_, err := k.cluster.InsertOne(ctx, d)
 		if mongo.IsDuplicateKeyError(err) {
 			return false, nil
 		}
 		return err == nil, mongodb.AsFault(err)
 	}
-	result, err := m.cluster.ReplaceOne(ctx, bson.D{{Key: "_id", Value: keysID}, {Key: "serial", Value: int64(stand[len(stand)-1].Serial)}}, d)
+	result, err := k.cluster.ReplaceOne(ctx, bson.D{{Key: "_id", Value: keysID}, {Key: "serial", Value: int64(stand[len(stand)-1].Serial)}}, d)
 	return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
 }

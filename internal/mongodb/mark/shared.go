@@ -1,0 +1,89 @@
+package mark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"mongostream/cluster"
+	"mongostream/internal/mongodb"
+)
+
+// sharedID is the _id of the document that says that nodes share the partitions, through etcd.
+const sharedID = "shared"
+
+type sharedDocument struct {
+	Node    string `bson:"node"`    // who has begun to share them last
+	Process string `bson:"process"` // empty when they do no longer
+}
+
+// Share says that a member shares the partitions with others, through etcd. From then on nobody claims all of them unless told to take over,
+// not even when the members have ended: they may come back. Where somebody has them it returns a *cluster.HeldError, and nothing is changed.
+func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
+	if err := o.held(ctx); err != nil {
+		return err
+	}
+	_, err := o.marks.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
+		bson.D{{Key: "$set", Value: sharedDocument{Node: m.Node, Process: m.Process}}}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !mongo.IsDuplicateKeyError(err) { // which another member was faster to make
+		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
+	}
+	// Who claims them looks for this document when the claim stands: of two at once, one sees the other.
+	held := o.held(ctx)
+	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
+		return errors.Join(held, o.unshare(ctx, bson.E{Key: "process", Value: m.Process}))
+	}
+	return held
+}
+
+// held returns a *cluster.HeldError where a claim of all partitions lives.
+func (o *Owner) held(ctx context.Context) error {
+	d, err := o.owner(ctx)
+	if err != nil || d == nil {
+		return err
+	}
+	now, err := o.client.ServerTime(ctx)
+	if err != nil {
+		return err
+	}
+	if d.lives(now) {
+		return &cluster.HeldError{Node: d.Node, Process: d.Process, TTL: d.ttl()}
+	}
+	return nil
+}
+
+// lives reports whether somebody has the claim at a time of the server's.
+func (d *ownerDocument) lives(now time.Time) bool {
+	return d.Process != "" && now.Sub(d.Stamp) <= d.ttl()
+}
+
+// shared returns a *cluster.HeldError where nodes share the partitions.
+func (o *Owner) shared(ctx context.Context) error {
+	var d sharedDocument
+	err := o.marks.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read who shares the partitions: %w", mongodb.AsFault(err))
+	}
+	if d.Process == "" {
+		return nil
+	}
+	return &cluster.HeldError{Node: d.Node, Process: d.Process}
+}
+
+// unshare takes back what Share has said, or what it has said for a process.
+func (o *Owner) unshare(ctx context.Context, of ...bson.E) error {
+	_, err := o.marks.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...),
+		bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}})
+	if err != nil {
+		return fmt.Errorf("take over from who shares the partitions: %w", mongodb.AsFault(err))
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package mark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"mongostream/checkpoint/checkpointtest"
+	"mongostream/cluster"
+	"mongostream/internal/devmongo/devmongotest"
+	"mongostream/internal/mongodb"
+	"mongostream/internal/mongodb/mongodbtest"
+)
+
+// A site is where the marks of a cluster are.
+type site struct {
+	*testing.T
+
+	client *mongodb.Client
+	name   string
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	c := mongodbtest.Dial(t, devmongotest.URI(t))
+	s := site{t, c, mongodbtest.Database(t, c)}
+	if _, err := s.store().Found(t.Context(), checkpointtest.Origin("c")); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s site) store() *Store { return NewStore(s.client, s.name, "c", checkpointtest.Partitions) }
+
+// claim claims all partitions, as a cluster of one.
+func (s site) claim(ctx context.Context, process string, takeOver bool) (*Owner, error) {
+	o := NewOwner(s.client, s.store())
+	_, err := o.Claim(ctx, cluster.Member{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
+	return o, err
+}
+
+func (s site) share(ctx context.Context, process string) error {
+	return NewOwner(s.client, s.store()).Share(ctx, cluster.Member{Node: "node-" + process, Process: process})
+}
+
+// holder returns the process that an error says to be in the way, empty for none.
+func (s site) holder(err error) string {
+	s.Helper()
+	held, isHeld := errors.AsType[*cluster.HeldError](err)
+	if err != nil && !isHeld {
+		s.Fatal(err)
+	}
+	if !isHeld {
+		return ""
+	}
+	return held.Process
+}
+
+func TestPartitionsThatAreSharedAreClaimedByNobodyAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, process := range []string{"a", "b", "b"} {
+		if by := s.holder(s.share(t.Context(), process)); by != "" {
+			t.Fatalf("%s: held by %q", process, by)
+		}
+	}
+	if _, err := s.claim(t.Context(), "p", false); s.holder(err) != "b" {
+		t.Errorf("a claim gave %v", err)
+	}
+	alone, err := s.claim(t.Context(), "p", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by := s.holder(s.share(t.Context(), "a")); by != "p" {
+		t.Errorf("a member is told that %q holds the partitions", by)
+	}
+	if err := alone.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if alone, err = s.claim(t.Context(), "q", false); err != nil {
+		t.Fatalf("a member that was refused has changed something: %v", err)
+	}
+	if err := alone.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if by := s.holder(s.share(t.Context(), "a")); by != "" {
+		t.Errorf("held by %q, which has released them", by)
+	}
+}
+
+// Whatever either of them sees first, not both have the partitions.
+func TestOneThatClaimsAndOneThatSharesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	won := map[string]int{}
+	for round := range 100 {
+		var claimed, shared error
+		var alone *Owner
+		var both sync.WaitGroup
+		both.Go(func() { alone, claimed = s.claim(t.Context(), fmt.Sprint("p", round), false) })
+		both.Go(func() { shared = s.share(t.Context(), fmt.Sprint("m", round)) })
+		both.Wait()
+		switch claimedBy, sharedBy := s.holder(shared), s.holder(claimed); {
+		case claimedBy == "" && sharedBy == "":
+			t.Fatalf("round %d: both have them", round)
+		case claimedBy == "":
+			won["shared"]++
+		case sharedBy == "":
+			won["claimed"]++
+		default:
+			won["neither"]++ // they try again
+		}
+		if err := errors.Join(alone.Release(t.Context()), alone.unshare(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log(won)
+	if won["shared"]+won["claimed"] == 0 {
+		t.Error("nobody ever has them")
+	}
+}
