@@ -35,6 +35,7 @@ type reader struct {
 	replied, moved time.Time // when the last answer came, and the last that told something new; or since when it is read again
 
 	wanted  chan struct{} // wakes the fetch loop
+	waits   bool          // the fetch loop did when it last looked
 	crowded bool          // the split loop waits for lanes
 	room    chan struct{} // wakes it
 	leave   context.CancelFunc
@@ -91,15 +92,12 @@ func (r *reader) run(ctx context.Context) error {
 // runFetch reads replies while the foremost cursor wants more.
 func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Reply) error {
 	for {
-		if !r.wants() {
-			for !r.wants() {
-				select {
-				case <-r.wanted:
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
+		for !r.wants() {
+			select {
+			case <-r.wanted:
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
-			r.log.locked(func() { r.replied, r.moved = time.Now(), time.Now() }) // nobody was asked meanwhile
 		}
 		reply, err := stream.Next(ctx)
 		if err != nil {
@@ -138,12 +136,17 @@ func (r *reader) runSplit(ctx context.Context, base change.Position, replies <-c
 	}
 }
 
-// wants reports whether the stream should be read on.
+// wants reports whether the stream should be read on. While it should not nobody is asked, and so nobody is silent.
 func (r *reader) wants() bool {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !r.full() && !(r.tail && l.pausedFor != nil)
+	waited := r.waits
+	r.waits = r.full() || r.tail && l.pausedFor != nil
+	if waited && !r.waits {
+		r.replied, r.moved = time.Now(), time.Now()
+	}
+	return !r.waits
 }
 
 // full reports whether the foremost cursor has the whole prefetch before it.

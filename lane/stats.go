@@ -10,7 +10,7 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Stats{
-		Open: l.tail.opened, Streams: 1 + len(l.catchups), Behind: len(l.behind), Paused: l.pausedFor != nil, Full: l.tail.full(),
+		Open: l.tail.opened, Streams: 1 + len(l.catchups), Behind: len(l.behind), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
 		TailCursors: l.tail.members, TailBytes: l.tail.ring.Bytes(),
 		End: l.tail.ring.End(), Moved: l.tail.moved, LastReply: l.tail.replied,
 	}
