@@ -278,9 +278,4 @@ func (c *Cursor) rouse(seq uint64, before change.Position) {
 }
 
 // signal lets Next look again. It never blocks.
-func (c *Cursor) signal() {
-	select {
-	case c.signals <- struct{}{}:
-	default:
-	}
-}
+func (c *Cursor) signal() { nudge(c.signals) }

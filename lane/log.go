@@ -196,13 +196,16 @@ func (l *Log) opened(r *reader, base change.Position) {
 	l.stir()
 }
 
-// stir wakes the loop that opens catch-ups. It never blocks.
-func (l *Log) stir() {
+// nudge leaves a signal in a channel that holds one.
+func nudge(c chan<- struct{}) {
 	select {
-	case l.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
+
+// stir wakes the loop that opens catch-ups. It never blocks.
+func (l *Log) stir() { nudge(l.kick) }
 
 func (l *Log) locked(f func()) {
 	l.mu.Lock()

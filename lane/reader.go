@@ -159,12 +159,7 @@ func (r *reader) full() bool {
 }
 
 // wake lets the fetch loop look again. It never blocks.
-func (r *reader) wake() {
-	select {
-	case r.wanted <- struct{}{}:
-	default:
-	}
-}
+func (r *reader) wake() { nudge(r.wanted) }
 
 // patience is for how long none of the lanes that a new slot would leave behind may get on before it is appended nevertheless.
 const patience = 15 * time.Millisecond
@@ -229,12 +224,8 @@ func (r *reader) hindered(s *ring.Slot) (h hindrance) {
 
 // stepped lets the split loop look again where it waits. It never blocks.
 func (r *reader) stepped() {
-	if !r.crowded {
-		return
-	}
-	select {
-	case r.room <- struct{}{}:
-	default:
+	if r.crowded {
+		nudge(r.room)
 	}
 }
 
