@@ -15,10 +15,10 @@ import (
 
 // Flags.
 var (
-	one   = flag.Uint64("seed", 0, "run this seed alone")                                                                 //nolint:gochecknoglobals // a flag
-	told  = flag.Bool("print", false, "print what happens")                                                               //nolint:gochecknoglobals // a flag
-	first = flag.Uint64("from", 1, "the first of the seeds that TestCluster runs")                                        //nolint:gochecknoglobals // a flag
-	seeds = flag.Int("seeds", 500, "how many seeds TestCluster runs, an eighth with the race detector, half with -short") //nolint:gochecknoglobals // a flag
+	one   = flag.Uint64("seed", 0, "run this seed alone")                                               //nolint:gochecknoglobals // a flag
+	told  = flag.Bool("print", false, "print what happens")                                             //nolint:gochecknoglobals // a flag
+	first = flag.Uint64("from", 1, "the first of the seeds that TestCluster runs")                      //nolint:gochecknoglobals // a flag
+	seeds = flag.Int("seeds", 500, "how many seeds TestCluster runs, an eighth with the race detector") //nolint:gochecknoglobals // a flag
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,11 +94,8 @@ func TestCluster(t *testing.T) {
 		simulate(t, []uint64{*one})
 		return
 	}
-	from, many := kept(t), uint64(*seeds/slowed)
-	if testing.Short() {
-		many /= 2
-	}
-	for seed := range many {
+	from := kept(t)
+	for seed := range uint64(*seeds / slowed) {
 		from = append(from, *first+seed)
 	}
 	sum := simulate(t, from)
