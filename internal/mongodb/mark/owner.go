@@ -58,6 +58,9 @@ func (d *ownerDocument) identity() bson.D {
 	return bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: d.Process}, {Key: "incarnation", Value: d.Incarnation}, {Key: "claim", Value: d.Claim}}
 }
 
+// toNobody is the update that leaves a document without a process.
+func toNobody() bson.D { return bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}} }
+
 // A claim is one that stands.
 type claim struct {
 	ownerDocument
@@ -115,11 +118,10 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 		return nil, err
 	}
 	o.setClaim(&claim{ownerDocument: *next})
-	if takeOver {
-		return next.epochs(n), nil
-	}
-	if err := o.shared(ctx); err != nil { // nodes have begun to share them meanwhile
-		return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
+	if !takeOver {
+		if err := o.shared(ctx); err != nil { // nodes have begun to share them meanwhile
+			return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
+		}
 	}
 	return next.epochs(n), nil
 }
@@ -273,7 +275,7 @@ func (o *Owner) Release(ctx context.Context) error {
 	if claim == nil {
 		return nil
 	}
-	_, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}})
+	_, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), toNobody())
 	if err != nil {
 		return fmt.Errorf("release claim: %w", mongodb.AsFault(err))
 	}

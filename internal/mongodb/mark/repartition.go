@@ -94,9 +94,9 @@ func (m *Store) nobody(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if d.Process != "" && now.Sub(d.Stamp) <= d.ttl() {
+	if d.lives(now) {
 		return fault.Newf(fault.NodeRunning, "the partitions are held by node %q; a claim that is not renewed runs out after %s", d.Node, d.ttl())
 	}
-	_, err = m.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: ownerID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}})
+	_, err = m.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: ownerID}}, toNobody())
 	return err
 }

@@ -23,9 +23,10 @@ type sharedDocument struct {
 }
 
 // Share says that a member shares the partitions with others, through etcd. From then on nobody claims all of them unless told to take over,
-// not even when the members have ended: they may come back. Where somebody has them it returns a *cluster.HeldError, and nothing is changed.
+// not even when the members have ended: they may come back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing
+// is changed.
 func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
-	if err := o.held(ctx); err != nil {
+	if err := o.vacate(ctx); err != nil {
 		return err
 	}
 	_, err := o.marks.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
@@ -34,25 +35,34 @@ func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
 		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
 	}
 	// Who claims them looks for this document when the claim stands: of two at once, one sees the other.
-	held := o.held(ctx)
+	held := o.vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
 		return errors.Join(held, o.unshare(ctx, bson.E{Key: "process", Value: m.Process}))
 	}
 	return held
 }
 
-// held returns a *cluster.HeldError where a claim of all partitions lives.
-func (o *Owner) held(ctx context.Context) error {
+// vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has run out: who made it may only have stood
+// still.
+func (o *Owner) vacate(ctx context.Context) error {
 	d, err := o.owner(ctx)
-	if err != nil || d == nil {
+	if err != nil || d == nil || d.Process == "" {
 		return err
 	}
 	now, err := o.client.ServerTime(ctx)
 	if err != nil {
 		return err
 	}
+	held := &cluster.HeldError{Node: d.Node, Process: d.Process, TTL: d.ttl()}
 	if d.lives(now) {
-		return &cluster.HeldError{Node: d.Node, Process: d.Process, TTL: d.ttl()}
+		return held
+	}
+	result, err := o.marks.cluster.UpdateOne(ctx, append(d.identity(), bson.E{Key: "stamp", Value: d.Stamp}), toNobody())
+	if err != nil {
+		return fmt.Errorf("end a claim that has run out: %w", mongodb.AsFault(err))
+	}
+	if result.MatchedCount == 0 {
+		return held // it was renewed, or another one made
 	}
 	return nil
 }
@@ -67,21 +77,17 @@ func (o *Owner) shared(ctx context.Context) error {
 	var d sharedDocument
 	err := o.marks.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
 	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
+	case errors.Is(err, mongo.ErrNoDocuments), err == nil && d.Process == "":
 		return nil
 	case err != nil:
 		return fmt.Errorf("read who shares the partitions: %w", mongodb.AsFault(err))
-	}
-	if d.Process == "" {
-		return nil
 	}
 	return &cluster.HeldError{Node: d.Node, Process: d.Process}
 }
 
 // unshare takes back what Share has said, or what it has said for a process.
 func (o *Owner) unshare(ctx context.Context, of ...bson.E) error {
-	_, err := o.marks.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...),
-		bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}})
+	_, err := o.marks.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...), toNobody())
 	if err != nil {
 		return fmt.Errorf("take over from who shares the partitions: %w", mongodb.AsFault(err))
 	}

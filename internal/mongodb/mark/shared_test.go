@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mongostream/change"
 	"mongostream/checkpoint/checkpointtest"
 	"mongostream/cluster"
 	"mongostream/internal/devmongo/devmongotest"
@@ -88,6 +89,25 @@ func TestPartitionsThatAreSharedAreClaimedByNobodyAlone(t *testing.T) {
 	}
 	if by := s.holder(s.share(t.Context(), "a")); by != "" {
 		t.Errorf("held by %q, which has released them", by)
+	}
+}
+
+// Who stood still until its claim had run out finds out, when it goes on, that others share the partitions.
+func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	alone := NewOwner(s.client, s.store())
+	if _, err := alone.Claim(t.Context(), cluster.Member{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
+		t.Fatal(err)
+	}
+	for held := true; held; { // for a millisecond at most
+		held = s.holder(s.share(t.Context(), "a")) != ""
+	}
+	if _, _, err := alone.Renew(t.Context()); !errors.Is(err, cluster.ErrLost) {
+		t.Errorf("renewing gave %v", err)
+	}
+	if _, err := alone.Reclaim(t.Context(), []change.Partition{1}); !errors.Is(err, cluster.ErrLost) {
+		t.Errorf("claiming again gave %v", err)
 	}
 }
 
