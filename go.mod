@@ -1,4 +1,4 @@
-module mongostream
+module github.com/mongostream/streamer
 
 go 1.26.0
 

@@ -3,7 +3,7 @@ package ack
 import (
 	"errors"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ErrNotSent says that a session acknowledged what it was never sent.

@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/ack"
-	"mongostream/change"
+	"github.com/mongostream/streamer/ack"
+	"github.com/mongostream/streamer/change"
 )
 
 func at(i int) change.Position { return change.At(change.Timestamp{T: 1, I: uint32(i)}) }

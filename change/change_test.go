@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 )
 
 // token makes a resume token document of the hexadecimal _data.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"mongostream/change/build"
+	"github.com/mongostream/streamer/change/build"
 )
 
 // Rescanned makes an event of a document that was read again after a loss: a replace with the flag rescan, of the operation time at which

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // MaxGaps is how many entries the gap log keeps; the oldest make room.

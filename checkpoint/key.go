@@ -1,6 +1,6 @@
 package checkpoint
 
-import "mongostream/checkpoint/key"
+import "github.com/mongostream/streamer/checkpoint/key"
 
 // ErrKeysMoved says that the keys are not those that a key was to follow.
 var ErrKeysMoved = key.ErrMoved

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ManagerConfig configures a Manager.

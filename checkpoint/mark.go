@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // Reason says why a mark was saved.

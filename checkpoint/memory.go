@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/checkpoint/key"
-	"mongostream/checkpoint/row"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/row"
 )
 
 // Memory keeps the marks of one cluster in this process, for tests and demonstrations. They are lost with it.

@@ -3,12 +3,12 @@ package checkpoint_test
 import (
 	"testing"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/gaptest"
-	"mongostream/checkpoint/record"
-	"mongostream/checkpoint/rewindtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/gaptest"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/checkpoint/rewindtest"
 )
 
 func openMemory(t *testing.T) checkpointtest.Harness {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Rewinder moves marks back, which is an operator's deed.

@@ -1,6 +1,6 @@
 package checkpoint
 
-import "mongostream/checkpoint/row"
+import "github.com/mongostream/streamer/checkpoint/row"
 
 // MaxRows is how many rows of gateways a store keeps, RowLife for how long after a gateway was seen.
 const (

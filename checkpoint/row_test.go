@@ -3,7 +3,7 @@ package checkpoint_test
 import (
 	"testing"
 
-	"mongostream/checkpoint/rowtest"
+	"github.com/mongostream/streamer/checkpoint/rowtest"
 )
 
 func TestMemoryKeepsRows(t *testing.T) { rowtest.TestKeeper(t, openMemory, nil) }

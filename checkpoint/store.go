@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // Errors of a store; adapters wrap them.

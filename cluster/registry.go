@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ErrLost says that a claim is gone: it ran out, or another process took over.

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/tenure"
-	"mongostream/fault"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/tenure"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // SoloConfig says what a Solo claims, and for whom.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/tenure"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/tenure"
 )
 
 // A renewal is the answer to a request to prolong the claim.

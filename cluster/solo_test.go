@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/cluster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

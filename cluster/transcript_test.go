@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/fault"
-	"mongostream/internal/transcript"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // A stage is what happens when, with a clock that goes on while the machine is suspended, which the bubble's does not.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // Config configures a Window.

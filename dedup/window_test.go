@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/dedup"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/dedup"
 )
 
 func parse(t testing.TB, ev changetest.Event) *change.Event {

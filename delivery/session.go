@@ -6,7 +6,7 @@ import (
 	"errors"
 	"sync"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ErrClosed says that the session is over.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/delivery"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // lane notes what is acknowledged to it.

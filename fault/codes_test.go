@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/codes.md anew")

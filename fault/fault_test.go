@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 func TestEveryEntryIsCompleteAndInOrder(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Reason says why a span counts as missed.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/gap"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
 )
 
 func at(seconds int) change.Position {

@@ -3,7 +3,7 @@ package gap
 import (
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Reach is how far MongoDB's log goes, as the server tells it.

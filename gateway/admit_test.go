@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // A filter that fails on every event tells so once a second, with how often it was, and holds nothing up.

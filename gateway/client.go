@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/lane"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 )
 
 // maxLosses is how often in a row a client is told of a loss before it is let go: a log that is gone again and again before anything

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // An Encoder writes events as subscribers of text see them: MongoDB's change event as a JSON object, with the partition and an

@@ -14,11 +14,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/lane"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 )
 
 // EventsConfig configures Events.

@@ -16,13 +16,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway"
-	"mongostream/gateway/sse"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

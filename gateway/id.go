@@ -9,7 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // An eventID is a position as subscribers see it: an opaque text.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // Config configures a Desk.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Desk does one node's part in handoffs.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // RunDonor gives away what records say that this process is to give, until the context ends. What has not been switched by then stays, and

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // give is the donor's part of Step.

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster/roster"
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // The sessions.

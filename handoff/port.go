@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Donor is the node whose partition goes. No method blocks; all are of the term that owns the partition at the epoch, and do

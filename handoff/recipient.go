@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // RunRecipient takes what records say that this process is to get, until the context ends. What has not been switched by then it refuses,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/handoff"
+	"github.com/mongostream/streamer/handoff"
 )
 
 // simulate lets a few handoffs happen among three nodes while whatever may go wrong does, and holds what comes of it against what is

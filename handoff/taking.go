@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // take is the recipient's part of Step.

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/transcript"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // A stage is a world in which a serves and a handoff to b is begun.

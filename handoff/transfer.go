@@ -3,8 +3,8 @@ package handoff
 import (
 	"time"
 
-	"mongostream/change"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Side is one of the two of a handoff.

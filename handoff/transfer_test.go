@@ -8,10 +8,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 func theDonor() ledger.Party     { return ledger.Party{Node: "a", Process: "a1"} }

@@ -14,11 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster/roster"
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

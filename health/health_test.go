@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/health"
+	"github.com/mongostream/streamer/health"
 )
 
 func TestOverall(t *testing.T) {

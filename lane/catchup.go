@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/lane/plan"
+	"github.com/mongostream/streamer/lane/plan"
 )
 
 // runCatchups opens catch-ups for cursors that are behind, and pauses the tail for one that cannot win, until the context ends.

@@ -3,8 +3,8 @@ package lane
 import (
 	"context"
 
-	"mongostream/change"
-	"mongostream/lane/ring"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane/ring"
 )
 
 // A Start says where a cursor begins.

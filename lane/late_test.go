@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 // A slow log takes its time to open a stream at its end.

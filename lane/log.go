@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/lane/figure"
-	"mongostream/lane/ring"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane/figure"
+	"github.com/mongostream/streamer/lane/ring"
 )
 
 // Config configures a Log.

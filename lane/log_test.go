@@ -10,10 +10,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 const partitions = 8

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/change"
-	"mongostream/lane/ring"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane/ring"
 )
 
 // A reader is one change stream, its ring, and the cursors in it. Everything but the two loops' own variables is guarded by the

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ErrPositionLost says that the log does not hold what follows the position that a stream was to be opened at, or stood at. It is

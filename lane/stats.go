@@ -1,6 +1,6 @@
 package lane
 
-import "mongostream/lane/figure"
+import "github.com/mongostream/streamer/lane/figure"
 
 // Stats is what the Log looks like at one moment.
 type Stats = figure.Stats

@@ -3,9 +3,9 @@ package match
 import (
 	"slices"
 
-	"mongostream/match/bsonval"
-	"mongostream/match/expr"
-	"mongostream/match/posting"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/expr"
+	"github.com/mongostream/streamer/match/posting"
 )
 
 // An access is how the index comes to a subscription: by conditions of which one must hold for it to match. Without any it is asked about

@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
 )
 
 // A world is an index beside the filters that are in it.

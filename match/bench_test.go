@@ -10,9 +10,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/match"
 )
 
 // A crowd is the subscriptions of many gateways: 70 % follow a document, 25 % a field, 4.9 % a field and more in CEL, 0.1 % what no index

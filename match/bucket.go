@@ -3,9 +3,9 @@ package match
 import (
 	"sync/atomic"
 
-	"mongostream/match/bsonval"
-	"mongostream/match/expr"
-	"mongostream/match/posting"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/expr"
+	"github.com/mongostream/streamer/match/posting"
 )
 
 // A bucket holds the subscriptions of one scope.

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

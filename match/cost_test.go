@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/fault"
-	"mongostream/match"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
 )
 
 // large makes the event of a document near MongoDB's limit of 16 MiB: many fields, a long array, a long text.

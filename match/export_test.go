@@ -1,6 +1,6 @@
 package match
 
-import "mongostream/change"
+import "github.com/mongostream/streamer/change"
 
 // MatchInCEL is Program.Match with the whole expression evaluated by CEL, whatever the index would make of it.
 func (p *Program) MatchInCEL(e *change.Event) (bool, error) {

@@ -3,9 +3,9 @@ package match
 import (
 	"strings"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/match/expr"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match/expr"
 )
 
 // MaxSource is how many bytes an expression may have.

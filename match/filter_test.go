@@ -8,10 +8,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/match"
-	"mongostream/match/expr"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/match/expr"
 )
 
 func everything() match.Carries { return match.Carries{Document: true, Before: true} }

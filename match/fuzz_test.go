@@ -3,9 +3,9 @@ package match_test
 import (
 	"testing"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
 )
 
 // FuzzCompile compiles anything. What is refused has a code; what is not is evaluated, alone and through an index, which must agree.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mongostream/change"
-	"mongostream/match/posting"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/posting"
 )
 
 // An ID names a subscription in an Index.

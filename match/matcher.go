@@ -3,9 +3,9 @@ package match
 import (
 	"sync"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
-	"mongostream/match/expr"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/expr"
 )
 
 // A matcher is what one Match needs; matchers are used again.

@@ -3,8 +3,8 @@ package match
 import (
 	"errors"
 
-	"mongostream/change"
-	"mongostream/match/expr"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/expr"
 )
 
 // A Program is a checked filter. It is safe for concurrent use.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
 )
 
 // TestProveIndexAgreesWithFilters compares a million pairs of random filters and events.

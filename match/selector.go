@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Selector selects events by database, collection and operation; an empty field selects all. An event of a whole database

@@ -3,9 +3,9 @@ package match_test
 import (
 	"testing"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/match"
 )
 
 func TestSelector(t *testing.T) {

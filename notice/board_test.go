@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 func TestReadersFollowAndAreToldWhatTheyMissed(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/notices.md anew")

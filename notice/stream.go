@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // StreamConfig configures a Stream.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/sse"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/notice"
 )
 
 // serve serves a board.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // An Intake is where a lane takes documents in. S identifies sessions. Its zero value is closed.

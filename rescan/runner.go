@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A Collection is one whose documents are read again after a loss.

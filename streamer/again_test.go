@@ -7,12 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/health"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // serveAgain ends the terms of a process and gives it new ones, as a node gets that claims its partitions anew.

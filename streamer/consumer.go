@@ -5,15 +5,15 @@ import (
 	"context"
 	"sync/atomic"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/delivery"
-	"mongostream/gap"
-	"mongostream/lane"
-	"mongostream/rescan"
-	"mongostream/streamer/flight"
-	"mongostream/streamer/status"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/rescan"
+	"github.com/mongostream/streamer/streamer/flight"
+	"github.com/mongostream/streamer/streamer/status"
 )
 
 // A Consumer takes the events of one partition from the log to the sessions, for one term.

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/delivery"
-	"mongostream/lane"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A tracked log tells of each event's bytes when the garbage collector has taken them.

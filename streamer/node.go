@@ -13,18 +13,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/delivery"
-	"mongostream/gap"
-	"mongostream/lane"
-	"mongostream/lane/plan"
-	"mongostream/notice"
-	"mongostream/rescan"
-	"mongostream/streamer/flight"
-	"mongostream/streamer/status"
-	"mongostream/streamer/survey"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/plan"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/rescan"
+	"github.com/mongostream/streamer/streamer/flight"
+	"github.com/mongostream/streamer/streamer/status"
+	"github.com/mongostream/streamer/streamer/survey"
 )
 
 // ErrStopping says that the node takes no more sessions or terms.

@@ -14,15 +14,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/delivery"
-	"mongostream/gap"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/streamer"
 )
 
 const partitions = 4

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/delivery"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A recording is what a stream of a log gave, to be given again at no cost: what is counted is the pipeline's work alone.

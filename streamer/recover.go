@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gap"
-	"mongostream/internal/retry"
-	"mongostream/lane"
-	"mongostream/streamer/status"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/streamer/status"
 )
 
 // A LossPolicy says what to do where history is lost.

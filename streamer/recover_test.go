@@ -7,15 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gap"
-	"mongostream/health"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // receive takes what is there for a session, without acknowledging it.

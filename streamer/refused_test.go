@@ -9,15 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gap"
-	"mongostream/health"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A refusing log says that it reaches back and yet refuses what refuses names, once a second at most.

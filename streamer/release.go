@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // errReleased ends a consumer whose partition goes to another node.

@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A rename onto a watched collection is delivered, and told right before as a loss of the collection's documents, in its place in every

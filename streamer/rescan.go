@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/rescan"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/rescan"
 )
 
 // readAgain queues the rescans of a loss that are not done yet.

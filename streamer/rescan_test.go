@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/build"
-	"mongostream/change/changetest"
-	"mongostream/delivery"
-	"mongostream/gap"
-	"mongostream/rescan"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/build"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/rescan"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A shelf is a collection of documents with _ids from 0, read at whatever time the log is at.

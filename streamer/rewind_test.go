@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // An operator moves a partition back: subscribers are told in its place, before what comes again, and again after a crash, until they

@@ -5,9 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A partition that an operator has moved back and that goes to another node before its subscribers have acknowledged the notice takes nothing

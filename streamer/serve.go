@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/gap"
-	"mongostream/lane"
-	"mongostream/streamer/status"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/streamer/status"
 )
 
 // Serve begins consumers for terms: it claims their marks and reads on behind them. Consumers of terms given before Run decide

@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/delivery"
-	"mongostream/health"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // Where the tail waits for subscribers that take nothing, MongoDB is not asked: that is nothing that operators are to be told of MongoDB, nor

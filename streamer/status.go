@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"mongostream/streamer/status"
+	"github.com/mongostream/streamer/streamer/status"
 )
 
 // A PartitionStatus is how one partition of this node does.

@@ -5,10 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A term that is given twice, by a claim and by the handoff that has made it, is served once.

@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/change/build"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/build"
 )
 
 // An Event describes a change event to build. Its document's _id is an int64.

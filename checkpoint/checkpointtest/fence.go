@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 func testFenced(h harness) {

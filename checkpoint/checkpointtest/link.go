@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A store without a Link answers at once, and nothing of it can be late or lost: of these cases only what is left of them

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 func testFields(h harness) {

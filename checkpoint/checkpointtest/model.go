@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A model is one partition as it must be: which term owns it and where its mark stands.

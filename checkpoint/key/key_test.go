@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/checkpoint/key"
-	"mongostream/checkpoint/keytest"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/keytest"
 )
 
 func TestLocalIsAKeeper(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/checkpoint/key"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Harness is an empty keeper and what surrounds it.

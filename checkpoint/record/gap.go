@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A gap is a checkpoint.Gap as it is stored.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A History is the entries of one partition's history, as they are read.

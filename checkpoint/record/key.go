@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/key"
 )
 
 // A keySet is a key.Set as it is stored.

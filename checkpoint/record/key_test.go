@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"mongostream/checkpoint/key"
-	"mongostream/checkpoint/record"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/fault"
 )
 
 // storedKeys is what was stored by the first version that had keys, and must be read for ever.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A mark is a checkpoint.Mark as it is stored.

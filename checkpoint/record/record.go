@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // version is what this code writes, and the highest that it reads.

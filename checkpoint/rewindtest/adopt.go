@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 // late saves a mark whose write stays underway, unanswered, until deliver is called.

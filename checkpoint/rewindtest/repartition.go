@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 // A Repartitioner is a store whose partitions can be counted anew.

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 const (

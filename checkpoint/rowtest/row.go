@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/build"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/build"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 func testFields(h harness) {

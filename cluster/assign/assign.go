@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Member is somebody who may own partitions.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/change"
-	"mongostream/cluster/assign"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/assign"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")

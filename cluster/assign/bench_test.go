@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"mongostream/cluster/assign"
+	"github.com/mongostream/streamer/cluster/assign"
 )
 
 // BenchmarkPlan is a plan of 1,024 partitions over 30 members.

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/cluster/assign"
+	"github.com/mongostream/streamer/cluster/assign"
 )
 
 // TestRestartMovesNothingForGood lets members of a first plan leave and come back, one after the other or several at once.

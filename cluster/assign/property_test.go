@@ -13,8 +13,8 @@ import (
 	"github.com/zeebo/xxh3"
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/cluster/assign"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/assign"
 )
 
 // shares is by member that takes any what it should have of a whole, by capacity.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"mongostream/cluster/assign"
+	"github.com/mongostream/streamer/cluster/assign"
 )
 
 // A tally compares the moves that plans made with those that no planner could have spared.

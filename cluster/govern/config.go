@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/cluster/govern/policy"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Config says who leads, and how.

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 const (

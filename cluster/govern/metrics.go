@@ -3,9 +3,9 @@ package govern
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // metrics are the leader's; they stand still on nodes that do not lead.

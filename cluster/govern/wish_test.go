@@ -5,9 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // What operators wish is planned: a node that is drained loses everything and gets nothing back until that is taken back, and a partition

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 var (

@@ -3,7 +3,7 @@ package roster
 import (
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Status is how a member does by its own account.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A leadership is an election in a Memory: one to be won, or one that was.

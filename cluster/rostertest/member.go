@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A membership is a place in a Memory.

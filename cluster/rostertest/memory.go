@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // ErrCut is what calls of a node give that is cut off from the store, or whose answer got lost.

@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest/suite"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest/suite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A view is the store as a node reaches it.

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A pin is one under its lease.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/tenure"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/tenure"
 )
 
 // requests is how many requests may be under way at a time: one of each kind.

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/cluster/share"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A shut store lets nobody join while it has a reason.

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/cluster/share"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster/share"
 )
 
 // A partition that cannot be served, because nobody can read its mark, keeps none of the others that its node claims with it from being

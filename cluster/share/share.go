@@ -12,12 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/tenure"
-	"mongostream/fault"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/tenure"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // Config says who takes a share of a cluster's partitions, and what is done with it.

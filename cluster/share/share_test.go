@@ -13,13 +13,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/cluster/share"
-	"mongostream/fault"
-	"mongostream/internal/transcript"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // moment is how long a node takes to come to an end with something.

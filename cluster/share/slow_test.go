@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/cluster/share"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster/share"
 )
 
 // A node that is detached ends its terms at once, whatever is under way: also where somebody is slow to leave off taking more.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ReclaimPause is the least time between two claims of one partition: a term that ends again and again must not cost its registry

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A process that stood still past its claim's life learns from the clock that its terms are over, before anything has ended them.

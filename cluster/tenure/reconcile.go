@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A Difference is what lies between what a member owns and what the plan gives it.

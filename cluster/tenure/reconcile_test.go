@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A claim whose answer got lost has made keys that nobody serves: they are given back where the plan has changed meanwhile, and claimed, which

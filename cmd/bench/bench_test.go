@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/figure"
-	"mongostream/cmd/bench/gateways"
-	"mongostream/cmd/bench/moves"
-	"mongostream/cmd/bench/part"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/figure"
+	"github.com/mongostream/streamer/cmd/bench/gateways"
+	"github.com/mongostream/streamer/cmd/bench/moves"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 // The test's own program is every part of the benchmark, with contenders beside the real ones that need no server.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"mongostream/cmd/bench/figure"
+	"github.com/mongostream/streamer/cmd/bench/figure"
 )
 
 // A report is what one run found out, in the order in which it is printed.

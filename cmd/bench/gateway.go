@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/figure"
-	"mongostream/cmd/bench/part"
-	"mongostream/cmd/bench/server"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/figure"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 // gatewayRaces are the races of what gateways cost.

@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/part"
-	"mongostream/cmd/bench/server"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 // A scale is how much is measured.

@@ -11,11 +11,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/gateways"
-	"mongostream/cmd/bench/moves"
-	"mongostream/cmd/bench/part"
-	"mongostream/cmd/bench/server"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/gateways"
+	"github.com/mongostream/streamer/cmd/bench/moves"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 func main() {

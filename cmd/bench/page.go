@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/cmd/bench/blame"
-	"mongostream/cmd/bench/figure"
-	"mongostream/cmd/bench/machine"
+	"github.com/mongostream/streamer/cmd/bench/blame"
+	"github.com/mongostream/streamer/cmd/bench/figure"
+	"github.com/mongostream/streamer/cmd/bench/machine"
 )
 
 // page writes the report as docs/benchmarks.md.

@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"time"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/figure"
-	"mongostream/cmd/bench/part"
-	"mongostream/cmd/bench/server"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/figure"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 // A race is some contenders' running, under a name for the notes.

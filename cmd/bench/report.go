@@ -1,6 +1,6 @@
 package main
 
-import "mongostream/cmd/bench/figure"
+import "github.com/mongostream/streamer/cmd/bench/figure"
 
 // report computes the figures from the outcomes.
 func (b *bench) report() *report {

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/delivery"
-	"mongostream/internal/config"
-	"mongostream/internal/wiring"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wiring"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // A demo is one run.

@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/council"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // leaseTTL is that of a fleet's nodes: short, so that a demo shows what becomes of a lost node.

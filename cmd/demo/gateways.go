@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/change"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
 )
 
 // shares is how many documents the subscriptions divide among themselves; the last one has those behind too.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A move is a partition that went from one living node to another.

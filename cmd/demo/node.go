@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"mongostream/internal/config"
-	"mongostream/internal/wiring"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wiring"
 )
 
 // nodeCommand runs one node of a cluster, configured by the environment; a fleet starts it as a process of its own, so that it can be

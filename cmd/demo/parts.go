@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // parts are the embedded MongoDB and etcd.

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/access/accesstest"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/access/accesstest"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 // put writes a file of the test.

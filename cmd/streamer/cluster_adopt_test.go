@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 // With marks in MongoDB etcd is lost, or is another cluster's: no node starts, because epochs would not be above those of the marks. Once an

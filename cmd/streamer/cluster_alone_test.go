@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A node that is configured to be alone is refused beside nodes that share the partitions, which notice nothing of it; so is one of those

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // Owners are killed under load, and then the leader: every partition is delivered again in time, and nobody misses anything.

@@ -12,10 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/checkpoint/record"
-	"mongostream/fault"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands

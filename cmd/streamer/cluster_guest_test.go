@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // A guest is a gateway: a client in this process.

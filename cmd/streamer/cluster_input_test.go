@@ -10,9 +10,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 // What does not belong to a cluster is refused, with a code and a remedy, or left alone. The cluster goes on: nothing moves, nothing is

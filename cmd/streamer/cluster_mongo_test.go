@@ -9,8 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/cluster/roster"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // MongoDB has no primary for anybody, for longer than a node may fail a check alone. No partition is moved for it, and everything goes on where

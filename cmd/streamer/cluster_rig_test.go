@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/council"
-	"mongostream/internal/etcd/etcdtest"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/council"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // fleetTTL is the life of leases in tests of clusters, and fleetDeadline how long terms outlive the last renewal at most. Who is made slow

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // toxics are the ways in which etcd can be away, for all nodes at once.

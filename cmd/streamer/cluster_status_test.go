@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // assembly is what status --plan prints.

@@ -10,7 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // command runs a command to its end.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/internal/config"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 func configCommand() *cobra.Command {

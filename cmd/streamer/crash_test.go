@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 func TestCrashesLoseNothingAndRepeatOnlyWhatNoMarkCovers(t *testing.T) {

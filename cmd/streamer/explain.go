@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 func explainCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/gateway/sse"
+	"github.com/mongostream/streamer/gateway/sse"
 )
 
 // A follower is a subscriber of /v1/events. It connects again behind the last id whenever it is cut off.

@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A node that stood still for longer than its claim lives finds that it was replaced: it ends, hands out nothing of what happened

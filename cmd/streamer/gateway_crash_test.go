@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // gatewayVariable makes a gateway of the test binary, which is told where its node is; gatewayStart says where it begins.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A place is where an event stands in the log as its id tells: the head, whose bytes order as positions do, and the hash of the token.

@@ -12,10 +12,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/gap"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 // newLabOf makes a lab with a development MongoDB of a kind.

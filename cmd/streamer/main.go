@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/operator"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/cmd/streamer/operator"
+	"github.com/mongostream/streamer/fault"
 )
 
 // version is set when a release is built; otherwise the build information tells what there is.

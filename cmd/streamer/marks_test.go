@@ -11,12 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/mark"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/mark"
 )
 
 // marks is a store as it is seen by those who look into it from outside.

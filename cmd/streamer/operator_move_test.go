@@ -6,10 +6,10 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // A handedOver is what streamer handoff prints.

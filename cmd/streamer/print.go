@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"mongostream/delivery"
-	"mongostream/gateway"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gateway"
 )
 
 // printEvents writes a session's events and notices as lines of JSON and acknowledges what is written, until the session ends.

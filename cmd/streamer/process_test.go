@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // patience bounds every wait for something that must come.

@@ -11,11 +11,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/checkpoint/record"
-	"mongostream/fault"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 func TestBadConfigurationIsRefused(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/fault"
-	"mongostream/gateway/client"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // of returns the lab with nodes that count so many partitions.

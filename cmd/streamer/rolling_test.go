@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // A chronicle is how long changes took from their writing to a gateway's handler.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/delivery"
-	"mongostream/gateway"
-	"mongostream/internal/config"
-	"mongostream/internal/mongodb/stream"
-	"mongostream/internal/wiring"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/internal/wiring"
 )
 
 func runCommand() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/internal/workload"
+	"github.com/mongostream/streamer/internal/workload"
 )
 
 // The first start writes where it began before it delivers anything, so that a crash before the first mark loses nothing.

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 func TestStatusTellsHowANodeDoes(t *testing.T) {

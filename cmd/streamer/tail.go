@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/caller"
-	"mongostream/fault"
-	"mongostream/gateway/sse"
+	"github.com/mongostream/streamer/cmd/streamer/caller"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/sse"
 )
 
 // A tail follows a node's events.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

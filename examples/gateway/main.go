@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"time"
 
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 //go:embed page.html

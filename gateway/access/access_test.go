@@ -20,7 +20,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/goleak"
 
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"mongostream/fault"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // What may be sent at once after a rest: a second's worth, at least one full batch.

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 func TestSubscriptionsAreCountedOverAllConnections(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access/reload"
-	"mongostream/gateway/access/signed"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access/reload"
+	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // An Authenticator says who is at the other end of a connection. Its methods may be called from anywhere at once.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 const rights = `{"namespaces":["shop.*","crm.orders"],"max_subscriptions":7,"events_per_second":8,"bytes_per_second":9}`

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access/reload"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access/reload"
 )
 
 // A TLS is a server's certificate and, for mTLS, the authorities of its clients; read again when their files change.

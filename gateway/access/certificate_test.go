@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // tlsFiles writes a server's certificate and key, and with an authority of clients that too.

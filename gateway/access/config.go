@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Config says who may connect. The zero value lets in everybody, without TLS.

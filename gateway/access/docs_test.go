@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/access/signed"
+	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // TestDocumentedFormsAreTaken reads docs/access.md as its readers will copy it.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // TestServesGRPC wires the package as a gRPC server does: TLS through credentials, an interceptor for identities.

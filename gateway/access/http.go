@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 type identityKey struct{}

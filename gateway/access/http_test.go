@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // ask sends a request to a handler; header holds names and values in turn.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // An Identity is who is at the other end, and what that one may do. It is never changed once made. The zero value may nothing.

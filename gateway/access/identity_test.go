@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 func TestIdentityAllowsWhatItNames(t *testing.T) {

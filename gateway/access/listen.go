@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/netip"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // CheckListen says whether a server may listen on the address: without TLS only on a loopback address, unless insecure says that plaintext

@@ -3,8 +3,8 @@ package access_test
 import (
 	"testing"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 func TestPlaintextStaysOnThisMachine(t *testing.T) {

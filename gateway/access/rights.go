@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"mongostream/gateway/access/signed"
+	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // rightsClaim is the claim of a JWT that says what the subject may do.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 
-	"mongostream/gateway/client/event"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/client/partition"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/event"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Position is a place in the log.

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/gateway/client/fleet"
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/client/partition"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/fleet"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Client is a gateway's subscriptions, and how far it is with them.

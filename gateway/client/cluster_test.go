@@ -13,16 +13,16 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint/row"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/connect/standing"
-	"mongostream/gateway/fanout"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint/row"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/connect/standing"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 const shares = 8

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/client/subscription"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client/subscription"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // Config configures a Client.

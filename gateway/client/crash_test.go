@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // logs are those of two partitions, with heads that several changes share.

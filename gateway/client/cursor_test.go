@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint/key"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/cursor"
-	"mongostream/gateway/streampb"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/cursor"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 // The furthest cursor of each partition goes into the next Hello, as far as there is room in one.

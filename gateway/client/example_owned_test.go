@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A branch is a node in the place of a real one. Of two partitions it owns one, which has one change.

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // shop is a node in the place of a real one. It has one change.

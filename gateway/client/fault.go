@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"mongostream/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/link"
 )
 
 // An Error is what a node says is wrong. `streamer explain CODE` tells more.

@@ -6,12 +6,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
-	"mongostream/internal/mongodb/stream"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
 )
 
 // A mongo is a MongoDB as the log of a town.

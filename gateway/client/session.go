@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/gateway/client/fleet"
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/client/partition"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/fleet"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A session is one connection, from Hello to its end.

@@ -3,7 +3,7 @@ package client
 import (
 	"sync/atomic"
 
-	"mongostream/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/client/partition"
 )
 
 // Stats count what a client has done since it was made.

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A pipe is a stream without a network, so that a bubble's clock moves on.

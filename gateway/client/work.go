@@ -3,11 +3,11 @@ package client
 import (
 	"context"
 
-	"mongostream/gateway/client/event"
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/client/notice"
-	"mongostream/gateway/client/partition"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/event"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // work is what the client does with the batches of its partitions.

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // maxOthers bounds the calls of other services than ours that are open at a time: health checks that wait, and reflection.

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A list is a file of identities, and who goes by it.

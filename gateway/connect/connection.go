@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/connect/line"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/connect/line"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 const (

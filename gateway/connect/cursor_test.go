@@ -11,13 +11,13 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint/key"
-	"mongostream/fault"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/cursor"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/cursor"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A ring is a keyring that never finds newer keys.

@@ -14,15 +14,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 // A stalled is a transport whose client takes no heartbeat before it is released.

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/connect/standing"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
-	"mongostream/gateway/wire"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect/standing"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/match"
 )
 
 const (

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // gauge returns the value of a gauge of the server, summed over its labels.

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"mongostream/fault"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // statusDetails is the trailer that carries a status in full (grpc.io, "Richer error model").

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
-	"mongostream/gateway/connect"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A frozen connection is one whose client has gone without a word once ice is closed: it is open, and nobody reads from it.

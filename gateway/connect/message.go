@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // batchMessage writes a batch for the wire.

@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/gateway/connect"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A process of a gateway that begins hears what happened before it came; one that comes back has heard it.

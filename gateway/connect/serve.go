@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // Limits of a connection: requests are small, and an idle or half-open connection is found out and closed.

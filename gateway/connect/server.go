@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/connect/line"
-	"mongostream/gateway/connect/standing"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/connect/line"
+	"github.com/mongostream/streamer/gateway/connect/standing"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
 )
 
 // Config configures a Server.

@@ -17,9 +17,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/change/changetest"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // besieged is the variable that makes a process of the test a node that hostile clients besiege.

@@ -3,9 +3,9 @@ package connect
 import (
 	"context"
 
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; faster changes are read later.

@@ -3,9 +3,9 @@ package connect
 import (
 	"context"
 
-	"mongostream/fault"
-	"mongostream/gateway/connect/standing"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect/standing"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Topology says which node owns which partition.

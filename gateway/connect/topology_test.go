@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // topologies is a Topologist that is told what to tell.

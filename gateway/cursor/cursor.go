@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"mongostream/change"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // The form of a cursor. Another form takes another version.

@@ -12,10 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint/key"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/fault"
 )
 
 // made is when keys of these tests were made.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mongostream/change"
-	"mongostream/checkpoint/key"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/key"
 )
 
 // maxSeals is how many cursors one salt seals.

@@ -3,9 +3,9 @@ package fanout
 import (
 	"slices"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/match"
 )
 
 // aside queues what is to be said of an event besides the event itself, for the sessions on the live path. Under the mutex.

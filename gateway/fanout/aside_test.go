@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/delivery"
-	"mongostream/gateway/fanout"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/match"
 )
 
 // A rename onto a watched collection is told as a loss of its documents, in every partition, right before what follows it: to sessions

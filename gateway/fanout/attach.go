@@ -1,10 +1,10 @@
 package fanout
 
 import (
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout/trail"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout/trail"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // Attach lets an Owned session deliver partitions, each from where its subscriber stands: at its place, and behind its whole position

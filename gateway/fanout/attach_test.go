@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/lane"
 )
 
 // A follower has sessions with two nodes, and attaches to each partition at one of them or both, like a client that follows the topology.

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/fanout/trail"
-	"mongostream/gateway/tally"
-	"mongostream/gateway/wire"
-	logs "mongostream/lane"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout/trail"
+	"github.com/mongostream/streamer/gateway/tally"
+	"github.com/mongostream/streamer/gateway/wire"
+	logs "github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 )
 
 // Open begins a session with its whole set of subscriptions. It is closed with its context.

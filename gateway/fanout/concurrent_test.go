@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // Everything that transports, owners and operators call is called at once, while the log goes on, on sessions of both kinds: for the race

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
 )
 
 // A node that stood still past its lease hands nothing over when it goes on, although nothing has told its sessions yet.

@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // idsBehind returns the documents of a partition's events behind a position, in their order.

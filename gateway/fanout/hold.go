@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the

@@ -10,12 +10,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/wire"
-	logs "mongostream/lane"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/wire"
+	logs "github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 )
 
 // Config configures a Hub.

@@ -8,13 +8,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/match"
 )
 
 // BenchmarkOneEventToManySessions hands one event of a kilobyte to a thousand sessions that want it as JSON: all in the same form, which

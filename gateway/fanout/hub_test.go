@@ -12,15 +12,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/match"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

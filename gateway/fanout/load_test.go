@@ -4,10 +4,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mongostream/change/changetest"
-	"mongostream/gateway/fanout"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 func TestHubTellsHowMuchItHasToDo(t *testing.T) {

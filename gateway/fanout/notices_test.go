@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/gateway/fanout"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/match"
 )
 
 // What a session is told in the place of events counts against its credit like an event: a subscriber that takes nothing while collections

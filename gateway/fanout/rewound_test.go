@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
 )
 
 // An operator moves partitions back one after the other, each to a mark of its own: a session that has yet to read again what the first one

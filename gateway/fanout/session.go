@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/gateway/fanout/trail"
-	"mongostream/gateway/tally"
-	"mongostream/gateway/wire"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout/trail"
+	"github.com/mongostream/streamer/gateway/tally"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/match"
 )
 
 // ErrClosed says that the session is over.

@@ -5,10 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // Where a gateway stood is saved after its session has been closed, too: it does not stand further back for that.

@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/match"
 )
 
 // A filter that fails on every event tells so once a second, with how often it was, and counts every failure; what is looked at again on the way to the live path fails again.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/gateway/sse"
+	"github.com/mongostream/streamer/gateway/sse"
 )
 
 func TestReaderFollowsTheSpecification(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // The generated code must say what proto/ says; otherwise make proto is due. Comments go into it too, but change nothing on the wire.

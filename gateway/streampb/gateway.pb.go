@@ -2343,7 +2343,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\fDELETES_NONE\x10\x02\x12\x12\n" +
 	"\x0eDELETES_BEFORE\x10\x032S\n" +
 	"\aGateway\x12H\n" +
-	"\aConnect\x12\x1b.streamer.v1.ConnectRequest\x1a\x1c.streamer.v1.ConnectResponse(\x010\x01B'Z%mongostream/gateway/streampb;streampbb\x06proto3"
+	"\aConnect\x12\x1b.streamer.v1.ConnectRequest\x1a\x1c.streamer.v1.ConnectResponse(\x010\x01B;Z9github.com/mongostream/streamer/gateway/streampb;streampbb\x06proto3"
 
 var (
 	file_streamer_v1_gateway_proto_rawDescOnce sync.Once

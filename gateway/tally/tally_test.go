@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/gateway/tally"
+	"github.com/mongostream/streamer/gateway/tally"
 )
 
 func TestOneIsToldAtOnceAndTheOthersOnceASecond(t *testing.T) {

@@ -1,8 +1,8 @@
 package wire
 
 import (
-	"mongostream/change"
-	"mongostream/delivery"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // Bounds of a batch; a single event may go beyond the bytes.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/change/build"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/build"
 )
 
 // A Format is how payloads are written.

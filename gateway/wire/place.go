@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Place is a position as gateways know it: a head, and the hashes of tokens seen at that head, none for progress.

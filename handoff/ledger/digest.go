@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // An Ended is what became of one handoff.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
 )
 
 // An Order asks for a handoff.

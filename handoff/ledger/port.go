@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 var (

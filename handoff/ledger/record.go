@@ -3,8 +3,8 @@ package ledger
 import (
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A Party is one process of one node.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/gap"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 )
 
 // An AdoptPlan says what adopting the marks would do.

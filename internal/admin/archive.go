@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/fault"
 )
 
 // archiveVersion is what Export writes, and the highest that Import reads.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
-	"mongostream/checkpoint"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A GapLog is what is shown of the gap log, in the order in which gaps were found.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/gap"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 )
 
 // A Repartitioner is a store of marks whose partitions can be counted anew.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // A Position is what is shown of a change.Position.

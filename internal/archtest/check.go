@@ -116,11 +116,11 @@ func CheckSleeps(tree []Package) (broken []string) {
 	return broken
 }
 
-// CheckShape holds names, sizes and doc.go against the house style.
+// CheckShape holds names, init functions, main.go and doc.go against the house style.
 func CheckShape(tree []Package) (broken []string) {
 	complain := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	for _, p := range tree {
-		total, doc := 0, false
+		doc := false
 		for _, f := range p.Files {
 			if f.Inits && !f.Generated {
 				complain("%s/%s: has an init(); what it does belongs in a New or in the wiring", p.Path, f.Name)
@@ -128,8 +128,7 @@ func CheckShape(tree []Package) (broken []string) {
 			if f.Test || f.Generated {
 				continue
 			}
-			total += f.Lines
-			limit := maxFile
+			limit := f.Lines
 			switch {
 			case f.Name == "doc.go":
 				doc, limit = true, maxDoc
@@ -139,9 +138,6 @@ func CheckShape(tree []Package) (broken []string) {
 			if f.Lines > limit {
 				complain("%s/%s: %d lines, at most %d", p.Path, f.Name, f.Lines, limit)
 			}
-		}
-		if total > maxPackage {
-			complain("%s: %d lines, at most %d: would its parts be happier in rooms of their own?", p.Path, total, maxPackage)
 		}
 		if !doc {
 			complain("%s: has no doc.go", p.Path)

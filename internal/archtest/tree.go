@@ -16,7 +16,7 @@ import (
 )
 
 // Module is the path of our module.
-const Module = "mongostream"
+const Module = "github.com/mongostream/streamer"
 
 // prometheusPath is the package whose use is looked at name by name.
 const prometheusPath = "github.com/prometheus/client_golang/prometheus"

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 // ErrOpen says that the call was not made because the breaker is open.

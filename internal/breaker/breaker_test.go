@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/internal/breaker"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/notice"
 )
 
 func TestBreakerOpensProbesAndCloses(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"gopkg.in/yaml.v3"
 
-	"mongostream/fault"
-	"mongostream/internal/config/table"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // noFile is a file system without files.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/internal/config/table"
+	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // findConflicts complains of values that are fine alone and cannot work together.

@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"mongostream/internal/config"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 // deploy is where the samples are.

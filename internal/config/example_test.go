@@ -3,7 +3,7 @@ package config_test
 import (
 	"fmt"
 
-	"mongostream/internal/config"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 func ExampleLoad() {

@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"mongostream/fault"
-	"mongostream/internal/config/table"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // envPrefix begins the names of the variables that are ours.

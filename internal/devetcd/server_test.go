@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // exempt lists everything in which replies may differ from the recordings, and why. A path is matched at its end.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
 // Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free port.

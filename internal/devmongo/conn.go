@@ -8,11 +8,11 @@ import (
 	"net"
 	"time"
 
-	"mongostream/internal/devmongo/admin"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/wire"
+	"github.com/mongostream/streamer/internal/devmongo/admin"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // conn is one client connection: a goroutine reads its messages, another answers them one by one.

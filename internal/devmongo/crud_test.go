@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 func TestUpdates(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // history is a collection whose oplog was cut after its first event.

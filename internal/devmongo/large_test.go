@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 func TestRepliesEndAt16MiB(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 func TestOplogIsACollection(t *testing.T) {

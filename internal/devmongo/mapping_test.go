@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/token"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // mapping says what of the recorded server stands for what of ours: times, collections, cursors, tokens and

@@ -13,14 +13,14 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/internal/devmongo/admin"
-	"mongostream/internal/devmongo/crud"
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/generate"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/session"
-	"mongostream/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/admin"
+	"github.com/mongostream/streamer/internal/devmongo/crud"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/generate"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/session"
+	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
 // Server is one development MongoDB.

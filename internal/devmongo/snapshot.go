@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/snapshot"
-	"mongostream/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/snapshot"
+	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
 // restore reads the snapshot, or begins a new replica set where there is none.

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // session starts one that ends with the test.

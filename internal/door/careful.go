@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // Limits of a connection over HTTP: requests are small and have no bodies, and an idle or half-open connection is found out and closed.

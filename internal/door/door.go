@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/health"
-	"mongostream/internal/config"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 // spare are connections beyond twice those that are served: for probes, and for those that are told that there is no room.

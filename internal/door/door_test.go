@@ -16,11 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/access/accesstest"
-	"mongostream/internal/config"
-	"mongostream/internal/door"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/access/accesstest"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/door"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Config says how etcd is reached and where the keys of this cluster stand.

@@ -22,15 +22,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/fault"
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/owner"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/owner"
 )
 
 // listen listens without ever answering.

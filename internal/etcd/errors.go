@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Named gives an error of etcd the code under which people find it. Errors of the caller's context stay what they are.

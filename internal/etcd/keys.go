@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Keys are the names of the keys of one cluster.

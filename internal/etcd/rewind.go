@@ -7,8 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
 // Rewind implements [checkpoint.Rewinder]. Deleting the owner key ends the term. A save that comes between the rewind's reading and

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/rowtest"
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/rowtest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 func TestStoreKeepsRows(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/etcd/gaplog"
-	"mongostream/internal/etcd/row"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/etcd/gaplog"
+	"github.com/mongostream/streamer/internal/etcd/row"
 )
 
 // MaxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.

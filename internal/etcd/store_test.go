@@ -14,15 +14,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/gaptest"
-	"mongostream/checkpoint/record"
-	"mongostream/checkpoint/rewindtest"
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/gaptest"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/checkpoint/rewindtest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 func TestMain(m *testing.M) {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Guard serves only while the node may hand anything to anybody, and lets nothing through afterwards.

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Ledger is where handoffs are written down.

@@ -7,16 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/gap"
-	"mongostream/handoff/ledger"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A page of the ledger: a record stands, and nobody takes it away.

@@ -15,18 +15,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/govern"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/share"
-	"mongostream/fault"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/fanout"
-	"mongostream/handoff"
-	"mongostream/lane"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/govern"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // Config says who the member is, and what it serves with. Everything is required unless it says more.

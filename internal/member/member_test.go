@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A stop that comes while the node claims its marks is no fault of it.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/handoff"
-	"mongostream/handoff/ledger"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/notice"
 )
 
 const (

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/share"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // giveBackEvery is how soon a term that the node has ended is given back to the cluster.

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/lane"
-	"mongostream/lane/lanetest"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.

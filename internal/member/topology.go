@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"mongostream/cluster/roster"
-	"mongostream/gateway/connect"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/gateway/connect"
 )
 
 // A topologist tells gateways who owns what, as the cluster's views have it.

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/gateway/connect"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/gateway/connect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,10 +5,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 // The server is the test's own: what others write would be counted too.

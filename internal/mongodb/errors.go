@@ -7,7 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Class says what an error of a change stream asks for.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/checkpoint"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/etcd"
-	"mongostream/internal/mongodb/mark"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/mongodb/mark"
 )
 
 // A pair is marks in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands

@@ -3,7 +3,7 @@ package preflight
 import (
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Server is what is known of one of a node's servers.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/internal/preflight"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/preflight"
 )
 
 func TestServersAreJudgedByTheirCertificates(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Level says how a check came out.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/fault"
-	"mongostream/internal/preflight"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/preflight"
 )
 
 func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Member is what one etcd endpoint tells of itself.

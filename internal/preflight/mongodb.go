@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A release is a version of MongoDB without its patch number.

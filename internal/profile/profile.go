@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Config configures a Profiler. Its zero value does nothing.

@@ -16,8 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Partition is how one partition does.

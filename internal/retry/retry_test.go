@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 func TestWaitsGrowUpToTheLongest(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/match"
 )
 
 // patience is how long a gateway hears nothing before it looks for another node.

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster/roster"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A shelf is where the cluster's marks are kept: beside the roster, so that a mark is compared with its owner in the moment of the write.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
 )
 
 // A network is what lies between one process and the stores. What was sent is carried out, whatever becomes of who sent it.

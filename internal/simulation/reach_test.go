@@ -3,9 +3,9 @@ package simulation
 import (
 	"context"
 
-	"mongostream/change"
-	"mongostream/gateway/fanout"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/lane"
 )
 
 // A readers is the hub as the consumers ask it.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // drink is the subscriber of a process's own deliveries: together the sinks of all processes get everything, which only marks see to.

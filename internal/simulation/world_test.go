@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/gap"
-	"mongostream/gateway/wire"
-	"mongostream/internal/transcript"
-	"mongostream/lane/lanetest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/internal/transcript"
+	"github.com/mongostream/streamer/lane/lanetest"
 )
 
 // ttl is how long leases live in the simulation.

@@ -14,12 +14,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/gateway/access/accesstest"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/access/accesstest"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // enlist writes a file of identities of lines: a token, a blank, and what its bearer is called and may do.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // several are the settings of a node of two.

@@ -3,7 +3,7 @@ package wiring
 import (
 	"context"
 
-	"mongostream/internal/profile"
+	"github.com/mongostream/streamer/internal/profile"
 )
 
 // openProfiler prepares profiles and flight recordings, as far as they are asked for.

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"mongostream/delivery"
-	"mongostream/internal/config"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/wiring"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/wiring"
 )
 
 // logged sends what is logged to a channel, as long as there is room.

@@ -5,14 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/gateway/connect"
-	"mongostream/gateway/fanout"
-	"mongostream/internal/mongodb/stream"
-	"mongostream/internal/place"
-	"mongostream/match"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/notice"
 )
 
 // buildHub makes what reads the log for gateways.

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/internal/breaker"
-	"mongostream/internal/config"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/document"
-	"mongostream/internal/mongodb/stream"
-	"mongostream/internal/place"
-	"mongostream/rescan"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/document"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/rescan"
 )
 
 // guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is no failure of MongoDB.

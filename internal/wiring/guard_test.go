@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/internal/breaker"
-	"mongostream/internal/config"
-	"mongostream/internal/place"
-	"mongostream/notice"
-	"mongostream/rescan"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/rescan"
 )
 
 // failing is a store that answers every save with the same results.

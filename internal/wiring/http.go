@@ -12,14 +12,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"mongostream/fault"
-	"mongostream/gateway"
-	"mongostream/health"
-	"mongostream/internal/admin"
-	"mongostream/internal/door"
-	"mongostream/internal/mongodb/stream"
-	"mongostream/notice"
-	"mongostream/streamer/survey"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/door"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer/survey"
 )
 
 // listen binds the addresses, first of all: a port in use must harm nothing.

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/gateway/connect/standing"
-	"mongostream/gateway/cursor"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gateway/connect/standing"
+	"github.com/mongostream/streamer/gateway/cursor"
 )
 
 const (

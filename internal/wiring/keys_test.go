@@ -20,15 +20,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/key"
-	"mongostream/fault"
-	"mongostream/gateway/cursor"
-	"mongostream/gateway/streampb"
-	"mongostream/internal/config"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/cursor"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // A watchedKeeper counts what is asked of a keeper, which may be away.

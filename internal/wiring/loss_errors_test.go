@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/fault"
-	"mongostream/health"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // Every error that a change stream can meet, through the whole node: what it makes of it, and what it tells of it.

@@ -10,9 +10,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // collectionEvents returns the events without a document that a partition was told of, in order.

@@ -9,13 +9,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/gap"
-	"mongostream/health"
-	"mongostream/internal/devmongo"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A server that refuses every position although its log has them is asked once a second at most; nothing is told as lost, and nothing

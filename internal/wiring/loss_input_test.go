@@ -12,9 +12,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/gap"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // A clock that jumps by an hour, forward or back, is no gap, also where the stream breaks in it: the position is known to be in the log.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/health"
-	"mongostream/internal/devmongo"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 func TestProveStoreOfMarksThatIsAwayForAMinuteUnderLoad(t *testing.T) {

@@ -14,16 +14,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/delivery"
-	"mongostream/internal/config"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/etcd"
-	"mongostream/notice"
-	"mongostream/streamer"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 const (

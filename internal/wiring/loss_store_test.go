@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/fault"
-	"mongostream/health"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // The store of marks is cut off under load, for longer than a claim lives, and comes back: the node says that it is not well, nothing is

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/dedup"
-	"mongostream/fault"
-	"mongostream/gap"
-	"mongostream/internal/config"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 // openMarks connects to the store of marks and makes sure that every mark in it can be read.

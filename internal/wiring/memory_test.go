@@ -4,7 +4,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"mongostream/internal/wiring"
+	"github.com/mongostream/streamer/internal/wiring"
 )
 
 func TestMemoryIsSparedUnlessTheEnvironmentSaysHow(t *testing.T) {

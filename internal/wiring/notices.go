@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/gateway/fanout"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/bulletin"
-	"mongostream/notice"
-	"mongostream/notice/history"
-	"mongostream/notice/webhook"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/bulletin"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/history"
+	"github.com/mongostream/streamer/notice/webhook"
 )
 
 // channels are the ways that notices take beside the board's own: the log, and /v1/notices.

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/gateway/sse"
-	"mongostream/internal/config"
-	"mongostream/internal/devmongo"
-	"mongostream/notice"
-	"mongostream/notice/webhook"
+	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/webhook"
 )
 
 const hookSecret = "a secret of sixteen bytes"

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Check compares what arrives with a ledger. It may be used from several goroutines.

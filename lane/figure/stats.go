@@ -3,7 +3,7 @@ package figure
 import (
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // Stats is what a log looks like at one moment.

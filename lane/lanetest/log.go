@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/lane"
 )
 
 // A Log is an append-only log of change events that streams can be opened on. Its zero value is ready.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Cursor is one that stands behind every ring.

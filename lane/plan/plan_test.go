@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/lane/plan"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane/plan"
 )
 
 func at(minutes int) change.Position {

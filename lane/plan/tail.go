@@ -3,7 +3,7 @@ package plan
 import (
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // recent is how far back in the log the tail itself is opened after a restart. Lanes that stand further back are served by

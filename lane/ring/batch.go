@@ -3,7 +3,7 @@ package ring
 import (
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Batch is what a slot holds for one reader, or the rest of it.

@@ -1,6 +1,6 @@
 package ring
 
-import "mongostream/change"
+import "github.com/mongostream/streamer/change"
 
 // A Ring holds the last slots of a reader, bounded in bytes. Whoever shares it guards it.
 type Ring struct {

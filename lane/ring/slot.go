@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Slot is one reply in a ring: its events, and for each partition that occurs which of them are its own.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Splitter turns replies into slots. It belongs to one goroutine.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/lane/ring"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/lane/ring"
 )
 
 // replyOf makes a reply of so many inserts of as many documents.

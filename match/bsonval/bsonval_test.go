@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // value encodes one value as BSON does.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Constant is a scalar of a filter in the two forms that the index needs.

@@ -3,7 +3,7 @@ package bsonval
 import (
 	"errors"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // ErrMalformed says that bytes are not the BSON they claim to be.

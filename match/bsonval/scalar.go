@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // BSON types as the specification numbers them (bsonspec.org, version 1.1).

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // Functions that make values which CEL has no literals for, as they are called in filters.

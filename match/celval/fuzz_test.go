@@ -13,9 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
-	"mongostream/match/celval"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/celval"
 )
 
 // FuzzBSONAccess reads any bytes as a document, field by field, and compares with the driver's own decoder where that accepts them.

@@ -7,7 +7,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // maxDepth bounds the comparison of nested values; MongoDB stores no deeper documents (100 levels).

@@ -10,8 +10,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 var errConversion = errors.New("no such conversion")

@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // errKey says what fields can be looked up by.

@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
-	"mongostream/fault"
-	"mongostream/match/celval"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match/celval"
 )
 
 // MaxSource is how many bytes an expression may have.

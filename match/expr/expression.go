@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/interpreter"
 
-	"mongostream/fault"
-	"mongostream/match/celval"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match/celval"
 )
 
 // Limits of one evaluation.

@@ -7,8 +7,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"mongostream/match/bsonval"
-	"mongostream/match/celval"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/celval"
 )
 
 // A Conjunct is one of the conditions that an expression joins with &&, as predicates of which one must hold. Without any it is a condition

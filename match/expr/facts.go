@@ -5,9 +5,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 
-	"mongostream/change"
-	"mongostream/match/bsonval"
-	"mongostream/match/celval"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/celval"
 )
 
 // A Root is a variable of filters. doc._id is one of its own, because it is known where the rest of doc is not; ns is no value, its names

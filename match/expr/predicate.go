@@ -3,7 +3,7 @@ package expr
 import (
 	"fmt"
 
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // A Verdict is what an expression says of an event.

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/match/bsonval"
-	"mongostream/match/posting"
+	"github.com/mongostream/streamer/match/bsonval"
+	"github.com/mongostream/streamer/match/posting"
 )
 
 func TestTableIsAMap(t *testing.T) {

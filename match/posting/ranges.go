@@ -6,7 +6,7 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"mongostream/match/bsonval"
+	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // A Bound is an end of an interval.

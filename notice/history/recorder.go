@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/internal/retry"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
 )
 
 // MaxBatch is how many notices a Store is given at once, at most.

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"mongostream/notice"
-	"mongostream/notice/history"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

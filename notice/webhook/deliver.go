@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // backoff is between the attempts of a delivery.

@@ -9,8 +9,8 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"mongostream/notice"
-	"mongostream/notice/webhook"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/webhook"
 )
 
 // A receiver reads the body as it is, verifies it, and drops what it has had.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A Summary stands for notices that were not sent singly.

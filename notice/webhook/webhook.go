@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Config configures a Sender.

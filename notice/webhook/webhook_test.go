@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"mongostream/notice"
-	"mongostream/notice/webhook"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

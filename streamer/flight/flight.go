@@ -3,9 +3,9 @@ package flight
 import (
 	"sync"
 
-	"mongostream/ack"
-	"mongostream/change"
-	"mongostream/delivery"
+	"github.com/mongostream/streamer/ack"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // A Flight is what is on its way to the sessions of one partition. The zero Flight is empty.

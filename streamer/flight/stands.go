@@ -3,7 +3,7 @@ package flight
 import (
 	"sync"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // Stands keep how far sessions had acknowledged partitions whose terms have ended. The zero Stands know nothing.

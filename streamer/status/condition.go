@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Condition is what a consumer tells of itself. Its zero value is that of one that has yet to do something; it may be told and read

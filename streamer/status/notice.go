@@ -3,10 +3,10 @@ package status
 import (
 	"fmt"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Lost tells operators of a span that subscribers may have missed.

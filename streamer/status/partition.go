@@ -3,11 +3,11 @@ package status
 import (
 	"time"
 
-	"mongostream/change"
-	"mongostream/gap"
-	"mongostream/health"
-	"mongostream/lane/figure"
-	"mongostream/streamer/survey"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/lane/figure"
+	"github.com/mongostream/streamer/streamer/survey"
 )
 
 // A Partition is how one partition of a node does.

@@ -3,7 +3,7 @@ package status
 import (
 	"time"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A Watch notices when reading gets stuck and when it goes on. Its zero value has seen nothing stuck.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
-	"mongostream/gap"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A Surveyor tells how far MongoDB's log goes.

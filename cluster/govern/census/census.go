@@ -3,7 +3,7 @@ package census
 import (
 	"time"
 
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // A Census is what the leader knows of the members. It is not for several goroutines at once.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 func config() census.Config {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Checks beside those that heartbeats bring.

@@ -3,9 +3,9 @@ package census
 import (
 	"time"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Config says how members are judged. The fields are those of the leader's Config; nothing has a default here.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
 const (

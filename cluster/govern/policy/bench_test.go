@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // large returns the view of a cluster in which everybody serves what it is planned to.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/roster"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Config says how a cluster is governed. The leader's Config has the same fields and says what they mean; their defaults are here.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/policy"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/policy"
 )
 
 func TestConfigIsValidated(t *testing.T) {

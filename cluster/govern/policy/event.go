@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/cluster/govern/census"
-	"mongostream/fault"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
 // hear does what events ask for.

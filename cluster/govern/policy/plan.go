@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/change"
-	"mongostream/cluster/assign"
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/assign"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // plan publishes the next plan if that which stands is not right.

@@ -10,10 +10,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // Whatever happens to the members, partitions are given only to those that may take them, few at a time between those that live; and when

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
 )
 
 // What a gateway that has restarted is told again.

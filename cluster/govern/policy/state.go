@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/cluster/assign"
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/roster"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/cluster/assign"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A State is what the leader knows and remembers. It is made anew with each leadership: the first view tells it how things are, and

@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
-	"mongostream/internal/transcript"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // three is a cluster of three that has come to rest.

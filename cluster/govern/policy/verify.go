@@ -5,10 +5,10 @@ import (
 	"math"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/census"
-	"mongostream/cluster/roster"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/census"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
 )
 
 // rateMemory is how long a partition's rate of events is remembered.

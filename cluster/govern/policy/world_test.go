@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/govern/policy"
-	"mongostream/cluster/roster"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/govern/policy"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
 )
 
 // tick is how often the world moves.

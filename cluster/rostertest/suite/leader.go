@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 func testClaimRace(h harness) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // wish returns a pin that is like no other.

@@ -16,7 +16,7 @@ import (
 const Lines = 16
 
 // telling are the functions that say something: the project's, the driver's round trip, and what the runtime does for them.
-var telling = regexp.MustCompile(`mongostream/|BatchCursor\)\.Next$|syscall.*Syscall6$|runtime\.(gcBgMarkWorker|mallocgc|memmove|memclrNoHeapPointers|schedule|selectgo)$`)
+var telling = regexp.MustCompile(`github\.com/mongostream/streamer/|BatchCursor\)\.Next$|syscall.*Syscall6$|runtime\.(gcBgMarkWorker|mallocgc|memmove|memclrNoHeapPointers|schedule|selectgo)$`)
 
 // Top returns the header and the telling lines of a profile of this program, those first that have the most with what they call.
 func Top(ctx context.Context, file string) (header string, lines []string, err error) {

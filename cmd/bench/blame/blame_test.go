@@ -15,8 +15,8 @@ Duration: 4s, Total samples = 1.84s (45.96%)
 Showing nodes accounting for 0.93s, 50.54% of 1.84s total
       flat  flat%   sum%        cum   cum%
          0     0%     0%      0.92s 50.00%  golang.org/x/sync/errgroup.(*Group).Go.func1
-     0.01s  0.54%  0.54%      0.72s 39.13%  mongostream/streamer.(*Consumer).read
-         0     0%     0%      0.10s  5.43%  mongostream/rescan.(*Intake[go.shape.*mongostream/delivery.Session]).Note (inline)
+     0.01s  0.54%  0.54%      0.72s 39.13%  github.com/mongostream/streamer/streamer.(*Consumer).read
+         0     0%     0%      0.10s  5.43%  github.com/mongostream/streamer/rescan.(*Intake[go.shape.*mongostream/delivery.Session]).Note (inline)
      0.19s 10.33% 31.52%      0.19s 10.33%  runtime.memmove
          0     0% 31.52%      0.19s 10.33%  net.(*conn).Read
 `

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/cmd/bench/server"
+	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 // maxAwait is how long MongoDB waits for changes, for all contenders. It is no delay; a node only stops the sooner for it.

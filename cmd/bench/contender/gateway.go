@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
 )
 
 // gateway is a node whose subscriber comes through gRPC, with the Go client.

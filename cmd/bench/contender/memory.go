@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
-	"mongostream/change"
-	"mongostream/dedup"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dedup"
 )
 
 // memory reads events once and then measures, without MongoDB, how fast they are remembered. The events are twice as many as are

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/change"
-	"mongostream/cmd/bench/server"
-	"mongostream/delivery"
-	"mongostream/internal/config"
-	"mongostream/internal/wiring"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/bench/server"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wiring"
+	"github.com/mongostream/streamer/match"
 )
 
 // node is the whole node as cmd/streamer assembles it, with sessions that acknowledge what they get.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"mongostream/cmd/bench/part"
-	"mongostream/fault"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/fault"
 )
 
 // All are the contenders by their names.

@@ -1,9 +1,9 @@
 package gateways
 
 import (
-	"mongostream/cmd/bench/contender"
-	"mongostream/gateway/wire"
-	"mongostream/match"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/match"
 )
 
 // All are the contenders by their names.

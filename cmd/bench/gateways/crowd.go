@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
 )
 
 // A crowd is the subscriptions of many gateways: 70 % follow a document, 25 % a field, 4.9 % a field and more in CEL, 0.1 % what no index

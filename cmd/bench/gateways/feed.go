@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/change"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane"
 )
 
 // A feed is a log in memory that one stream reads: each push is one reply.

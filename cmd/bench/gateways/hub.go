@@ -10,13 +10,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/cmd/bench/contender"
-	"mongostream/gateway/fanout"
-	"mongostream/gateway/wire"
-	"mongostream/internal/mongodb/stream"
-	"mongostream/lane"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gateway/wire"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 )
 
 // A crew is sessions of one hub, which all want every event. Some may never acknowledge.

@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"sync"
 
-	"mongostream/change"
-	"mongostream/cmd/bench/contender"
-	"mongostream/match"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/match"
 )
 
 // crowds keeps crowds, which take seconds to compile, for the rounds of one process.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A messenger sends events through gRPC over TCP, so many in a message, from one goroutine to another, which acknowledges each message

@@ -9,8 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // A check takes what one gateway gets. Its handlers run side by side.

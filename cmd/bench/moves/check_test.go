@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/gateway/client"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/client"
 )
 
 // made makes a change of a document as MongoDB tells of it.

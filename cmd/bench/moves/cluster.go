@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/cmd/bench/contender"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/council"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // settle is how long a cluster that begins waits for its nodes.

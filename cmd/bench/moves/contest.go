@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cmd/bench/contender"
-	"mongostream/gateway/client"
-	"mongostream/gateway/client/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/gateway/client/notice"
 )
 
 // All are the contenders by their names.

@@ -10,10 +10,10 @@ import (
 	"os"
 	"time"
 
-	"mongostream/cmd/bench/contender"
-	"mongostream/cmd/bench/part"
-	"mongostream/internal/config"
-	"mongostream/internal/wiring"
+	"github.com/mongostream/streamer/cmd/bench/contender"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wiring"
 )
 
 // A node of the cluster: a process, which has the same name and address in each of its lives.

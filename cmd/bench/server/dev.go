@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/cmd/bench/part"
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // oplogBytes is room for the largest backlog.

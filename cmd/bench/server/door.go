@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/part"
 )
 
 // A Door is a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes

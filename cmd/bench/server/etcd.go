@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/cmd/bench/part"
-	"mongostream/internal/devetcd"
+	"github.com/mongostream/streamer/cmd/bench/part"
+	"github.com/mongostream/streamer/internal/devetcd"
 )
 
 // ServeEtcd is a real etcd as a part, in a folder that goes with it.

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 
-	"mongostream/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/part"
 )
 
 // ServeRemote is a part that writes to a MongoDB elsewhere.

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/cmd/bench/part"
+	"github.com/mongostream/streamer/cmd/bench/part"
 )
 
 // Data is what to write.

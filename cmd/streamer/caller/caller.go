@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // TokenVariable holds the token where --token-file names none. Configuration leaves variables that begin so to commands.

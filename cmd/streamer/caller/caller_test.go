@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
-	"mongostream/cmd/streamer/caller"
-	"mongostream/fault"
-	"mongostream/gateway/access/accesstest"
+	"github.com/mongostream/streamer/cmd/streamer/caller"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access/accesstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/admin"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 func exportCommand() *cobra.Command {

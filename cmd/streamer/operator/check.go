@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/config"
-	"mongostream/internal/place"
-	"mongostream/internal/preflight"
-	"mongostream/internal/preflight/inspect"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/preflight"
+	"github.com/mongostream/streamer/internal/preflight/inspect"
 )
 
 func checkCommand() *cobra.Command {

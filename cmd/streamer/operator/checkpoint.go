@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/internal/admin"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 func checkpointCommand() *cobra.Command {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/internal/admin"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 func gapsCommand() *cobra.Command {

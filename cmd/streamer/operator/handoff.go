@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/operator/assembly"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/admin/move"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin/move"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 func handoffCommand() *cobra.Command {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 
-	"mongostream/checkpoint"
-	"mongostream/cmd/streamer/operator/assembly"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/config"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 // askRoster reads what the nodes have in common.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/admin"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 // A repartitioned is what counting the partitions anew would do, and what stands when it was done.

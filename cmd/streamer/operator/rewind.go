@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/change"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/internal/admin"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 // A rewound is what a rewind would do, and whether it was done.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/cmd/streamer/caller"
-	"mongostream/cmd/streamer/operator/form"
-	"mongostream/fault"
-	"mongostream/health"
+	"github.com/mongostream/streamer/cmd/streamer/caller"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
 )
 
 // statusTimeout is how long a node may take to tell how it does.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 const (

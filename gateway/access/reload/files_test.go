@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access/reload"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access/reload"
 )
 
 var errBad = errors.New("this is bad")

@@ -21,7 +21,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"mongostream/gateway/access/signed"
+	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 const (

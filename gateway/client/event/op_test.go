@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/gateway/client/event"
+	"github.com/mongostream/streamer/gateway/client/event"
 )
 
 // everything has a value of every type before the operationType.

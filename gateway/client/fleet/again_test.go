@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mongostream/gateway/client/fleet"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/fleet"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A fading session is one with a node that ends what it has begun.

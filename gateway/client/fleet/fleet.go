@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Session is one with a node. Its methods never block.

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"mongostream/gateway/client/fleet"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/fleet"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")

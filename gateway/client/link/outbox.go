@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // An Outbox is what waits to be sent in a session, besides heartbeats.

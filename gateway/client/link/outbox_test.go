@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/gateway/client/link"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/link"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // show writes messages in short: +a subscribes, -a unsubscribes, 0:h acknowledges.

@@ -3,8 +3,8 @@ package notice
 import (
 	"time"
 
-	"mongostream/gateway/client/partition"
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/client/partition"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Notice tells of something that is not a change. Which notice it is its type tells.

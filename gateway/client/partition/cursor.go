@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A cursor is what a node gave with a batch, to go on exactly behind it.

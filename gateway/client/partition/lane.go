@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Worker does what batches ask for. Its calls for one partition come one after the other, those for different partitions at the same time.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A Position is a place in the log. Heads are compared as bytes; changes of different shards may share one and are told apart by the hashes

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // Config configures a Set. Everything is required.

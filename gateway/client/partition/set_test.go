@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 func newSet(ctx context.Context, w Worker, count uint32, room int, begin map[uint32]Position) *Set {

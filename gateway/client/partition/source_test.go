@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"mongostream/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // A node sends a partition on, as long as nothing of it has got lost on the way.

@@ -1,6 +1,6 @@
 package subscription
 
-import "mongostream/gateway/streampb"
+import "github.com/mongostream/streamer/gateway/streampb"
 
 // A Subscription is a filter. Fields that are left out do not narrow it.
 type Subscription struct {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Hearing is when something was last heard of a client.

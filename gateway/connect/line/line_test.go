@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/fault"
-	"mongostream/gateway/connect/line"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/connect/line"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

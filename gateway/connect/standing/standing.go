@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/gateway/streampb"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // Cursors writes positions so that they can leave the cluster, and reads them when they come back.

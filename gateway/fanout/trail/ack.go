@@ -3,8 +3,8 @@ package trail
 import (
 	"slices"
 
-	"mongostream/change"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // ack acknowledges everything up to a place and returns of how much; it is false where the place is beyond what was sent, unless another

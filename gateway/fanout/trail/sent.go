@@ -3,8 +3,8 @@ package trail
 import (
 	"slices"
 
-	"mongostream/change"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // A Known is what a subscriber has seen: what the place tells, and everything up to a position, which is at or before it.

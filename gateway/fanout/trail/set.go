@@ -4,9 +4,9 @@ import (
 	"iter"
 	"slices"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // A Set is all partitions of a session, and the batches that nobody has taken yet.

@@ -3,9 +3,9 @@ package trail
 import (
 	"slices"
 
-	"mongostream/change"
-	"mongostream/delivery"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // A Trail is what a session knows of one partition.

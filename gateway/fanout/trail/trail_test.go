@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/change/changetest"
-	"mongostream/gateway/wire"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/wire"
 )
 
 // A batch that is handed out, or full, must hold nothing of the reply that its last event came in: a reply has up to 16 MiB.

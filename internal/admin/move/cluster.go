@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/handoff/ledger"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A Ledger is where handoffs are written down, for those who look.

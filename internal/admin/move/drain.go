@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Drain is an operator's wish that a node be emptied, and stay so until Undrain.

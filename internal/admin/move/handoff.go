@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Handoff is an operator's wish that a partition be handed over to a node.

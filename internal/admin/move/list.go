@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/handoff/ledger"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A List is what moves, what has moved, and what is wished.

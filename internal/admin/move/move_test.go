@@ -11,13 +11,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/admin/move"
-	"mongostream/notice"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/admin/move"
+	"github.com/mongostream/streamer/notice"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix, but for those

@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // File takes the settings of a YAML file; name is how complaints call it.

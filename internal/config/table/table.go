@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"mongostream/fault"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Table is a struct with what its sources said of it. It is filled by one goroutine.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"mongostream/fault"
-	"mongostream/internal/config/table"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // A kiosk has a field of each form.

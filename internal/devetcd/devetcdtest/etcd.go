@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"mongostream/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd"
 )
 
 // EndpointsVariable names the environment variable that holds the endpoints of a running etcd, separated by commas.

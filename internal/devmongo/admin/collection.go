@@ -7,12 +7,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
 func runCreate(ctx context.Context, r *node.Request, _ *doc.Builder) error {

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/wire"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // topologyCount is how often a new replica set of one changes before it serves.

@@ -6,10 +6,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/identity"
-	"mongostream/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/identity"
+	"github.com/mongostream/streamer/internal/devmongo/node"
 )
 
 func runConfigureFailPoint(_ context.Context, r *node.Request, b *doc.Builder) error {

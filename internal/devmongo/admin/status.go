@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
 func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {

@@ -5,14 +5,14 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/stream"
-	"mongostream/internal/devmongo/tail"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/stream"
+	"github.com/mongostream/streamer/internal/devmongo/tail"
 )
 
 func runAggregate(ctx context.Context, r *node.Request, b *doc.Builder) error {

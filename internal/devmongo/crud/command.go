@@ -3,8 +3,8 @@ package crud
 import (
 	"context"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/node"
 )
 
 // Commands are the commands by name.

@@ -6,13 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/node"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/tail"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/tail"
 )
 
 // firstBatch is how many documents a first reply has when the client does not say.

@@ -1,7 +1,7 @@
 package cursor
 
 import (
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // maxBatch is how many bytes of documents go into one reply; a first document that is larger goes alone.

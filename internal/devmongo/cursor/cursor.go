@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
 )
 
 // Source is what a cursor reads.

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // Build makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for array indexes,

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo"
 )
 
 // Start runs a server until the test ends, and waits for its end. Waiting hellos are cut short, so that drivers

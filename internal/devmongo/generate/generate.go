@@ -9,12 +9,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/identity"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/identity"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // Generation is a stream of changes to make.

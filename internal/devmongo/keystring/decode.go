@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/typebits"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/typebits"
 )
 
 // Decode reads a key and its type bits (nil for none) back into values. It stops at the closing byte, or at

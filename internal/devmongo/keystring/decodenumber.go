@@ -6,9 +6,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/decimal"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/typebits"
+	"github.com/mongostream/streamer/internal/devmongo/decimal"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/typebits"
 )
 
 // number reads a number of any type; negative numbers are stored with all bits flipped.

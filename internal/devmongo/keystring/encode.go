@@ -7,10 +7,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/decimal"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/typebits"
+	"github.com/mongostream/streamer/internal/devmongo/decimal"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/typebits"
 )
 
 // Type bytes. Numbers span 30 to 51: the byte says sign, size and magnitude.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"math/bits"
 
-	"mongostream/internal/devmongo/decimal"
-	"mongostream/internal/devmongo/typebits"
+	"github.com/mongostream/streamer/internal/devmongo/decimal"
+	"github.com/mongostream/streamer/internal/devmongo/typebits"
 )
 
 // continuation tells how the stored double relates to the number: the last two bits of its encoding, or the

@@ -6,13 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/failpoint"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/session"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/stream"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/failpoint"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/session"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/stream"
 )
 
 // Limits that a server tells its clients.

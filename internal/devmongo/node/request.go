@@ -7,12 +7,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/failpoint"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/session"
-	"mongostream/internal/devmongo/store"
-	"mongostream/internal/devmongo/wire"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/failpoint"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/session"
+	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Request is one command on its way through the node.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
 // Command is what a node does for one command name.

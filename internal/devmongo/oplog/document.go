@@ -3,8 +3,8 @@ package oplog
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/delta"
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/delta"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // term is the election term of all entries: there is one primary, for ever.

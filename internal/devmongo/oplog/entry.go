@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // Kind is what an entry records.

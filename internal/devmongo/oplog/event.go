@@ -3,8 +3,8 @@ package oplog
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/token"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // Op is a change on its way into the log.

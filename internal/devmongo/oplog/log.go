@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // Config is what a log is made of.

@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
 )
 
 // class is the rank of a type in MongoDB's comparison order; types of one class compare by value.

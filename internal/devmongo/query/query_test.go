@@ -9,10 +9,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"pgregory.net/rapid"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/wire"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // parse reads relaxed Extended JSON.

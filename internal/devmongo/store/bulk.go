@@ -3,8 +3,8 @@ package store
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // Bulk is a collection in the hands of somebody who writes many documents at once and logs them himself.

@@ -3,9 +3,9 @@ package store
 import (
 	"slices"
 
-	"mongostream/internal/devmongo/identity"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/identity"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // collection is guarded by the store's lock.

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // Query is a find.

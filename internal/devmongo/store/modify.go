@@ -3,9 +3,9 @@ package store
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/table"
-	"mongostream/internal/devmongo/update"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/update"
 )
 
 // Modification is a findAndModify: Update is nil for a removal.

@@ -5,10 +5,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // Export is the whole store at one moment, with the log of that moment. Its documents are the stored ones.

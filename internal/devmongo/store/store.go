@@ -7,12 +7,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // MaxDocument is the largest document a user may store, in bytes.

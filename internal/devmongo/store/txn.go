@@ -5,9 +5,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // Txn is a transaction in progress. It is guarded by the store's lock.

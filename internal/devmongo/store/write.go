@@ -3,14 +3,14 @@ package store
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/identity"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/table"
-	"mongostream/internal/devmongo/update"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/identity"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/update"
 )
 
 // Insert stores one document, with an _id in front. The document is copied.

@@ -1,8 +1,8 @@
 package stream
 
 import (
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
 // decision is what a stream thinks of all entries of one kind in one namespace.

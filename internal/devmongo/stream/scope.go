@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"mongostream/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
 // Scope is what a stream watches: a collection, a database when Coll is empty, everything when DB is too.

@@ -3,8 +3,8 @@ package table
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // Overlay is what a transaction changed in a table: nil for a document that it deleted. The zero Overlay is nothing.

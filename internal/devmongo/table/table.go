@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // Table is a collection's documents.

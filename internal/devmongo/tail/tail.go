@@ -5,11 +5,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/cursor"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/oplog"
-	"mongostream/internal/devmongo/query"
-	"mongostream/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
 // Tail reads the log in its order and makes the documents as they are wanted.

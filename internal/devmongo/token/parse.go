@@ -3,9 +3,9 @@ package token
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
 )
 
 // Parse decodes a token as a client hands it back.

@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/keystring"
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // Types of tokens.

@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/fault"
-	"mongostream/internal/devmongo/token"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // Version 1 tokens are from recordings 4.4/03, 05, 07, 08 and 14, those of version 2 from MongoDB's manual.

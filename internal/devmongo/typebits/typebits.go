@@ -3,7 +3,7 @@ package typebits
 import (
 	"encoding/binary"
 
-	"mongostream/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
 )
 
 // Values of the two bits of a number.

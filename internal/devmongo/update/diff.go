@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
 // Truncation is an array that lost elements at its end.

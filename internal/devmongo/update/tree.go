@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // tree is a document or an array that can be changed. Its elements are parsed when they are first needed.

@@ -7,9 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"mongostream/internal/devmongo/doc"
-	"mongostream/internal/devmongo/update"
-	"mongostream/internal/devmongo/wire"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/update"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 func parse(t testing.TB, text string) bsoncore.Value {

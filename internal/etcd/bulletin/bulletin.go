@@ -15,9 +15,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/internal/etcd"
-	"mongostream/notice"
-	"mongostream/notice/history"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/history"
 )
 
 // Config configures a Store.

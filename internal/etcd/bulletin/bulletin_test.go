@@ -12,10 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/notice"
-	"mongostream/notice/history"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/notice/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"mongostream/notice"
+	"github.com/mongostream/streamer/notice"
 )
 
 // What a notice takes at most: etcd takes 1.5 MiB in a request, and a batch is one.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 type sending = func(context.Context) error

@@ -9,12 +9,12 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/record"
-	"mongostream/cluster/roster"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/lease"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 // heartbeats are those of members with as many partitions each.

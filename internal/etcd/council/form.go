@@ -11,11 +11,11 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/lease"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 func encode(what any) (string, error) {

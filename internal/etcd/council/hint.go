@@ -9,8 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster/roster"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // How long is waited before a watch that broke is begun again.

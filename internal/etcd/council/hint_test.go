@@ -11,11 +11,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // disabled is a proxy that takes no connections, and has broken those that it had.

@@ -5,7 +5,7 @@ package council
 import (
 	"testing"
 
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 func TestProveHistoriesOfClaimsAndMarksHaveOneOwner(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // A chronicle is a history that is being made.

@@ -10,14 +10,14 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // lease grants a lease that is nobody's.

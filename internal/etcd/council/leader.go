@@ -9,12 +9,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/fault"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/lease"
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // Campaign implements [roster.Store]. It fails where the lease under which it waits runs out; the caller tries again. A key among the

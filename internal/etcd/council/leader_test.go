@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster/roster"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // candidates returns the keys in the election, oldest first.

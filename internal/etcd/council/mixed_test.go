@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster"
-	"mongostream/cluster/roster"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd/owner"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/owner"
 )
 
 // solo claims everything as a cluster of one does.

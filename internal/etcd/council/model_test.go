@@ -7,7 +7,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A deed is what somebody did to one partition, and an outcome what came of it.

@@ -11,15 +11,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"mongostream/change"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/record"
-	"mongostream/cluster/roster"
-	"mongostream/cluster/rostertest/suite"
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/rostertest/suite"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 const n = checkpointtest.Partitions

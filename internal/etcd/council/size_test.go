@@ -4,10 +4,10 @@ import (
 	"math"
 	"testing"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
-	"mongostream/health"
-	"mongostream/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 // A member that serves every partition that a cluster can have is heard: what it says of them fits into one request.

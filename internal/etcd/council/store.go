@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster/roster"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // releaseTimeout bounds the end of a lease under which nothing came to be.

@@ -6,9 +6,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // A Keeper keeps the keys of the client's cluster.

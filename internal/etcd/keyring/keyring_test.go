@@ -9,12 +9,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/key"
-	"mongostream/checkpoint/keytest"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/keytest"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/cluster"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // A Holder is who a key says that holds it.

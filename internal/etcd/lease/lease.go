@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // Grant grants a lease and returns how long it lives unless it is renewed: the ttl rounded up to seconds, or etcd's least where that is

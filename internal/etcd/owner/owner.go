@@ -6,8 +6,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/lease"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 // holders lists who owns partitions, and who is a member of a cluster and may own some at any time.

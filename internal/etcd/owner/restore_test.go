@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/internal/devetcd"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // A life is an etcd that runs in a folder until end is called.

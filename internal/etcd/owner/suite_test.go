@@ -3,11 +3,11 @@ package owner
 import (
 	"testing"
 
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/cluster/clustertest"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 func TestRegistryIsARegistry(t *testing.T) {

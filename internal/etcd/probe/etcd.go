@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 // A Member is what one endpoint tells of itself.

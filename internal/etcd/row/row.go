@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
 )
 
 // pageLength is how many rows are read or deleted at once: in the worst case one has more than a megabyte, and etcd takes 128 operations

@@ -7,9 +7,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // version is that of the form; whoever changes the meaning of a field raises it.

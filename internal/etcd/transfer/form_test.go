@@ -6,8 +6,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"mongostream/change"
-	"mongostream/handoff/ledger"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // FuzzRecord reads any bytes as a record: what is one comes back as it was.

@@ -6,7 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/internal/retry"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // Hints implements [ledger.Keeper]. A signal is due whenever the watch has begun, since what happened before is not told.

@@ -10,12 +10,12 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster/roster"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/lease"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 // A Keeper keeps the ledger of the client's cluster. An origin must have been founded before.

@@ -9,11 +9,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/etcd"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/etcd"
 )
 
 func TestSwitchMovesOwnerAndMarkTogether(t *testing.T) {

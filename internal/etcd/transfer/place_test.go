@@ -11,16 +11,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/record"
-	"mongostream/cluster/roster"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/devetcd/devetcdtest"
-	"mongostream/internal/etcd"
-	"mongostream/internal/etcd/council"
-	"mongostream/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/council"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 const (

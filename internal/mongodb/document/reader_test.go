@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // A Log keeps entries in one collection. Reads and writes are with majority concern, as its database's.

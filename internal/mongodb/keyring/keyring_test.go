@@ -5,10 +5,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/checkpoint/key"
-	"mongostream/checkpoint/keytest"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/checkpoint/key"
+	"github.com/mongostream/streamer/checkpoint/keytest"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 func TestKeysInMongoDBAreKept(t *testing.T) {

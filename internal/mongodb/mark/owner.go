@@ -13,10 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/cluster"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // ownerID is the _id of the owner's document.

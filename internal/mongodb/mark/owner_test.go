@@ -3,11 +3,11 @@ package mark
 import (
 	"testing"
 
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/cluster/clustertest"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 func TestOwnerIsARegistry(t *testing.T) {

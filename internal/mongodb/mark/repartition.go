@@ -9,11 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/fault"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // Repartition puts next, which may count the partitions otherwise, in the place of last, and takes the marks away in the same transaction, so

@@ -10,10 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // historyField is the field of a mark's document with one entry of its history: a ring of places.

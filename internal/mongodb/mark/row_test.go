@@ -7,8 +7,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/rowtest"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/rowtest"
 )
 
 func TestRowsInMongoDBAreKept(t *testing.T) {

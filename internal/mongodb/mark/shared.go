@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/cluster"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // sharedID is the _id of the document that says that nodes share the partitions, through etcd.

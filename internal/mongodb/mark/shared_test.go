@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/cluster"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 // A site is where the marks of a cluster are.

@@ -13,12 +13,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/gaplog"
-	"mongostream/internal/mongodb/row"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/gaplog"
+	"github.com/mongostream/streamer/internal/mongodb/row"
 )
 
 // codeDuplicateKey is the server's code of an insert whose _id is taken.

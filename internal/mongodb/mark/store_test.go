@@ -13,13 +13,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/checkpoint/checkpointtest"
-	"mongostream/checkpoint/gaptest"
-	"mongostream/checkpoint/rewindtest"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/gaptest"
+	"github.com/mongostream/streamer/checkpoint/rewindtest"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // Dial connects to a deployment until the test ends. After an error that tells of an election the driver waits for the server's

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // Version returns the version of the server that answers.

@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/checkpoint"
-	"mongostream/checkpoint/record"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // A document is a gateway's row as it is stored: Row is the whole row in record's form.

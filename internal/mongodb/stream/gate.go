@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // A gate keeps openings of one stream apart, also those that the driver makes by itself inside TryNext, and knows its cursors.

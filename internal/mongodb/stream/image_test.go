@@ -6,11 +6,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 // An event whose required document is missing comes without it and says so; the stream goes on, opened anew once for all of them.

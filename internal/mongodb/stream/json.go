@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // RelaxedJSON appends an event to b as relaxed Extended JSON without its resume token, which names the document's key and is of

@@ -9,10 +9,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 // large writes a document whose update is an event above 16 MiB when the full document comes with it, between two small changes.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"mongostream/lane"
+	"github.com/mongostream/streamer/lane"
 )
 
 // Who loses a position opens another stream, and a server that has lost that too would be asked again and again, each time by a new

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // codeUnknownStage is the server's code of a pipeline stage that it does not know.

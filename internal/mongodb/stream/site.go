@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/internal/mongodb"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/mongodb"
 )
 
 // A site is where streams are opened: the deployment, or one of its members where the member that answers for the deployment no

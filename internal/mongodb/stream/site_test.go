@@ -10,10 +10,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/lane"
 )
 
 func TestUntriedIsTheFirstThatWasNotAsked(t *testing.T) {

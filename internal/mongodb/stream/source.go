@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mongostream/change"
-	"mongostream/internal/mongodb"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/lane"
 )
 
 // ErrNotTried says that a stream was not opened because its guard did not let it.

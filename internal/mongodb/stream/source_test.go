@@ -13,13 +13,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.uber.org/goleak"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/internal/devmongo"
-	"mongostream/internal/devmongo/devmongotest"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/mongodbtest"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/lane"
 )
 
 // A scene is a deployment, a collection of its own in it, and a source that watches that collection.

@@ -11,12 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"mongostream/change"
-	"mongostream/fault"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/fragment"
-	"mongostream/internal/retry"
-	"mongostream/lane"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/fragment"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/lane"
 )
 
 // maxUnknown bounds how often in a row an error of no known meaning is taken for transient.

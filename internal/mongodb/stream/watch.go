@@ -10,7 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"mongostream/change"
+	"github.com/mongostream/streamer/change"
 )
 
 // A Watch says what of the deployment is read.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"mongostream/fault"
-	"mongostream/gateway/access"
-	"mongostream/internal/config"
-	"mongostream/internal/preflight"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/preflight"
 )
 
 // doors are the checks of who may connect to the node, as far as its files tell.

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"mongostream/change"
-	"mongostream/checkpoint"
-	"mongostream/fault"
-	"mongostream/internal/config"
-	etcdprobe "mongostream/internal/etcd/probe"
-	"mongostream/internal/mongodb"
-	"mongostream/internal/mongodb/probe"
-	"mongostream/internal/place"
-	"mongostream/internal/preflight"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config"
+	etcdprobe "github.com/mongostream/streamer/internal/etcd/probe"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/probe"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/preflight"
 )
 
 // A survey finds out what the checks judge.

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"mongostream/change"
-	"mongostream/cluster/roster"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // An Assembly is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.

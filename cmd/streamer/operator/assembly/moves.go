@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"mongostream/internal/admin/move"
+	"github.com/mongostream/streamer/internal/admin/move"
 )
 
 // WriteMoves writes for people what moves, has moved, and is wished.

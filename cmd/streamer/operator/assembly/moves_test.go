@@ -5,10 +5,10 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mongostream/change"
-	"mongostream/cmd/streamer/operator/assembly"
-	"mongostream/handoff/ledger"
-	"mongostream/internal/admin/move"
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
+	"github.com/mongostream/streamer/handoff/ledger"
+	"github.com/mongostream/streamer/internal/admin/move"
 )
 
 func TestMovesAreShownShortly(t *testing.T) {

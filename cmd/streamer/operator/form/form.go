@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mongostream/fault"
-	"mongostream/internal/config"
-	"mongostream/internal/place"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/place"
 )
 
 // A Command is what the commands about a cluster have in common: the nodes' configuration, and its flags.
