@@ -23,6 +23,8 @@ const (
 	Refused Reason = "refused"
 	// Poison: MongoDB could not deliver an event because it is too large.
 	Poison Reason = "poison"
+	// Renamed: another collection was renamed to a watched name; its documents have changed without a change of their own.
+	Renamed Reason = "renamed"
 )
 
 // A Span is a stretch of the log that was or may have been missed: what stands behind From and before To.

@@ -1,0 +1,164 @@
+package oplog
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+)
+
+// runCatchups opens catch-ups for cursors that wait for a reader, and pauses the tail for one that does not come nearer, until the context
+// ends.
+func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	look := time.NewTicker(l.cfg.Patience)
+	defer look.Stop()
+	for {
+		select {
+		case <-l.kick:
+			for _, r := range l.assign() {
+				wg.Go(func() { l.runCatchup(ctx, r, fail) })
+			}
+		case <-look.C:
+			l.watch()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// assign gives the cursors that wait their readers, and returns the readers to open.
+func (l *Log) assign() (opening []*reader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.tail.opened && !l.late {
+		return nil
+	}
+	var pending []*Cursor
+	for c := range l.waiting {
+		switch {
+		case l.tail.holds(c.position):
+			delete(l.waiting, c)
+			l.tail.add(c)
+		case c.waiting == nil && !c.position.IsZero(): // one without a position begins where the tail does
+			pending = append(pending, c)
+		}
+	}
+	readers, places := l.plan(pending)
+	urgent := false
+	for i, c := range pending {
+		if places[i] == nowhere {
+			urgent = urgent || c.open.Time.Compare(l.floor) < 0
+			continue
+		}
+		r := readers[places[i]]
+		if r.opened {
+			delete(l.waiting, c)
+			r.add(c)
+			continue
+		}
+		c.waiting = r
+		if _, known := l.catchups[r]; !known {
+			l.catchups[r] = struct{}{}
+			opening = append(opening, r)
+		}
+	}
+	if urgent {
+		l.preempt()
+	}
+	return opening
+}
+
+// plan returns the catch-ups, those that are to be opened too, and the cursors' places among them.
+func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
+	spans := make([]span, 0, len(l.catchups))
+	for r := range l.catchups {
+		base, end := r.reach()
+		readers, spans = append(readers, r), append(spans, span{base: base, end: end})
+	}
+	starts := startsOf(pending)
+	places, open := assign(starts, spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
+	for _, from := range open {
+		readers = append(readers, newReader(l, false, from))
+	}
+	return readers, places
+}
+
+// preempt ends the catch-up that is latest in the log, for a cursor whose position is about to leave the oplog. Its own cursors ask again.
+func (l *Log) preempt() {
+	var foremost *reader
+	for r := range l.catchups {
+		if r.opened && r.leave != nil && r.from.Time.Compare(l.floor) >= 0 && (foremost == nil || r.from.After(foremost.from)) {
+			foremost = r
+		}
+	}
+	if foremost != nil {
+		l.logger.Info("catch-up ended early in favour of a position that is about to leave the oplog", "from", foremost.from.String())
+		foremost.leave()
+	}
+}
+
+// runCatchup runs one catch-up to its end. The cursors that it leaves without a reader ask again.
+func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCauseFunc) {
+	l.metrics.catchups.Inc()
+	l.logger.Info("catch-up started", "from", r.from.String())
+	err := r.run(ctx)
+	ahead := errors.Is(err, ErrAhead)
+	if !ahead && !ended(err) {
+		fail(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.catchups, r)
+	if l.pausedFor == r {
+		l.pausedFor = nil
+		l.tail.notify()
+	}
+	for c := range maps.Clone(l.waiting) {
+		switch {
+		case c.waiting == r && ahead && !r.from.After(c.open):
+			c.fail(err)
+		case c.waiting == r:
+			c.waiting = nil
+		}
+	}
+	for c := range maps.Clone(r.cursors) {
+		switch {
+		case ahead:
+			c.fail(err)
+		case ctx.Err() != nil:
+			c.fail(context.Cause(ctx))
+		default:
+			c.leave()
+		}
+	}
+	l.logger.Info("catch-up ended", "from", r.from.String(), "to", r.ring.end.String())
+	l.notify()
+}
+
+// watch looks at how the catch-ups progress. One that reads all it can and yet comes no nearer to the tail pauses it; one that nobody has
+// read from is ended, and its cursors ask again when they are read.
+func (l *Log) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.catchups {
+		if !r.opened {
+			continue
+		}
+		before, moved := r.distance, r.front != r.seen
+		r.distance, r.seen = l.tail.ring.end.Time.Time().Sub(r.ring.end.Time.Time()), r.front
+		switch {
+		case r.idle == 0 && !moved:
+			r.leave()
+		case !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
+			l.pausedFor = r
+			l.metrics.pauses.Inc()
+			l.logger.Warn("tail paused for a catch-up that comes no nearer", "distance", r.distance)
+		}
+	}
+}
+
+// ended reports whether a reader's error is only its own end.
+func ended(err error) bool { return err == nil || errors.Is(err, context.Canceled) }

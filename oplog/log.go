@@ -1,0 +1,326 @@
+package oplog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/gap"
+)
+
+// Config configures a Log.
+type Config struct {
+	// Partitions is N. Required.
+	Partitions int
+	// Reach asks MongoDB how far its oplog goes, until there is an answer or the context ends. Required.
+	Reach func(ctx context.Context) (gap.Reach, error)
+	// RingBytes bounds the tail's ring; a catch-up's ring has a quarter of it. Defaults to 48 MiB.
+	RingBytes int64
+	// PrefetchBytes bounds what a reader fetches before the cursor that it keeps pace with. Defaults to 16 MiB. One reply more may be under
+	// way.
+	PrefetchBytes int64
+	// MaxStreams bounds the change streams open at a time, the tail included. Defaults to 5, at least 2.
+	MaxStreams int
+	// Neighbourhood is how far apart in the log two cursors may be and still share a catch-up while another one would be free. Defaults to
+	// 1 minute.
+	Neighbourhood time.Duration
+	// Patience is for how long a catch-up may come no nearer to the tail before the tail is paused for it. Defaults to 30 s.
+	Patience time.Duration
+	// MaxGap is the jump of cluster time that counts where a stream was reopened without a proof. Defaults to 5 minutes.
+	MaxGap time.Duration
+	// Dedup configures the window of each reader; nil turns it off.
+	Dedup *dedup.Config
+	// Keep says which events are kept; nil keeps all. It must not keep the event.
+	Keep func(*change.Event) bool
+	// Namespaces are those that are watched, as db.coll or db.*; empty means everything.
+	Namespaces []string
+	// Lost is told of each loss when a reader finds it. It must not block. Defaults to nothing.
+	Lost func(Loss)
+	// Logger defaults to a logger that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Log is the node's view of MongoDB's oplog: the tail, the catch-ups, and the cursors in them.
+type Log struct {
+	cfg     Config
+	source  Source
+	logger  *slog.Logger
+	metrics *metrics
+	kick    chan struct{} // wakes the loop that opens catch-ups
+
+	mu        sync.Mutex
+	tail      *reader
+	catchups  map[*reader]struct{}
+	waiting   map[*Cursor]struct{} // cursors without a reader
+	pausedFor *reader              // the catch-up for which the tail waits
+	floor     change.Timestamp     // what is earlier is about to leave the oplog
+	late      bool                 // the tail takes long to open for the first time
+	err       error                // why Run has ended
+}
+
+// New makes a Log over a source. Cursors may be made at once; they move when Run does.
+func New(cfg Config, source Source) *Log {
+	cfg.RingBytes = cmp.Or(cfg.RingBytes, 48<<20)
+	cfg.PrefetchBytes = cmp.Or(cfg.PrefetchBytes, 16<<20)
+	cfg.MaxStreams = max(cmp.Or(cfg.MaxStreams, 5), 2)
+	cfg.Neighbourhood = cmp.Or(cfg.Neighbourhood, time.Minute)
+	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
+	l := &Log{
+		cfg:      cfg,
+		source:   source,
+		logger:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		kick:     make(chan struct{}, 1),
+		catchups: make(map[*reader]struct{}),
+		waiting:  make(map[*Cursor]struct{}),
+	}
+	l.metrics = newMetrics(cfg.Registerer, l.Stats)
+	l.tail = newReader(l, true, change.Position{})
+	return l
+}
+
+// Cursor returns a cursor over everything that comes after the start.
+func (l *Log) Cursor(start Start) *Cursor {
+	c := &Cursor{
+		log: l, live: start.Live, signals: make(chan struct{}, 1), position: start.Position,
+		open: start.Open,
+	}
+	if c.open.IsZero() {
+		c.open = c.position
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.place(c)
+	return c
+}
+
+// aheadSlack is how far a position may be later than MongoDB's time, which different servers of a deployment tell a little differently.
+const aheadSlack = 15 * time.Second
+
+// SetReach takes an answer of MongoDB on how far its oplog goes, and says which time is about to leave it: cursors at earlier positions are
+// served before all others, if need be at the expense of another catch-up. Cursors at positions that are later than the deployment's own time
+// fail with ErrAhead.
+func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
+	reach.Slack += aheadSlack
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, cursors := range []map[*Cursor]struct{}{l.tail.cursors, l.waiting} {
+		for c := range maps.Clone(cursors) {
+			if p := c.place(); p.After(l.tail.ring.end) && reach.Ahead(p) {
+				c.fail(fmt.Errorf("%w: %s, MongoDB is at %s", ErrAhead, p, reach.Last))
+			}
+		}
+	}
+	l.floor = floor
+	if len(l.waiting) > 0 {
+		l.notify()
+	}
+}
+
+// End returns the position up to which the tail has read, zero before it is open.
+func (l *Log) End() change.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tail.ring.end
+}
+
+// place gives a cursor without a reader its place: in the tail where that holds what it wants, else among those that wait. A cursor without
+// any position begins at the tail's end.
+func (l *Log) place(c *Cursor) {
+	if l.err != nil {
+		c.fail(l.err)
+		return
+	}
+	if l.tail.opened && c.position.IsZero() {
+		c.advance(l.tail.ring.end)
+	}
+	if l.tail.holds(c.position) {
+		l.tail.add(c)
+		return
+	}
+	if _, known := l.waiting[c]; !known {
+		l.waiting[c] = struct{}{}
+		l.notify()
+	}
+}
+
+// join moves a cursor from a catch-up to the tail, whose ring holds everything after its position.
+func (l *Log) join(c *Cursor) {
+	c.leave()
+	l.tail.add(c)
+	l.metrics.joins.Inc()
+}
+
+// accept puts a slot into a reader's ring.
+func (l *Log) accept(r *reader, s *slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.put(s)
+}
+
+// reached notes that a reply is in the reader's ring as far as anything of it was to be kept, and lets the cursors of a catch-up that have
+// read everything join the tail if it has come that far.
+func (l *Log) reached(r *reader, reply Reply, end change.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.queued -= int64(reply.Size)
+	r.replied = reply.At
+	if end.After(r.ring.end) {
+		r.ring.end = end
+		for c := range r.cursors {
+			if c.idle {
+				c.signal()
+			}
+		}
+	}
+	if end.After(r.position) {
+		r.position, r.moved = end, reply.At
+	}
+	r.notify()
+	if r.tail || !l.tail.holds(r.ring.end) {
+		return
+	}
+	for c := range maps.Clone(r.cursors) {
+		if c.idle && l.tail.holds(c.place()) {
+			l.join(c)
+		}
+	}
+}
+
+// opened begins a reader's ring, if that is new, and places the cursors that waited for it.
+func (l *Log) opened(r *reader, base change.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.reading = true
+	if r.opened {
+		return
+	}
+	from := r.from
+	if from.IsZero() {
+		from = base
+	}
+	r.ring, r.opened = newRing(r.limit, from), true
+	if r.replied.IsZero() {
+		r.replied, r.moved = time.Now(), time.Now()
+	}
+	for c := range l.waiting {
+		if r.tail && c.position.IsZero() {
+			c.advance(from)
+		}
+		if c.waiting == r || r.tail && r.holds(c.position) {
+			delete(l.waiting, c)
+			r.add(c)
+		}
+	}
+	if !r.tail && len(r.cursors) == 0 {
+		r.leave() // whoever it was opened for is gone
+	}
+	l.notify()
+}
+
+// namespaces returns those that a loss concerns.
+func (l *Log) namespaces(loss *Loss) []string {
+	if len(loss.Namespaces) > 0 {
+		return loss.Namespaces
+	}
+	return l.cfg.Namespaces
+}
+
+// lost tells of a loss.
+func (l *Log) lost(loss Loss) {
+	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
+	l.logger.Warn("changes may have been missed", "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
+	if l.cfg.Lost != nil {
+		l.cfg.Lost(loss)
+	}
+}
+
+// notify leaves a signal in a channel that holds one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// notify wakes the loop that opens catch-ups. It never blocks.
+func (l *Log) notify() { notify(l.kick) }
+
+func (l *Log) locked(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+// Run reads the log until the context ends, which is no error, or the source fails for good. The tail is opened at the position,
+// zero for now.
+func (l *Log) Run(ctx context.Context, from change.Position) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := l.runTail(ctx, from); !ended(err) {
+			cancel(err)
+		}
+	})
+	wg.Go(func() { l.runCatchups(ctx, cancel) })
+	wg.Wait()
+	err := context.Cause(ctx)
+	l.failAll(err)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// tailPatience is how long the tail may take to open before catch-ups are opened all the same.
+const tailPatience = 5 * time.Second
+
+// runTail keeps the tail open. Where MongoDB turns out to be earlier than the tail, it begins anew at MongoDB's present: whoever was in it
+// has a position of another log.
+func (l *Log) runTail(ctx context.Context, from change.Position) error {
+	defer time.AfterFunc(tailPatience, func() { l.locked(func() { l.late = true; l.notify() }) }).Stop()
+	l.locked(func() { l.tail = l.replaceTail(from, nil) })
+	for {
+		err := l.tail.run(ctx)
+		if !errors.Is(err, ErrAhead) {
+			return err
+		}
+		l.logger.Error("MongoDB is earlier than what was read from it; reading from its present", "error", err)
+		l.locked(func() { l.tail = l.replaceTail(change.Position{}, err) })
+	}
+}
+
+// replaceTail returns a tail that begins at the position, in the place of the one that failed, whose cursors fail with the error.
+func (l *Log) replaceTail(from change.Position, err error) *reader {
+	next := newReader(l, true, from)
+	next.replied, next.moved = l.tail.replied, l.tail.moved // it has yet to show that it does better
+	for c := range maps.Clone(l.tail.cursors) {
+		c.fail(err)
+	}
+	return next
+}
+
+// failAll makes every cursor return the error, those to come too.
+func (l *Log) failAll(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	for c := range maps.Clone(l.tail.cursors) {
+		c.fail(err)
+	}
+	for _, c := range slices.Collect(maps.Keys(l.waiting)) {
+		c.fail(err)
+	}
+}

@@ -1,0 +1,73 @@
+package oplog
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are what a Log counts.
+type metrics struct {
+	streams                           prometheus.Gauge
+	events, repeated, duplicates      prometheus.Counter
+	detached, joins, catchups, pauses prometheus.Counter
+	jumps, reread                     prometheus.Counter
+	losses                            *prometheus.CounterVec
+}
+
+// newMetrics makes the metrics and registers them; nil registers them nowhere.
+func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "log", Name: name, Help: help})
+	}
+	m := &metrics{
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "streamer", Subsystem: "log", Name: "streams_open", Help: "Change streams open or being opened, the tail included.",
+		}),
+		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
+		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
+		duplicates: counter("events_duplicate_total", "Change events dropped because they passed before at another position."),
+		detached:   counter("cursors_detached_total", "Cursors whose place in the tail's ring was overwritten."),
+		joins:      counter("cursors_joined_total", "Cursors that moved from a catch-up to the tail."),
+		catchups:   counter("catchups_total", "Catch-up streams opened."),
+		pauses:     counter("tail_pauses_total", "Times the tail waited for a catch-up that came no nearer."),
+		jumps:      counter("jumps_total", "Jumps of cluster time beyond the limit, proven to be quiet or not."),
+		reread:     counter("rereads_total", "Stretches read again because a jump was not proven to be quiet."),
+		losses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "streamer", Subsystem: "log", Name: "losses_total", Help: "Losses found, by reason.",
+		}, []string{"reason"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.streams, m.events, m.repeated, m.duplicates, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.losses, collector{stats})
+	}
+	return m
+}
+
+// A collector collects what is measured when it is asked for: cursors and ring bytes by reader, and how far the rearmost is.
+type collector struct{ stats func() Stats }
+
+//nolint:gochecknoglobals // descriptions are constants
+var (
+	cursorsDesc  = prometheus.NewDesc("streamer_log_cursors", "Cursors by where they read: tail, catchup, or waiting for a reader.", []string{"reader"}, nil)
+	ringDesc     = prometheus.NewDesc("streamer_log_ring_bytes", "Bytes held in rings.", []string{"reader"}, nil)
+	distanceDesc = prometheus.NewDesc("streamer_log_distance_seconds", "Log time between the tail's end and the rearmost cursor.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- cursorsDesc
+	ch <- ringDesc
+	ch <- distanceDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.stats()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(cursorsDesc, float64(s.TailCursors), "tail")
+	gauge(cursorsDesc, float64(s.CatchupCursors), "catchup")
+	gauge(cursorsDesc, float64(s.Waiting), "waiting")
+	gauge(ringDesc, float64(s.TailBytes), "tail")
+	gauge(ringDesc, float64(s.CatchupBytes), "catchup")
+	if s.Open {
+		gauge(distanceDesc, s.Distance.Seconds())
+	}
+}

@@ -1,0 +1,361 @@
+package oplog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/gap"
+)
+
+// A reader is one change stream, its ring, and the cursors in it. Everything but what its loops own is guarded by the log's mutex.
+type reader struct {
+	log  *Log
+	tail bool
+	from change.Position // after which it reads
+
+	opened  bool // the ring has begun
+	reading bool // a stream is open
+	limit   int64
+	ring    ring
+	cursors map[*Cursor]struct{}
+	live    *Cursor // the one that the tail keeps pace with, nil if there is none
+	idle    int     // cursors that have read everything
+	front   uint64  // number of the slot that the foremost cursor reads next
+	queued  int64   // bytes fetched and not yet in the ring
+
+	position change.Position // the latest that was read
+
+	replied, moved time.Time // when the last answer came, and the last that told something new; or since when it is read again
+
+	wanted  chan struct{} // wakes the fetch loop
+	waits   bool          // the fetch loop waited when it last looked
+	crowded bool          // the split loop waits for cursors
+	room    chan struct{} // wakes it
+	leave   context.CancelFunc
+
+	// What a catch-up looked like when it was last watched: how far from the tail, and its front.
+	distance time.Duration
+	seen     uint64
+
+	// Of the loops, one after the other.
+	splitter *splitter
+	attempts int // to open the position at which the reader is, since it last moved on
+}
+
+func newReader(l *Log, tail bool, from change.Position) *reader {
+	limit := l.cfg.RingBytes
+	if !tail {
+		limit /= 4
+	}
+	s := &splitter{
+		partitioner: change.NewPartitioner(l.cfg.Partitions), keep: l.cfg.Keep, watched: l.cfg.Namespaces,
+		detector: gap.NewDetector(l.cfg.MaxGap, from), end: from,
+	}
+	if l.cfg.Dedup != nil {
+		s.window = dedup.NewWindow(*l.cfg.Dedup)
+	}
+	return &reader{
+		log: l, tail: tail, from: from, limit: limit, cursors: make(map[*Cursor]struct{}),
+		wanted: make(chan struct{}, 1), room: make(chan struct{}, 1), seen: math.MaxUint64, splitter: s,
+	}
+}
+
+// kind is the reader's label in metrics and logs.
+func (r *reader) kind() string {
+	if r.tail {
+		return "tail"
+	}
+	return "catchup"
+}
+
+// errReadAgain says that the log is to be read again after the splitter's end, from a new stream.
+var errReadAgain = errors.New("read again")
+
+// run reads until the context ends, the last cursor has left a catch-up, or the source fails for good. A position that the server refuses
+// it deals with by itself, but for one that is ahead of the server (ErrAhead).
+func (r *reader) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.log.locked(func() { r.leave = cancel })
+	r.log.metrics.streams.Inc()
+	defer r.log.metrics.streams.Dec()
+	open, refused := r.from, error(nil)
+	for {
+		stream, err := r.open(ctx, open, refused)
+		if err != nil {
+			return err
+		}
+		base := stream.Base()
+		if r.splitter.end.IsZero() {
+			r.splitter.begin(base)
+		}
+		r.log.opened(r, base)
+		err = r.read(ctx, stream)
+		stream.Close()
+		r.log.locked(func() { r.reading, r.queued = false, 0 })
+		if r.splitter.end.After(open) {
+			r.attempts = 0
+		}
+		open, refused = r.splitter.end, nil
+		switch {
+		case errors.Is(err, errReadAgain):
+			r.log.metrics.reread.Inc()
+			r.log.logger.Info("cluster time jumped after an unproven reopening; reading the stretch again", "reader", r.kind(), "from", open.String())
+			open = change.At(open.Time)
+		case errors.Is(err, ErrPositionLost):
+			refused = err
+		default:
+			return err
+		}
+	}
+}
+
+// read reads a stream until it fails or the context ends.
+func (r *reader) read(ctx context.Context, stream Stream) error {
+	replies := make(chan Reply, 256)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.runFetch(ctx, stream, replies) })
+	g.Go(func() error { return r.runSplit(ctx, replies) })
+	return g.Wait()
+}
+
+// runFetch reads replies while they are wanted.
+func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Reply) error {
+	for {
+		for !r.wants() {
+			select {
+			case <-r.wanted:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		reply, err := stream.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", r.kind(), err)
+		}
+		r.log.locked(func() { r.queued += int64(reply.Size) })
+		select {
+		case replies <- reply:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// runSplit turns replies into slots and puts them into the ring.
+func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
+	m := r.log.metrics
+	for {
+		select {
+		case reply := <-replies:
+			slots, again, err := r.splitter.split(reply)
+			m.events.Add(float64(len(reply.Events)))
+			m.repeated.Add(float64(r.splitter.repeated))
+			m.duplicates.Add(float64(r.splitter.duplicates))
+			m.jumps.Add(float64(r.splitter.jumps))
+			switch {
+			case err != nil:
+				return err
+			case again:
+				return errReadAgain
+			}
+			for _, s := range slots {
+				if s.loss != nil {
+					s.loss.Namespaces = r.log.namespaces(s.loss)
+					r.log.lost(*s.loss)
+				}
+				if err := r.makeRoom(ctx, s); err != nil {
+					return err
+				}
+				r.log.accept(r, s)
+			}
+			r.log.reached(r, reply, r.splitter.end)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// wants reports whether the stream should be read on. While it should not nobody is asked, and so nobody is silent.
+func (r *reader) wants() bool {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waited := r.waits
+	r.waits = r.full() || r.tail && l.pausedFor != nil
+	if waited && !r.waits {
+		r.replied, r.moved = time.Now(), time.Now()
+	}
+	return !r.waits
+}
+
+// full reports whether the cursor that the reader keeps pace with has the whole prefetch before it: the live one, or the foremost.
+func (r *reader) full() bool {
+	ahead := r.queued
+	switch {
+	case r.live != nil && !r.live.idle:
+		ahead += r.ring.ahead(r.live.next)
+	case r.live == nil && len(r.cursors) > 0 && r.idle == 0:
+		ahead += r.ring.ahead(r.front)
+	}
+	return ahead >= r.log.cfg.PrefetchBytes
+}
+
+// notify lets the fetch loop look again. It never blocks.
+func (r *reader) notify() { notify(r.wanted) }
+
+const (
+	// patience is for how long none of the cursors that a new slot would leave behind may make progress before it is appended all the
+	// same, and longest how long it waits at most for those that do: whoever is slow must not hold up the others.
+	patience = 15 * time.Millisecond
+	longest  = 250 * time.Millisecond
+)
+
+// makeRoom waits, before a slot goes into the full ring of a catch-up, for the cursors that have yet to read what it would overwrite: most
+// have only not had a processor yet, and a stream of their own costs everybody more than to wait a little.
+func (r *reader) makeRoom(ctx context.Context, s *slot) error {
+	left := r.crowd(s)
+	if left == (crowd{}) {
+		return nil
+	}
+	timer, end := time.NewTimer(patience), time.NewTimer(longest)
+	defer timer.Stop()
+	defer end.Stop()
+	defer r.log.locked(func() { r.crowded = false })
+	for left.cursors > 0 {
+		select {
+		case <-r.room:
+			if now := r.crowd(s); now != left {
+				left = now
+				timer.Reset(patience)
+			}
+		case <-timer.C:
+			return nil
+		case <-end.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// A crowd is the cursors that a slot would leave behind, and how much they have read of what they have before them.
+type crowd struct {
+	cursors int
+	read    uint64
+}
+
+// crowd looks for cursors that have yet to read what the slot would overwrite. In the tail none is waited for: the live one keeps its slots
+// anyway, and the others belong to single sessions.
+func (r *reader) crowd(s *slot) (c crowd) {
+	if r.tail {
+		return c
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	first := r.ring.firstAfter(s, r.keep())
+	for cursor := range r.cursors {
+		if !cursor.idle && !cursor.overwritten() && cursor.next < first {
+			c.cursors++
+			c.read += cursor.next + uint64(cursor.index)
+		}
+	}
+	r.crowded = c.cursors > 0
+	return c
+}
+
+// progressed lets the split loop look again where it waits. It never blocks.
+func (r *reader) progressed() {
+	if r.crowded {
+		notify(r.room)
+	}
+}
+
+// keep returns the number of the first slot that must not be overwritten, because the cursor that the reader keeps pace with has yet to
+// read it.
+func (r *reader) keep() uint64 {
+	switch {
+	case r.live != nil && !r.live.idle:
+		return r.live.next
+	case r.live != nil, r.idle > 0, len(r.cursors) == 0:
+		return r.ring.next + 1
+	}
+	return r.front
+}
+
+// put appends a slot and wakes the cursors that have read everything.
+func (r *reader) put(s *slot) {
+	before := r.ring.end
+	r.ring.append(s, r.keep())
+	if r.idle == 0 {
+		return
+	}
+	for c := range r.cursors {
+		c.wake(s.seq, before)
+	}
+}
+
+// passed notes that a cursor has moved on.
+func (r *reader) passed(c *Cursor) {
+	if c.next > r.front || c.idle {
+		r.front = max(r.front, c.next)
+		r.notify()
+	} else if c.live {
+		r.notify()
+	}
+	r.progressed()
+}
+
+// holds reports whether the ring holds everything after the position.
+func (r *reader) holds(p change.Position) bool { return r.opened && !r.ring.base.After(p) }
+
+// reach returns the position up to which the ring holds everything, of a reader that is not open yet where it will begin.
+func (r *reader) reach() (base, end change.Position) {
+	if !r.opened {
+		return r.from, r.from
+	}
+	return r.ring.base, r.ring.end
+}
+
+// add places a cursor in the ring, after its position. The ring holds everything after it.
+func (r *reader) add(c *Cursor) {
+	c.reader, c.waiting = r, nil
+	c.next, c.index, c.skipping, c.idle = r.ring.find(c.position), 0, true, false
+	r.cursors[c] = struct{}{}
+	if c.live && r.tail {
+		r.live = c
+	}
+	r.front = max(r.front, c.next)
+	c.signal()
+	r.notify()
+}
+
+// remove takes a cursor out.
+func (r *reader) remove(c *Cursor) {
+	if c.idle {
+		r.idle--
+		c.idle = false
+	}
+	delete(r.cursors, c)
+	if r.live == c {
+		r.live = nil
+	}
+	c.reader = nil
+	r.front = 0
+	for d := range r.cursors {
+		r.front = max(r.front, d.next)
+	}
+	r.notify()
+	r.progressed()
+	if len(r.cursors) == 0 && !r.tail && r.leave != nil {
+		r.leave()
+	}
+}

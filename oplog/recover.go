@@ -1,0 +1,109 @@
+package oplog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
+)
+
+// maxAttempts is how often a position that the oplog should hold is tried before it is given up.
+const maxAttempts = 3
+
+// open opens a stream at the position, or at the earliest place after it that the server accepts; refused is why it is not opened at the
+// position itself, if it was refused already. What is left out becomes a loss in the ring. It returns when a stream is open, the context
+// ends, or the source fails for good; ErrAhead where the position is of another log.
+func (r *reader) open(ctx context.Context, from change.Position, refused error) (stream Stream, err error) {
+	l, backoff := r.log, retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
+	for ; ; r.attempts++ {
+		if refused == nil {
+			if stream, err = l.source.Open(ctx, from); err == nil || !errors.Is(err, ErrPositionLost) {
+				if err != nil {
+					err = fmt.Errorf("open %s: %w", r.kind(), err)
+				}
+				return stream, err
+			}
+			refused = err
+		}
+		at := r.splitter.end
+		reach, err := l.cfg.Reach(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lost, told := errors.AsType[*LostError](refused)
+		switch {
+		case at.IsZero(): // from now on, and the server refuses its own present
+		case reach.Ahead(at), told && !lost.Last.IsZero() && !lost.Holds(at) && lost.First.Compare(at.Time) <= 0:
+			return nil, fmt.Errorf("%w: %s, MongoDB is at %s", ErrAhead, at, reach.Last)
+		case !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 && r.attempts < maxAttempts:
+			from, refused = change.At(at.Time), nil // the oplog holds it: by its time, which needs no token
+			continue
+		default:
+			if stream, err = r.skip(ctx, at, reach); stream != nil || err != nil {
+				return stream, err
+			}
+		}
+		// The server refuses everything, also the end of the log: that says nothing about what the log holds.
+		if r.attempts == maxAttempts {
+			l.logger.Warn("MongoDB refuses every position; waiting for it", "reader", r.kind(), "at", at.String(), "error", refused)
+		}
+		if err := backoff.Wait(ctx, max(1, r.attempts-maxAttempts+1)); err != nil {
+			return nil, err
+		}
+		from, refused = at, nil
+		if !at.IsZero() {
+			from = change.At(at.Time)
+		}
+	}
+}
+
+// skip opens a stream at the earliest place after the position that the server accepts, and puts what it leaves out into the ring as a loss.
+// It returns nil where the server accepts none.
+func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
+	l, reason := r.log, gap.HistoryLost
+	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
+		reason, reach.First = gap.Refused, at.Time.Next() // as if the log began there
+	}
+	for _, from := range openings(reach) {
+		stream, err := l.source.Open(ctx, from)
+		switch {
+		case err == nil:
+			loss := Loss{From: at, To: change.Later(from, stream.Base()), Reason: reason, Found: time.Now()}
+			loss.Namespaces = l.namespaces(&loss)
+			l.lost(loss)
+			l.opened(r, at)
+			l.accept(r, &slot{loss: &loss, end: loss.To, at: loss.Found, size: eventOverhead})
+			r.splitter.begin(loss.To)
+			return stream, nil
+		case !errors.Is(err, ErrPositionLost):
+			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
+		}
+	}
+	return nil, nil //nolint:nilnil // the server refuses everything
+}
+
+// openings returns where to try to open a log, the earliest first. Servers before 5.0 refuse the oldest entry itself, and under writes it is
+// truncated between the look and the opening; the last one is the end of the log.
+func openings(reach gap.Reach) []change.Position {
+	end := change.At(reach.Last.Next())
+	if reach.First.IsZero() {
+		return []change.Position{end}
+	}
+	var all []change.Position
+	try := func(t change.Timestamp) {
+		if p := change.At(t); end.After(p) && (len(all) == 0 || p.After(all[len(all)-1])) {
+			all = append(all, p)
+		}
+	}
+	try(reach.First)
+	try(reach.First.Next())
+	length := uint32(reach.Length() / time.Second)
+	for _, share := range []uint32{1000, 300, 100, 30, 10, 3} {
+		try(change.Timestamp{T: reach.First.T + max(1, length/share), I: 1})
+	}
+	return append(all, end)
+}

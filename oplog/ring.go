@@ -1,0 +1,90 @@
+package oplog
+
+import "github.com/mongostream/streamer/change"
+
+// A ring holds the last slots of a reader, bounded in bytes. Whoever shares it guards it.
+type ring struct {
+	limit int64
+	slots []*slot // oldest first
+	next  uint64  // number of the slot to come
+	total int64   // bytes ever appended
+	base  change.Position
+	end   change.Position
+}
+
+// newRing makes an empty ring that holds everything after the position, within so many bytes.
+func newRing(limit int64, after change.Position) ring {
+	return ring{limit: limit, base: after, end: after}
+}
+
+// bytes returns the bytes held.
+func (r *ring) bytes() int64 {
+	if len(r.slots) == 0 {
+		return 0
+	}
+	return r.total - r.slots[0].offset
+}
+
+// first returns the number of the oldest slot, or of the slot to come.
+func (r *ring) first() uint64 { return r.next - uint64(len(r.slots)) }
+
+// at returns the slot of a number, or nil when it is overwritten or not there yet.
+func (r *ring) at(seq uint64) *slot {
+	if seq < r.first() || seq >= r.next {
+		return nil
+	}
+	return r.slots[seq-r.first()]
+}
+
+// ahead returns the bytes of the slot of a number and of those after it.
+func (r *ring) ahead(seq uint64) int64 {
+	if seq >= r.next {
+		return 0
+	}
+	if seq < r.first() {
+		return r.bytes()
+	}
+	return r.total - r.at(seq).offset
+}
+
+// append adds a slot and then overwrites the oldest ones until the ring is within its bound; slots from the number keep on are never
+// overwritten.
+func (r *ring) append(s *slot, keep uint64) {
+	s.seq, s.offset = r.next, r.total
+	r.slots = append(r.slots, s)
+	r.next++
+	r.total += s.size
+	r.end = s.end
+	drop := 0
+	for drop < len(r.slots)-1 && r.total-r.slots[drop].offset > r.limit && r.slots[drop].seq < keep {
+		r.base = r.slots[drop].end
+		r.slots[drop] = nil
+		drop++
+	}
+	r.slots = r.slots[drop:]
+}
+
+// firstAfter returns the number of the oldest slot that append would leave there.
+func (r *ring) firstAfter(s *slot, keep uint64) uint64 {
+	first, total := r.first(), r.total+s.size
+	for _, old := range r.slots {
+		if total-old.offset <= r.limit || old.seq >= keep {
+			break
+		}
+		first++
+	}
+	return first
+}
+
+// find returns the number of the first slot that may hold something after the position.
+func (r *ring) find(p change.Position) uint64 {
+	low, high := 0, len(r.slots)
+	for low < high {
+		if mid := (low + high) / 2; r.slots[mid].end.After(p) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return r.first() + uint64(low)
+}

@@ -1,0 +1,63 @@
+package oplog
+
+import (
+	"time"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// everyPartition marks an event of no document, which concerns all partitions.
+const everyPartition = change.MaxPartitions
+
+// A slot is one reply in a ring, or a part of it: a loss, if there is one, and the events after it.
+type slot struct {
+	seq        uint64 // its number in its ring
+	loss       *Loss
+	events     []change.Event // in the order of the log
+	partitions []uint16       // of each event, or everyPartition
+	end        change.Position
+	at         time.Time // when the reply arrived
+
+	offset int64 // bytes of the ring before this slot, since the ring began
+	size   int64
+}
+
+// A Batch is what one reply holds for a cursor: first a loss, if there is one, then events, both possibly none where the log only moved on.
+// It is valid until the cursor's next call; its events alias the reply.
+type Batch struct {
+	slot  *slot
+	loss  *Loss
+	first int // of the slot's events
+}
+
+// Loss returns what was lost before the events, nil if nothing.
+func (b *Batch) Loss() *Loss { return b.loss }
+
+// Len returns the number of events.
+func (b *Batch) Len() int { return len(b.slot.events) - b.first }
+
+// Event returns the i-th event.
+func (b *Batch) Event(i int) *change.Event { return &b.slot.events[b.first+i] }
+
+// Partition returns the partition of the i-th event. An event of no document concerns every partition: keyed is false.
+func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
+	n := b.slot.partitions[b.first+i]
+	return change.Partition(n), n != everyPartition
+}
+
+// End returns the position up to which everything has been read once the whole batch has. It is the caller's to keep.
+func (b *Batch) End() change.Position { return b.slot.end }
+
+// At returns when the reply arrived.
+func (b *Batch) At() time.Time { return b.slot.at }
+
+// skip leaves out what is not after the position.
+func (b *Batch) skip(p change.Position) {
+	if b.loss != nil && b.first == 0 {
+		b.loss = b.loss.after(p)
+	}
+	for b.Len() > 0 && !b.Event(0).Position().After(p) {
+		b.first++
+		b.loss = nil
+	}
+}

@@ -1,0 +1,153 @@
+package oplog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/gap"
+)
+
+// A splitter turns replies into slots and drops what has passed before. It belongs to one goroutine.
+type splitter struct {
+	partitioner change.Partitioner
+	keep        func(*change.Event) bool
+	watched     []string
+	window      *dedup.Window // nil where it is turned off
+	detector    *gap.Detector
+	end         change.Position // up to which the reader has read
+
+	repeated, duplicates, jumps int // of the last reply
+}
+
+// eventOverhead estimates what an event takes in a slot beside its bytes in the reply.
+const eventOverhead = 96
+
+// split walks the events of a reply. again means that cluster time jumped where nothing proves that the stream was continuous: nothing of
+// the reply is taken, and the log is to be read again after the end so far. An error wraps change.ErrEvent.
+func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
+	s.repeated, s.duplicates, s.jumps = 0, 0, 0
+	cut := &cutter{reply: r, slot: newSlot(len(r.Events), r.At)}
+	end, looked := s.end, false
+	for _, raw := range r.Events {
+		e, err := change.Parse(raw)
+		if err != nil {
+			return nil, false, fmt.Errorf("split reply: %w", err)
+		}
+		p := e.Position()
+		if !p.After(end) {
+			s.repeated++
+			continue
+		}
+		if !looked && s.jumped(p, r.Unproven) {
+			return nil, true, nil
+		}
+		looked = true
+		before := end
+		end = p
+		if s.window != nil && s.window.Seen(&e, r.At) {
+			s.duplicates++
+			continue
+		}
+		if e.Op() == change.OpSkipped {
+			cut.at(before)
+			at := p.Clone()
+			cut.slot.loss = &Loss{From: before.Clone(), To: at, Reason: gap.Poison, Found: time.Now()}
+			cut.at(at)
+			continue
+		}
+		cut.slot.events = append(cut.slot.events, e)
+		last := &cut.slot.events[len(cut.slot.events)-1] // not e, which would go to the heap for it, event by event
+		if s.keep != nil && !s.keep(last) {
+			cut.slot.events = cut.slot.events[:len(cut.slot.events)-1]
+			continue
+		}
+		if last.Op() == change.OpRename {
+			if loss := renamedOnto(last, before.Clone(), s.watched); loss != nil {
+				cut.before(loss)
+			}
+		}
+		cut.slot.partitions = append(cut.slot.partitions, s.partition(&cut.slot.events[len(cut.slot.events)-1]))
+	}
+	if !looked && s.jumped(r.End, r.Unproven) {
+		return nil, true, nil
+	}
+	end = change.Later(end, r.End)
+	if len(r.Events) > 0 {
+		end = end.Clone() // must not pin the reply when the slot is gone
+	}
+	s.end = end
+	s.detector.Reached(end)
+	return cut.rest(end), false, nil
+}
+
+// jumped reports whether the progress to the position must not be believed yet.
+func (s *splitter) jumped(to change.Position, unproven bool) bool {
+	if to.IsZero() {
+		return false
+	}
+	_, found, jumped := s.detector.Progress(to, !unproven)
+	if jumped {
+		s.jumps++
+	}
+	return found
+}
+
+// partition returns the partition of an event.
+func (s *splitter) partition(e *change.Event) uint16 {
+	if p, keyed := s.partitioner.Of(e); keyed {
+		return uint16(p)
+	}
+	return everyPartition
+}
+
+// begin moves the end to where reading begins, or goes on after a loss.
+func (s *splitter) begin(to change.Position) {
+	s.end = to
+	s.detector.Reset(to)
+}
+
+// A cutter cuts a reply into slots where a loss comes between its events.
+type cutter struct {
+	reply Reply
+	done  []*slot
+	slot  *slot
+}
+
+func newSlot(events int, at time.Time) *slot {
+	return &slot{events: make([]change.Event, 0, events), partitions: make([]uint16, 0, events), at: at}
+}
+
+// at ends the slot at a position, if it holds anything, and begins the next one.
+func (c *cutter) at(end change.Position) {
+	if len(c.slot.events) == 0 && c.slot.loss == nil {
+		return
+	}
+	c.slot.end = end.Clone()
+	c.slot.size = int64(len(c.slot.events)) * eventOverhead
+	c.done = append(c.done, c.slot)
+	n := len(c.slot.events)
+	rest := cap(c.slot.events) - n
+	c.slot = newSlot(rest, c.reply.At)
+}
+
+// before puts a loss right before the last event.
+func (c *cutter) before(loss *Loss) {
+	last := c.slot.events[len(c.slot.events)-1]
+	c.slot.events = c.slot.events[:len(c.slot.events)-1]
+	c.at(loss.To)
+	c.slot.loss = loss
+	c.slot.events = append(c.slot.events, last)
+}
+
+// rest ends the last slot and returns all. The last one is charged with the reply, which lives as long as any of them.
+func (c *cutter) rest(end change.Position) []*slot {
+	c.at(end)
+	if n := len(c.done); n > 0 {
+		last := c.done[n-1]
+		last.end = change.Later(last.end, end)
+		last.size += int64(c.reply.Size)
+	}
+	return c.done
+}

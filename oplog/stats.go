@@ -1,0 +1,52 @@
+package oplog
+
+import (
+	"time"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// Stats is what a Log looks like at one moment.
+type Stats struct {
+	Open                        bool // the tail is open
+	Streams                     int  // readers open or being opened
+	TailCursors, CatchupCursors int
+	Waiting                     int // cursors without a reader
+	TailBytes, CatchupBytes     int64
+	// Distance is the log time between the tail's end and the rearmost cursor.
+	Distance time.Duration
+	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer. Both are
+	// no earlier than when the tail resumed after a pause.
+	End              change.Position
+	Moved, LastReply time.Time
+	// Paused says that the tail waits for a catch-up, Full that it waits for those who read it: MongoDB is not asked meanwhile.
+	Paused, Full bool
+}
+
+// Stats returns what the Log looks like now.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Stats{
+		Open: l.tail.reading, Streams: 1 + len(l.catchups), Waiting: len(l.waiting), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
+		TailCursors: len(l.tail.cursors), TailBytes: l.tail.ring.bytes(),
+		End: l.tail.ring.end, Moved: l.tail.moved, LastReply: l.tail.replied,
+	}
+	rearmost := l.tail.ring.end.Time
+	note := func(cursors map[*Cursor]struct{}) {
+		for c := range cursors {
+			if p := c.place(); !p.IsZero() && p.Time.Compare(rearmost) < 0 {
+				rearmost = p.Time
+			}
+		}
+	}
+	note(l.tail.cursors)
+	note(l.waiting)
+	for r := range l.catchups {
+		s.CatchupCursors += len(r.cursors)
+		s.CatchupBytes += r.ring.bytes()
+		note(r.cursors)
+	}
+	s.Distance = l.tail.ring.end.Time.Time().Sub(rearmost.Time())
+	return s
+}
