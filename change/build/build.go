@@ -40,3 +40,13 @@ func AppendTimestamp(b []byte, name string, t, i uint32) []byte {
 	b = binary.LittleEndian.AppendUint32(AppendValue(b, 0x11, name, nil), i)
 	return binary.LittleEndian.AppendUint32(b, t)
 }
+
+// Begin appends the front of a document whose elements follow; End ends it.
+func Begin(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+
+// End ends the document that Begin has begun at the offset.
+func End(b []byte, begun int) []byte {
+	b = append(b, 0)
+	binary.LittleEndian.PutUint32(b[begun:], uint32(len(b)-begun))
+	return b
+}
