@@ -2,59 +2,53 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint/key"
-	"github.com/mongostream/streamer/checkpoint/row"
 )
 
-// Memory keeps the marks of one cluster in this process, for tests and demonstrations. They are lost with it.
+// Memory keeps the checkpoints of one cluster in this process, for tests and demonstrations. They are lost with it.
 //
-// It is as strict as the other stores: it takes a mark only with the epoch that [Memory.Claim] gave the partition to.
+// It is as strict as the other stores: it takes a shared checkpoint only with the epoch that ClaimTerms gave it to.
 type Memory struct {
-	row.Memory // the gateways' rows, which nothing else here touches
-	key.Local  // the keys that seal cursors, likewise
-
 	partitions int
 
 	mu struct {
 		sync.Mutex
 
 		origin *Origin
-		kept   map[change.Partition]*kept
+		kept   map[Key]*kept
+		owners map[Key]change.Epoch // of shared checkpoints
 		gaps   map[string]Gap
+		saved  uint64
 	}
 }
 
-// A kept is what there is of one partition.
+// A kept is one checkpoint.
 type kept struct {
-	owner   change.Epoch
-	ended   bool // the owner's term was ended by a rewind
-	mark    *Mark
+	Checkpoint
+
 	trail   Trail
-	history []Mark // oldest first
+	history []Checkpoint // oldest first
+	saved   uint64       // grows with each save, of whatever key
 }
 
 var (
-	_ Store         = (*Memory)(nil)
-	_ Claimer       = (*Memory)(nil)
-	_ OriginKeeper  = (*Memory)(nil)
-	_ HistoryKeeper = (*Memory)(nil)
-	_ GapKeeper     = (*Memory)(nil)
-	_ Rewinder      = (*Memory)(nil)
-	_ Adopter       = (*Memory)(nil)
+	_ Store        = (*Memory)(nil)
+	_ Claimer      = (*Memory)(nil)
+	_ OriginKeeper = (*Memory)(nil)
+	_ GapKeeper    = (*Memory)(nil)
+	_ Rewinder     = (*Memory)(nil)
+	_ Adopter      = (*Memory)(nil)
 )
 
-// NewMemory makes a store without marks for the given number of partitions.
+// NewMemory makes an empty store for the given number of partitions.
 func NewMemory(partitions int) *Memory {
 	m := &Memory{partitions: partitions}
-	m.mu.kept = make(map[change.Partition]*kept)
-	m.mu.gaps = make(map[string]Gap)
+	m.mu.kept, m.mu.owners, m.mu.gaps = make(map[Key]*kept), make(map[Key]change.Epoch), make(map[string]Gap)
 	return m
 }
 
@@ -67,127 +61,217 @@ func (m *Memory) lock(ctx context.Context) error {
 	return nil
 }
 
-// at returns what there is of a partition, which it makes where there is nothing.
-func (m *Memory) at(p change.Partition) *kept {
-	k, ok := m.mu.kept[p]
-	if !ok {
-		k = &kept{}
-		m.mu.kept[p] = k
+// stands returns the checkpoint of a key, nil where there is none.
+func (m *Memory) stands(k Key) *Checkpoint {
+	if there := m.mu.kept[k]; there != nil {
+		return &there.Checkpoint
 	}
-	return k
+	return nil
+}
+
+// put makes c the checkpoint of its key.
+func (m *Memory) put(c Checkpoint) {
+	k := m.mu.kept[c.Key]
+	if k == nil {
+		k = &kept{}
+		m.mu.kept[c.Key] = k
+	}
+	m.mu.saved++
+	k.Checkpoint, k.saved = c.Clone(), m.mu.saved
+	var entry bool
+	if k.trail, entry = k.trail.Next(c); entry {
+		k.history = append(k.history, c.Entry().Clone())
+		k.history = k.history[max(0, len(k.history)-HistoryLength):]
+	}
+	m.makeRoom()
+}
+
+// makeRoom forgets the exclusive subscribers beyond MaxSubscribers that were saved longest ago.
+func (m *Memory) makeRoom() {
+	var all []*kept
+	for key, k := range m.mu.kept {
+		if !key.Shared {
+			all = append(all, k)
+		}
+	}
+	if len(all) <= MaxSubscribers {
+		return
+	}
+	oldest := slices.MinFunc(all, func(a, b *kept) int { return int(int64(a.saved) - int64(b.saved)) })
+	delete(m.mu.kept, oldest.Key)
 }
 
 // Save implements [Store].
-func (m *Memory) Save(ctx context.Context, marks []Mark) []error {
-	results := make([]error, len(marks))
-	for i, mark := range marks {
-		results[i] = m.save(ctx, mark.Trimmed())
+func (m *Memory) Save(ctx context.Context, checkpoints []Checkpoint) []error {
+	results := make([]error, len(checkpoints))
+	for i, c := range checkpoints {
+		results[i] = m.save(ctx, c)
 	}
 	return results
 }
 
-func (m *Memory) save(ctx context.Context, mark Mark) error {
+func (m *Memory) save(ctx context.Context, c Checkpoint) error {
+	c, err := c.Trimmed()
+	if err != nil {
+		return err
+	}
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	k := m.at(mark.Partition)
-	switch {
-	case k.owner != mark.Epoch || k.ended:
-		return fmt.Errorf("partition %d, epoch %s, owner %s: %w", mark.Partition, mark.Epoch, k.owner, ErrFenced)
-	case int(mark.Partition) >= m.partitions:
-		return fmt.Errorf("partition %d of %d", mark.Partition, m.partitions)
-	case mark.Position.IsZero():
-		return errors.New("a mark without a position")
-	case k.mark == nil:
-	case mark.Generation != 0 && mark.Generation < k.mark.Generation:
-		return fmt.Errorf("partition %d, generation %d of %d: %w", mark.Partition, mark.Generation, k.mark.Generation, ErrFenced)
-	case !mark.Position.After(k.mark.Position):
-		return nil
-	default:
-		mark.Generation = max(mark.Generation, k.mark.Generation)
+	if owner := m.mu.owners[c.Key]; c.Shared && (owner != c.Epoch || m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation) {
+		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, ErrFenced)
 	}
-	k.put(mark)
-	return nil
-}
-
-// put makes m the mark.
-func (k *kept) put(m Mark) {
-	m.Position, m.At = m.Position.Clone(), m.At.UTC()
-	k.mark = &m
-	var entry bool
-	if k.trail, entry = k.trail.Next(m); entry {
-		k.history = append(k.history, m)
-		k.history = k.history[max(0, len(k.history)-HistoryLength):]
+	stands := m.stands(c.Key)
+	if stands == nil && !c.Shared {
+		return fmt.Errorf("%s has not been claimed: %w", c.Key, ErrFenced)
 	}
-}
-
-// clone returns a mark that aliases nothing.
-func (m Mark) clone() Mark {
-	m.Position = m.Position.Clone()
-	return m
+	merged, changed, err := Merge(stands, c)
+	if err == nil && changed {
+		m.put(merged)
+	}
+	return err
 }
 
 // Load implements [Store].
-func (m *Memory) Load(ctx context.Context, p change.Partition) (Mark, error) {
-	if err := m.lock(ctx); err != nil {
-		return Mark{}, err
-	}
-	defer m.mu.Unlock()
-	if k := m.at(p); k.mark != nil {
-		return k.mark.clone(), nil
-	}
-	return Mark{}, ErrNoMark
+func (m *Memory) Load(ctx context.Context, subscriber string) ([]Checkpoint, error) {
+	return m.list(ctx, func(k Key) bool { return k.Subscriber == subscriber })
 }
 
 // List implements [Store].
-func (m *Memory) List(ctx context.Context) ([]Mark, error) {
+func (m *Memory) List(ctx context.Context) ([]Checkpoint, error) {
+	return m.list(ctx, func(Key) bool { return true })
+}
+
+func (m *Memory) list(ctx context.Context, wanted func(Key) bool) (all []Checkpoint, err error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	var marks []Mark
-	for _, p := range slices.Sorted(maps.Keys(m.mu.kept)) {
-		if k := m.at(p); k.mark != nil {
-			marks = append(marks, k.mark.clone())
+	for key, k := range m.mu.kept {
+		if wanted(key) {
+			all = append(all, k.Checkpoint.Clone())
 		}
 	}
-	return marks, nil
+	Sort(all)
+	return all, nil
 }
 
 // Delete implements [Store].
-func (m *Memory) Delete(ctx context.Context, p change.Partition) error {
+func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	k := m.at(p)
-	k.mark, k.trail, k.history = nil, Trail{}, nil
+	for key := range m.mu.kept {
+		if key.Subscriber == subscriber {
+			delete(m.mu.kept, key)
+		}
+	}
 	return nil
 }
 
-// Claim implements [Claimer]. Where it returns ErrFenced it has claimed nothing.
-func (m *Memory) Claim(ctx context.Context, terms []change.Term) ([]Mark, error) {
+// History implements [Store].
+func (m *Memory) History(ctx context.Context, k Key) (entries []Checkpoint, err error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	for _, term := range terms {
-		k := m.at(term.Partition)
-		if c := k.owner.Compare(term.Epoch); c > 0 || c == 0 && k.ended || m.mu.origin != nil && term.Epoch.Incarnation < m.mu.origin.Incarnation {
-			return nil, fmt.Errorf("partition %d, epoch %s, owner %s: %w", term.Partition, term.Epoch, k.owner, ErrFenced)
+	if there := m.mu.kept[k]; there != nil {
+		for _, c := range slices.Backward(there.history) {
+			entries = append(entries, c.Clone())
 		}
 	}
-	marks := make([]Mark, len(terms))
-	for i, term := range terms {
-		k := m.at(term.Partition)
-		k.owner, k.ended = term.Epoch, false
-		marks[i].Partition = term.Partition
-		if k.mark != nil {
-			marks[i] = k.mark.clone()
+	return entries, nil
+}
+
+// ClaimTerms implements [Claimer]. Where it returns ErrFenced it has claimed nothing.
+func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error) {
+	if err := m.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	key := func(t change.Term) Key { return Key{Subscriber: subscriber, Shared: true, Partition: t.Partition} }
+	for _, t := range terms {
+		if owner := m.mu.owners[key(t)]; owner.Compare(t.Epoch) > 0 || m.mu.origin != nil && t.Epoch.Incarnation < m.mu.origin.Incarnation {
+			return nil, fmt.Errorf("%s, epoch %s, owner %s: %w", key(t), t.Epoch, owner, ErrFenced)
 		}
 	}
-	return marks, nil
+	claimed := make([]Checkpoint, len(terms))
+	for i, t := range terms {
+		m.mu.owners[key(t)] = t.Epoch
+		claimed[i] = Checkpoint{Key: key(t), Partitions: m.partitions}
+		if stands := m.stands(key(t)); stands != nil {
+			claimed[i] = stands.Clone()
+		}
+	}
+	return claimed, nil
+}
+
+// ClaimName implements [Claimer].
+func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error) {
+	first, err := first.Trimmed()
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if err := m.lock(ctx); err != nil {
+		return Checkpoint{}, err
+	}
+	defer m.mu.Unlock()
+	stands := m.stands(first.Key)
+	claim, err := c.Claimed(stands, time.Now())
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	next := first
+	if stands != nil {
+		next = stands.Clone()
+	}
+	next.Claim = claim
+	if stands == nil {
+		m.put(next)
+	} else {
+		m.mu.kept[next.Key].Checkpoint = next
+	}
+	return next.Clone(), nil
+}
+
+// Rewind implements [Rewinder].
+func (m *Memory) Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error) {
+	if err := m.lock(ctx); err != nil {
+		return Checkpoint{}, err
+	}
+	defer m.mu.Unlock()
+	if m.mu.origin == nil {
+		return Checkpoint{}, ErrNoOrigin
+	}
+	stands := m.stands(k)
+	if stands == nil {
+		return Checkpoint{}, fmt.Errorf("%s: %w", k, ErrNone)
+	}
+	next, err := stands.Rewound(to, m.mu.origin.Incarnation, by, why)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	m.put(next)
+	return next.Clone(), nil
+}
+
+// Put implements [Rewinder].
+func (m *Memory) Put(ctx context.Context, c Checkpoint) error {
+	c, err := c.Trimmed()
+	if err != nil {
+		return err
+	}
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if stands := m.stands(c.Key); stands != nil {
+		c.Generation, c.Claim = stands.Generation+1, stands.Claim
+	}
+	m.put(c)
+	return nil
 }
 
 // Origin implements [OriginKeeper].
@@ -202,10 +286,10 @@ func (m *Memory) Origin(ctx context.Context) (Origin, error) {
 	return *m.mu.origin, nil
 }
 
-// Found implements [OriginKeeper].
-func (m *Memory) Found(ctx context.Context, o Origin) (Origin, error) {
+// Create implements [OriginKeeper].
+func (m *Memory) Create(ctx context.Context, o Origin) (Origin, error) {
 	if o.Partitions != m.partitions {
-		return Origin{}, fmt.Errorf("an origin of %d partitions for marks of %d", o.Partitions, m.partitions)
+		return Origin{}, fmt.Errorf("an origin of %d partitions for checkpoints of %d", o.Partitions, m.partitions)
 	}
 	if err := m.lock(ctx); err != nil {
 		return Origin{}, err
@@ -230,42 +314,7 @@ func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 		return ErrOriginMoved
 	}
 	m.mu.origin = &next
-	for _, k := range m.mu.kept {
-		k.ended = true
-	}
 	return nil
-}
-
-// Rewind implements [Rewinder].
-func (m *Memory) Rewind(ctx context.Context, p change.Partition, to change.Position, by, why string) (Mark, error) {
-	if err := m.lock(ctx); err != nil {
-		return Mark{}, err
-	}
-	defer m.mu.Unlock()
-	if m.mu.origin == nil {
-		return Mark{}, ErrNoOrigin
-	}
-	k := m.at(p)
-	next, err := m.mu.origin.Rewound(p, k.mark, to, by, why)
-	if err != nil {
-		return Mark{}, err
-	}
-	k.put(next)
-	k.ended = true
-	return next.clone(), nil
-}
-
-// History implements [HistoryKeeper].
-func (m *Memory) History(ctx context.Context, p change.Partition) ([]Mark, error) {
-	if err := m.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	var marks []Mark
-	for _, mark := range slices.Backward(m.at(p).history) {
-		marks = append(marks, mark.clone())
-	}
-	return marks, nil
 }
 
 // AddGap implements [GapKeeper].
@@ -278,8 +327,7 @@ func (m *Memory) AddGap(ctx context.Context, g Gap) error {
 	if known, ok := m.mu.gaps[id]; ok {
 		g = known.Again(g)
 	}
-	g.Found = g.Found.UTC()
-	m.mu.gaps[id] = g.Clone()
+	m.mu.gaps[id] = g
 	if len(m.mu.gaps) > MaxGaps {
 		delete(m.mu.gaps, m.sortedGaps()[0].ID())
 	}
@@ -298,7 +346,7 @@ func (m *Memory) Gaps(ctx context.Context) ([]Gap, error) {
 func (m *Memory) sortedGaps() []Gap {
 	gaps := make([]Gap, 0, len(m.mu.gaps))
 	for _, g := range m.mu.gaps {
-		gaps = append(gaps, g.Clone())
+		gaps = append(gaps, g.Trimmed())
 	}
 	SortGaps(gaps)
 	return gaps

@@ -11,10 +11,10 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		saved: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_checkpoints_saved_total", Help: "Marks saved.",
+			Name: "streamer_checkpoints_saved_total", Help: "Checkpoints saved.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_checkpoint_errors_total", Help: "Marks that could not be saved; fenced ones are not counted.",
+			Name: "streamer_checkpoint_errors_total", Help: "Checkpoints that could not be saved; refused ones are not counted.",
 		}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "streamer_checkpoint_latency_seconds", Help: "Duration of a round's save.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),

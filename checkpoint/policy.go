@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A Policy says when partitions are due.
+// A Policy says when checkpoints are due.
 type Policy struct {
-	// Interval is how long a partition on which something happened waits for its mark at most. Defaults to 5 s.
+	// Interval is how long a subscriber that acknowledged something waits for its checkpoint at most. Defaults to 5 s.
 	Interval time.Duration
-	// EventCount is the number of events after which a partition is due at once. Defaults to 1000.
+	// EventCount is the number of acknowledged events after which a checkpoint is due at once. Defaults to 1000.
 	EventCount int
-	// IdleInterval is how long a partition on which nothing happened waits; it must be well within the oplog's reach.
+	// IdleInterval is how long a checkpoint waits that has moved without events; it must be well within the oplog's reach.
 	// Defaults to 1 minute.
 	IdleInterval time.Duration
-	// MaxUnsaved is how many events a partition may pass since its last saved mark before it waits for the next one: what a crash
-	// repeats stays bounded while the store is away. Defaults to 1,000,000.
+	// MaxUnsaved is how many events a shared subscriber may acknowledge since its last saved checkpoint before it waits for the next one: what
+	// a crash repeats stays bounded while the store is away. Defaults to 1,000,000.
 	MaxUnsaved int
 	// MinGap is the least time between two rounds, whatever is due. Defaults to 2 s.
 	MinGap time.Duration
@@ -30,11 +30,11 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// due returns when a partition is to be saved that was last saved at saved and has passed so many events since; idle is how long one
-// without any waits.
-func (p Policy) due(saved time.Time, events int, idle time.Duration) time.Time {
+// due returns when a checkpoint is to be saved that was last saved at saved and has so many new events; idle is how long one without
+// any waits.
+func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Time {
 	switch {
-	case events >= p.EventCount:
+	case events >= uint64(p.EventCount):
 		return saved
 	case events > 0:
 		return saved.Add(p.Interval)
@@ -42,12 +42,8 @@ func (p Policy) due(saved time.Time, events int, idle time.Duration) time.Time {
 	return saved.Add(idle)
 }
 
-// joins reports whether a partition that is not due goes along in a round that takes place anyway: saving it costs no
-// transaction of its own, and it will not need one soon.
-func (p Policy) joins(events int) bool { return events > 0 }
-
-// reason says why a partition with so many events is saved.
-func (p Policy) reason(events int) Reason {
+// reason says why a checkpoint with so many new events is saved.
+func (p Policy) reason(events uint64) Reason {
 	if events > 0 {
 		return ReasonInterval
 	}

@@ -9,53 +9,77 @@ import (
 
 // Errors of a store; adapters wrap them.
 var (
-	// ErrFenced says that a higher epoch owns the partition: the term that wrote is over.
-	ErrFenced = errors.New("fenced: a newer epoch owns the partition")
-	// ErrNoMark says that a partition has no mark.
-	ErrNoMark = errors.New("no mark")
+	// ErrFenced says that a newer epoch owns the partition, or a newer process has the subscriber's name.
+	ErrFenced = errors.New("fenced: a newer owner saves this checkpoint")
+	// ErrRewound says that an operator has moved the checkpoint: what was to be saved is of the generation before.
+	ErrRewound = errors.New("an operator has moved this checkpoint")
+	// ErrNone says that a subscriber has no checkpoint.
+	ErrNone = errors.New("no checkpoint")
 	// ErrNoOrigin says that nobody has started yet.
 	ErrNoOrigin = errors.New("no origin")
-	// ErrOriginMoved says that the origin is not the one that was expected to stand.
+	// ErrOriginMoved says that the origin is not the one that was expected.
 	ErrOriginMoved = errors.New("the origin has changed")
-	// ErrForward says that a rewind would move a mark forward, and so lose what is between.
-	ErrForward = errors.New("a rewind moves a mark back only")
+	// ErrForward says that a rewind would move a checkpoint forward, and so lose what is between.
+	ErrForward = errors.New("a rewind moves a checkpoint back only")
 )
 
-// A Store keeps the marks of one cluster. All methods may block on the network until the context ends, may be called
-// from several goroutines, and keep nothing of what they are given.
+// A Store keeps the checkpoints of one cluster. All methods may block on the network until the context ends, may be called from several
+// goroutines, and keep nothing of what they are given.
 type Store interface {
-	// Save writes marks of different partitions, trimmed, each on its own: one result for each, in order. Nil says that the
-	// mark's epoch owned the partition and that the stored position is the mark's or a later one, also when an earlier Save
-	// whose answer got lost has already done it; a mark that stands before the stored one is left out silently, because
-	// marks never move back. ErrFenced says that the epoch does not own the partition any longer. A fault of a stored mark
-	// (MarkNewer, MarkPartitions, MarkCorrupt) says that it was left as it is. Any other error says that it is unknown
-	// whether the mark was written. Saving again is always safe.
-	Save(ctx context.Context, marks []Mark) []error
+	// Save saves checkpoints with different keys, trimmed, each on its own: one result for each, in order. Nil says that what stands is what
+	// Merge says, also when an earlier Save whose answer got lost has already done it. ErrFenced and ErrRewound say that it was left as it
+	// is. A fault of a stored checkpoint (CheckpointNewer, CheckpointPartitions, CheckpointCorrupt) says so too. Any other error says
+	// that it is unknown whether it was written. Saving again is always safe.
+	Save(ctx context.Context, checkpoints []Checkpoint) []error
 
-	// Load returns the mark of a partition, or ErrNoMark.
-	Load(ctx context.Context, p change.Partition) (Mark, error)
+	// Load returns the checkpoints of a subscriber in the order of their partitions, none where nothing is known of it. With an error that says
+	// which cannot be read, it returns the others.
+	Load(ctx context.Context, subscriber string) ([]Checkpoint, error)
 
-	// List returns all marks in the order of their partitions. With an error that says which cannot be read, it returns the
-	// others.
-	List(ctx context.Context) ([]Mark, error)
+	// List returns all checkpoints in the order of Sort. With an error that says which cannot be read, it returns the others.
+	List(ctx context.Context) ([]Checkpoint, error)
 
-	// Delete removes the mark of a partition and its history; that there is none is no error. It is an operator's tool: it is not
-	// fenced.
-	Delete(ctx context.Context, p change.Partition) error
+	// Delete removes the checkpoints of a subscriber and their history, readable or not; that there are none is no error. It is an
+	// operator's tool: it is not fenced, and whoever has the subscriber's session gets ErrFenced when it saves again.
+	Delete(ctx context.Context, subscriber string) error
+
+	// History returns the last checkpoints of a key, newest first: all that were not routine, one a minute of the others, and at most
+	// HistoryLength. With an error that says which entries cannot be read, it returns the others.
+	History(ctx context.Context, k Key) ([]Checkpoint, error)
 }
 
-// A Claimer binds the marks of partitions to the terms that begin: from then on the store refuses every lower epoch.
+// A Claimer binds checkpoints to those who may save them from then on.
 type Claimer interface {
-	// Claim takes the marks of the terms' partitions for the terms' epochs and then reads them: one mark for each term, in
-	// order, with a zero Position where there is none. ErrFenced says that a higher epoch has one of them already. A store
+	// ClaimTerms takes the checkpoints of a shared subscriber in the terms' partitions for the terms' epochs and then reads them: one for
+	// each term, in order, with a zero Position where there is none. ErrFenced says that a higher epoch has one of them already. A store
 	// whose fence is the ownership key itself (etcd) has nothing to write here.
-	Claim(ctx context.Context, terms []change.Term) ([]Mark, error)
+	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
+	// ClaimName takes the name of an exclusive subscriber for a process as Claim.Claimed says, and returns its checkpoint with that claim;
+	// where there is none it writes first, with that claim. A *TakenError says that a newer process has the name.
+	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
+}
+
+// A Rewinder moves checkpoints back, which is an operator's deed.
+type Rewinder interface {
+	// Rewind writes, in one transaction, what Checkpoint.Rewound says over the checkpoint of a key, and adds it to the history: whatever is saved
+	// with the generation before from then on is ErrRewound. A Save that runs at the same time comes before all of it or after all of it.
+	// Where there is no checkpoint it is ErrNone.
+	Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error)
+	// Put writes a checkpoint as it is, with the next generation, whatever stands: an import.
+	Put(ctx context.Context, c Checkpoint) error
 }
 
 // An OriginKeeper keeps the origin.
 type OriginKeeper interface {
 	// Origin returns the origin, or ErrNoOrigin.
 	Origin(ctx context.Context) (Origin, error)
-	// Found writes the origin if there is none, in one transaction, and returns the one that stands, whoever wrote it.
-	Found(ctx context.Context, o Origin) (Origin, error)
+	// Create writes the origin if there is none, in one transaction, and returns the one that stands, whoever wrote it.
+	Create(ctx context.Context, o Origin) (Origin, error)
+}
+
+// An Adopter puts another origin in the place of the one that stands, after the store or the source was restored from a backup.
+type Adopter interface {
+	// Adopt writes next, whose incarnation must be higher and whose number of partitions the same, if last still stands: else it is
+	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil.
+	Adopt(ctx context.Context, last, next Origin) error
 }

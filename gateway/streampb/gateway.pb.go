@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: streamer/v1/gateway.proto
 
-// The protocol between a streamer node and gateways: filtered, acknowledged, resumable subscriptions to MongoDB's changes.
+// The protocol between a streamer node and its subscribers: filtered, acknowledged, resumable subscriptions to MongoDB's changes.
 
 package streampb
 
@@ -24,12 +24,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Start says where a session begins. There is no default.
+// Start says where a session begins of which nothing is known. There is no default.
 type Start int32
 
 const (
 	Start_START_UNSPECIFIED Start = 0
-	// Behind the positions given, or behind those kept under the gateway's id.
+	// Nowhere: the session is refused with NOT_FOUND.
 	Start_START_RESUME Start = 1
 	// With what happens from now on.
 	Start_START_NOW Start = 2
@@ -84,16 +84,15 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{0}
 }
 
-// Partitions says which partitions a session is about.
+// Partitions says which partitions a session has.
 type Partitions int32
 
 const (
 	// All of them, whoever owns them: a node serves a session from its own reading of the log.
 	Partitions_PARTITIONS_UNSPECIFIED Partitions = 0
 	Partitions_PARTITIONS_ALL         Partitions = 1
-	// Those that the client attaches to, for clients that follow the cluster's topology: they have a session with each node for what it
-	// owns. The session begins like any other, with one batch for each partition; only those that Attach names go on. A node serves what it
-	// does not own as well, so that a client need not be in step with the topology.
+	// Those that the client attaches, for clients that follow the cluster's topology: they have a session with each node for what it owns. A
+	// node serves what it does not own as well, so that a client need not be in step with the topology.
 	Partitions_PARTITIONS_OWNED Partitions = 2
 )
 
@@ -297,14 +296,70 @@ func (Deletes) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
 }
 
+// Begin says where a session begins.
+type Begin int32
+
+const (
+	Begin_BEGIN_UNSPECIFIED Begin = 0
+	// At the client's own positions.
+	Begin_BEGIN_POSITIONS Begin = 1
+	// At the checkpoint under the subscriber's name.
+	Begin_BEGIN_CHECKPOINT Begin = 2
+	// As start says: nothing was known.
+	Begin_BEGIN_START Begin = 3
+)
+
+// Enum value maps for Begin.
+var (
+	Begin_name = map[int32]string{
+		0: "BEGIN_UNSPECIFIED",
+		1: "BEGIN_POSITIONS",
+		2: "BEGIN_CHECKPOINT",
+		3: "BEGIN_START",
+	}
+	Begin_value = map[string]int32{
+		"BEGIN_UNSPECIFIED": 0,
+		"BEGIN_POSITIONS":   1,
+		"BEGIN_CHECKPOINT":  2,
+		"BEGIN_START":       3,
+	}
+)
+
+func (x Begin) Enum() *Begin {
+	p := new(Begin)
+	*p = x
+	return p
+}
+
+func (x Begin) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Begin) Descriptor() protoreflect.EnumDescriptor {
+	return file_streamer_v1_gateway_proto_enumTypes[5].Descriptor()
+}
+
+func (Begin) Type() protoreflect.EnumType {
+	return &file_streamer_v1_gateway_proto_enumTypes[5]
+}
+
+func (x Begin) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Begin.Descriptor instead.
+func (Begin) EnumDescriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
+}
+
 // Kind says what it is about.
 type Loss_Kind int32
 
 const (
 	Loss_KIND_UNSPECIFIED Loss_Kind = 0
-	// Changes between the batch's from and to may have been missed.
+	// Changes of the stretch may have been missed.
 	Loss_KIND_RESYNC Loss_Kind = 1
-	// An operator has moved the partition back to the batch's to: what follows has been delivered before. Move there.
+	// An operator has moved the subscriber back to the batch's to: what follows has been delivered before. Move there, in all partitions.
 	Loss_KIND_REWOUND Loss_Kind = 2
 )
 
@@ -333,11 +388,11 @@ func (x Loss_Kind) String() string {
 }
 
 func (Loss_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_streamer_v1_gateway_proto_enumTypes[5].Descriptor()
+	return file_streamer_v1_gateway_proto_enumTypes[6].Descriptor()
 }
 
 func (Loss_Kind) Type() protoreflect.EnumType {
-	return &file_streamer_v1_gateway_proto_enumTypes[5]
+	return &file_streamer_v1_gateway_proto_enumTypes[6]
 }
 
 func (x Loss_Kind) Number() protoreflect.EnumNumber {
@@ -346,7 +401,7 @@ func (x Loss_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Loss_Kind.Descriptor instead.
 func (Loss_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20, 0}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // ConnectRequest is what a client says.
@@ -675,28 +730,32 @@ func (*ConnectResponse_Heartbeat) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Topology) isConnectResponse_Message() {}
 
-// Hello introduces a gateway and what it wants.
+// Hello introduces a subscriber and what it wants.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The gateway's name, the same after a restart. Its positions are kept under it for a day.
-	GatewayId string `protobuf:"bytes,1,opt,name=gateway_id,json=gatewayId,proto3" json:"gateway_id,omitempty"`
-	// A random id of the process. Of two processes with one gateway id, the one that started later wins.
+	// The subscriber's name, the same after a restart: its checkpoint is kept under it. Without a name nothing is kept.
+	Subscriber string `protobuf:"bytes,1,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	// A random id of the process. Of two processes with one name, the one that started later wins.
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// How the gateway does, by its own account.
+	// How the subscriber does, by its own account.
 	Checks []*Check `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
 	// The whole set: what an earlier session subscribed to is not remembered.
 	Subscriptions []*Subscription `protobuf:"bytes,5,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	Start         Start           `protobuf:"varint,6,opt,name=start,proto3,enum=streamer.v1.Start" json:"start,omitempty"`
+	// Where to begin if nothing is known: neither a position, nor a checkpoint under the name.
+	Start Start `protobuf:"varint,6,opt,name=start,proto3,enum=streamer.v1.Start" json:"start,omitempty"`
 	// The time to begin at, with START_TIME.
 	Time *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
-	// Where the gateway stands, with START_RESUME; none at all asks for those kept under its id.
-	Positions []*PartitionPosition `protobuf:"bytes,8,rep,name=positions,proto3" json:"positions,omitempty"`
-	// The cluster and the number of partitions that the positions are of, from the Welcome that came before them.
-	Cluster        string     `protobuf:"bytes,9,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	PartitionCount uint32     `protobuf:"varint,10,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
-	Partitions     Partitions `protobuf:"varint,11,opt,name=partitions,proto3,enum=streamer.v1.Partitions" json:"partitions,omitempty"`
-	Ack            AckMode    `protobuf:"varint,12,opt,name=ack,proto3,enum=streamer.v1.AckMode" json:"ack,omitempty"`
+	// Where the client is: the end of the last batch that it has handled, in all partitions but those of positions.
+	Position  []byte               `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
+	Positions []*PartitionPosition `protobuf:"bytes,9,rep,name=positions,proto3" json:"positions,omitempty"`
+	// What the positions are of, from the Welcome of the session that gave them. Positions of an earlier generation than the checkpoint's
+	// are not used: an operator has moved the subscriber since.
+	Cluster        string     `protobuf:"bytes,10,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	PartitionCount uint32     `protobuf:"varint,11,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
+	Generation     uint64     `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
+	Partitions     Partitions `protobuf:"varint,13,opt,name=partitions,proto3,enum=streamer.v1.Partitions" json:"partitions,omitempty"`
+	Ack            AckMode    `protobuf:"varint,14,opt,name=ack,proto3,enum=streamer.v1.AckMode" json:"ack,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -731,9 +790,9 @@ func (*Hello) Descriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Hello) GetGatewayId() string {
+func (x *Hello) GetSubscriber() string {
 	if x != nil {
-		return x.GatewayId
+		return x.Subscriber
 	}
 	return ""
 }
@@ -780,6 +839,13 @@ func (x *Hello) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Hello) GetPosition() []byte {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
 func (x *Hello) GetPositions() []*PartitionPosition {
 	if x != nil {
 		return x.Positions
@@ -801,6 +867,13 @@ func (x *Hello) GetPartitionCount() uint32 {
 	return 0
 }
 
+func (x *Hello) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 func (x *Hello) GetPartitions() Partitions {
 	if x != nil {
 		return x.Partitions
@@ -815,7 +888,7 @@ func (x *Hello) GetAck() AckMode {
 	return AckMode_ACK_MODE_UNSPECIFIED
 }
 
-// Check is something that a gateway watches in itself.
+// Check is something that a subscriber watches in itself.
 type Check struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -876,78 +949,19 @@ func (x *Check) GetText() string {
 	return ""
 }
 
-// Position is a place in the log. Heads are compared as bytes, the shorter first where one begins with the other. Changes of
-// different shards may have equal heads and are told apart by their hashes: whoever keeps a position keeps the hashes seen at its head.
-type Position struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Head  []byte                 `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`
-	// Of the change's token, 16 bytes each; none for progress.
-	Hashes        [][]byte `protobuf:"bytes,2,rep,name=hashes,proto3" json:"hashes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Position) Reset() {
-	*x = Position{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Position) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Position) ProtoMessage() {}
-
-func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Position.ProtoReflect.Descriptor instead.
-func (*Position) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Position) GetHead() []byte {
-	if x != nil {
-		return x.Head
-	}
-	return nil
-}
-
-func (x *Position) GetHashes() [][]byte {
-	if x != nil {
-		return x.Hashes
-	}
-	return nil
-}
-
-// PartitionPosition is where a gateway stands in one partition.
+// PartitionPosition is where a client is in one partition. Positions are 34 bytes: the first 18 order them, and positions that share those
+// are told apart by the rest.
 type PartitionPosition struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Position  *Position              `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
-	// In a Hello: the cursor of the batch that ended at the position. The log is opened exactly there, instead of at the position's time;
-	// what counts is where the rearmost partition stands, and cursors may be left out where they would make a Hello larger than 4 MiB. With
-	// a cursor the position may be left out. Where both are given, a cursor that is refused (forged, of another cluster, too old) or that
-	// stands behind the position is not used, and a notice cursor_refused says so; one that is refused and alone refuses the session.
-	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Position      []byte                 `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartitionPosition) Reset() {
 	*x = PartitionPosition{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[5]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +973,7 @@ func (x *PartitionPosition) String() string {
 func (*PartitionPosition) ProtoMessage() {}
 
 func (x *PartitionPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[5]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +986,7 @@ func (x *PartitionPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionPosition.ProtoReflect.Descriptor instead.
 func (*PartitionPosition) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PartitionPosition) GetPartition() uint32 {
@@ -982,16 +996,9 @@ func (x *PartitionPosition) GetPartition() uint32 {
 	return 0
 }
 
-func (x *PartitionPosition) GetPosition() *Position {
+func (x *PartitionPosition) GetPosition() []byte {
 	if x != nil {
 		return x.Position
-	}
-	return nil
-}
-
-func (x *PartitionPosition) GetCursor() []byte {
-	if x != nil {
-		return x.Cursor
 	}
 	return nil
 }
@@ -1017,7 +1024,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[6]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1036,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[6]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1049,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{6}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Subscription) GetId() string {
@@ -1111,7 +1118,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[7]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1130,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[7]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1143,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{7}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Subscribe) GetSubscriptions() []*Subscription {
@@ -1156,7 +1163,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[8]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1175,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[8]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1188,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{8}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Unsubscribe) GetIds() []string {
@@ -1191,9 +1198,9 @@ func (x *Unsubscribe) GetIds() []string {
 	return nil
 }
 
-// Attach asks for partitions in a session with PARTITIONS_OWNED. Each goes on with an empty batch at the position given, which the client
-// may have reached in a session with another node; one that is attached already begins again there. The session reads them from the log
-// like one that resumes, and its other partitions wait until they have caught up.
+// Attach gives a session with PARTITIONS_OWNED partitions, each from the position given, which the client may have reached in a session with
+// another node; one that is attached already begins again there. A batch with attached says from where on they are among its events. The
+// session reads them from the log like one that resumes, and its other partitions wait until they have caught up.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Positions     []*PartitionPosition   `protobuf:"bytes,1,rep,name=positions,proto3" json:"positions,omitempty"`
@@ -1203,7 +1210,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1222,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1235,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{9}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Attach) GetPositions() []*PartitionPosition {
@@ -1238,7 +1245,7 @@ func (x *Attach) GetPositions() []*PartitionPosition {
 	return nil
 }
 
-// Detach ends partitions in a session with PARTITIONS_OWNED. What was sent before may still be on its way, and may be acknowledged.
+// Detach takes partitions from a session with PARTITIONS_OWNED. What was sent before may still be on its way.
 type Detach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []uint32               `protobuf:"varint,1,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
@@ -1248,7 +1255,7 @@ type Detach struct {
 
 func (x *Detach) Reset() {
 	*x = Detach{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1267,7 @@ func (x *Detach) String() string {
 func (*Detach) ProtoMessage() {}
 
 func (x *Detach) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1280,7 @@ func (x *Detach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detach.ProtoReflect.Descriptor instead.
 func (*Detach) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{10}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Detach) GetPartitions() []uint32 {
@@ -1283,18 +1290,17 @@ func (x *Detach) GetPartitions() []uint32 {
 	return nil
 }
 
-// Ack acknowledges everything of partitions up to positions that batches ended with. With PARTITIONS_OWNED it may also tell where the
-// gateway stands in partitions that the session is not attached to, so that what is kept under its id is about all of them.
+// Ack acknowledges all batches up to a number.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Positions     []*PartitionPosition   `protobuf:"bytes,1,rep,name=positions,proto3" json:"positions,omitempty"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1312,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,14 +1325,14 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{11}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *Ack) GetPositions() []*PartitionPosition {
+func (x *Ack) GetSeq() uint64 {
 	if x != nil {
-		return x.Positions
+		return x.Seq
 	}
-	return nil
+	return 0
 }
 
 // Heartbeat says that its sender is there. A session of which nothing comes for the heartbeat timeout is closed.
@@ -1339,7 +1345,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1357,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1370,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{12}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Heartbeat) GetChecks() []*Check {
@@ -1380,16 +1386,17 @@ type Welcome struct {
 	Cluster        string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Node           string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	PartitionCount uint32                 `protobuf:"varint,3,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
-	// Whether the session goes on exactly where the gateway stood. If not, notices say what it may have missed.
-	Recovered     bool    `protobuf:"varint,4,opt,name=recovered,proto3" json:"recovered,omitempty"`
-	Limits        *Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Of the checkpoint: it goes with positions into the next Hello.
+	Generation    uint64  `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	Begin         Begin   `protobuf:"varint,5,opt,name=begin,proto3,enum=streamer.v1.Begin" json:"begin,omitempty"`
+	Limits        *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1408,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1421,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1438,11 +1445,18 @@ func (x *Welcome) GetPartitionCount() uint32 {
 	return 0
 }
 
-func (x *Welcome) GetRecovered() bool {
+func (x *Welcome) GetGeneration() uint64 {
 	if x != nil {
-		return x.Recovered
+		return x.Generation
 	}
-	return false
+	return 0
+}
+
+func (x *Welcome) GetBegin() Begin {
+	if x != nil {
+		return x.Begin
+	}
+	return Begin_BEGIN_UNSPECIFIED
 }
 
 func (x *Welcome) GetLimits() *Limits {
@@ -1469,7 +1483,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1495,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1508,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Limits) GetSubscriptions() uint32 {
@@ -1539,19 +1553,18 @@ func (x *Limits) GetFilterBytes() uint32 {
 	return 0
 }
 
-// Subscribed says that a subscription holds for every change behind the positions, or, where there are none, behind where the session
-// began.
+// Subscribed says that a subscription holds for every change after the position, or, where there is none, after where the session began.
 type Subscribed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	From          []*PartitionPosition   `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty"`
+	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1576,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1589,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Subscribed) GetId() string {
@@ -1586,7 +1599,7 @@ func (x *Subscribed) GetId() string {
 	return ""
 }
 
-func (x *Subscribed) GetFrom() []*PartitionPosition {
+func (x *Subscribed) GetFrom() []byte {
 	if x != nil {
 		return x.From
 	}
@@ -1606,7 +1619,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1631,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1644,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Rejected) GetId() string {
@@ -1662,30 +1675,27 @@ func (x *Rejected) GetRemedy() string {
 	return ""
 }
 
-// Batch is a stretch of one partition. It holds everything behind from and up to to that the session's subscriptions match; it is a
-// bookmark when it is empty. The batches of a partition follow each other, and their ends never go back, except to where the partition is
-// moved by KIND_REWOUND or begins by Attach. A change that is sent in several forms, because subscriptions ask for them, has all of them in
-// one batch, one behind the other: who has a batch has its changes. A client whose position is before from has missed something and resumes
-// there; one at or behind from takes what is above its position, or at its head with a new hash, and moves to to. The epoch is never a
-// reason to drop a batch.
+// Batch is the next stretch of a session's stream: everything after the batch before it and up to to that the session's subscriptions
+// match, in the order of the log. An empty one only tells how far the session is. Once a batch is handled its client is at to, in all partitions
+// that the session has, unless it was further there: it drops what is not after its position in the partition of the event. A change that
+// is sent in several forms, because subscriptions ask for them, has them one right after the other.
 type Batch struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Epoch     *Epoch                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	From      *Position              `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	To        *Position              `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	Events    []*Event               `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Numbers the batches of a session, from 1.
+	Seq    uint64   `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	To     []byte   `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	// In the place of events: what became of the stretch.
-	Loss *Loss `protobuf:"bytes,6,opt,name=loss,proto3" json:"loss,omitempty"`
-	// Resumes this partition behind the batch like its position does, but without reading the log from the position's time on. Opaque.
-	Cursor        []byte `protobuf:"bytes,7,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Loss *Loss `protobuf:"bytes,4,opt,name=loss,proto3" json:"loss,omitempty"`
+	// In the place of events: partitions that the session has from here on.
+	Attached      []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1707,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,31 +1720,17 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *Batch) GetPartition() uint32 {
+func (x *Batch) GetSeq() uint64 {
 	if x != nil {
-		return x.Partition
+		return x.Seq
 	}
 	return 0
 }
 
-func (x *Batch) GetEpoch() *Epoch {
-	if x != nil {
-		return x.Epoch
-	}
-	return nil
-}
-
-func (x *Batch) GetFrom() *Position {
-	if x != nil {
-		return x.From
-	}
-	return nil
-}
-
-func (x *Batch) GetTo() *Position {
+func (x *Batch) GetTo() []byte {
 	if x != nil {
 		return x.To
 	}
@@ -1755,83 +1751,33 @@ func (x *Batch) GetLoss() *Loss {
 	return nil
 }
 
-func (x *Batch) GetCursor() []byte {
+func (x *Batch) GetAttached() []uint32 {
 	if x != nil {
-		return x.Cursor
+		return x.Attached
 	}
 	return nil
-}
-
-// Epoch numbers the owners of a partition; zero where the node does not own it.
-type Epoch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Epoch) Reset() {
-	*x = Epoch{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Epoch) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Epoch) ProtoMessage() {}
-
-func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
-func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *Epoch) GetIncarnation() uint64 {
-	if x != nil {
-		return x.Incarnation
-	}
-	return 0
-}
-
-func (x *Epoch) GetRevision() uint64 {
-	if x != nil {
-		return x.Revision
-	}
-	return 0
 }
 
 // Event is one change.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it stands: its head, and the one hash of its token.
-	Position *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
+	// Where it is in the log.
+	Position []byte `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
+	// Of its document. An event of no document (a drop) concerns all partitions, and comes once.
+	Partition     uint32 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	AllPartitions bool   `protobuf:"varint,3,opt,name=all_partitions,json=allPartitions,proto3" json:"all_partitions,omitempty"`
 	// In the format of the first of its subscriptions.
-	Change []byte `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
-	Format Format `protobuf:"varint,3,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
+	Change []byte `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
+	Format Format `protobuf:"varint,5,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
 	// The subscriptions that match.
-	Subscriptions []string `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	Subscriptions []string `protobuf:"bytes,6,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1789,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,14 +1802,28 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *Event) GetPosition() *Position {
+func (x *Event) GetPosition() []byte {
 	if x != nil {
 		return x.Position
 	}
 	return nil
+}
+
+func (x *Event) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Event) GetAllPartitions() bool {
+	if x != nil {
+		return x.AllPartitions
+	}
+	return false
 }
 
 func (x *Event) GetChange() []byte {
@@ -1887,24 +1847,29 @@ func (x *Event) GetSubscriptions() []string {
 	return nil
 }
 
-// Loss stands in a partition like a change: it has its place, is acknowledged, and comes again until it is.
+// Loss has its place among the events, is acknowledged like them, and comes again until it is.
 type Loss struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  Loss_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=streamer.v1.Loss_Kind" json:"kind,omitempty"`
-	// history_lost, poison, …
+	// history_lost, poison, renamed, position_unknown, operator, …
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The stretch, in the time of MongoDB's log; from is missing where nobody knows.
+	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	// Those concerned; none: everything that is watched.
-	Namespaces []string               `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	Found      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=found,proto3" json:"found,omitempty"`
+	Namespaces []string               `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Found      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=found,proto3" json:"found,omitempty"`
 	// What to do.
-	Advice        string `protobuf:"bytes,5,opt,name=advice,proto3" json:"advice,omitempty"`
+	Advice string `protobuf:"bytes,7,opt,name=advice,proto3" json:"advice,omitempty"`
+	// Of the checkpoint from here on, with KIND_REWOUND.
+	Generation    uint64 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +1881,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +1894,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Loss) GetKind() Loss_Kind {
@@ -1944,6 +1909,20 @@ func (x *Loss) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Loss) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Loss) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
 }
 
 func (x *Loss) GetNamespaces() []string {
@@ -1967,6 +1946,13 @@ func (x *Loss) GetAdvice() string {
 	return ""
 }
 
+func (x *Loss) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 // Notice is about the service, and has no place in the log.
 type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1985,7 +1971,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +1983,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +1996,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Notice) GetKind() string {
@@ -2069,7 +2055,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2067,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2080,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Topology) GetVersion() uint64 {
@@ -2131,7 +2117,7 @@ type Topology_Node struct {
 
 func (x *Topology_Node) Reset() {
 	*x = Topology_Node{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[23]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2129,7 @@ func (x *Topology_Node) String() string {
 func (*Topology_Node) ProtoMessage() {}
 
 func (x *Topology_Node) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[23]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2142,7 @@ func (x *Topology_Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology_Node.ProtoReflect.Descriptor instead.
 func (*Topology_Node) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{22, 0}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *Topology_Node) GetName() string {
@@ -2197,10 +2183,11 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06notice\x18\x05 \x01(\v2\x13.streamer.v1.NoticeH\x00R\x06notice\x126\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeat\x123\n" +
 	"\btopology\x18\a \x01(\v2\x15.streamer.v1.TopologyH\x00R\btopologyB\t\n" +
-	"\amessage\"\xa9\x04\n" +
-	"\x05Hello\x12\x1d\n" +
+	"\amessage\"\xe6\x04\n" +
+	"\x05Hello\x12\x1e\n" +
 	"\n" +
-	"gateway_id\x18\x01 \x01(\tR\tgatewayId\x12\x1d\n" +
+	"subscriber\x18\x01 \x01(\tR\n" +
+	"subscriber\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x129\n" +
 	"\n" +
@@ -2208,26 +2195,26 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06checks\x18\x04 \x03(\v2\x12.streamer.v1.CheckR\x06checks\x12?\n" +
 	"\rsubscriptions\x18\x05 \x03(\v2\x19.streamer.v1.SubscriptionR\rsubscriptions\x12(\n" +
 	"\x05start\x18\x06 \x01(\x0e2\x12.streamer.v1.StartR\x05start\x12.\n" +
-	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12<\n" +
-	"\tpositions\x18\b \x03(\v2\x1e.streamer.v1.PartitionPositionR\tpositions\x12\x18\n" +
-	"\acluster\x18\t \x01(\tR\acluster\x12'\n" +
-	"\x0fpartition_count\x18\n" +
-	" \x01(\rR\x0epartitionCount\x127\n" +
+	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bposition\x18\b \x01(\fR\bposition\x12<\n" +
+	"\tpositions\x18\t \x03(\v2\x1e.streamer.v1.PartitionPositionR\tpositions\x12\x18\n" +
+	"\acluster\x18\n" +
+	" \x01(\tR\acluster\x12'\n" +
+	"\x0fpartition_count\x18\v \x01(\rR\x0epartitionCount\x12\x1e\n" +
 	"\n" +
-	"partitions\x18\v \x01(\x0e2\x17.streamer.v1.PartitionsR\n" +
+	"generation\x18\f \x01(\x04R\n" +
+	"generation\x127\n" +
+	"\n" +
+	"partitions\x18\r \x01(\x0e2\x17.streamer.v1.PartitionsR\n" +
 	"partitions\x12&\n" +
-	"\x03ack\x18\f \x01(\x0e2\x14.streamer.v1.AckModeR\x03ack\"?\n" +
+	"\x03ack\x18\x0e \x01(\x0e2\x14.streamer.v1.AckModeR\x03ack\"?\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"6\n" +
-	"\bPosition\x12\x12\n" +
-	"\x04head\x18\x01 \x01(\fR\x04head\x12\x16\n" +
-	"\x06hashes\x18\x02 \x03(\fR\x06hashes\"|\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"M\n" +
 	"\x11PartitionPosition\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\rR\tpartition\x121\n" +
-	"\bposition\x18\x02 \x01(\v2\x15.streamer.v1.PositionR\bposition\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\fR\x06cursor\"\xe1\x01\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\fR\bposition\"\xe1\x01\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02db\x18\x02 \x01(\tR\x02db\x12\x12\n" +
@@ -2246,57 +2233,62 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06Detach\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\rR\n" +
-	"partitions\"C\n" +
-	"\x03Ack\x12<\n" +
-	"\tpositions\x18\x01 \x03(\v2\x1e.streamer.v1.PartitionPositionR\tpositions\"7\n" +
+	"partitions\"\x17\n" +
+	"\x03Ack\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"7\n" +
 	"\tHeartbeat\x12*\n" +
-	"\x06checks\x18\x01 \x03(\v2\x12.streamer.v1.CheckR\x06checks\"\xab\x01\n" +
+	"\x06checks\x18\x01 \x03(\v2\x12.streamer.v1.CheckR\x06checks\"\xd7\x01\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12'\n" +
-	"\x0fpartition_count\x18\x03 \x01(\rR\x0epartitionCount\x12\x1c\n" +
-	"\trecovered\x18\x04 \x01(\bR\trecovered\x12+\n" +
-	"\x06limits\x18\x05 \x01(\v2\x13.streamer.v1.LimitsR\x06limits\"\x9f\x02\n" +
+	"\x0fpartition_count\x18\x03 \x01(\rR\x0epartitionCount\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x04R\n" +
+	"generation\x12(\n" +
+	"\x05begin\x18\x05 \x01(\x0e2\x12.streamer.v1.BeginR\x05begin\x12+\n" +
+	"\x06limits\x18\x06 \x01(\v2\x13.streamer.v1.LimitsR\x06limits\"\x9f\x02\n" +
 	"\x06Limits\x12$\n" +
 	"\rsubscriptions\x18\x01 \x01(\rR\rsubscriptions\x123\n" +
 	"\x15unacknowledged_events\x18\x02 \x01(\rR\x14unacknowledgedEvents\x121\n" +
 	"\x14unacknowledged_bytes\x18\x03 \x01(\x04R\x13unacknowledgedBytes\x122\n" +
 	"\x15heartbeat_interval_ms\x18\x04 \x01(\rR\x13heartbeatIntervalMs\x120\n" +
 	"\x14heartbeat_timeout_ms\x18\x05 \x01(\rR\x12heartbeatTimeoutMs\x12!\n" +
-	"\ffilter_bytes\x18\x06 \x01(\rR\vfilterBytes\"P\n" +
+	"\ffilter_bytes\x18\x06 \x01(\rR\vfilterBytes\"0\n" +
 	"\n" +
 	"Subscribed\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x122\n" +
-	"\x04from\x18\x02 \x03(\v2\x1e.streamer.v1.PartitionPositionR\x04from\"`\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\"`\n" +
 	"\bRejected\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\x8c\x02\n" +
-	"\x05Batch\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\rR\tpartition\x12(\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x12.streamer.v1.EpochR\x05epoch\x12)\n" +
-	"\x04from\x18\x03 \x01(\v2\x15.streamer.v1.PositionR\x04from\x12%\n" +
-	"\x02to\x18\x04 \x01(\v2\x15.streamer.v1.PositionR\x02to\x12*\n" +
-	"\x06events\x18\x05 \x03(\v2\x12.streamer.v1.EventR\x06events\x12%\n" +
-	"\x04loss\x18\x06 \x01(\v2\x11.streamer.v1.LossR\x04loss\x12\x16\n" +
-	"\x06cursor\x18\a \x01(\fR\x06cursor\"E\n" +
-	"\x05Epoch\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xa5\x01\n" +
-	"\x05Event\x121\n" +
-	"\bposition\x18\x01 \x01(\v2\x15.streamer.v1.PositionR\bposition\x12\x16\n" +
-	"\x06change\x18\x02 \x01(\fR\x06change\x12+\n" +
-	"\x06format\x18\x03 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12$\n" +
-	"\rsubscriptions\x18\x04 \x03(\tR\rsubscriptions\"\xf5\x01\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\x98\x01\n" +
+	"\x05Batch\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\fR\x02to\x12*\n" +
+	"\x06events\x18\x03 \x03(\v2\x12.streamer.v1.EventR\x06events\x12%\n" +
+	"\x04loss\x18\x04 \x01(\v2\x11.streamer.v1.LossR\x04loss\x12\x1a\n" +
+	"\battached\x18\x05 \x03(\rR\battached\"\xd3\x01\n" +
+	"\x05Event\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\fR\bposition\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12%\n" +
+	"\x0eall_partitions\x18\x03 \x01(\bR\rallPartitions\x12\x16\n" +
+	"\x06change\x18\x04 \x01(\fR\x06change\x12+\n" +
+	"\x06format\x18\x05 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12$\n" +
+	"\rsubscriptions\x18\x06 \x03(\tR\rsubscriptions\"\xf1\x02\n" +
 	"\x04Loss\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.streamer.v1.Loss.KindR\x04kind\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x1e\n" +
 	"\n" +
-	"namespaces\x18\x03 \x03(\tR\n" +
+	"namespaces\x18\x05 \x03(\tR\n" +
 	"namespaces\x120\n" +
-	"\x05found\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05found\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice\"?\n" +
+	"\x05found\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05found\x12\x16\n" +
+	"\x06advice\x18\a \x01(\tR\x06advice\x12\x1e\n" +
+	"\n" +
+	"generation\x18\b \x01(\x04R\n" +
+	"generation\"?\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_RESYNC\x10\x01\x12\x10\n" +
@@ -2341,7 +2333,12 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x13DELETES_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vDELETES_ALL\x10\x01\x12\x10\n" +
 	"\fDELETES_NONE\x10\x02\x12\x12\n" +
-	"\x0eDELETES_BEFORE\x10\x032S\n" +
+	"\x0eDELETES_BEFORE\x10\x03*Z\n" +
+	"\x05Begin\x12\x15\n" +
+	"\x11BEGIN_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fBEGIN_POSITIONS\x10\x01\x12\x14\n" +
+	"\x10BEGIN_CHECKPOINT\x10\x02\x12\x0f\n" +
+	"\vBEGIN_START\x10\x032S\n" +
 	"\aGateway\x12H\n" +
 	"\aConnect\x12\x1b.streamer.v1.ConnectRequest\x1a\x1c.streamer.v1.ConnectResponse(\x010\x01B;Z9github.com/mongostream/streamer/gateway/streampb;streampbb\x06proto3"
 
@@ -2357,20 +2354,20 @@ func file_streamer_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_streamer_v1_gateway_proto_rawDescData
 }
 
-var file_streamer_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_streamer_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_streamer_v1_gateway_proto_goTypes = []any{
 	(Start)(0),                    // 0: streamer.v1.Start
 	(Partitions)(0),               // 1: streamer.v1.Partitions
 	(AckMode)(0),                  // 2: streamer.v1.AckMode
 	(Format)(0),                   // 3: streamer.v1.Format
 	(Deletes)(0),                  // 4: streamer.v1.Deletes
-	(Loss_Kind)(0),                // 5: streamer.v1.Loss.Kind
-	(*ConnectRequest)(nil),        // 6: streamer.v1.ConnectRequest
-	(*ConnectResponse)(nil),       // 7: streamer.v1.ConnectResponse
-	(*Hello)(nil),                 // 8: streamer.v1.Hello
-	(*Check)(nil),                 // 9: streamer.v1.Check
-	(*Position)(nil),              // 10: streamer.v1.Position
+	(Begin)(0),                    // 5: streamer.v1.Begin
+	(Loss_Kind)(0),                // 6: streamer.v1.Loss.Kind
+	(*ConnectRequest)(nil),        // 7: streamer.v1.ConnectRequest
+	(*ConnectResponse)(nil),       // 8: streamer.v1.ConnectResponse
+	(*Hello)(nil),                 // 9: streamer.v1.Hello
+	(*Check)(nil),                 // 10: streamer.v1.Check
 	(*PartitionPosition)(nil),     // 11: streamer.v1.PartitionPosition
 	(*Subscription)(nil),          // 12: streamer.v1.Subscription
 	(*Subscribe)(nil),             // 13: streamer.v1.Subscribe
@@ -2384,16 +2381,15 @@ var file_streamer_v1_gateway_proto_goTypes = []any{
 	(*Subscribed)(nil),            // 21: streamer.v1.Subscribed
 	(*Rejected)(nil),              // 22: streamer.v1.Rejected
 	(*Batch)(nil),                 // 23: streamer.v1.Batch
-	(*Epoch)(nil),                 // 24: streamer.v1.Epoch
-	(*Event)(nil),                 // 25: streamer.v1.Event
-	(*Loss)(nil),                  // 26: streamer.v1.Loss
-	(*Notice)(nil),                // 27: streamer.v1.Notice
-	(*Topology)(nil),              // 28: streamer.v1.Topology
-	(*Topology_Node)(nil),         // 29: streamer.v1.Topology.Node
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*Event)(nil),                 // 24: streamer.v1.Event
+	(*Loss)(nil),                  // 25: streamer.v1.Loss
+	(*Notice)(nil),                // 26: streamer.v1.Notice
+	(*Topology)(nil),              // 27: streamer.v1.Topology
+	(*Topology_Node)(nil),         // 28: streamer.v1.Topology.Node
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_streamer_v1_gateway_proto_depIdxs = []int32{
-	8,  // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
+	9,  // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
 	13, // 1: streamer.v1.ConnectRequest.subscribe:type_name -> streamer.v1.Subscribe
 	14, // 2: streamer.v1.ConnectRequest.unsubscribe:type_name -> streamer.v1.Unsubscribe
 	17, // 3: streamer.v1.ConnectRequest.ack:type_name -> streamer.v1.Ack
@@ -2404,44 +2400,40 @@ var file_streamer_v1_gateway_proto_depIdxs = []int32{
 	21, // 8: streamer.v1.ConnectResponse.subscribed:type_name -> streamer.v1.Subscribed
 	22, // 9: streamer.v1.ConnectResponse.rejected:type_name -> streamer.v1.Rejected
 	23, // 10: streamer.v1.ConnectResponse.batch:type_name -> streamer.v1.Batch
-	27, // 11: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
+	26, // 11: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
 	18, // 12: streamer.v1.ConnectResponse.heartbeat:type_name -> streamer.v1.Heartbeat
-	28, // 13: streamer.v1.ConnectResponse.topology:type_name -> streamer.v1.Topology
-	30, // 14: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
-	9,  // 15: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
+	27, // 13: streamer.v1.ConnectResponse.topology:type_name -> streamer.v1.Topology
+	29, // 14: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
+	10, // 15: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
 	12, // 16: streamer.v1.Hello.subscriptions:type_name -> streamer.v1.Subscription
 	0,  // 17: streamer.v1.Hello.start:type_name -> streamer.v1.Start
-	30, // 18: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
+	29, // 18: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
 	11, // 19: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
 	1,  // 20: streamer.v1.Hello.partitions:type_name -> streamer.v1.Partitions
 	2,  // 21: streamer.v1.Hello.ack:type_name -> streamer.v1.AckMode
-	10, // 22: streamer.v1.PartitionPosition.position:type_name -> streamer.v1.Position
-	3,  // 23: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
-	4,  // 24: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
-	12, // 25: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
-	11, // 26: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
-	11, // 27: streamer.v1.Ack.positions:type_name -> streamer.v1.PartitionPosition
-	9,  // 28: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
-	20, // 29: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
-	11, // 30: streamer.v1.Subscribed.from:type_name -> streamer.v1.PartitionPosition
-	24, // 31: streamer.v1.Batch.epoch:type_name -> streamer.v1.Epoch
-	10, // 32: streamer.v1.Batch.from:type_name -> streamer.v1.Position
-	10, // 33: streamer.v1.Batch.to:type_name -> streamer.v1.Position
-	25, // 34: streamer.v1.Batch.events:type_name -> streamer.v1.Event
-	26, // 35: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
-	10, // 36: streamer.v1.Event.position:type_name -> streamer.v1.Position
-	3,  // 37: streamer.v1.Event.format:type_name -> streamer.v1.Format
-	5,  // 38: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
-	30, // 39: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
-	30, // 40: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
-	29, // 41: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
-	6,  // 42: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
-	7,  // 43: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
-	43, // [43:44] is the sub-list for method output_type
-	42, // [42:43] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	3,  // 22: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
+	4,  // 23: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
+	12, // 24: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
+	11, // 25: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
+	10, // 26: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
+	5,  // 27: streamer.v1.Welcome.begin:type_name -> streamer.v1.Begin
+	20, // 28: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
+	24, // 29: streamer.v1.Batch.events:type_name -> streamer.v1.Event
+	25, // 30: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
+	3,  // 31: streamer.v1.Event.format:type_name -> streamer.v1.Format
+	6,  // 32: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
+	29, // 33: streamer.v1.Loss.from:type_name -> google.protobuf.Timestamp
+	29, // 34: streamer.v1.Loss.to:type_name -> google.protobuf.Timestamp
+	29, // 35: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
+	29, // 36: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
+	28, // 37: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
+	7,  // 38: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
+	8,  // 39: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
+	39, // [39:40] is the sub-list for method output_type
+	38, // [38:39] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_streamer_v1_gateway_proto_init() }
@@ -2472,8 +2464,8 @@ func file_streamer_v1_gateway_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_streamer_v1_gateway_proto_rawDesc), len(file_streamer_v1_gateway_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   24,
+			NumEnums:      7,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: streamer/v1/gateway.proto
 
-// The protocol between a streamer node and gateways: filtered, acknowledged, resumable subscriptions to MongoDB's changes.
+// The protocol between a streamer node and its subscribers: filtered, acknowledged, resumable subscriptions to MongoDB's changes.
 
 package streampb
 
@@ -28,14 +28,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Gateway serves changes to gateways.
+// Gateway serves changes to subscribers.
 type GatewayClient interface {
-	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every
-	// subscription of the set, and after that batches: first one for each partition, which says where the session begins there. A session
-	// that breaks is resumed by another Connect with the positions reached.
+	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every subscription of
+	// the set, and after that batches, the first of which says where the session begins. A client that loses its session connects again with
+	// the position it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for an id that a newer process has,
-	// RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text begins with a code, STRM-…, and has a remedy.
+	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for a name that another process has, NOT_FOUND
+	// where nothing is known of a subscriber that wants to resume, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
+	// begins with a code, STRM-…, and has a remedy.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 }
 
@@ -64,14 +65,15 @@ type Gateway_ConnectClient = grpc.BidiStreamingClient[ConnectRequest, ConnectRes
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
 //
-// Gateway serves changes to gateways.
+// Gateway serves changes to subscribers.
 type GatewayServer interface {
-	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every
-	// subscription of the set, and after that batches: first one for each partition, which says where the session begins there. A session
-	// that breaks is resumed by another Connect with the positions reached.
+	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every subscription of
+	// the set, and after that batches, the first of which says where the session begins. A client that loses its session connects again with
+	// the position it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for an id that a newer process has,
-	// RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text begins with a code, STRM-…, and has a remedy.
+	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for a name that another process has, NOT_FOUND
+	// where nothing is known of a subscriber that wants to resume, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
+	// begins with a code, STRM-…, and has a remedy.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	mustEmbedUnimplementedGatewayServer()
 }

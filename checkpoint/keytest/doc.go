@@ -1,2 +1,0 @@
-// Package keytest is what every keeper of keys must pass.
-package keytest

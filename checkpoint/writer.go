@@ -1,0 +1,451 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// WriterConfig configures a Writer.
+type WriterConfig struct {
+	Policy Policy
+	// SaveTimeout bounds one round's save. Defaults to 5 s.
+	SaveTimeout time.Duration
+	// Fingerprint and By go into every checkpoint, Partitions is N.
+	Fingerprint, By string
+	Partitions      int
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// Progress is where a subscriber is now.
+type Progress struct {
+	// Checkpoint has the key, the positions, the generation, and the claim or the epoch.
+	Checkpoint
+	// Events counts what has been acknowledged so far. A checkpoint whose count has moved is due sooner.
+	Events uint64
+}
+
+// A Source is a subscriber whose checkpoints are saved.
+type Source interface {
+	// Progress returns where the subscriber is now, by key. It must not block.
+	Progress() []Progress
+	// Refused hears that the store has refused a checkpoint for good: ErrFenced, or ErrRewound with the generation that was too low. It must
+	// not block. The key is not saved again until Progress has it with another generation, claim or epoch.
+	Refused(c Checkpoint, err error)
+}
+
+// A Writer saves the checkpoints of a node's subscribers, in rounds, off the path of the events.
+type Writer struct {
+	cfg     WriterConfig
+	policy  Policy
+	store   Store
+	gaps    GapKeeper
+	logger  *slog.Logger
+	metrics metrics
+	hurry   chan struct{} // holds one signal: a subscriber has passed its number of events
+
+	round chan struct{} // holds one while a save is under way
+	mu    struct {
+		sync.Mutex
+		keepers map[*Keeper]struct{}
+		lost    []Gap         // that are not in the gap log yet
+		last    time.Time     // when the last round began
+		failing bool          // the last round had an error
+		idle    time.Duration // how long a checkpoint waits that has moved without events
+	}
+}
+
+// NewWriter makes a Writer. The gap log gets what Lost is told of.
+func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
+	cfg.SaveTimeout = cmp.Or(cfg.SaveTimeout, 5*time.Second)
+	w := &Writer{
+		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store, gaps: gaps,
+		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		metrics: newMetrics(cfg.Registerer),
+		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
+	}
+	w.mu.keepers, w.mu.idle = make(map[*Keeper]struct{}), w.policy.IdleInterval
+	return w
+}
+
+// SetReach tells over how much log time MongoDB's oplog reaches, 0 where that cannot be known: a checkpoint that moves without events is
+// saved at least every quarter of it.
+func (w *Writer) SetReach(length time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.idle = w.policy.IdleInterval
+	if length > 0 {
+		w.mu.idle = min(w.mu.idle, length/4)
+	}
+}
+
+// Lost has a gap written into the gap log before any checkpoint passes it. It never blocks.
+func (w *Writer) Lost(g Gap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.lost = append(w.mu.lost, g)
+	w.wake()
+}
+
+func (w *Writer) wake() {
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// A Keeper keeps the checkpoints of one Source.
+type Keeper struct {
+	writer *Writer
+	source Source
+	events atomic.Int64   // acknowledged since the last round that saved
+	saved  map[Key]*saved // guarded by the writer's mutex, like what follows
+	failed bool           // the last save of one of them had an error
+	room   chan struct{}  // closed when something was saved; nil while nobody waits
+	ended  bool
+}
+
+// A saved is what was saved last under a key.
+type saved struct {
+	checkpoint Checkpoint
+	events     uint64
+	at         time.Time
+	begun      bool // something was saved since the key came
+	refused    bool
+}
+
+// Keep saves the source's checkpoints from now on; begins are those that stand already.
+func (w *Writer) Keep(s Source, begins ...Checkpoint) *Keeper {
+	k := &Keeper{writer: w, source: s, saved: make(map[Key]*saved)}
+	now := time.Now()
+	for _, c := range begins {
+		k.saved[c.Key] = &saved{checkpoint: c, at: now}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.keepers[k] = struct{}{}
+	return k
+}
+
+// Passed counts events that have been acknowledged. It never blocks.
+func (k *Keeper) Passed(n int) {
+	count := int64(k.writer.policy.EventCount)
+	if now := k.events.Add(int64(n)); now >= count && now-int64(n) < count {
+		k.writer.wake()
+	}
+}
+
+// Room returns nil while the subscriber may acknowledge further events, otherwise a channel that is closed when something has been saved.
+func (k *Keeper) Room() <-chan struct{} {
+	if k.events.Load() < int64(k.writer.policy.MaxUnsaved) {
+		return nil
+	}
+	k.writer.mu.Lock()
+	defer k.writer.mu.Unlock()
+	if k.events.Load() < int64(k.writer.policy.MaxUnsaved) {
+		return nil
+	}
+	if k.room == nil {
+		k.room = make(chan struct{})
+	}
+	return k.room
+}
+
+// Save saves what has moved now.
+func (k *Keeper) Save(ctx context.Context, reason Reason) error {
+	return k.writer.save(ctx, time.Now(), func(of *Keeper, _ Progress, _ *saved) (Reason, bool) { return reason, of == k })
+}
+
+// End ends the saving.
+func (k *Keeper) End() {
+	k.writer.mu.Lock()
+	defer k.writer.mu.Unlock()
+	k.ended = true
+	delete(k.writer.mu.keepers, k)
+}
+
+// Run saves as the policy says until the context ends; the last checkpoints are Flush's.
+func (w *Writer) Run(ctx context.Context) {
+	timer := time.NewTimer(w.policy.MinGap)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-w.hurry:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		if wait := w.lastRound().Add(w.policy.MinGap).Sub(now); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		if next := w.nextDue(now); next.After(now) {
+			timer.Reset(max(next.Sub(now), w.policy.MinGap))
+			continue
+		}
+		// What fails is logged by save and tried again in the next round. What is not due goes along if it has new events: it costs no
+		// transaction of its own.
+		_ = w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
+			events := p.Events - min(p.Events, s.events)
+			return w.policy.reason(events), events > 0 || !w.policy.due(s.at, 0, w.idle()).After(now)
+		})
+		timer.Reset(w.policy.MinGap)
+	}
+}
+
+// Flush saves everything that has moved. Its error joins those of what could not be saved.
+func (w *Writer) Flush(ctx context.Context, reason Reason) error {
+	return w.save(ctx, time.Now(), func(*Keeper, Progress, *saved) (Reason, bool) { return reason, true })
+}
+
+func (w *Writer) lastRound() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.last
+}
+
+func (w *Writer) idle() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.idle
+}
+
+// nextDue returns when the next checkpoint is due.
+func (w *Writer) nextDue(now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.mu.lost) > 0 {
+		return now
+	}
+	next := now.Add(w.policy.Interval)
+	for k := range w.mu.keepers {
+		for _, p := range k.source.Progress() {
+			s := k.of(p, now)
+			if s.refused || !moved(s.checkpoint, p.Checkpoint) {
+				continue
+			}
+			if due := w.policy.due(s.at, p.Events-min(p.Events, s.events), w.mu.idle); due.Before(next) {
+				next = due
+			}
+		}
+	}
+	return next
+}
+
+// of returns what was saved last of a key. Under the mutex.
+func (k *Keeper) of(p Progress, now time.Time) *saved {
+	s := k.saved[p.Key]
+	switch {
+	case s == nil:
+		s = &saved{at: now.Add(-k.writer.policy.Interval)} // one that begins is saved soon
+		k.saved[p.Key] = s
+	case s.refused && (s.checkpoint.Generation != p.Generation || s.checkpoint.Claim.Number != p.Claim.Number || s.checkpoint.Epoch != p.Epoch):
+		s.refused = false
+	}
+	return s
+}
+
+// moved reports whether the subscriber has moved since a checkpoint was saved.
+func moved(before, now Checkpoint) bool {
+	if now.Position.After(before.Position) {
+		return true
+	}
+	for p, at := range now.Positions {
+		if at.After(before.In(p)) {
+			return true
+		}
+	}
+	return now.Generation != before.Generation || now.Epoch != before.Epoch
+}
+
+// A candidate is a checkpoint of a round before it is saved.
+type candidate struct {
+	keeper     *Keeper
+	checkpoint Checkpoint
+	events     uint64
+}
+
+// save saves the chosen checkpoints that have moved, in one call of the store. Another save is waited for, until the context ends.
+func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
+	select {
+	case w.round <- struct{}{}:
+		defer func() { <-w.round }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
+	defer cancel()
+	unrecorded := w.record(ctx)
+	round, taken := w.collect(now, choose)
+	if unrecorded != nil {
+		round = slices.DeleteFunc(round, func(c candidate) bool { return passes(c.checkpoint, w.unrecorded()) })
+	}
+	if len(round) == 0 {
+		return unrecorded
+	}
+	checkpoints := make([]Checkpoint, len(round))
+	for i := range round {
+		checkpoints[i] = round[i].checkpoint
+	}
+	results := w.store.Save(ctx, checkpoints)
+	w.metrics.latency.Observe(time.Since(now).Seconds())
+	var failed []error
+	for i, c := range round {
+		switch err := results[i]; {
+		case err == nil:
+			w.metrics.saved.Inc()
+			w.note(c, now, false)
+		case errors.Is(err, ErrFenced), errors.Is(err, ErrRewound):
+			w.logger.Warn("checkpoint refused", "checkpoint", c.checkpoint.Key.String(), "error", err)
+			w.note(c, now, true)
+			c.keeper.source.Refused(c.checkpoint, err)
+		default:
+			w.metrics.errors.Inc()
+			w.locked(func() { c.keeper.failed = true })
+			delete(taken, c.keeper)
+			failed = append(failed, err)
+		}
+	}
+	for k, events := range taken {
+		k.events.Add(-events)
+		w.locked(k.makeRoom)
+	}
+	if unrecorded != nil {
+		failed = append(failed, unrecorded)
+	}
+	w.report(failed)
+	return errors.Join(failed...)
+}
+
+// record writes the gaps that are not in the gap log yet.
+func (w *Writer) record(ctx context.Context) error {
+	for _, g := range w.unrecorded() {
+		if err := w.gaps.AddGap(ctx, g); err != nil {
+			return err
+		}
+		w.locked(func() { w.mu.lost = w.mu.lost[1:] })
+	}
+	return nil
+}
+
+func (w *Writer) unrecorded() []Gap {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.mu.lost)
+}
+
+// passes reports whether a checkpoint is after one of the gaps.
+func passes(c Checkpoint, gaps []Gap) bool {
+	for _, g := range gaps {
+		if c.Position.After(g.From) {
+			return true
+		}
+		for _, at := range c.Positions {
+			if at.After(g.From) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// collect makes the checkpoints of a round, and counts the events of their keepers. A checkpoint that has not moved counts as saved.
+func (w *Writer) collect(now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) (round []candidate, taken map[*Keeper]int64) {
+	w.mu.Lock()
+	keepers := slices.Collect(maps.Keys(w.mu.keepers))
+	w.mu.last = now
+	w.mu.Unlock()
+	taken = make(map[*Keeper]int64)
+	for _, k := range keepers {
+		events := k.events.Load() // before the progress, which has at least these
+		progress := k.source.Progress()
+		w.mu.Lock()
+		current := make(map[Key]struct{}, len(progress))
+		for _, p := range progress {
+			s := k.of(p, now)
+			current[p.Key] = struct{}{}
+			w.mu.Unlock()
+			reason, chosen := choose(k, p, s)
+			w.mu.Lock()
+			switch {
+			case !chosen || s.refused || k.ended:
+				continue
+			case !moved(s.checkpoint, p.Checkpoint):
+				s.at, s.events = now, p.Events
+				continue
+			}
+			if reason.routine() && !s.begun {
+				reason = ReasonBegin
+			}
+			c := p.Checkpoint
+			c.Partitions, c.Fingerprint, c.At, c.By, c.Reason = w.cfg.Partitions, w.cfg.Fingerprint, now, w.cfg.By, reason
+			round = append(round, candidate{keeper: k, checkpoint: c, events: p.Events})
+			taken[k] = events
+		}
+		maps.DeleteFunc(k.saved, func(key Key, _ *saved) bool { _, there := current[key]; return !there })
+		w.mu.Unlock()
+	}
+	return round, taken
+}
+
+// note takes a candidate for saved, or for refused.
+func (w *Writer) note(c candidate, at time.Time, refused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := c.keeper
+	k.saved[c.checkpoint.Key] = &saved{checkpoint: c.checkpoint, events: c.events, at: at, begun: true, refused: refused}
+	k.failed = false
+}
+
+// makeRoom lets those go on who wait for room. Under the writer's mutex.
+func (k *Keeper) makeRoom() {
+	if k.room != nil {
+		close(k.room)
+		k.room = nil
+	}
+}
+
+func (w *Writer) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// report logs when saving begins to fail and when it works again.
+func (w *Writer) report(failed []error) {
+	w.mu.Lock()
+	was := w.mu.failing
+	w.mu.failing = len(failed) > 0
+	w.mu.Unlock()
+	switch {
+	case len(failed) > 0 && !was:
+		w.logger.Warn("checkpoints cannot be saved; more is redelivered after a crash", "checkpoints", len(failed), "error", failed[0])
+	case len(failed) == 0 && was:
+		w.logger.Info("checkpoints are saved again")
+	}
+}
+
+// Failing reports whether there are subscribers whose last checkpoints could not be saved. Those that the node has no longer do not count:
+// nothing would ever show that the store is back.
+func (w *Writer) Failing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range w.mu.keepers {
+		if k.failed {
+			return true
+		}
+	}
+	return false
+}
