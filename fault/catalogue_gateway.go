@@ -89,15 +89,9 @@ func gatewayEntries() []Entry {
 		},
 		{
 			Code:    SessionBadAck,
-			Summary: "a gateway acknowledged what it was never sent",
-			Meaning: "The session was ended: a mark must not pass what nobody has had. What the gateway did not acknowledge comes again.",
-			Remedy:  "Acknowledge only positions that batches of the same session ended with.",
-		},
-		{
-			Code:    SessionBadCursor,
-			Summary: "the cursor to resume at cannot be opened",
-			Meaning: "It is no cursor, has been changed, or was made by another cluster, for another number of partitions or for another partition. Where a position came with it, the session goes on from that; otherwise it was refused, and nothing was delivered.",
-			Remedy:  "Resume with the position of the same batch beside the cursor, or without positions from those that are kept under the gateway's id.",
+			Summary: "a subscriber acknowledged a batch that it was never sent",
+			Meaning: "The session was ended: a checkpoint must not pass what nobody has had. What the subscriber did not acknowledge is redelivered.",
+			Remedy:  "Acknowledge only the numbers of batches of the same session.",
 		},
 		{
 			Code:    SessionBadPosition,
@@ -110,12 +104,6 @@ func gatewayEntries() []Entry {
 			Summary: "the subscription request cannot be understood",
 			Meaning: "A parameter is unknown or has a value of the wrong form. Nothing was delivered.",
 			Remedy:  "Correct the parameter named.",
-		},
-		{
-			Code:    SessionOldCursor,
-			Summary: "the cursor to resume at is too old",
-			Meaning: "Cursors are sealed with a key that is replaced every day and dropped after three. Where a position came with the cursor, the session goes on from that; otherwise it was refused, and nothing was delivered.",
-			Remedy:  "Resume with the position of the same batch beside the cursor, which does not expire.",
 		},
 		{
 			Code:    SessionEncoding,
@@ -158,6 +146,12 @@ func gatewayEntries() []Entry {
 			Summary: "a session has more subscriptions than it may",
 			Meaning: "gateway.max_subscriptions bounds the subscriptions of one session. The session was ended; other sessions are not affected.",
 			Remedy:  "Put several filters into one, spread subscriptions over several gateways, or raise gateway.max_subscriptions.",
+		},
+		{
+			Code:    SessionUnknown,
+			Summary: "nothing is known of where the subscriber is",
+			Meaning: "It wants to resume, but gave no position, and has no checkpoint under its name. Nothing was delivered.",
+			Remedy:  "Read the documents that it needs, and connect with a start: now, earliest or a time. If it had a checkpoint, check its name and the cluster.",
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,243 +9,144 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
-	"github.com/mongostream/streamer/lane"
-	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
 )
 
-// maxLosses is how often in a row a client is told of a loss before it is let go: a log that is gone again and again before anything
-// was read from it is of no use.
-const maxLosses = 3
-
-// maxWrite is how much is written to a client at a time; while it is being written the client holds nothing else.
+// maxWrite is how much is written to a client at a time.
 const maxWrite = 256 << 10
 
-// A client is one connection.
+// A client is one connection to Events.
 type client struct {
 	events     *Events
 	account    *access.Account
-	program    *match.Program
-	cursor     *lane.Cursor
-	resumption *resumption // nil once everything that comes is new
-	losses     int         // that the client was told of since its last event
+	subscriber *streamer.Exclusive
 	w          http.ResponseWriter
 	out        *http.ResponseController
-	encoder    *Encoder
 	buffer     []byte
-	written    int // events in the buffer
-	trouble    trouble
+	written    int    // events in the buffer
+	last       uint64 // the last batch in the buffer
 }
 
-// A trouble is what the filter has failed on and the client was not told yet: a filter that fails may do so on every event.
-type trouble struct {
-	count int
-	last  error
-	told  time.Time
-}
-
-// tellEvery is how often a client is told of failures at most.
-const tellEvery = time.Second
-
-// run writes events until the client leaves, stalls, or the log or the node ends, and says which.
+// run writes events until the client leaves, stalls, or the session ends, and says which.
 func (c *client) run(ctx context.Context) (reason string) {
-	c.buffer = append(c.buffer, ": connected\n\n"...)
-	for connected := false; ; {
-		c.tellTrouble()
-		if err := c.flush(ctx); err != nil {
-			switch { // a writing that fails ends the request's context too
-			case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-				c.events.logger.Warn("subscriber cut off", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
-				return "stalled"
-			case ctx.Err() != nil:
-				return c.ended(ctx)
-			default:
-				return "left"
-			}
-		}
-		if !connected { // it knows that it is
-			connected = true
-			c.events.metrics.clients.Inc()
-			defer c.events.metrics.clients.Dec()
-		}
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter())
+	if reason := c.flush(ctx); reason != "" {
+		return reason
+	}
+	c.events.metrics.clients.Inc() // it has been answered
+	defer c.events.metrics.clients.Dec()
+	session := c.subscriber.Session()
+	for {
 		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
-		batch, err := c.cursor.Next(wait)
+		batches, notices, err := session.Receive(wait)
 		cancel()
+		for _, n := range notices {
+			c.notice(n)
+		}
 		switch {
 		case err == nil:
-			if err := c.write(batch); err != nil {
-				c.events.logger.Error("event cannot be written as JSON", "error", err)
-				return "failed"
-			}
 		case ctx.Err() != nil:
 			return c.ended(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
-			if err := c.heartbeat(); err != nil {
-				c.events.logger.Error("event cannot be written as JSON", "error", err)
-				return "failed"
-			}
-		case errors.Is(err, lane.ErrPositionLost):
-			if err := c.resync(ctx, err); err != nil {
-				c.fail(err)
-				return "lost"
-			}
+			c.buffer = append(c.buffer, ": heartbeat\n\n"...)
 		default:
-			c.fail(err)
-			return "stopped"
+			return c.fail(ctx, err)
+		}
+		for _, b := range batches {
+			if err := c.batch(b); err != nil {
+				return c.fail(ctx, err)
+			}
+			if len(c.buffer) >= maxWrite {
+				if reason := c.flush(ctx); reason != "" {
+					return reason
+				}
+			}
+		}
+		if reason := c.flush(ctx); reason != "" {
+			return reason
 		}
 	}
 }
 
 // ended says why the context has ended, to the client too where it has lost its right to be there. One whose node stops comes back.
 func (c *client) ended(ctx context.Context) (reason string) {
-	cause := context.Cause(ctx)
-	switch fault.Of(cause) {
+	switch cause := context.Cause(ctx); fault.Of(cause) {
 	case "":
 		return "left"
-	case fault.NodeStopping, fault.NodeDetached:
+	case fault.NodeStopping:
 		return "stopped"
 	default:
-		c.fail(cause)
+		c.problem("error", cause)
+		_ = c.send() // it ends either way
 		return "revoked"
 	}
 }
 
-// heartbeat writes a comment and the id of the progress, which moves the client's last id without an event.
-func (c *client) heartbeat() error {
-	position := c.cursor.Position()
-	if r := c.resumption; r != nil && r.passed(position) {
-		for i := range r.held {
-			if err := c.event(&r.held[i]); err != nil {
-				return err
-			}
-		}
-		c.resumption = nil
-	}
-	if c.resumption == nil {
-		c.buffer = append(c.buffer, "id: "...)
-		c.buffer = c.encoder.ID(c.buffer, position)
-		c.buffer = append(c.buffer, '\n')
-	}
-	c.buffer = append(c.buffer, ": heartbeat\n\n"...)
-	return nil
-}
-
-// write puts what the client wants of a batch into its buffer. What does not fit is given back and comes again.
-func (c *client) write(batch *lane.Batch) error {
-	for i := range batch.Len() {
-		if len(c.buffer) >= maxWrite {
-			c.cursor.Return(batch, i)
-			return nil
-		}
-		e := batch.Event(i)
-		if c.resumption == nil {
-			if err := c.event(e); err != nil {
-				return err
-			}
-			continue
-		}
-		fresh, done := c.resumption.pass(e)
-		for j := range fresh {
-			if err := c.event(&fresh[j]); err != nil {
-				return err
-			}
-		}
-		if done {
-			c.resumption = nil
-		}
-	}
-	return nil
-}
-
-// event writes one event, if the client wants it.
-func (c *client) event(e *change.Event) (err error) {
-	if e.Op() == change.OpSkipped {
-		c.tell(&delivery.Notice{
-			Kind: delivery.Resync, Reason: "poison", Found: time.Now(),
-			Advice: "One change was too large for MongoDB to deliver: read the large documents again.",
-		}, e.Position(), e.Position())
-		return nil
-	}
-	switch wanted, err := c.program.Match(e); {
-	case err != nil:
-		c.trouble.count, c.trouble.last = c.trouble.count+1, err // neither a yes nor a no
-		return nil
-	case !wanted:
-		return nil
-	}
-	b := append(c.buffer, "id: "...)
-	b = c.encoder.ID(b, e.Position())
-	b = append(b, "\ndata: "...)
-	if b, err = c.encoder.Event(b, e); err != nil {
-		return err
-	}
-	c.buffer = append(b, "\n\n"...)
-	c.written++
-	c.events.metrics.events.Inc()
-	c.losses = 0
-	return nil
-}
-
-// resync tells the client what the log no longer holds of what it wants, and goes on where the log begins.
-func (c *client) resync(ctx context.Context, err error) error {
-	if c.losses++; c.losses > maxLosses {
-		return fault.New(fault.LogHistoryLost, err)
-	}
-	from := c.cursor.Position()
-	lost, ok := errors.AsType[*lane.LostError](err)
-	var to change.Timestamp
-	if ok && lost.First.Compare(from.Time) > 0 {
-		to = lost.First
-	} else {
-		now, err := c.events.cfg.Now(ctx)
-		if err != nil {
-			return fault.New(fault.MongoUnreachable, err)
-		}
-		to = now
-	}
-	c.tell(&delivery.Notice{
-		Kind: delivery.Resync, Reason: "history_lost", Found: time.Now(),
-		Advice: "Changes between lost_from and lost_to may have been missed: read the documents again.",
-	}, from, change.At(to))
-	c.cursor.Close()
-	c.cursor, c.resumption = c.events.log.All(lane.Start{Position: change.At(to)}), nil
-	return nil
-}
-
-// tell writes a notice in its place between the events.
-func (c *client) tell(n *delivery.Notice, from, to change.Position) {
-	c.buffer = append(c.buffer, "id: "...)
-	c.buffer = c.encoder.ID(c.buffer, to)
-	c.buffer = append(c.buffer, "\nevent: "...)
-	c.buffer = append(c.buffer, n.Kind...)
-	c.buffer = append(c.buffer, "\ndata: "...)
-	c.buffer = c.encoder.Notice(c.buffer, n, nil, from, to)
-	c.buffer = append(c.buffer, "\n\n"...)
-}
-
 // fail writes why the stream ends.
-func (c *client) fail(err error) {
+func (c *client) fail(ctx context.Context, err error) (reason string) {
+	switch fault.Of(err) {
+	case fault.NodeStopping:
+		return "stopped"
+	case fault.LogHistoryLost, fault.LogAhead:
+		reason = "lost"
+	case fault.SessionReplaced:
+		reason = "replaced"
+	default:
+		c.events.logger.Error("an event stream ended", "error", err)
+		reason = "failed"
+	}
 	c.problem("error", err)
-	_ = c.send() // it ends either way
+	_ = c.flush(ctx) // it ends either way
+	return reason
 }
 
-// tellTrouble writes what the filter has failed on, at most once a second.
-func (c *client) tellTrouble() {
-	t := &c.trouble
-	now := time.Now()
-	if t.count == 0 || now.Sub(t.told) < tellEvery {
+// id appends the id of where a batch, or an event of it, ends.
+func (c *client) id(ref func([]byte, string) []byte) []byte {
+	b := ref(nil, c.events.cfg.Cluster)
+	if g := c.subscriber.Generation(); g > 0 {
+		b = fmt.Appendf(b, "%s%d", generationMark, g)
+	}
+	return b
+}
+
+// batch writes a batch into the buffer.
+func (c *client) batch(b *streamer.Batch) error {
+	c.last = b.Seq
+	end := b.To.Ref()
+	switch {
+	case b.Loss != nil:
+		id := c.id(end.AppendText)
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
+		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
+		return nil
+	case len(b.Events) == 0: // the id moves on without an event
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
+		return nil
+	}
+	for i := range b.Events {
+		e, payload := &b.Events[i], b.Payload(i)
+		if bytes.ContainsAny(payload, "\r\n") {
+			return fault.Newf(fault.SessionEncoding, "an event has a line break where none may be")
+		}
+		ref := e.Ref
+		id := c.id(ref.AppendText)
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
+		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
+		c.buffer = append(c.buffer, "\n\n"...)
+		c.written++
+	}
+	return nil
+}
+
+// notice writes what the client is to know of its own subscription; what is about the service is at /v1/notices.
+func (c *client) notice(n streamer.Notice) {
+	if n.Subscription == "" {
 		return
 	}
-	if t.count > 1 {
-		if f, ok := errors.AsType[*fault.Error](t.last); ok {
-			t.last = fault.Newf(f.Code, "%d events, the last one: %w", t.count, f.Err)
-		}
-	}
-	c.problem("filter_failed", t.last)
-	*t = trouble{told: now}
+	text, _ := json.Marshal(description{Code: n.Code, Message: n.Text}) //nolint:errchkjson // strings only
+	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", n.Kind, text)
 }
 
 // problem writes what went wrong as an event.
@@ -253,14 +155,31 @@ func (c *client) problem(event string, err error) {
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// flush writes the buffer to the client as soon as its identity's pace allows, within the stall timeout.
-func (c *client) flush(ctx context.Context) error {
+// flush writes the buffer to the client as soon as its identity's pace allows, within the stall timeout, and acknowledges what it held. It
+// says why the stream ends, if it does.
+func (c *client) flush(ctx context.Context) (reason string) {
 	if c.written > 0 {
 		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {
-			return err
+			return c.ended(ctx)
 		}
 	}
-	return c.send()
+	events := c.written
+	if err := c.send(); err != nil {
+		switch { // a writing that fails ends the request's context too
+		case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+			c.events.logger.Warn("subscriber cut off", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
+			return "stalled"
+		case ctx.Err() != nil:
+			return c.ended(ctx)
+		default:
+			return "left"
+		}
+	}
+	c.events.metrics.events.Add(float64(events))
+	if err := c.subscriber.Ack(c.last); err != nil {
+		return c.fail(ctx, err)
+	}
+	return ""
 }
 
 // send writes the buffer to the client, within the stall timeout.

@@ -1,14 +1,17 @@
-// Package gateway is what subscribers connect to.
+// Package gateway is what subscribers connect to: [Server] speaks the protocol of proto/streamer/v1 over gRPC, [Events] serves GET /v1/events as
+// server-sent events. Each connection is a session of the node; what they have in common is in package streamer.
 //
-// [Events] serves GET /v1/events as server-sent events: every client is one cursor in the node's own tail, which carries every
-// partition, and reads on at its own pace. It needs no acknowledgement and holds no mark: its position is the id of the last
-// event, which the client keeps and sends again as Last-Event-ID.
+// # gRPC
 //
-// An id names no document: it holds the head of the position and a hash of the token, the number of partitions and a tag of the
-// cluster. Heartbeats carry the id of the progress, so that a client of a quiet selection does not fall out of the log.
+// A connection says Hello within the handshake timeout and is heard again before each heartbeat timeout, or is closed. What it sends is read
+// at the pace at which it can be dealt with; what it does not take fills its session's credit and then waits in the log. Batches are
+// written by hand, because their payloads are bytes already.
 //
-// # What full means
+// # Server-sent events
 //
-// A client that reads slowly holds nothing but one buffer: its cursor falls behind and comes back through a catch-up. One that takes
-// nothing for the stall timeout is cut off; it reconnects with its last id and misses nothing.
+// A client's position is the id of the last event, which it sends again as Last-Event-ID. What has been written to it counts as acknowledged. One
+// that gives a name has a checkpoint too, and resumes there without an id. A node that stops ends its streams with a time to connect again
+// after; it never answers an EventSource with a status upon which that gives up, unless the client must change something.
+//
+// A client that takes nothing for the stall timeout is cut off; it reconnects with its last id and misses nothing.
 package gateway

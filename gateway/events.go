@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,19 +20,14 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
-	"github.com/mongostream/streamer/lane"
 	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // EventsConfig configures Events.
 type EventsConfig struct {
-	// Cluster and Partitions bind the ids. Required.
-	Cluster    string
-	Partitions int
-	// Encode appends an event to b as a JSON object without its token. Required.
-	Encode func(b []byte, e *change.Event) ([]byte, error)
-	// Now returns the log's current time, where a client without an id begins. Required.
-	Now func(context.Context) (change.Timestamp, error)
+	// Cluster binds the ids. Required.
+	Cluster string
 	// Carries says what the log's events have, for filters.
 	Carries match.Carries
 	// Accounts are what the clients of each identity use together, and bound them by it; requests must then have passed an
@@ -47,165 +45,205 @@ type EventsConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// Events serves the node's log as server-sent events (WHATWG HTML, section 9.2).
+// Events serves GET /v1/events as server-sent events (WHATWG HTML, section 9.2): one session of the node for each connection.
 type Events struct {
 	cfg     EventsConfig
-	log     *lane.Log
-	issuer  issuer
+	node    *streamer.Node
 	logger  *slog.Logger
 	metrics metrics
 	clients atomic.Int64
 }
 
 // NewEvents makes the handler.
-func NewEvents(cfg EventsConfig, log *lane.Log) *Events {
+func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
 	cfg.MaxClients = cmp.Or(cfg.MaxClients, 1000)
 	return &Events{
-		cfg: cfg, log: log, issuer: newIssuer(cfg.Cluster, cfg.Partitions),
-		logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(cfg.Registerer),
+		cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(cfg.Registerer),
 	}
 }
 
-// ServeHTTP implements http.Handler. Parameters: db, coll, op (several, or separated by commas), filter (CEL). The header Last-Event-ID, or the
-// parameter of that name, resumes behind the event that carried the id.
+// retryAfter is how long browsers wait before they connect again, spread so that those of one node do not come back at once.
+func retryAfter() int { return 500 + rand.IntN(1000) }
+
+// ServeHTTP implements http.Handler. Parameters: db, coll, op (several, or separated by commas), filter (CEL), subscriber (a name, under which
+// a checkpoint is kept), start (now, earliest, or a time as in RFC 3339; now unless given). The header Last-Event-ID, or the parameter of
+// that name, resumes after the event that carried the id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if stopping(w, r) {
+	if err := leaving(r.Context()); err != nil {
+		h.refuse(w, r, err)
 		return
 	}
-	filter, id, err := h.parse(r)
+	filter, request, err := h.parse(r)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
+		h.refuse(w, r, err)
 		return
 	}
-	account, status, err := h.admit(r.Context(), filter)
+	account, err := h.admit(r.Context(), filter)
 	if err != nil {
-		refuse(w, status, err)
+		h.refuse(w, r, err)
 		return
 	}
 	defer account.Close()
 	program, err := match.Compile(filter)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
+		h.refuse(w, r, err)
 		return
 	}
 	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
 		h.clients.Add(-1)
-		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients))
+		h.refuse(w, r, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients))
 		return
 	}
 	defer h.clients.Add(-1)
-	c := &client{
-		events: h, account: account, program: program, out: http.NewResponseController(w), w: w,
-		encoder: NewEncoder(h.cfg.Cluster, h.cfg.Partitions, h.cfg.Encode),
+	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
+		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}},
+	})
+	if err != nil {
+		h.refuse(w, r, cmp.Or(leaving(r.Context()), err))
+		return
 	}
-	now, err := h.cfg.Now(r.Context())
-	switch {
-	case err != nil && stopping(w, r):
-		return
-	case err != nil:
-		refuse(w, http.StatusServiceUnavailable, fault.New(fault.MongoUnreachable, err))
-		return
-	case id == nil:
-		from := change.At(now.Next())
-		c.cursor = h.log.All(lane.Start{Position: from})
-		// A client that is cut off before its first event comes back to where it began.
-		c.buffer = append(c.encoder.ID(append(c.buffer, "id: "...), from), '\n')
-	case id.head.Time.Time().Sub(now.Time()) > aheadSlack:
-		refuse(w, http.StatusConflict, fault.Newf(fault.LogAhead, "the id is of %s, MongoDB is at %s", id.head.Time, now))
-		return
-	default:
-		c.resumption = resume(*id)
-		c.cursor = h.log.All(lane.Start{Position: c.resumption.start()})
-	}
-	defer func() { c.cursor.Close() }()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
+	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w)}
 	reason := c.run(r.Context())
 	h.metrics.ended.WithLabelValues(reason).Inc()
+	subscriber.Close(r.Context(), nil)
 }
 
-// admit finds out whether who asks may have what the filter is about, and counts it. The account must be closed where there is no error.
-func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Account, status int, err error) {
+// leaving returns why a client is not served that comes while the node stops, or loses its right to be there, which ends the contexts of
+// its requests; nil where nothing is wrong, or the client has left itself.
+func leaving(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); fault.Of(cause) != "" {
+		return cause
+	}
+	return fault.Newf(fault.NodeStopping, "no more subscribers are taken")
+}
+
+// admit finds out whether whoever asks may have what the filter is about, and counts it. The account must be closed where there is no error.
+func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Account, err error) {
 	if h.cfg.Accounts == nil {
-		return access.NewAccounts().Open(access.Anonymous()), 0, nil
+		return access.NewAccounts().Open(access.Anonymous()), nil
 	}
 	i := access.From(ctx)
 	if err := i.Permit(f.DB, f.Coll); err != nil {
-		return nil, http.StatusForbidden, err
+		return nil, err
 	}
 	account = h.cfg.Accounts.Open(i)
 	if err := account.Subscribe(1); err != nil {
 		account.Close()
-		return nil, http.StatusTooManyRequests, err
+		return nil, err
 	}
-	return account, 0, nil
-}
-
-// stopping refuses a client that comes while the node stops, or loses its right to be there, which ends the contexts of its requests. One
-// that has left gets nothing of it.
-func stopping(w http.ResponseWriter, r *http.Request) bool {
-	if r.Context().Err() == nil {
-		return false
-	}
-	cause := context.Cause(r.Context())
-	switch fault.Of(cause) {
-	case fault.AccessUnauthenticated:
-		refuse(w, http.StatusUnauthorized, cause)
-	case "":
-		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "no more subscribers are taken"))
-	default:
-		refuse(w, http.StatusServiceUnavailable, cause)
-	}
-	return true
+	return account, nil
 }
 
 // parse reads the request.
-func (h *Events) parse(r *http.Request) (s match.Filter, id *eventID, err error) {
-	s.Carries = h.cfg.Carries
+func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, err error) {
+	f.Carries = h.cfg.Carries
+	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
+	if i := access.From(r.Context()); i != nil {
+		request.By = i.Name
+	}
+	bad := func(format string, args ...any) (match.Filter, streamer.Request, error) {
+		return f, request, fault.Newf(fault.SessionBadRequest, format, args...)
+	}
 	if r.Method != http.MethodGet {
-		return s, nil, fault.Newf(fault.SessionBadRequest, "method %s: use GET", r.Method)
+		return bad("method %s: use GET", r.Method)
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return s, nil, fault.Newf(fault.SessionBadRequest, "read the query: %w", err)
+		return bad("read the query: %w", err)
 	}
 	last := r.Header.Get("Last-Event-ID")
 	for name, values := range query {
+		if name != "op" && len(values) > 1 {
+			return bad("parameter %s is there twice", name)
+		}
 		switch name {
 		case "db":
-			s.DB = values[0]
+			f.DB = values[0]
 		case "coll":
-			s.Coll = values[0]
+			f.Coll = values[0]
 		case "op":
-			if s.Ops, err = match.ParseOps(strings.Split(strings.Join(values, ","), ",")); err != nil {
-				return s, nil, fault.Newf(fault.SessionBadRequest, "parameter op: %w", err)
+			if f.Ops, err = match.ParseOps(strings.Split(strings.Join(values, ","), ",")); err != nil {
+				return bad("parameter op: %w", err)
 			}
 		case "filter":
-			s.Source = values[0]
+			f.Source = values[0]
+		case "subscriber":
+			if request.Subscriber = values[0]; len(request.Subscriber) > maxID {
+				return bad("parameter subscriber: at most %d bytes", maxID)
+			}
+		case "start":
+			switch values[0] {
+			case "now":
+			case "earliest":
+				request.Start = streamer.StartEarliest
+			default:
+				request.Start = streamer.StartTime
+				if request.Time, err = time.Parse(time.RFC3339, values[0]); err != nil || request.Time.Unix() <= 0 || request.Time.Unix() > 1<<32-1 {
+					return bad("parameter start: now, earliest, or a time like 2026-01-02T15:04:05Z")
+				}
+			}
 		case "Last-Event-ID":
 			last = cmp.Or(last, values[0])
 		default:
-			return s, nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use db, coll, op, filter", name)
-		}
-		if name != "op" && len(values) > 1 {
-			return s, nil, fault.Newf(fault.SessionBadRequest, "parameter %s stands twice", name)
+			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start", name)
 		}
 	}
 	if last == "" {
-		return s, nil, nil
+		return f, request, nil
 	}
-	read, err := h.issuer.read(last)
+	text, generation, _ := strings.Cut(last, generationMark)
+	ref, err := change.ParseRefText(text, h.cfg.Cluster)
+	if err == nil && generation != "" {
+		request.Generation, err = strconv.ParseUint(generation, 10, 64)
+	}
 	if err != nil {
-		return s, nil, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+		return f, request, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
 	}
-	return s, &read, nil
+	request.Known, request.At = true, streamer.Place{Ref: ref}
+	return f, request, nil
 }
 
-// refuse answers with the fault as JSON.
-func refuse(w http.ResponseWriter, status int, err error) {
+// generationMark stands in an id between the position and the generation of the subscriber's checkpoint, where that is not 0.
+const generationMark = "."
+
+// refuse answers with the fault as JSON. An EventSource gives up for good on any status but 200: where it should try again it gets an empty
+// stream that says when.
+func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	switch fault.Of(err) {
+	case fault.AccessUnauthenticated:
+		status = http.StatusUnauthorized
+	case fault.AccessForbidden:
+		status = http.StatusForbidden
+	case fault.AccessLimit:
+		status = http.StatusTooManyRequests
+	case fault.SessionReplaced, fault.LogAhead:
+		status = http.StatusConflict
+	case fault.SessionTooMany, fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable:
+		status = http.StatusServiceUnavailable
+	default:
+		if code := fault.Of(err); code != "" {
+			status = http.StatusBadRequest
+		}
+	}
+	if status == http.StatusServiceUnavailable && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
+		_, _ = fmt.Fprintf(w, "retry: %d\nevent: unavailable\ndata: %s\n\n", retryAfter(), text)
+		return
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(describe(err)) // the client may have gone
@@ -225,7 +263,3 @@ func describe(err error) description {
 	}
 	return d
 }
-
-// aheadSlack is how far an id may be ahead of the log's current time, which different servers of a sharded cluster tell a little
-// differently.
-const aheadSlack = 15 * time.Second

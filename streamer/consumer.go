@@ -3,254 +3,304 @@ package streamer
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/dedup"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
-	"github.com/mongostream/streamer/lane"
-	"github.com/mongostream/streamer/rescan"
-	"github.com/mongostream/streamer/streamer/flight"
-	"github.com/mongostream/streamer/streamer/status"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/oplog"
 )
 
-// A Consumer takes the events of one partition from the log to the sessions, for one term.
-type Consumer struct {
-	term       change.Term
-	node       *Node
-	place      atomic.Pointer[lane.Cursor]
-	keeper     *checkpoint.Keeper
-	window     *dedup.Window // nil when turned off
-	detector   *gap.Detector
-	opened     change.Position // where a stream is opened for it
-	progress   change.Position // everything up to here has passed
-	fresh      []*change.Event // of the chunk at hand, those that are not duplicates
-	attempts   int             // recoveries since the last progress
-	givenUp    int             // spans that were recovered in vain since then
-	generation uint64          // of the mark that it began at
-	rewound    bool            // the mark is where an operator has put it
-	running    context.Context //nolint:containedctx // of the term, ended by end
-	end        context.CancelCauseFunc
-	ended      chan struct{} // closed when Run has returned
+// A consumer is what a node knows of a partition that it owns.
+type consumer struct {
+	term  change.Term
+	begun uint64 // events of the partition that had passed before the term
 
-	condition status.Condition
-	intake    rescan.Intake[*delivery.Session]
-	flight    flight.Flight
+	counted uint64        // events at the last beat
+	rate    atomic.Uint64 // events a second, as bits of a float
+	last    atomic.Int64  // when the last event passed, to a second, in nanoseconds since 1970
 }
 
-// Run moves events until the context or the term ends, or a person must act. What was missed it recovers.
-func (c *Consumer) Run(ctx context.Context) error {
-	if c.rewound {
-		if err := c.announceRewind(ctx); err != nil {
+// Serve begins to serve terms: every shared subscriber gets their partitions, from its checkpoints on.
+func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	var fresh []change.Term
+	for _, t := range terms {
+		if c := n.consumer(t.Partition); c == nil || c.term.Epoch != t.Epoch {
+			fresh = append(fresh, t)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	n.mu.Lock()
+	stopping := n.mu.stopping
+	n.mu.Unlock()
+	if stopping {
+		return ErrStopping
+	}
+	for _, s := range n.sharedSubscribers() {
+		if err := s.attach(ctx, fresh); err != nil {
 			return err
 		}
 	}
-	span, err := c.ahead(ctx)
-	for {
-		if span != nil {
-			err = c.recover(ctx, *span)
-		}
-		if err != nil {
-			return err
-		}
-		span, err = c.read(ctx)
-	}
-}
-
-// read moves events until the context or the term ends, or a span is found that was or may have been missed.
-//
-// This loop is the whole pipeline of a partition.
-func (c *Consumer) read(ctx context.Context) (*gap.Span, error) {
-	for {
-		batch, err := c.cursor().Next(ctx)
-		if err != nil {
-			return c.lost(err)
-		}
-		if span := c.jump(batch); span != nil {
-			return span, nil // what reveals a span is not processed
-		}
-		if batch.Len() == 0 {
-			c.progress = change.Later(c.progress, batch.End())
-		}
-		for done := 0; done < batch.Len(); {
-			if wait := c.full(); wait != nil {
-				c.cursor().Return(batch, done) // the rest comes again; waiting must not hold the reply
-				if err := await(ctx, wait); err != nil {
-					return nil, err
-				}
-				break
-			}
-			if err := cmp.Or(c.term.Err(), context.Cause(ctx)); err != nil {
-				return nil, err // nothing is handed over once the term has ended
-			}
-			e := batch.Event(done)
-			if e.Op() == change.OpSkipped {
-				if err := c.skipped(ctx, e); err != nil {
-					return nil, err
-				}
-				done++
-				continue
-			}
-			if e.Op() == change.OpRename {
-				c.renamed(e)
-			}
-			done = c.pass(batch, done)
-		}
-		if err := c.takePage(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (c *Consumer) cursor() *lane.Cursor { return c.place.Load() }
-
-// full returns nil when the store of marks and every session can take a chunk, otherwise what to wait for.
-func (c *Consumer) full() <-chan struct{} {
-	if wait := c.keeper.Room(); wait != nil {
-		return wait
-	}
-	for _, s := range c.node.attached() {
-		if wait := s.Ready(); wait != nil {
-			return wait
-		}
+	events := n.hub.Events()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range fresh {
+		n.mu.consumers[t.Partition] = &consumer{term: t, begun: events[t.Partition], counted: events[t.Partition]}
 	}
 	return nil
 }
 
-func await(ctx context.Context, wait <-chan struct{}) error {
-	select {
-	case <-wait:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// pass takes one chunk of the batch, from the event first on, through dedup and delivery, and returns where the next one begins.
-func (c *Consumer) pass(batch *lane.Batch, first int) (next int) {
-	c.fresh = c.fresh[:0]
-	size, last := 0, c.progress
-	for next = first; next < batch.Len() && len(c.fresh) < delivery.MaxBatchEvents && size < delivery.MaxBatchBytes; next++ {
-		e := batch.Event(next)
-		if e.Op() == change.OpSkipped || e.Op() == change.OpRename && next > first {
-			break // something is said before it
-		}
-		last = e.Position()
-		if c.window != nil && c.window.Seen(e, batch.At()) {
-			c.node.metrics.Duplicates.Inc()
-			continue
-		}
-		c.fresh = append(c.fresh, e)
-		size += len(e.Raw())
-	}
-	to := batch.End()
-	if next < batch.Len() {
-		to = last.Clone()
-	}
-	for _, s := range c.node.attached() {
-		c.deliver(s, to)
-	}
-	c.progress, c.attempts, c.givenUp = to, 0, 0
-	c.intake.Note(c.fresh)
-	remembered := 0
-	if c.window != nil {
-		remembered = c.window.Len()
-	}
-	c.condition.Passed(len(c.fresh), batch.At(), remembered)
-	c.keeper.Passed(len(c.fresh))
-	clear(c.fresh) // which would hold the reply until as many events have come again
-	return next
-}
-
-// deliver offers a session what it wants of the chunk, as a batch that spans from the lane's progress to the position.
-func (c *Consumer) deliver(s *delivery.Session, to change.Position) {
-	wanted, size := 0, 0
-	for _, e := range c.fresh {
-		if s.Wants(e) {
-			wanted++
-			size += len(e.Raw())
+// Release ends terms whose partitions go to other nodes: their checkpoints are saved where the subscribers have acknowledged, and then they are
+// gone from Status. What was handed over and not acknowledged is redelivered by the next owner. Terms that the node does not serve are
+// ignored.
+func (n *Node) Release(ctx context.Context, terms []change.Term) {
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	var leaving []change.Partition
+	for _, t := range terms {
+		if c := n.consumer(t.Partition); c != nil && c.term.Epoch == t.Epoch {
+			leaving = append(leaving, t.Partition)
 		}
 	}
-	if wanted == 0 {
+	if len(leaving) == 0 {
 		return
 	}
-	b := c.batchOf(wanted, to)
-	copied := make([]byte, 0, size)
-	for _, e := range c.fresh {
-		if s.Wants(e) {
-			at := len(copied)
-			copied = append(copied, e.Raw()...)
-			b.Events = append(b.Events, e.Over(copied[at:len(copied):len(copied)]))
+	if len(n.sharedSubscribers()) > 0 {
+		save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
+		defer cancel()
+		if err := n.writer.Flush(save, checkpoint.ReasonHandoff); err != nil {
+			n.logger.Warn("last checkpoints were not saved; more is redelivered by the next owner", "partitions", len(leaving), "error", err)
 		}
 	}
-	c.offer(s, b)
+	n.forget(leaving)
 }
 
-// batch makes an empty batch that spans from the lane's progress to the position.
-func (c *Consumer) batch(to change.Position) *delivery.Batch {
-	return &delivery.Batch{Partition: c.term.Partition, Epoch: c.term.Epoch, From: c.progress, To: to}
-}
-
-// batchOf makes a batch with room for so many events. At the log's end most are of one event, which lies beside its batch then.
-func (c *Consumer) batchOf(events int, to change.Position) *delivery.Batch {
-	if events == 1 {
-		single := &struct {
-			delivery.Batch
-			event [1]change.Event
-		}{Batch: *c.batch(to)}
-		single.Events = single.event[:0]
-		return &single.Batch
+// Ended forgets terms that are over, without saving anything.
+func (n *Node) Ended(terms []change.Term) {
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	var over []change.Partition
+	for _, t := range terms {
+		if c := n.consumer(t.Partition); c != nil && c.term.Epoch == t.Epoch {
+			over = append(over, t.Partition)
+		}
 	}
-	b := c.batch(to)
-	b.Events = make([]change.Event, 0, events)
-	return b
+	n.forget(over)
 }
 
-// offer notes a batch as in flight and hands it to the session, unless that has left.
-func (c *Consumer) offer(s *delivery.Session, b *delivery.Batch) {
-	if c.flight.Sent(s, b, func() { c.intake.Sent(s) }) {
-		s.Offer(b, c)
-	}
-}
-
-// Acked implements delivery.Lane.
-func (c *Consumer) Acked(s *delivery.Session, b *delivery.Batch) {
-	if b.Rescan {
-		c.intake.Acked(s)
+// forget ends the consumers of partitions.
+func (n *Node) forget(partitions []change.Partition) {
+	if len(partitions) == 0 {
 		return
 	}
-	if err := c.flight.Acked(s, b.To); err != nil {
-		c.node.logger.Warn("acknowledgement refused", "partition", c.term.Partition, "error", err)
+	for _, s := range n.sharedSubscribers() {
+		s.detach(partitions)
 	}
-	c.node.acked()
-}
-
-// Over implements delivery.Lane.
-func (c *Consumer) Over() bool { return c.term.Err() != nil }
-
-// detach forgets a session that has left by itself: what it did not acknowledge no longer holds the mark.
-func (c *Consumer) detach(s *delivery.Session) {
-	c.flight.Left(s, func() { c.intake.Left(s) })
-}
-
-// LowWater returns the position up to which the partition has been acknowledged.
-func (c *Consumer) LowWater() change.Position {
-	// The cursor first: whatever it counts as read has been noted as sent before.
-	progress := c.cursor().Position()
-	return c.flight.LowWater(progress)
-}
-
-// markable returns how far the mark may go.
-func (c *Consumer) markable() change.Position {
-	if readers := c.node.cfg.Readers; readers != nil {
-		return readers.Low(c.term.Partition, c.LowWater())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range partitions {
+		delete(n.mu.consumers, p)
 	}
-	return c.LowWater()
 }
 
-// inFlight reports whether some session has yet to acknowledge.
-func (c *Consumer) inFlight() bool {
-	return !c.flight.Empty()
+// fenced ends a term because the store has refused a checkpoint of it. It returns at once.
+func (n *Node) fenced(p change.Partition, e change.Epoch, err error) {
+	n.logger.Warn("term ended: a newer owner saves its checkpoints", "partition", p, "epoch", e.String(), "error", err)
+	go n.Ended([]change.Term{{Partition: p, Epoch: e}})
+}
+
+// consumer returns the consumer of a partition, nil where there is none.
+func (n *Node) consumer(p change.Partition) *consumer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.consumers[p]
+}
+
+// Term returns the term under which the node serves a partition.
+func (n *Node) Term(p change.Partition) (change.Term, bool) {
+	if c := n.consumer(p); c != nil {
+		return c.term, true
+	}
+	return change.Term{}, false
+}
+
+// Epoch returns the epoch of the node's term of a partition, zero where it has none.
+func (n *Node) Epoch(p change.Partition) change.Epoch {
+	t, _ := n.Term(p)
+	return t.Epoch
+}
+
+// rateWindow is the time over which rates are smoothed.
+const rateWindow = 5.0 // seconds
+
+// beat measures the rate of a partition of which so many events have passed. It is called every second.
+func (c *consumer) beat(events uint64, now time.Time) {
+	rate := math.Float64frombits(c.rate.Load())
+	if events > c.counted {
+		c.last.Store(now.UnixNano())
+	}
+	rate += (float64(events-c.counted) - rate) / rateWindow
+	c.counted = events
+	c.rate.Store(math.Float64bits(rate))
+}
+
+// A PartitionStatus is how one partition of a node does.
+type PartitionStatus struct {
+	Partition change.Partition
+	Epoch     change.Epoch
+	State     health.Status
+	// Failure says why a shared subscriber is not served in it, nil otherwise.
+	Failure error
+	// Position is how far it has been read, and acknowledged by the shared subscribers.
+	Position change.Position
+	// Lag is the log time between the position and the last operation; nil while unknown.
+	Lag *time.Duration
+	// HeadRoom is the log time until the position leaves the oplog; nil while unknown.
+	HeadRoom      *time.Duration
+	HeadRoomLevel oplog.Level
+	// Events counts the events that have passed in this term, Rate is their recent number a second.
+	Events uint64
+	Rate   float64
+	// LastEvent is when the last event passed, zero when none has.
+	LastEvent time.Time
+}
+
+const (
+	// idleAfter is how long nothing happens before a partition counts as idle.
+	idleAfter = time.Minute
+	// stuckAfter is how long nothing may come while the log moves.
+	stuckAfter = 30 * time.Second
+	// majorityLimit is how far the majority may be behind the last operation.
+	majorityLimit = 10 * time.Second
+)
+
+// Status returns how each partition of this node does, in the order of their numbers.
+func (n *Node) Status() []PartitionStatus {
+	now, hub, events := time.Now(), n.hub.position(), n.hub.Events()
+	reach, known := n.cfg.Range.Latest(now)
+	evidence := n.evidence(now, reach, known)
+	shared := make([]Standing, 0, 1)
+	var failure error
+	for _, s := range n.sharedSubscribers() {
+		shared = append(shared, s.session.Standing())
+		failure = cmp.Or(failure, s.failed())
+	}
+	evidence.Failed = failure != nil
+	n.mu.Lock()
+	consumers := slices.Collect(maps.Values(n.mu.consumers))
+	n.mu.Unlock()
+	slices.SortFunc(consumers, func(a, b *consumer) int { return cmp.Compare(a.term.Partition, b.term.Partition) })
+	all := make([]PartitionStatus, len(consumers))
+	for i, c := range consumers {
+		p := c.term.Partition
+		s := PartitionStatus{
+			Partition: p, Epoch: c.term.Epoch, Failure: failure, Position: hub, Events: events[p] - c.begun, Rate: math.Float64frombits(c.rate.Load()),
+		}
+		for _, st := range shared {
+			if at, there := st.Partitions[p]; there && s.Position.After(at) {
+				s.Position = at
+			}
+		}
+		if last := c.last.Load(); last != 0 {
+			s.LastEvent = time.Unix(0, last)
+		}
+		e := evidence
+		if known && !s.Position.IsZero() {
+			lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
+			s.Lag, e.Lag = &lag, lag
+			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
+				s.HeadRoom, s.HeadRoomLevel = &room, level
+			}
+		}
+		e.Quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter
+		s.State = e.Status()
+		all[i] = s
+	}
+	return all
+}
+
+// evidence is what the partitions have in common: how the reading of the log does. Whoever has no answer, or cannot open the log at all, is
+// stuck after a while, and so is whoever has answers that tell nothing new although the log moves. A tail that does not ask is not.
+func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Evidence) {
+	if known && !reach.Majority.IsZero() {
+		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
+	}
+	for _, s := range n.hub.Sessions() {
+		e.Stale = e.Stale || s.Standing().Losses > 0
+	}
+	tail := n.log.Stats()
+	if tail.Paused || tail.Full {
+		return e
+	}
+	since := func(t time.Time) time.Duration {
+		if t.Before(n.begun) {
+			t = n.begun
+		}
+		return now.Sub(t)
+	}
+	e.Stuck = since(tail.LastReply) > stuckAfter
+	if known && tail.Open {
+		e.Stuck = e.Stuck || reach.Last.Time().Sub(tail.End.Time.Time()) > stuckAfter && since(tail.Moved) > stuckAfter
+	}
+	return e
+}
+
+// runPulse measures rates, and tells operators when reading is stuck and when it goes on, until the context ends.
+func (n *Node) runPulse(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var stuck time.Time // since when, zero while reading goes on
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now, events := time.Now(), n.hub.Events()
+		n.mu.Lock()
+		for p, c := range n.mu.consumers {
+			c.beat(events[p], now)
+		}
+		partitions := len(n.mu.consumers)
+		n.mu.Unlock()
+		reach, known := n.cfg.Range.Latest(now)
+		switch is := n.evidence(now, reach, known).Stuck; {
+		case is && stuck.IsZero():
+			stuck = now
+			n.cfg.Board.Post(notice.Notice{
+				Channel: notice.Health, Kind: notice.KindStuck, Level: notice.Critical,
+				Text:   "nothing is read: MongoDB does not answer, refuses to be read, or answers without anything although its oplog moves",
+				Fields: map[string]any{"last_reply": n.log.Stats().LastReply, "partitions": partitions},
+			})
+		case !is && !stuck.IsZero():
+			n.cfg.Board.Post(notice.Notice{
+				Channel: notice.Health, Kind: notice.KindReading, Level: notice.Info,
+				Text:   "MongoDB's oplog is read again",
+				Fields: map[string]any{"was_stuck_seconds": int(now.Sub(stuck).Seconds())},
+			})
+			stuck = time.Time{}
+		}
+	}
+}
+
+// lostNotice tells operators of a stretch that subscribers may have missed.
+func lostNotice(l oplog.Loss) notice.Notice {
+	return notice.Notice{
+		Channel: notice.Resync, Kind: notice.KindResync, Level: notice.Critical,
+		Text: fmt.Sprintf("changes may have been missed from %s to %s (%s)", l.From.Time.Time(), l.To.Time.Time(), l.Reason),
+		Fields: map[string]any{
+			"lost_from": l.From.Time.String(), "lost_to": l.To.Time.String(), "reason": string(l.Reason), "namespaces": l.Namespaces,
+		},
+	}
 }

@@ -8,57 +8,38 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/dedup"
-	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
-	"github.com/mongostream/streamer/lane"
-	"github.com/mongostream/streamer/lane/plan"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/rescan"
-	"github.com/mongostream/streamer/streamer/flight"
-	"github.com/mongostream/streamer/streamer/status"
-	"github.com/mongostream/streamer/streamer/survey"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // ErrStopping says that the node takes no more sessions or terms.
 var ErrStopping = errors.New("the node is stopping")
 
-// Config configures a Node.
-type Config struct {
+// NodeConfig configures a Node.
+type NodeConfig struct {
 	// Origin is what the first start wrote. Required.
 	Origin checkpoint.Origin
 	// Fingerprint names what the log's streams are opened with.
 	Fingerprint string
-	// By names this node in its marks.
+	// By names this node in its checkpoints.
 	By string
-	// Namespaces are those that the log's streams watch; empty means everything. They go into what subscribers are told of a loss.
+	// Namespaces are those that the log's streams watch; empty means everything. They go into what subscribers hear of a rewind.
 	Namespaces []string
-	// Surveyor tells how far the log goes. Required.
-	Surveyor survey.Surveyor
-	// OnHistoryLost says what to do when the log no longer reaches back to a mark. Defaults to Resync.
-	OnHistoryLost LossPolicy
-	// MaxGap is the jump of cluster time that counts where continuity is unproven. Defaults to 5 minutes.
-	MaxGap time.Duration
-	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a partition has left, as package survey defaults them.
-	HeadRoomWarning, HeadRoomCritical time.Duration
-	// Rescan says which documents are read again after a loss.
-	Rescan rescan.Config
+	// Range tells how far MongoDB's oplog goes. Required.
+	Range *oplog.Range
 	// Board takes notices; nil for none.
 	Board *notice.Board
-	// Readers are subscribers that read the log by themselves; nil for none.
-	Readers Readers
-	// Dedup configures the lanes' windows; nil turns them off.
-	Dedup *dedup.Config
-	// Policy says when marks are saved.
+	// Policy says when checkpoints are saved.
 	Policy checkpoint.Policy
-	// FlushTimeout bounds how long a stop waits for acknowledgements. Defaults to 10 s.
+	// FlushTimeout bounds how long a stop waits for shared subscribers to acknowledge. Defaults to 10 s.
 	FlushTimeout time.Duration
 	// CheckpointTimeout bounds a save. Defaults to 5 s.
 	CheckpointTimeout time.Duration
@@ -68,223 +49,173 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Readers are subscribers that read the log by themselves, beside the lanes.
-type Readers interface {
-	// Low returns how far the mark of a partition may go whose lane has come to progress. It must not block for long.
-	Low(p change.Partition, progress change.Position) change.Position
-	// Rewound says that an operator has moved a partition back.
-	Rewound(p change.Partition, to change.Position)
-	// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. From then on Low
-	// stays at the last acknowledgements.
-	Settle(ctx context.Context)
-}
-
-// Marks is where a node keeps its marks.
-type Marks interface {
+// Checkpoints is where a node keeps checkpoints.
+type Checkpoints interface {
 	checkpoint.Store
 	checkpoint.Claimer
 	checkpoint.GapKeeper
 }
 
-// A Node runs the consumers of the terms that it is given.
+// A Node serves subscribers from its reading of the log, keeps their checkpoints, and knows how the partitions do that it owns.
 type Node struct {
-	cfg     Config
-	log     *lane.Log
-	marks   Marks
-	manager *checkpoint.Manager
-	logger  *slog.Logger
-	metrics status.Counters
-	begun   time.Time
-	rescans *rescan.Runner
+	cfg    NodeConfig
+	hub    *Hub
+	log    *oplog.Log
+	store  Checkpoints
+	writer *checkpoint.Writer
+	logger *slog.Logger
+	begun  time.Time
+	losses chan oplog.Loss
 
-	sessions atomic.Pointer[[]*delivery.Session]
-	survey   *survey.Survey
-	drained  chan struct{} // holds one signal while the node waits for acknowledgements
+	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
+	stop     context.CancelCauseFunc
 
-	lifetime    context.Context //nolint:containedctx // the lifetime of the consumers, made by New and ended by Run
-	stopReading context.CancelCauseFunc
-	running     sync.WaitGroup
-
-	left      flight.Stands // of sessions that outlive terms
-	beginning sync.Mutex    // held while a term begins, which a claim and a handoff may both bring
-	mu        struct {
+	serving sync.Mutex // held while terms come or go, which a claim and a handoff may both bring
+	mu      struct {
 		sync.Mutex
-		consumers map[change.Partition]*Consumer
+		consumers map[change.Partition]*consumer
+		exclusive map[string]*Exclusive // by name
+		shared    []*Shared
 		stopping  bool
 	}
 }
 
-// NewNode makes a Node. Serve gives it terms, Run moves it.
-func NewNode(cfg Config, log *lane.Log, marks Marks) *Node {
+// NewNode makes a Node of a hub over a log. Serve gives it terms, Run moves it.
+func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node {
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
-	cfg.OnHistoryLost = cmp.Or(cfg.OnHistoryLost, Resync)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	n := &Node{
-		cfg: cfg, log: log, marks: marks, logger: cfg.Logger, begun: time.Now(),
-		manager: checkpoint.NewManager(checkpoint.ManagerConfig{
-			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By,
+		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(),
+		writer: checkpoint.NewWriter(checkpoint.WriterConfig{
+			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By, Partitions: cfg.Origin.Partitions,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,
-		}, marks),
-		drained: make(chan struct{}, 1),
+		}, store, store),
 	}
-	n.survey = survey.New(survey.Config{
-		Surveyor: cfg.Surveyor, Warning: cfg.HeadRoomWarning, Critical: cfg.HeadRoomCritical, Heard: n.heard, Logger: cfg.Logger,
-	})
-	n.lifetime, n.stopReading = context.WithCancelCause(context.Background())
-	n.mu.consumers = make(map[change.Partition]*Consumer)
-	n.sessions.Store(&[]*delivery.Session{})
-	n.metrics = status.NewCounters(cfg.Registerer, status.Gauges{Partitions: n.Status, Sessions: func() int { return len(n.attached()) }})
-	n.rescans = rescan.NewRunner(cfg.Rescan, cfg.Origin.Partitions, n.logger)
+	n.lifetime, n.stop = context.WithCancelCause(context.Background())
+	n.mu.consumers, n.mu.exclusive = make(map[change.Partition]*consumer), make(map[string]*Exclusive)
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(gauges{n.Status, n.Subscribers})
+	}
 	return n
 }
 
-// Run moves events until the context ends, and then stops softly; or until the log fails for good.
+// Lost hears of a loss that a reader of the log has found: it goes into the gap log before any checkpoint passes it, and operators are told.
+// It does not block.
+func (n *Node) Lost(l oplog.Loss) {
+	g := checkpoint.Gap{
+		From: l.From, To: l.To, Reason: string(l.Reason), Namespaces: l.Namespaces, Fingerprint: n.cfg.Fingerprint, Found: l.Found, By: n.cfg.By,
+	}
+	if l.Reason != gap.Renamed { // the log has everything
+		n.writer.Lost(g)
+	}
+	n.cfg.Board.Post(lostNotice(l))
+}
+
+// Heard takes an answer of MongoDB on how far its oplog goes: what is about to leave it catches up first, and quiet checkpoints keep up.
+func (n *Node) Heard(reach gap.Reach, floor change.Timestamp) {
+	n.log.SetReach(reach, floor)
+	n.writer.SetReach(reach.Length())
+}
+
+// Run serves until the context ends, and then stops softly; or until the log fails for good.
 func (n *Node) Run(ctx context.Context) error {
-	stopped := context.AfterFunc(ctx, func() { n.stop(nil) })
+	stopped := context.AfterFunc(ctx, func() { n.beginStop(nil) })
 	defer stopped()
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
 	wg.Go(func() {
 		if err := n.runLog(background); err != nil {
-			n.stop(err)
+			n.beginStop(err)
 		}
 	})
-	wg.Go(func() { _ = n.manager.Run(background) })
+	wg.Go(func() {
+		if err := n.hub.Run(background); err != nil {
+			n.beginStop(err)
+		}
+	})
+	wg.Go(func() { n.writer.Run(background) })
+	wg.Go(func() { n.cfg.Range.Run(background) })
 	wg.Go(func() { n.runPulse(background) })
-	wg.Go(func() { n.survey.Run(background) })
-	wg.Go(func() { _ = n.rescans.Run(background) })
 
 	<-n.lifetime.Done()
 	err := context.Cause(n.lifetime) //nolint:contextcheck // the cause of the end, not a context to work under
-	n.running.Wait()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
 }
 
-// heard takes an answer of the survey: what is about to be lost catches up first, and idle marks follow the log.
-func (n *Node) heard(reach gap.Reach, floor change.Timestamp) {
-	n.log.SetFloor(floor)
-	n.manager.SetReach(reach.Length())
-}
-
-// runLog opens the log where the consumers stand and reads it until the context ends.
+// runLog opens the log where the shared subscribers are and reads it until the context ends.
 func (n *Node) runLog(ctx context.Context) error {
-	reach, err := n.survey.Recently(ctx)
+	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // only the context's end makes it give up
 	}
 	var starts []change.Position
-	for _, c := range n.consumers() {
-		starts = append(starts, c.opened)
+	for _, s := range n.sharedSubscribers() {
+		for _, at := range s.session.Standing().Partitions {
+			starts = append(starts, at)
+		}
 	}
-	return n.log.Run(ctx, plan.Tail(starts, reach.Last))
+	return n.log.Run(ctx, oplog.TailStart(starts, reach.Last))
 }
 
-// stop ends the reading of every consumer, and takes no more terms and sessions. A nil cause is a planned stop.
-func (n *Node) stop(cause error) {
+// beginStop takes no more sessions and terms, and ends the sessions of exclusive subscribers, so that they go on elsewhere at once. A nil
+// cause is a planned stop.
+func (n *Node) beginStop(cause error) {
 	n.mu.Lock()
 	n.mu.stopping = true
 	n.mu.Unlock()
-	n.stopReading(cause)
+	for _, e := range n.exclusives() {
+		e.session.Notify(Notice{
+			Kind: "shutting_down", Text: "The node stops: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
+		})
+		e.session.Close(fault.Newf(fault.NodeStopping, "the node stops"))
+	}
+	n.stop(cause)
 }
 
-// shutdown waits for what was delivered to be acknowledged, saves the last marks, and closes the sessions. Every session counts at
-// its last acknowledgement: closing it releases nothing.
+// shutdown waits for what was handed to shared subscribers to be acknowledged, saves the last checkpoints, and closes the sessions.
 func (n *Node) shutdown(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
-	if n.cfg.Readers != nil {
-		n.cfg.Readers.Settle(flush)
-	}
-	if left := n.drain(flush); left > 0 {
-		n.logger.Warn("not everything was acknowledged in time; the rest is delivered again after the restart", "partitions", left)
+	for _, s := range n.sharedSubscribers() {
+		if left := s.drain(flush); left > 0 {
+			n.logger.Warn("not everything was acknowledged in time; the rest is redelivered after the restart", "subscriber", s.name, "events", left)
+		}
 	}
 	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 	defer cancel()
-	err := n.manager.Flush(save, checkpoint.ReasonFinal)
-	for _, s := range n.attached() {
-		s.Close()
-	}
+	err := n.writer.Flush(save, checkpoint.ReasonFinal)
+	n.hub.Stop(fault.Newf(fault.NodeStopping, "the node stops"))
 	if err != nil {
-		return fmt.Errorf("save the last marks: %w", err)
+		return fmt.Errorf("save the last checkpoints: %w", err)
 	}
 	return nil
 }
 
-// drain waits until nothing is in flight or the context ends, and returns how many partitions still have something.
-func (n *Node) drain(ctx context.Context) (left int) {
-	for {
-		left = 0
-		for _, c := range n.consumers() {
-			if c.term.Err() == nil && c.inFlight() {
-				left++
-			}
-		}
-		if left == 0 {
-			return 0
-		}
-		select {
-		case <-n.drained:
-		case <-ctx.Done():
-			return left
-		}
-	}
-}
+// Failing reports whether checkpoints cannot be saved.
+func (n *Node) Failing() bool { return n.writer.Failing() }
 
-// acked lets drain look again. It never blocks.
-func (n *Node) acked() {
-	select {
-	case n.drained <- struct{}{}:
-	default:
-	}
-}
+// Uptime returns for how long the node has been there.
+func (n *Node) Uptime() time.Duration { return time.Since(n.begun) }
 
-// Attach gives a session to every consumer; it begins where they stand.
-func (n *Node) Attach(s *delivery.Session) error {
+// Hub returns the node's hub.
+func (n *Node) Hub() *Hub { return n.hub }
+
+func (n *Node) exclusives() (all []*Exclusive) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.stopping {
-		return ErrStopping
+	for _, e := range n.mu.exclusive {
+		all = append(all, e)
 	}
-	sessions := append(slices.Clone(*n.sessions.Load()), s)
-	n.sessions.Store(&sessions)
-	return nil
-}
-
-// Detach takes a session away that has left by itself. What it did not acknowledge no longer holds any mark.
-func (n *Node) Detach(s *delivery.Session) {
-	s.Close()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sessions := slices.DeleteFunc(slices.Clone(*n.sessions.Load()), func(t *delivery.Session) bool { return t == s })
-	n.sessions.Store(&sessions)
-	for _, c := range n.mu.consumers {
-		c.detach(s)
-	}
-}
-
-func (n *Node) attached() []*delivery.Session { return *n.sessions.Load() }
-
-// Epoch returns the epoch of the node's term of a partition, zero where it has none.
-func (n *Node) Epoch(p change.Partition) change.Epoch {
-	if c := n.consumer(p); c != nil {
-		return c.term.Epoch
-	}
-	return change.Epoch{}
-}
-
-// consumers returns the consumers in the order of their partitions.
-func (n *Node) consumers() []*Consumer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	all := make([]*Consumer, 0, len(n.mu.consumers))
-	for _, c := range n.mu.consumers {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b *Consumer) int { return cmp.Compare(a.term.Partition, b.term.Partition) })
 	return all
+}
+
+func (n *Node) sharedSubscribers() []*Shared {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.mu.shared)
 }

@@ -80,7 +80,7 @@ func (d Damage) JSON() []byte {
 
 // Code returns what a store calls the damage.
 func (d Damage) Code() fault.Code {
-	return [...]fault.Code{fault.MarkNewer, fault.MarkPartitions, fault.MarkCorrupt}[d]
+	return [...]fault.Code{fault.CheckpointNewer, fault.CheckpointPartitions, fault.CheckpointCorrupt}[d]
 }
 
 // Event returns the position of the n-th event of a log, from 1. Four events share each cluster time.

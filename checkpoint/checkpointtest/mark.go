@@ -170,7 +170,7 @@ func testSaveCanceled(h harness) {
 	ctx, cancel := context.WithCancel(h.Context())
 	cancel()
 	for i, err := range h.Store.Save(ctx, []checkpoint.Mark{MarkAt(terms[0], Event(1)), MarkAt(terms[1], Event(1))}) {
-		if err == nil || errors.Is(err, checkpoint.ErrFenced) || fault.Of(err) == fault.MarkCorrupt {
+		if err == nil || errors.Is(err, checkpoint.ErrFenced) || fault.Of(err) == fault.CheckpointCorrupt {
 			h.Errorf("mark %d: %v", i, err)
 		}
 	}

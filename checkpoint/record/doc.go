@@ -2,7 +2,7 @@
 // mongosh.
 //
 // A reader refuses a newer version than its own and tolerates fields that it does not know; whoever changes the meaning of a field
-// raises the version. What is refused is a fault that names where it stands: MarkNewer, MarkPartitions, or MarkCorrupt. Errors never
+// raises the version. What is refused is a fault that names where it stands: CheckpointNewer, CheckpointPartitions, or CheckpointCorrupt. Errors never
 // show a token, which contains a document's key.
 //
 // Beside a mark stands its trail: how many entries its history has had, and when the last one was made.

@@ -86,14 +86,14 @@ func TestDecodeGapRefuses(t *testing.T) {
 		old, replacement string
 		code             fault.Code
 	}{
-		"a newer version":          {`"v":1`, `"v":2`, fault.MarkNewer},
-		"no partition count":       {`"n":64`, `"n":0`, fault.MarkCorrupt},
-		"a partition beyond":       {`"partition":7`, `"partition":64`, fault.MarkCorrupt},
-		"no reason":                {`"reason":"history_lost",`, ``, fault.MarkCorrupt},
-		"no epoch":                 {`"epoch":"2.4711",`, ``, fault.MarkCorrupt},
-		"another time than From's": {`"t":1700000000`, `"t":1700000001`, fault.MarkCorrupt},
-		"a token that is none":     {`"to":{`, `"to":{"token":"AAAA",`, fault.MarkCorrupt},
-		"half a gap":               {`"reason"`, ``, fault.MarkCorrupt},
+		"a newer version":          {`"v":1`, `"v":2`, fault.CheckpointNewer},
+		"no partition count":       {`"n":64`, `"n":0`, fault.CheckpointCorrupt},
+		"a partition beyond":       {`"partition":7`, `"partition":64`, fault.CheckpointCorrupt},
+		"no reason":                {`"reason":"history_lost",`, ``, fault.CheckpointCorrupt},
+		"no epoch":                 {`"epoch":"2.4711",`, ``, fault.CheckpointCorrupt},
+		"another time than From's": {`"t":1700000000`, `"t":1700000001`, fault.CheckpointCorrupt},
+		"a token that is none":     {`"to":{`, `"to":{"token":"AAAA",`, fault.CheckpointCorrupt},
+		"half a gap":               {`"reason"`, ``, fault.CheckpointCorrupt},
 	} {
 		broken := strings.Replace(string(value), c.old, c.replacement, 1)
 		g, err := record.DecodeGap("prefix/gap/x", 64, []byte(broken))

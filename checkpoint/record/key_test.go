@@ -33,14 +33,14 @@ func TestDecodeKeysRefuses(t *testing.T) {
 	}{
 		"nothing of it":     {"", "", ""},
 		"an unknown field":  {`{"v"`, `{"later":[1],"v"`, ""},
-		"a newer version":   {`"v":1`, `"v":2`, fault.MarkNewer},
-		"no version":        {`"v":1`, `"v":0`, fault.MarkCorrupt},
-		"no serial":         {`"serial":7,`, ``, fault.MarkCorrupt},
-		"a negative serial": {`7`, `-7`, fault.MarkCorrupt},
-		"a short secret":    {`AAAA`, ``, fault.MarkCorrupt},
-		"no date":           {`,"made":"2024-05-17T08:30:00Z"`, ``, fault.MarkCorrupt},
-		"half of it":        {`]}`, ``, fault.MarkCorrupt},
-		"the same twice":    {`"keys":[`, `"keys":[{"serial":7,"secret":"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","made":"2024-05-17T08:30:00Z"},`, fault.MarkCorrupt},
+		"a newer version":   {`"v":1`, `"v":2`, fault.CheckpointNewer},
+		"no version":        {`"v":1`, `"v":0`, fault.CheckpointCorrupt},
+		"no serial":         {`"serial":7,`, ``, fault.CheckpointCorrupt},
+		"a negative serial": {`7`, `-7`, fault.CheckpointCorrupt},
+		"a short secret":    {`AAAA`, ``, fault.CheckpointCorrupt},
+		"no date":           {`,"made":"2024-05-17T08:30:00Z"`, ``, fault.CheckpointCorrupt},
+		"half of it":        {`]}`, ``, fault.CheckpointCorrupt},
+		"the same twice":    {`"keys":[`, `"keys":[{"serial":7,"secret":"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","made":"2024-05-17T08:30:00Z"},`, fault.CheckpointCorrupt},
 	} {
 		value := strings.Replace(storedKeys, c.old, c.replacement, 1)
 		_, err := record.DecodeKeys("prefix/keys", []byte(value))
@@ -90,7 +90,7 @@ func FuzzDecodeKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		keys, err := record.DecodeKeys("keys", value)
 		if err != nil {
-			if c := fault.Of(err); c != fault.MarkCorrupt && c != fault.MarkNewer {
+			if c := fault.Of(err); c != fault.CheckpointCorrupt && c != fault.CheckpointNewer {
 				t.Fatalf("refused without a code: %v", err)
 			}
 			return

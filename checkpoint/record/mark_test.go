@@ -106,30 +106,30 @@ func TestDecodeMarkRefuses(t *testing.T) {
 		"nothing of it":             {whole, ""},
 		"unknown fields":            {with(`{`, `{"later":{"x":[1]},`), ""},
 		"another order and spaces":  {with(`{`, "{ \n"), ""},
-		"nothing stored":            {"", fault.MarkCorrupt},
-		"another form":              {"\x10\x00\x00\x00", fault.MarkCorrupt},
-		"no object":                 {`[1]`, fault.MarkCorrupt},
-		"half a mark":               {whole[:len(whole)/2], fault.MarkCorrupt},
-		"more than a mark":          {whole + whole, fault.MarkCorrupt},
-		"no version":                {with(`"v":1,`, ``), fault.MarkCorrupt},
-		"version 0":                 {with(`"v":1`, `"v":0`), fault.MarkCorrupt},
-		"a version below":           {with(`"v":1`, `"v":-1`), fault.MarkCorrupt},
-		"a newer version":           {with(`"v":1`, `"v":2`), fault.MarkNewer},
-		"a newer version, strange":  {`{"position":"elsewhere","v":9,"n":[4]}`, fault.MarkNewer},
-		"another partition count":   {with(`"n":64`, `"n":65`), fault.MarkPartitions},
-		"no partition count":        {with(`"n":64,`, ``), fault.MarkCorrupt},
-		"too many partitions":       {with(`"n":64`, `"n":16385`), fault.MarkCorrupt},
-		"no position":               {`{"v":1,"n":64,"epoch":"1.2"}`, fault.MarkCorrupt},
-		"a position of nothing":     {`{"v":1,"n":64,"epoch":"1.2","position":{"t":0,"i":0}}`, fault.MarkCorrupt},
-		"another time":              {with(`"i":1`, `"i":2`), fault.MarkCorrupt},
-		"a negative time":           {with(`"i":1`, `"i":-1`), fault.MarkCorrupt},
-		"a token that is no base64": {with(`"token":"`, `"token":"!`), fault.MarkCorrupt},
-		"a token that is no token":  {`{"v":1,"n":64,"epoch":"1.2","position":{"token":"AAAA","t":1,"i":1}}`, fault.MarkCorrupt},
-		"no epoch":                  {with(`"epoch":"1.2",`, ``), fault.MarkCorrupt},
-		"half an epoch":             {with(`"1.2"`, `"1"`), fault.MarkCorrupt},
-		"an epoch written oddly":    {with(`"1.2"`, `"01.+2"`), fault.MarkCorrupt},
-		"an epoch too large":        {with(`"1.2"`, `"1.18446744073709551616"`), fault.MarkCorrupt},
-		"a date that is none":       {with(`"2024-`, `"24-`), fault.MarkCorrupt},
+		"nothing stored":            {"", fault.CheckpointCorrupt},
+		"another form":              {"\x10\x00\x00\x00", fault.CheckpointCorrupt},
+		"no object":                 {`[1]`, fault.CheckpointCorrupt},
+		"half a mark":               {whole[:len(whole)/2], fault.CheckpointCorrupt},
+		"more than a mark":          {whole + whole, fault.CheckpointCorrupt},
+		"no version":                {with(`"v":1,`, ``), fault.CheckpointCorrupt},
+		"version 0":                 {with(`"v":1`, `"v":0`), fault.CheckpointCorrupt},
+		"a version below":           {with(`"v":1`, `"v":-1`), fault.CheckpointCorrupt},
+		"a newer version":           {with(`"v":1`, `"v":2`), fault.CheckpointNewer},
+		"a newer version, strange":  {`{"position":"elsewhere","v":9,"n":[4]}`, fault.CheckpointNewer},
+		"another partition count":   {with(`"n":64`, `"n":65`), fault.CheckpointPartitions},
+		"no partition count":        {with(`"n":64,`, ``), fault.CheckpointCorrupt},
+		"too many partitions":       {with(`"n":64`, `"n":16385`), fault.CheckpointCorrupt},
+		"no position":               {`{"v":1,"n":64,"epoch":"1.2"}`, fault.CheckpointCorrupt},
+		"a position of nothing":     {`{"v":1,"n":64,"epoch":"1.2","position":{"t":0,"i":0}}`, fault.CheckpointCorrupt},
+		"another time":              {with(`"i":1`, `"i":2`), fault.CheckpointCorrupt},
+		"a negative time":           {with(`"i":1`, `"i":-1`), fault.CheckpointCorrupt},
+		"a token that is no base64": {with(`"token":"`, `"token":"!`), fault.CheckpointCorrupt},
+		"a token that is no token":  {`{"v":1,"n":64,"epoch":"1.2","position":{"token":"AAAA","t":1,"i":1}}`, fault.CheckpointCorrupt},
+		"no epoch":                  {with(`"epoch":"1.2",`, ``), fault.CheckpointCorrupt},
+		"half an epoch":             {with(`"1.2"`, `"1"`), fault.CheckpointCorrupt},
+		"an epoch written oddly":    {with(`"1.2"`, `"01.+2"`), fault.CheckpointCorrupt},
+		"an epoch too large":        {with(`"1.2"`, `"1.18446744073709551616"`), fault.CheckpointCorrupt},
+		"a date that is none":       {with(`"2024-`, `"24-`), fault.CheckpointCorrupt},
 	} {
 		m, err := decoded("prefix/mark/00007", 7, 64, []byte(c.value))
 		switch {
@@ -141,7 +141,7 @@ func TestDecodeMarkRefuses(t *testing.T) {
 			t.Errorf("%s: the mark stands at %s", name, m.Position)
 		}
 	}
-	if _, err := decoded("mark/00064", 64, 64, []byte(whole)); fault.Of(err) != fault.MarkCorrupt {
+	if _, err := decoded("mark/00064", 64, 64, []byte(whole)); fault.Of(err) != fault.CheckpointCorrupt {
 		t.Errorf("partition 64 of 64: %v", err)
 	}
 	if _, err := decoded("mark/00007", 7, 0, []byte(whole)); err != nil {
@@ -171,13 +171,13 @@ func TestDecodeOriginRefuses(t *testing.T) {
 		old, replacement string
 		code             fault.Code
 	}{
-		"a newer version":    {`"v":1`, `"v":3`, fault.MarkNewer},
-		"another count":      {`"n":256`, `"n":64`, fault.MarkPartitions},
-		"no cluster":         {`"cluster":"c1",`, ``, fault.MarkCorrupt},
-		"no incarnation":     {`"incarnation":1`, `"incarnation":0`, fault.MarkCorrupt},
-		"no partition count": {`"n":256,`, ``, fault.MarkCorrupt},
-		"no start":           {`"start":{"t":1699999999,"i":3},`, ``, fault.MarkCorrupt},
-		"no object":          {`{`, ``, fault.MarkCorrupt},
+		"a newer version":    {`"v":1`, `"v":3`, fault.CheckpointNewer},
+		"another count":      {`"n":256`, `"n":64`, fault.CheckpointPartitions},
+		"no cluster":         {`"cluster":"c1",`, ``, fault.CheckpointCorrupt},
+		"no incarnation":     {`"incarnation":1`, `"incarnation":0`, fault.CheckpointCorrupt},
+		"no partition count": {`"n":256,`, ``, fault.CheckpointCorrupt},
+		"no start":           {`"start":{"t":1699999999,"i":3},`, ``, fault.CheckpointCorrupt},
+		"no object":          {`{`, ``, fault.CheckpointCorrupt},
 	} {
 		broken := strings.Replace(string(value), c.old, c.replacement, 1)
 		if o, err := record.DecodeOrigin("origin", 256, []byte(broken)); fault.Of(err) != c.code {
@@ -279,7 +279,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(value)
 	refused := func(t *testing.T, err error) {
 		switch fault.Of(err) {
-		case fault.MarkCorrupt, fault.MarkNewer, fault.MarkPartitions:
+		case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
 		default:
 			t.Fatalf("refused without a code: %v", err)
 		}

@@ -61,7 +61,7 @@ func decode(key string, value []byte, into any) error {
 		return corrupt(key, err)
 	}
 	if head.Version > version {
-		return fault.Newf(fault.MarkNewer, "%s has version %d, this program reads up to %d", key, head.Version, version)
+		return fault.Newf(fault.CheckpointNewer, "%s has version %d, this program reads up to %d", key, head.Version, version)
 	}
 	if head.Version < 1 {
 		return corrupt(key, errors.New("it has no version"))
@@ -77,13 +77,13 @@ func checkPartitions(key string, made, expected int) error {
 		return corrupt(key, fmt.Errorf("made for %d partitions", made))
 	}
 	if expected != 0 && made != expected {
-		return fault.Newf(fault.MarkPartitions, "%s was made for %d partitions, not for %d", key, made, expected)
+		return fault.Newf(fault.CheckpointPartitions, "%s was made for %d partitions, not for %d", key, made, expected)
 	}
 	return nil
 }
 
 func corrupt(key string, cause error) error {
-	return fault.Newf(fault.MarkCorrupt, "%s: %w", key, cause)
+	return fault.Newf(fault.CheckpointCorrupt, "%s: %w", key, cause)
 }
 
 // parseEpoch reads what Epoch.String writes, and nothing else.

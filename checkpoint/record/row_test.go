@@ -66,19 +66,19 @@ func TestDecodeRowRefuses(t *testing.T) {
 		old, replacement string
 		code             fault.Code
 	}{
-		"a newer version":          {`"v":1`, `"v":2`, fault.MarkNewer},
-		"no version":               {`"v":1,`, ``, fault.MarkCorrupt},
-		"another gateway":          {`"gw-1"`, `"gw-2"`, fault.MarkCorrupt},
-		"no partitions":            {`"n":64`, `"n":0`, fault.MarkCorrupt},
-		"too many partitions":      {`"n":64`, `"n":16385`, fault.MarkCorrupt},
-		"a partition beyond":       {`"63"`, `"64"`, fault.MarkCorrupt},
-		"a partition of no number": {`"63"`, `"x"`, fault.MarkCorrupt},
-		"no base":                  {`"base"`, `"bass"`, fault.MarkCorrupt},
-		"another time than Base's": {`"t":1700000000,"i":5`, `"t":1700000001,"i":5`, fault.MarkCorrupt},
-		"a token that is none":     {`"7":{`, `"7":{"token":"AAAA",`, fault.MarkCorrupt},
-		"a partition nowhere":      {`"7":{"t":1700000000,"i":3}`, `"7":null`, fault.MarkCorrupt},
-		"a time that is none":      {`"seen":"2024`, `"seen":"soon`, fault.MarkCorrupt},
-		"half a row":               {`"process"`, ``, fault.MarkCorrupt},
+		"a newer version":          {`"v":1`, `"v":2`, fault.CheckpointNewer},
+		"no version":               {`"v":1,`, ``, fault.CheckpointCorrupt},
+		"another gateway":          {`"gw-1"`, `"gw-2"`, fault.CheckpointCorrupt},
+		"no partitions":            {`"n":64`, `"n":0`, fault.CheckpointCorrupt},
+		"too many partitions":      {`"n":64`, `"n":16385`, fault.CheckpointCorrupt},
+		"a partition beyond":       {`"63"`, `"64"`, fault.CheckpointCorrupt},
+		"a partition of no number": {`"63"`, `"x"`, fault.CheckpointCorrupt},
+		"no base":                  {`"base"`, `"bass"`, fault.CheckpointCorrupt},
+		"another time than Base's": {`"t":1700000000,"i":5`, `"t":1700000001,"i":5`, fault.CheckpointCorrupt},
+		"a token that is none":     {`"7":{`, `"7":{"token":"AAAA",`, fault.CheckpointCorrupt},
+		"a partition nowhere":      {`"7":{"t":1700000000,"i":3}`, `"7":null`, fault.CheckpointCorrupt},
+		"a time that is none":      {`"seen":"2024`, `"seen":"soon`, fault.CheckpointCorrupt},
+		"half a row":               {`"process"`, ``, fault.CheckpointCorrupt},
 	} {
 		broken := strings.Replace(string(value), c.old, c.replacement, 1)
 		if broken == string(value) {
@@ -264,7 +264,7 @@ func FuzzDecodeRow(f *testing.F) {
 		r, err := record.DecodeRow("key", value, anyKey)
 		if err != nil {
 			switch fault.Of(err) {
-			case fault.MarkCorrupt, fault.MarkNewer:
+			case fault.CheckpointCorrupt, fault.CheckpointNewer:
 			default:
 				t.Fatalf("refused without a code: %v", err)
 			}

@@ -78,7 +78,7 @@ func (v view) Hints(ctx context.Context) <-chan struct{} {
 func (v view) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (joined roster.Membership, err error) {
 	err = v.call(ctx, v.of, func() error {
 		if first.Count != 0 && first.Count != v.partitions {
-			return fault.Newf(fault.MarkPartitions, "the cluster has %d partitions, the node %d", v.partitions, first.Count)
+			return fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, the node %d", v.partitions, first.Count)
 		}
 		if s, held := v.seat(first.Node); held {
 			if s.Process != first.Process {

@@ -252,9 +252,9 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				{"time without its zone", rewind("3", "--to", "2026-01-31T12:00:00"), nil, nil, fault.CommandBadArgument, "RFC 3339"},
 				{"malformed token", rewind("3", "--to", "82ZZ"), nil, nil, fault.CommandBadArgument, `"82ZZ"`},
 				{"token that is cut off", rewind("3", "--to", "8265A1B2C3000000012B"), nil, nil, fault.CommandBadArgument, "resume token"},
-				{"to the future", rewind("3", "--to", now), nil, nil, fault.MarkRewind, "is not behind"},
-				{"all to the future", rewind("--all", "--to", now), nil, nil, fault.MarkRewind, "no partition stands behind"},
-				{"to before the oplog", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, nil, fault.MarkRewind, "the oplog begins at"},
+				{"to the future", rewind("3", "--to", now), nil, nil, fault.CheckpointRewind, "is not behind"},
+				{"all to the future", rewind("--all", "--to", now), nil, nil, fault.CheckpointRewind, "no partition stands behind"},
+				{"to before the oplog", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, nil, fault.CheckpointRewind, "the oplog begins at"},
 				{"MongoDB away", rewind("3", "--to", "1970-01-01T00:01:00Z"), mongoAway, nil, fault.MongoUnreachable, closed},
 				{"unknown flag", []string{"checkpoint", "list", "--all"}, nil, nil, fault.CommandBadArgument, "--all"},
 				{"unknown output", []string{"checkpoint", "list", "-o", "xml"}, nil, nil, fault.CommandBadArgument, `"xml"`},
@@ -265,23 +265,23 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				{"no cluster to adopt", []string{"cluster", "adopt", "--yes"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
 				{"no cluster for gaps", []string{"gaps"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
 				{"no cluster to export", []string{"checkpoint", "export"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
-				{"another number of partitions", []string{"checkpoint", "list"}, []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.MarkPartitions, "16 partitions, not for 8"},
+				{"another number of partitions", []string{"checkpoint", "list"}, []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.CheckpointPartitions, "16 partitions, not for 8"},
 				{"unreachable store", []string{"checkpoint", "list"}, unreachable, nil, unreachableCode, closed},
 				{"unreachable store of gaps", []string{"gaps", "-o", "json"}, unreachable, nil, unreachableCode, closed},
-				{"corrupt mark in a list", []string{"checkpoint", "list"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.MarkCorrupt, "3: unexpected end"},
-				{"corrupt mark", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.MarkCorrupt, "3: unexpected end"},
-				{"corrupt mark to rewind", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, func() { l.marks.setMark(3, "{}") }, fault.MarkCorrupt, "3: it has no version"},
-				{"corrupt mark to export", []string{"checkpoint", "export"}, nil, func() { l.marks.setMark(3, "{}") }, fault.MarkCorrupt, "3: it has no version"},
-				{"corrupt mark to adopt", []string{"cluster", "adopt", "--yes"}, nil, func() { l.marks.setMark(3, "{}") }, fault.MarkCorrupt, "3: it has no version"},
-				{"corrupt origin", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setOrigin("{}") }, fault.MarkCorrupt, "origin"},
-				{"marks of another deployment", []string{"cluster", "adopt", "--yes"}, nil, func() { moveOrigin(l) }, fault.MarkSource, "--source"},
-				{"archive of another deployment", []string{"checkpoint", "import", archive, "--yes"}, nil, func() { moveOrigin(l) }, fault.MarkSource, "that stand are of"},
+				{"corrupt mark in a list", []string{"checkpoint", "list"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
+				{"corrupt mark", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
+				{"corrupt mark to rewind", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt mark to export", []string{"checkpoint", "export"}, nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt mark to adopt", []string{"cluster", "adopt", "--yes"}, nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt origin", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setOrigin("{}") }, fault.CheckpointCorrupt, "origin"},
+				{"marks of another deployment", []string{"cluster", "adopt", "--yes"}, nil, func() { moveOrigin(l) }, fault.CheckpointSource, "--source"},
+				{"archive of another deployment", []string{"checkpoint", "import", archive, "--yes"}, nil, func() { moveOrigin(l) }, fault.CheckpointSource, "that stand are of"},
 				{"nobody to ask", []string{"cluster", "adopt"}, nil, nil, fault.CommandUnconfirmed, "terminal"},
 				{"nobody to ask about an import", []string{"checkpoint", "import", archive}, nil, nil, fault.CommandUnconfirmed, "terminal"},
 				{"adopt to a token", []string{"cluster", "adopt", "--yes", "--to", token.StringValue()}, nil, nil, fault.CommandBadArgument, "not a token"},
-				{"adopt to the future", []string{"cluster", "adopt", "--yes", "--to", now}, nil, nil, fault.MarkRewind, "ahead of MongoDB"},
+				{"adopt to the future", []string{"cluster", "adopt", "--yes", "--to", now}, nil, nil, fault.CheckpointRewind, "ahead of MongoDB"},
 				{"no archive", []string{"checkpoint", "import", "missing.json", "--yes"}, nil, nil, fault.CommandBadArgument, "missing.json"},
-				{"half an archive", []string{"checkpoint", "import", damaged, "--yes"}, nil, nil, fault.MarkCorrupt, damaged},
+				{"half an archive", []string{"checkpoint", "import", damaged, "--yes"}, nil, nil, fault.CheckpointCorrupt, damaged},
 				{"archive that exists", []string{"checkpoint", "export", archive}, nil, nil, fault.CommandBadArgument, archive},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestCorruptMarkIsInNobodysWay(t *testing.T) {
 	use(l)
 	l.marks.setMark(5, "{}")
 	p := l.operate("checkpoint", "list", "-o", "json")
-	p.refused(fault.MarkCorrupt, "00005")
+	p.refused(fault.CheckpointCorrupt, "00005")
 	if all := decode[shownMarks](t, strings.Join(p.output.all(), "\n")); len(all.Marks) != partitions-1 {
 		t.Errorf("%d marks are shown", len(all.Marks))
 	}

@@ -64,7 +64,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 		return s
 	}
 	twin := other("node-1")
-	other("counts", "STREAMER_CLUSTER_PARTITIONS=32").refused(fault.MarkPartitions, "16", "32")
+	other("counts", "STREAMER_CLUSTER_PARTITIONS=32").refused(fault.CheckpointPartitions, "16", "32")
 	unheard := f.add("unheard", "STREAMER_ETCD_DIAL_TIMEOUT=1s")
 	heal := unheard.link.Cut()
 	unheard.process = unheard.lab.node()

@@ -85,18 +85,18 @@ func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 				{"no right to watch", nil, func() { deny(l, server, "aggregate") }, fault.MongoUnauthorized, nil},
 				{"address in use", []string{"STREAMER_HTTP_LISTEN=" + taken.Addr().String()}, nil, fault.NodeAddressInUse, []string{taken.Addr().String()}},
 				{"plaintext for other machines", []string{"STREAMER_GRPC_LISTEN=:0"}, nil, fault.AccessPlaintext, []string{"plaintext"}},
-				{"another number of partitions", []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.MarkPartitions, []string{"16 partitions, not for 8"}},
-				{"a mark of another number", nil, func() { edit(l, 3, "n", 32) }, fault.MarkPartitions, []string{"3 was made for 32"}},
-				{"a mark of a newer version", nil, func() { edit(l, 3, "v", 9) }, fault.MarkNewer, []string{"3 has version 9"}},
+				{"another number of partitions", []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.CheckpointPartitions, []string{"16 partitions, not for 8"}},
+				{"a mark of another number", nil, func() { edit(l, 3, "n", 32) }, fault.CheckpointPartitions, []string{"3 was made for 32"}},
+				{"a mark of a newer version", nil, func() { edit(l, 3, "v", 9) }, fault.CheckpointNewer, []string{"3 has version 9"}},
 				{"all marks of a newer version", nil, func() {
 					for p := range change.Partition(partitions) {
 						edit(l, p, "v", 9)
 					}
-				}, fault.MarkNewer, []string{"0 has version 9", "and 15 more"}},
-				{"a corrupt mark", nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.MarkCorrupt, []string{"3: unexpected end"}},
-				{"a mark without its position", nil, func() { edit(l, 3, "position", nil) }, fault.MarkCorrupt, []string{"3: it has no position"}},
-				{"a corrupt origin", nil, func() { l.marks.setOrigin("{}") }, fault.MarkCorrupt, []string{"origin"}},
-				{"marks of another deployment", nil, func() { moveOrigin(l) }, fault.MarkSource, []string{"of replicaset/elsewhere"}},
+				}, fault.CheckpointNewer, []string{"0 has version 9", "and 15 more"}},
+				{"a corrupt mark", nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, []string{"3: unexpected end"}},
+				{"a mark without its position", nil, func() { edit(l, 3, "position", nil) }, fault.CheckpointCorrupt, []string{"3: it has no position"}},
+				{"a corrupt origin", nil, func() { l.marks.setOrigin("{}") }, fault.CheckpointCorrupt, []string{"origin"}},
+				{"marks of another deployment", nil, func() { moveOrigin(l) }, fault.CheckpointSource, []string{"of replicaset/elsewhere"}},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					l.t = t

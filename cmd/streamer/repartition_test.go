@@ -65,7 +65,7 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 					if !strings.Contains(text, fmt.Sprintf("There are %d partitions, incarnation %d.", n, i+2)) {
 						t.Errorf("%s", text)
 					}
-					f.lab.operate("checkpoint", "list").refused(fault.MarkPartitions)
+					f.lab.operate("checkpoint", "list").refused(fault.CheckpointPartitions)
 					f.lab = f.lab.of(n)
 					after := f.lab.list()
 					if after.Without != n || after.Origin.Cluster != before.Cluster || after.Origin.Incarnation != before.Incarnation+1 || after.Origin.Partitions != n {
@@ -74,7 +74,7 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 					if past := f.lab.result("checkpoint", "history", "3"); !strings.Contains(past, fmt.Sprintf("3 of %d", before.Partitions)) {
 						t.Errorf("%s", past)
 					}
-					f.lab.operate("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes").refused(fault.MarkRepartition, "already")
+					f.lab.operate("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes").refused(fault.CheckpointRepartition, "already")
 					begin(n)
 				}
 				stop()
@@ -119,7 +119,7 @@ func TestRepartitionThatWasKilledIsDoneByTheNext(t *testing.T) {
 	for _, n := range []int{partitions, 24} {
 		l := f.ships[0].lab.of(n)
 		p := start(t, launch{args: []string{"run"}, env: l.settings})
-		p.refused(fault.MarkPartitions)
+		p.refused(fault.CheckpointPartitions)
 	}
 	if text := f.lab.result("checkpoint", "repartition", "--to", "24", "--yes"); !strings.Contains(text, "24 partitions, incarnation 3.") {
 		t.Errorf("%s", text)

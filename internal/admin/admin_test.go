@@ -131,10 +131,10 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 	}
 	mongo.first, mongo.asked = at(21).Time, false
 	plan, err = admin.PlanRewind(t.Context(), s, mongo, nil, at(20))
-	if err != nil || fault.Of(plan.Check()) != fault.MarkRewind || plan.Reached != admin.NotReached || mongo.asked {
+	if err != nil || fault.Of(plan.Check()) != fault.CheckpointRewind || plan.Reached != admin.NotReached || mongo.asked {
 		t.Errorf("%+v, %v", plan, err)
 	}
-	if _, err := plan.Apply(t.Context(), s, "me", ""); fault.Of(err) != fault.MarkRewind {
+	if _, err := plan.Apply(t.Context(), s, "me", ""); fault.Of(err) != fault.CheckpointRewind {
 		t.Errorf("a plan that is refused was done: %v", err)
 	}
 	mongo.unreadable = true
@@ -258,13 +258,13 @@ func TestAdoptOfAnotherDeploymentMustBeAccepted(t *testing.T) {
 	s, mongo := world(t)
 	mongo.identity = "replicaset/rs1/2"
 	plan, err := admin.PlanAdopt(t.Context(), s, mongo, change.Timestamp{})
-	if err != nil || !plan.NewSource || fault.Of(plan.Check(false)) != fault.MarkSource || plan.Check(true) != nil {
+	if err != nil || !plan.NewSource || fault.Of(plan.Check(false)) != fault.CheckpointSource || plan.Check(true) != nil {
 		t.Fatalf("%+v, %v", plan, err)
 	}
 	if origin, err := plan.Apply(t.Context(), s, "me"); err != nil || origin.Source != mongo.identity {
 		t.Errorf("%+v, %v", origin, err)
 	}
-	if _, err := admin.PlanAdopt(t.Context(), s, mongo, at(2000).Time); fault.Of(err) != fault.MarkRewind {
+	if _, err := admin.PlanAdopt(t.Context(), s, mongo, at(2000).Time); fault.Of(err) != fault.CheckpointRewind {
 		t.Errorf("restored to the future: %v", err)
 	}
 	if _, err := admin.PlanAdopt(t.Context(), checkpoint.NewMemory(partitions), mongo, change.Timestamp{}); fault.Of(err) != fault.ClusterUnknown {
@@ -290,12 +290,12 @@ func TestArchiveIsReadBackOrRefused(t *testing.T) {
 		old, young string
 		code       fault.Code
 	}{
-		"newer":            {`"streamer_marks": 1`, `"streamer_marks": 2`, fault.MarkNewer},
-		"something else":   {`"streamer_marks": 1`, `"marks_of": 1`, fault.MarkCorrupt},
-		"cut off":          {`"marks": [`, ``, fault.MarkCorrupt},
-		"a partition more": {`"partition": 2`, `"partition": 9`, fault.MarkCorrupt},
-		"one twice":        {`"partition": 2`, `"partition": 1`, fault.MarkCorrupt},
-		"another number":   {`"n": 4`, `"n": 8`, fault.MarkPartitions},
+		"newer":            {`"streamer_marks": 1`, `"streamer_marks": 2`, fault.CheckpointNewer},
+		"something else":   {`"streamer_marks": 1`, `"marks_of": 1`, fault.CheckpointCorrupt},
+		"cut off":          {`"marks": [`, ``, fault.CheckpointCorrupt},
+		"a partition more": {`"partition": 2`, `"partition": 9`, fault.CheckpointCorrupt},
+		"one twice":        {`"partition": 2`, `"partition": 1`, fault.CheckpointCorrupt},
+		"another number":   {`"n": 4`, `"n": 8`, fault.CheckpointPartitions},
 	} {
 		text := strings.Replace(b.String(), tt.old, tt.young, 1)
 		if text == b.String() {
@@ -319,7 +319,7 @@ func (k keeper) Gaps(context.Context) ([]checkpoint.Gap, error) { return k.gaps,
 
 func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 	gap := checkpoint.Gap{Partition: 3, From: at(1), To: at(2), Reason: "history_lost", Found: time.Unix(5000, 0).UTC(), By: "n"}
-	corrupt := fault.Newf(fault.MarkCorrupt, "gap/1: no reason")
+	corrupt := fault.Newf(fault.CheckpointCorrupt, "gap/1: no reason")
 	for name, tt := range map[string]struct {
 		keeper keeper
 		status int
@@ -327,8 +327,8 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 	}{
 		"empty":    {keeper{}, http.StatusOK, []string{`{"gaps":[]}`}},
 		"one":      {keeper{gaps: []checkpoint.Gap{gap}}, http.StatusOK, []string{`"partition":3`, `"reason":"history_lost"`, `"lost_from":{"time":"1970-01-01T00:16:41Z"`}},
-		"some":     {keeper{gaps: []checkpoint.Gap{gap}, err: corrupt}, http.StatusOK, []string{`"partition":3`, `"error":"STRM-MARK-CORRUPT: gap/1: no reason"`}},
-		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-MARK-CORRUPT"`, `"remedy":"Look at`}},
+		"some":     {keeper{gaps: []checkpoint.Gap{gap}, err: corrupt}, http.StatusOK, []string{`"partition":3`, `"error":"STRM-CHECKPOINT-CORRUPT: gap/1: no reason"`}},
+		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Look at`}},
 		"no store": {keeper{err: errors.New("away")}, http.StatusServiceUnavailable, []string{`"message":"away"`}},
 	} {
 		w := httptest.NewRecorder()

@@ -49,7 +49,7 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp)
 		return nil, err
 	}
 	if ahead(to, now) {
-		return nil, fault.Newf(fault.MarkRewind, "%s is ahead of MongoDB, which is at %s", to.Time().Format(time.RFC3339), now.Time().Format(time.RFC3339))
+		return nil, fault.Newf(fault.CheckpointRewind, "%s is ahead of MongoDB, which is at %s", to.Time().Format(time.RFC3339), now.Time().Format(time.RFC3339))
 	}
 	marks, err := s.List(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func ahead(t, now change.Timestamp) bool { return t.T > now.T }
 // Check returns the fault for which the plan is refused, nil if it is not: another deployment must be accepted.
 func (p *AdoptPlan) Check(acceptSource bool) error {
 	if p.NewSource && !acceptSource {
-		return fault.Newf(fault.MarkSource, "the marks are of %s, mongodb.uri leads to %s; --source accepts it", p.Origin.Source, p.Source)
+		return fault.Newf(fault.CheckpointSource, "the marks are of %s, mongodb.uri leads to %s; --source accepts it", p.Origin.Source, p.Source)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 		return Archive{}, fmt.Errorf("read archive: %w", err)
 	}
 	corrupt := func(cause error) (Archive, error) {
-		return Archive{}, fault.Newf(fault.MarkCorrupt, "%s: %w", name, cause)
+		return Archive{}, fault.Newf(fault.CheckpointCorrupt, "%s: %w", name, cause)
 	}
 	var head struct {
 		Version int `json:"streamer_marks"`
@@ -89,7 +89,7 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 	}
 	switch {
 	case head.Version > archiveVersion:
-		return Archive{}, fault.Newf(fault.MarkNewer, "%s has version %d, this program reads up to %d", name, head.Version, archiveVersion)
+		return Archive{}, fault.Newf(fault.CheckpointNewer, "%s has version %d, this program reads up to %d", name, head.Version, archiveVersion)
 	case head.Version < 1:
 		return corrupt(errors.New("it is no export of marks"))
 	}

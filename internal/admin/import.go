@@ -59,7 +59,7 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 		return nil, err
 	}
 	if !a.Origin.Of(identity) {
-		return nil, fault.Newf(fault.MarkSource, "the archive is of %s, mongodb.uri leads to %s", a.Origin.Source, identity)
+		return nil, fault.Newf(fault.CheckpointSource, "the archive is of %s, mongodb.uri leads to %s", a.Origin.Source, identity)
 	}
 	plan := &ImportPlan{archive: a}
 	origin, err := s.Origin(ctx)
@@ -69,9 +69,9 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 	case err != nil:
 		return nil, err
 	case origin.Partitions != a.Origin.Partitions:
-		return nil, fault.Newf(fault.MarkPartitions, "the archive was made for %d partitions, the marks that stand for %d", a.Origin.Partitions, origin.Partitions)
+		return nil, fault.Newf(fault.CheckpointPartitions, "the archive was made for %d partitions, the marks that stand for %d", a.Origin.Partitions, origin.Partitions)
 	case !origin.Of(identity):
-		return nil, fault.Newf(fault.MarkSource, "the marks that stand are of %s, mongodb.uri leads to %s", origin.Source, identity)
+		return nil, fault.Newf(fault.CheckpointSource, "the marks that stand are of %s, mongodb.uri leads to %s", origin.Source, identity)
 	}
 	plan.Origin = ShowOrigin(origin)
 	stand, err := s.List(ctx)

@@ -56,7 +56,7 @@ func PlanRepartition(ctx context.Context, s Store, source Source, to int, collec
 		return nil, err
 	}
 	if !origin.Of(identity) {
-		return nil, fault.Newf(fault.MarkSource, "the marks are of %s, mongodb.uri leads to %s", origin.Source, identity)
+		return nil, fault.Newf(fault.CheckpointSource, "the marks are of %s, mongodb.uri leads to %s", origin.Source, identity)
 	}
 	marks, err := standing(ctx, s, origin, nil)
 	if err != nil {
@@ -121,12 +121,12 @@ func (p *RepartitionPlan) Check() error {
 	case p.To < 1 || p.To > change.MaxPartitions:
 		return fault.Newf(fault.CommandBadArgument, "%d partitions: there may be 1 to %d", p.To, change.MaxPartitions)
 	case p.To == p.Origin.Partitions:
-		return fault.Newf(fault.MarkRepartition, "there are %d partitions already", p.To)
+		return fault.Newf(fault.CheckpointRepartition, "there are %d partitions already", p.To)
 	case p.Reached == NotReached:
-		return fault.Newf(fault.MarkRepartition, "the oplog begins at %s, after %s, where the rearmost partition stands",
+		return fault.Newf(fault.CheckpointRepartition, "the oplog begins at %s, after %s, where the rearmost partition stands",
 			p.OplogBegins.Format(time.RFC3339), p.Start.Time.Format(time.RFC3339))
 	case len(p.Rescans) > 0:
-		return fault.Newf(fault.MarkRepartition, "the documents of %d partitions are still being read again after a loss, first those of partition %d",
+		return fault.Newf(fault.CheckpointRepartition, "the documents of %d partitions are still being read again after a loss, first those of partition %d",
 			len(p.Rescans), p.Rescans[0])
 	}
 	return nil

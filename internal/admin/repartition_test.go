@@ -69,9 +69,9 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 	}{
 		"none":        {0, nil, fault.CommandBadArgument},
 		"too many":    {change.MaxPartitions + 1, nil, fault.CommandBadArgument},
-		"as many":     {partitions, nil, fault.MarkRepartition},
-		"log is gone": {6, func(_ *checkpoint.Memory, mongo *source) error { mongo.first = at(50).Time; return nil }, fault.MarkRepartition},
-		"read again":  {6, func(s *checkpoint.Memory, _ *source) error { return s.AddGap(t.Context(), lost) }, fault.MarkRepartition},
+		"as many":     {partitions, nil, fault.CheckpointRepartition},
+		"log is gone": {6, func(_ *checkpoint.Memory, mongo *source) error { mongo.first = at(50).Time; return nil }, fault.CheckpointRepartition},
+		"read again":  {6, func(s *checkpoint.Memory, _ *source) error { return s.AddGap(t.Context(), lost) }, fault.CheckpointRepartition},
 		"was read again": {6, func(s *checkpoint.Memory, _ *source) error {
 			lost := lost
 			lost.Rescan = done
@@ -114,7 +114,7 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 		t.Errorf("%v, %v", err, plan.Rescans)
 	}
 	mongo.identity = "replicaset/other/2"
-	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6, nil); fault.Of(err) != fault.MarkSource {
+	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6, nil); fault.Of(err) != fault.CheckpointSource {
 		t.Errorf("another deployment: %v", err)
 	}
 }

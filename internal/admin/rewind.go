@@ -215,11 +215,11 @@ func (p *RewindPlan) Moves() (n int) {
 func (p *RewindPlan) Check() error {
 	switch {
 	case p.Reached == NotReached:
-		return fault.Newf(fault.MarkRewind, "the oplog begins at %s, after %s", p.OplogBegins.Format(time.RFC3339), p.To.Time.Format(time.RFC3339))
+		return fault.Newf(fault.CheckpointRewind, "the oplog begins at %s, after %s", p.OplogBegins.Format(time.RFC3339), p.To.Time.Format(time.RFC3339))
 	case p.Moves() == 0 && len(p.Steps) == 1:
-		return fault.Newf(fault.MarkRewind, "partition %d stands at %s, which is not behind %s", p.Steps[0].Partition, p.Steps[0].From, p.To)
+		return fault.Newf(fault.CheckpointRewind, "partition %d stands at %s, which is not behind %s", p.Steps[0].Partition, p.Steps[0].From, p.To)
 	case p.Moves() == 0:
-		return fault.Newf(fault.MarkRewind, "no partition stands behind %s", p.To)
+		return fault.Newf(fault.CheckpointRewind, "no partition stands behind %s", p.To)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (p *RewindPlan) Apply(ctx context.Context, s Store, by, why string) ([]chec
 		}
 		m, err := s.Rewind(ctx, step.Partition, p.to, by, why)
 		if errors.Is(err, checkpoint.ErrForward) {
-			err = fault.New(fault.MarkRewind, err)
+			err = fault.New(fault.CheckpointRewind, err)
 		}
 		if err != nil {
 			return written, fmt.Errorf("%d of %d partitions are rewound: %w", len(written), p.Moves(), err)

@@ -92,5 +92,5 @@ func PartitionOf(prefix, key string) (change.Partition, error) {
 	if p := change.Partition(n); err == nil && n < change.MaxPartitions && padded(p) == digits {
 		return p, nil
 	}
-	return 0, fault.Newf(fault.MarkCorrupt, "%s: the key names no partition", key)
+	return 0, fault.Newf(fault.CheckpointCorrupt, "%s: the key names no partition", key)
 }

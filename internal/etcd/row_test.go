@@ -147,7 +147,7 @@ func TestRowsAreReadPageByPageAndOldOnesDroppedUnlessRenewed(t *testing.T) {
 		return send(ctx)
 	})
 	rows, err := store.Rows(t.Context())
-	if len(rows) != young || fault.Of(err) != fault.MarkCorrupt || !strings.Contains(err.Error(), p.key("row/no gateway")) {
+	if len(rows) != young || fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), p.key("row/no gateway")) {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	resp, err := p.raw.Get(t.Context(), p.key("row/"), clientv3.WithPrefix(), clientv3.WithCountOnly())

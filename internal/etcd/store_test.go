@@ -360,12 +360,12 @@ func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 	p.found(1)
 	client := p.dial(nil, "")
 	store := NewStore(client, 64)
-	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.MarkPartitions {
+	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("origin: %v", err)
 	}
 	origin := checkpointtest.Origin("c2")
 	origin.Partitions = 64
-	if _, err := store.Found(t.Context(), origin); fault.Of(err) != fault.MarkPartitions {
+	if _, err := store.Found(t.Context(), origin); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("found: %v", err)
 	}
 	if o, err := NewStore(client, 0).Origin(t.Context()); err != nil || o.Partitions != checkpointtest.Partitions {
@@ -384,7 +384,7 @@ func TestListNamesAKeyThatNamesNoPartition(t *testing.T) {
 	for _, name := range []string{"7", "000007", "16384", "0000x", "00007/x"} {
 		p.put(p.key("mark/%s", name), p.get(p.key("mark/00007")))
 		marks, err := store.List(t.Context())
-		if fault.Of(err) != fault.MarkCorrupt || !strings.Contains(err.Error(), "mark/"+name) || len(marks) != 1 {
+		if fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), "mark/"+name) || len(marks) != 1 {
 			t.Errorf("%s: %v, %v", name, marks, err)
 		}
 		if _, err := p.raw.Delete(t.Context(), p.key("mark/%s", name)); err != nil {

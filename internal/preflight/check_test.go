@@ -27,18 +27,18 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 		check("c", ok, nil, "a", "b"),
 		check("d", ok, nil, "c"),
 		check("e", preflight.Finding{Level: preflight.Warn, Text: "hm", Code: fault.ClockSkew}, nil),
-		check("f", ok, fault.Newf(fault.MarkCorrupt, "the mark"), "e"),
+		check("f", ok, fault.Newf(fault.CheckpointCorrupt, "the mark"), "e"),
 	})
 	refused, _ := fault.Lookup(fault.MongoRefused)
 	skew, _ := fault.Lookup(fault.ClockSkew)
-	corrupt, _ := fault.Lookup(fault.MarkCorrupt)
+	corrupt, _ := fault.Lookup(fault.CheckpointCorrupt)
 	want := preflight.Report{OK: false, Checks: []preflight.Result{
 		{Name: "a", Level: preflight.OK, Text: "fine"},
 		{Name: "b", Level: preflight.Fail, Text: "no answer", Code: fault.MongoRefused, Remedy: refused.Remedy},
 		{Name: "c", Level: preflight.Skip, Text: "not tried: it needs b"},
 		{Name: "d", Level: preflight.Skip, Text: "not tried: it needs c"},
 		{Name: "e", Level: preflight.Warn, Text: "hm", Code: fault.ClockSkew, Remedy: skew.Remedy},
-		{Name: "f", Level: preflight.Fail, Text: "the mark", Code: fault.MarkCorrupt, Remedy: corrupt.Remedy},
+		{Name: "f", Level: preflight.Fail, Text: "the mark", Code: fault.CheckpointCorrupt, Remedy: corrupt.Remedy},
 	}}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Error(diff)
@@ -102,7 +102,7 @@ func TestJudgements(t *testing.T) {
 		"connections":               {preflight.Connections(5, 100, 20, true), preflight.OK, "", "a node may need 20; the server takes 20 more"},
 		"connections unknown":       {preflight.Connections(5, 0, 0, false), preflight.OK, "", "a node may need 20; the server does not tell how many it still takes"},
 		"no marks":                  {preflight.Standing(preflight.Marks{}), preflight.OK, "", "none yet: the first start begins by start_from"},
-		"marks of others":           {preflight.Standing(preflight.Marks{Founded: true, Origin: "x", Source: "y"}), preflight.Fail, fault.MarkSource, "they are of x, mongodb.uri leads to y"},
+		"marks of others":           {preflight.Standing(preflight.Marks{Founded: true, Origin: "x", Source: "y"}), preflight.Fail, fault.CheckpointSource, "they are of x, mongodb.uri leads to y"},
 		"no mark saved":             {preflight.Standing(marks(false)), preflight.OK, "", "0 of 4 partitions have one"},
 		"marks":                     {preflight.Standing(marks(true, ago(time.Minute), ago(10*time.Minute))), preflight.OK, "", "2 of 4 partitions have one; the oldest dies in 50m"},
 		"a mark ahead":              {preflight.Standing(marks(false, ago(time.Minute), now.Add(time.Second))), preflight.Fail, fault.LogAhead, "2 of 4 partitions have one; the youngest is of 2026-01-31T12:00:01Z, MongoDB is at 2026-01-31T12:00:00Z"},

@@ -211,7 +211,7 @@ func Standing(m Marks) Finding {
 	case !m.Founded:
 		return fine("none yet: the first start begins by start_from")
 	case !m.Ours:
-		return failure(fault.MarkSource, "they are of %s, mongodb.uri leads to %s", m.Origin, m.Source)
+		return failure(fault.CheckpointSource, "they are of %s, mongodb.uri leads to %s", m.Origin, m.Source)
 	}
 	text := fmt.Sprintf("%d of %d partitions have one", m.Marks, m.Partitions)
 	if len(m.Positions) == 0 {

@@ -60,7 +60,7 @@ func (s *Service) findOrigin(ctx context.Context) error {
 		return fmt.Errorf("find the origin: %w", err)
 	}
 	if !sameSource(origin.Source, source) {
-		return fault.Newf(fault.MarkSource, "the marks of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
+		return fault.Newf(fault.CheckpointSource, "the marks of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
 	}
 	s.origin = origin
 	if err := s.agree(ctx, origin); err != nil {

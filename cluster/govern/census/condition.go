@@ -70,7 +70,7 @@ func (c *Census) refuse(m *Member, seat *roster.Seat) {
 	case m.Garbled:
 		code, why = fault.ClusterHeartbeat, "its heartbeat cannot be read"
 	case seat.Count != 0 && seat.Count != c.cfg.Partitions && m.Serves():
-		code, why = fault.MarkPartitions, fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
+		code, why = fault.CheckpointPartitions, fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
 	}
 	if code != "" && m.refused != code {
 		c.say(Event{What: Rejected, Member: m, Code: code, Why: why})

@@ -240,7 +240,7 @@ func testRejoin(h harness) {
 
 func testCount(h harness) {
 	_, err := h.Store().Join(h.Context(), roster.Heartbeat{Node: "node-a", Process: "a", Count: h.Partitions + 1}, ttl)
-	if fault.Of(err) != fault.MarkPartitions {
+	if fault.Of(err) != fault.CheckpointPartitions {
 		h.Errorf("join gave %v", err)
 	}
 	if view := h.view(h.Store()); len(view.Members) != 0 {

@@ -197,7 +197,7 @@ func TestOriginIsNeededAndMustFit(t *testing.T) {
 		"campaign": func(s *Store) error { _, err := s.Campaign(t.Context(), "node-a"); return err },
 	}
 	for name, call := range calls {
-		if err := call(wrong); fault.Of(err) != fault.MarkPartitions {
+		if err := call(wrong); fault.Of(err) != fault.CheckpointPartitions {
 			t.Errorf("%s of another number of partitions gave %v", name, err)
 		}
 	}

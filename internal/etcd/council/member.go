@@ -20,10 +20,10 @@ import (
 
 // Join implements [roster.Store]. What an earlier membership of the same process left behind is ended first. Beside a cluster of one it
 // is a *cluster.HeldError too. The ttl is rounded up to seconds, and etcd raises it where it is below its least: renewals tell. The
-// number of partitions must be the origin's and the heartbeat's, else it is the fault MarkPartitions.
+// number of partitions must be the origin's and the heartbeat's, else it is the fault CheckpointPartitions.
 func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
-		return nil, fault.Newf(fault.MarkPartitions, "the cluster has %d partitions, node %q is configured for %d",
+		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",
 			s.cfg.Partitions, first.Node, first.Count)
 	}
 	stands, err := s.client.Origin(ctx, s.cfg.Partitions)

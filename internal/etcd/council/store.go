@@ -42,7 +42,7 @@ func New(client *etcd.Client, cfg Config) *Store {
 	return &Store{cfg: cfg, client: client, etcd: client.Driver(), keys: client.Keys()}
 }
 
-// View implements [roster.Store]. The origin must be of N partitions, else it is the fault MarkPartitions; without one it is
+// View implements [roster.Store]. The origin must be of N partitions, else it is the fault CheckpointPartitions; without one it is
 // checkpoint.ErrNoOrigin. What cannot be read is the fault ClusterCorrupt; keys that are not of our making are left out.
 func (s *Store) View(ctx context.Context) (roster.View, error) {
 	resp, err := s.etcd.Txn(ctx).Then(

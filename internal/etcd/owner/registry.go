@@ -42,7 +42,7 @@ func NewRegistry(client *etcd.Client) *Registry {
 
 // Claim implements [cluster.Registry]. A claim made before is released first: epochs are always new. The ttl is rounded up
 // to seconds, and etcd raises it where it is below its least. The origin must be of n partitions, else it is the fault
-// MarkPartitions; without an origin it is [checkpoint.ErrNoOrigin].
+// CheckpointPartitions; without an origin it is [checkpoint.ErrNoOrigin].
 func (r *Registry) Claim(
 	ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {

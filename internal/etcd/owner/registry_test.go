@@ -353,7 +353,7 @@ func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
 		t.Errorf("without an origin: %v", err)
 	}
 	p.found(1)
-	if _, err := registry.Claim(t.Context(), member("a"), 64, time.Minute, false); fault.Of(err) != fault.MarkPartitions {
+	if _, err := registry.Claim(t.Context(), member("a"), 64, time.Minute, false); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("of another number of partitions: %v", err)
 	}
 }

@@ -87,7 +87,7 @@ func TestDocumentsOfAnyShapeHarmNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := k.Rows(t.Context())
-	if len(rows) != 1 || rows[0].Gateway != "gw/1" || fault.Of(err) != fault.MarkCorrupt {
+	if len(rows) != 1 || rows[0].Gateway != "gw/1" || fault.Of(err) != fault.CheckpointCorrupt {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, name := range []string{"4711", "composite", "bare", "typed"} {
@@ -96,7 +96,7 @@ func TestDocumentsOfAnyShapeHarmNoOther(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"bare", "typed"} {
-		if _, ok, err := k.Row(t.Context(), name); ok || fault.Of(err) != fault.MarkCorrupt {
+		if _, ok, err := k.Row(t.Context(), name); ok || fault.Of(err) != fault.CheckpointCorrupt {
 			t.Errorf("%s: %t, %v", name, ok, err)
 		}
 		if err := k.DeleteRow(t.Context(), name); err != nil {

@@ -62,7 +62,7 @@ func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 		checks = append(checks, preflight.Check{Name: checkStore, Needs: mongo, Find: s.store, Code: fault.MongoRefused})
 	}
 	return append(checks,
-		preflight.Check{Name: "marks", Needs: []string{checkMongo, checkReach, checkStore}, Find: s.marks, Code: fault.MarkCorrupt})
+		preflight.Check{Name: "marks", Needs: []string{checkMongo, checkReach, checkStore}, Find: s.marks, Code: fault.CheckpointCorrupt})
 }
 
 func (s *survey) etcd() bool { return s.at.Config.Reliability.Checkpoint.Backend == config.BackendEtcd }

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// maxOthers bounds the calls of other services than ours that are open at a time: health checks that wait, and reflection.
+const maxOthers = 100
+
+// An admitted is a stream whose context knows who is there, and ends when that one is no longer good.
+type admitted struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // that is how gRPC hands it on
+}
+
+// Context implements grpc.ServerStream.
+func (a admitted) Context() context.Context { return a.ctx }
+
+// admitStream lets a stream in whose peer shows who it is, before anything else is looked at.
+func (s *Server) admitStream() grpc.StreamServerInterceptor {
+	var others atomic.Int64
+	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if info.FullMethod != streampb.Gateway_Connect_FullMethodName {
+			defer others.Add(-1)
+			if others.Add(1) > maxOthers {
+				return refusal(fault.Newf(fault.SessionTooMany, "%d calls of %s and the like are open", maxOthers, info.FullMethod))
+			}
+		}
+		ctx, release, err := s.admit(stream.Context(), info.FullMethod)
+		if err != nil {
+			return refusal(err)
+		}
+		defer release()
+		return next(service, admitted{stream, ctx})
+	}
+}
+
+func (s *Server) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx, release, err := s.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	defer release()
+	return next(ctx, request)
+}
+
+// admit finds out who is there. Whoever only asks how the server does need not say.
+func (s *Server) admit(ctx context.Context, method string) (context.Context, context.CancelFunc, error) {
+	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+		return ctx, func() {}, nil
+	}
+	shown := access.Peer{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	if p, ok := peer.FromContext(ctx); ok {
+		shown.Address, shown.TLS = p.Addr.String(), stateOf(p)
+	}
+	return s.cfg.Access.Admit(ctx, shown)
+}
+
+// stateOf returns the state of a peer's TLS connection, nil for plaintext.
+func stateOf(p *peer.Peer) *tls.ConnectionState {
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		return &info.State
+	}
+	return nil
+}

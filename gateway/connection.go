@@ -1,0 +1,260 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A connection is one call of Connect.
+type connection struct {
+	server   *Server
+	stream   streampb.Gateway_ConnectServer
+	identity *access.Identity
+	account  *access.Account
+	writer   *writer
+	requests chan *streampb.ConnectRequest
+	silence  silence
+	left     error // why requests is closed: io.EOF where the client only listens from now on
+
+	auto       bool // batches count as acknowledged when they have been written
+	subscriber *streamer.Exclusive
+	limit      *rate.Limiter
+	subscribed map[string]struct{} // ids, of which the account knows the number
+}
+
+// run serves the connection until one side ends it.
+func (c *connection) run(ctx context.Context) error {
+	go c.read(ctx)
+	go c.writer.run(ctx.Done())
+	hello, err := c.first(ctx)
+	if err != nil {
+		return err
+	}
+	request, err := c.server.readHello(hello, c.identity.Name)
+	if err != nil {
+		return err
+	}
+	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
+	c.limit = rate.NewLimiter(subscribesPerSecond, subscribeBurst)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.silence.run(ctx, c.server.cfg.HeartbeatTimeout) })
+	g.Go(func() error { return c.serve(ctx, request, hello.GetSubscriptions()) })
+	return g.Wait()
+}
+
+// serve begins the session, and serves it until it is over.
+func (c *connection) serve(ctx context.Context, request streamer.Request, wanted []*streampb.Subscription) (err error) {
+	subscriptions, answers := c.compile(wanted)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.subscriber, err = c.server.node.Connect(ctx, request, subscriptions)
+	if err != nil {
+		return err
+	}
+	defer func() { c.subscriber.Close(ctx, nil) }()
+	session := c.subscriber.Session()
+	defer c.server.announces(session)()
+	if c.subscriber.Begin() != streamer.BeginPositions && c.server.cfg.Recent != nil {
+		for _, n := range c.server.cfg.Recent() {
+			session.Notify(n)
+		}
+	}
+	if err := c.writer.send(ctx, append([]any{c.welcome()}, answers...)...); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.runSend(ctx, session) })
+	g.Go(func() error { return c.runReceive(ctx) })
+	g.Go(func() error { return c.runBeat(ctx) })
+	g.Go(func() error { return c.runTopology(ctx) })
+	return g.Wait()
+}
+
+// read reads what the client sends, one message ahead of whoever deals with it. It ends with the stream and its context, which end with the
+// call.
+func (c *connection) read(ctx context.Context) {
+	defer close(c.requests)
+	for {
+		r, err := c.stream.Recv()
+		if err != nil {
+			c.left = err
+			if status.Code(err) == codes.ResourceExhausted {
+				c.left = fault.Newf(fault.SessionTooLarge, "the message was not read: %s", status.Convert(err).Message())
+			}
+			return
+		}
+		c.silence.heard()
+		select {
+		case c.requests <- r:
+		case <-ctx.Done():
+			c.left = context.Cause(ctx)
+			return
+		}
+	}
+}
+
+// first returns the first request.
+func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
+	timer := time.NewTimer(c.server.cfg.HandshakeTimeout)
+	defer timer.Stop()
+	select {
+	case r, ok := <-c.requests:
+		if !ok {
+			return nil, c.left
+		}
+		if r.GetHello() == nil {
+			return nil, fault.Newf(fault.SessionBadRequest, "the first message must be a hello")
+		}
+		return r.GetHello(), nil
+	case <-timer.C:
+		return nil, fault.Newf(fault.SessionSilent, "no hello within %s", c.server.cfg.HandshakeTimeout)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *connection) welcome() *streampb.ConnectResponse {
+	cfg := c.server.cfg
+	timeout := uint32(cfg.HeartbeatTimeout.Milliseconds())
+	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Welcome{Welcome: &streampb.Welcome{
+		Cluster: cfg.Cluster, Node: cfg.Node, PartitionCount: uint32(cfg.Partitions), Generation: c.subscriber.Generation(),
+		Begin: streampb.Begin(c.subscriber.Begin()),
+		Limits: &streampb.Limits{
+			Subscriptions: uint32(cfg.MaxSubscriptions), UnacknowledgedEvents: uint32(cfg.CreditEvents), UnacknowledgedBytes: uint64(cfg.CreditBytes),
+			HeartbeatIntervalMs: timeout / 3, HeartbeatTimeoutMs: timeout, FilterBytes: maxFilter,
+		},
+	}}}
+}
+
+// runSend sends what the session has until it is over.
+func (c *connection) runSend(ctx context.Context, session *streamer.Session) error {
+	for {
+		batches, notices, err := session.Receive(ctx)
+		for _, n := range notices {
+			if err := c.writer.send(ctx, noticeMessage(n)); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		for _, b := range batches {
+			if err := c.account.Wait(ctx, len(b.Events), b.Size()); err != nil {
+				return err
+			}
+			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
+				return err
+			}
+			if c.auto {
+				if err := c.subscriber.Ack(b.Seq); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// errLeft says that the client has ended the connection.
+var errLeft = errors.New("the client has left")
+
+// runReceive does what the client asks for until it leaves.
+func (c *connection) runReceive(ctx context.Context) error {
+	for {
+		select {
+		case r, ok := <-c.requests:
+			switch {
+			case ok:
+			case errors.Is(c.left, io.EOF) && c.auto: // it need not say anything
+				c.silence.ignore(true)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			case fault.Of(c.left) != "":
+				return c.left
+			default:
+				return errLeft
+			}
+			if err := c.handle(ctx, r); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// runBeat tells the client now and then that the node is there.
+func (c *connection) runBeat(ctx context.Context) error {
+	beat := time.NewTicker(c.server.cfg.HeartbeatTimeout / 3)
+	defer beat.Stop()
+	for {
+		select {
+		case <-beat.C:
+			message := &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Heartbeat{Heartbeat: &streampb.Heartbeat{}}}
+			if err := c.writer.send(ctx, message); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// handle does what one request asks for.
+func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) error {
+	session := c.subscriber.Session()
+	switch m := r.GetMessage().(type) {
+	case *streampb.ConnectRequest_Ack:
+		return c.subscriber.Ack(m.Ack.GetSeq())
+	case *streampb.ConnectRequest_Subscribe:
+		n := len(m.Subscribe.GetSubscriptions())
+		if len(c.subscribed)+n > c.server.cfg.MaxSubscriptions {
+			return fault.Newf(fault.SessionTooWide, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
+		}
+		if err := c.slowDown(ctx, n); err != nil {
+			return err
+		}
+		subscriptions, answers := c.compile(m.Subscribe.GetSubscriptions())
+		from := session.Subscribe(subscriptions).Ref().Append(nil)
+		for _, a := range answers {
+			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile
+				subscribed.From = from
+			}
+		}
+		return c.writer.send(ctx, answers...)
+	case *streampb.ConnectRequest_Unsubscribe:
+		ids := m.Unsubscribe.GetIds()
+		if err := c.slowDown(ctx, len(ids)); err != nil {
+			return err
+		}
+		session.Unsubscribe(ids)
+		c.giveBack(ids)
+	case *streampb.ConnectRequest_Attach:
+		if err := c.slowDown(ctx, 1); err != nil {
+			return err
+		}
+		places, err := c.server.readPositions(m.Attach.GetPositions(), c.server.cfg.Partitions)
+		if err != nil {
+			return err
+		}
+		return session.Attach(places, nil)
+	case *streampb.ConnectRequest_Detach:
+		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
+	case *streampb.ConnectRequest_Heartbeat:
+	default:
+		return fault.Newf(fault.SessionBadRequest, "a hello, or a message that this version does not know")
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours is around
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A frame is a ConnectResponse with a batch, as protobuf writes it. Batches are almost all that is sent, and their payloads are bytes
+// already: to make a message of each event first would cost more than all that comes before it.
+type frame struct{ data mem.BufferSlice }
+
+// codec writes frames as they are, and leaves the rest to protobuf.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*frame); ok {
+		return f.data, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// Numbers of fields in proto/streamer/v1/gateway.proto; a test compares them.
+const (
+	fieldBatch         = 4 // of ConnectResponse
+	fieldSeq           = 1 // of Batch
+	fieldTo            = 2
+	fieldEvents        = 3
+	fieldAttached      = 5
+	fieldPosition      = 1 // of Event
+	fieldPartition     = 2
+	fieldAllPartitions = 3
+	fieldChange        = 4
+	fieldFormat        = 5
+	fieldSubscriptions = 6
+)
+
+// newFrame writes a batch that is no loss. The frame owns a buffer, which gRPC gives back when it has sent it.
+func newFrame(b *streamer.Batch) *frame {
+	size := sizeBatch(b)
+	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)
+	pool := mem.DefaultBufferPool()
+	buffer := pool.Get(whole)
+	p := (*buffer)[:0]
+	p = protowire.AppendTag(p, fieldBatch, protowire.BytesType)
+	p = protowire.AppendVarint(p, uint64(size))
+	p = protowire.AppendTag(p, fieldSeq, protowire.VarintType)
+	p = protowire.AppendVarint(p, b.Seq)
+	p = protowire.AppendTag(p, fieldTo, protowire.BytesType)
+	p = protowire.AppendVarint(p, change.RefSize)
+	p = b.To.Ref().Append(p)
+	for i := range b.Events {
+		p = appendEvent(p, &b.Events[i], b.Payload(i))
+	}
+	if len(b.Attached) > 0 {
+		p = protowire.AppendTag(p, fieldAttached, protowire.BytesType)
+		p = protowire.AppendVarint(p, uint64(sizeAttached(b)))
+		for _, partition := range b.Attached {
+			p = protowire.AppendVarint(p, uint64(partition))
+		}
+	}
+	*buffer = p
+	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, pool)}}
+}
+
+func sizeBatch(b *streamer.Batch) int {
+	size := protowire.SizeTag(fieldSeq) + protowire.SizeVarint(b.Seq) + protowire.SizeTag(fieldTo) + protowire.SizeBytes(change.RefSize)
+	for i := range b.Events {
+		size += protowire.SizeTag(fieldEvents) + protowire.SizeBytes(sizeEvent(&b.Events[i], len(b.Payload(i))))
+	}
+	if len(b.Attached) > 0 {
+		size += protowire.SizeTag(fieldAttached) + protowire.SizeBytes(sizeAttached(b))
+	}
+	return size
+}
+
+func sizeAttached(b *streamer.Batch) (size int) {
+	for _, partition := range b.Attached {
+		size += protowire.SizeVarint(uint64(partition))
+	}
+	return size
+}
+
+func sizeEvent(e *streamer.Event, payload int) int {
+	size := 1 + protowire.SizeBytes(change.RefSize) + 1 + protowire.SizeBytes(payload) + 2
+	switch {
+	case e.Keyless:
+		size += 2
+	case e.Partition > 0:
+		size += 1 + protowire.SizeVarint(uint64(e.Partition))
+	}
+	for _, id := range e.Subscriptions {
+		size += 1 + protowire.SizeBytes(len(id))
+	}
+	return size
+}
+
+func appendEvent(p []byte, e *streamer.Event, payload []byte) []byte {
+	p = protowire.AppendTag(p, fieldEvents, protowire.BytesType)
+	p = protowire.AppendVarint(p, uint64(sizeEvent(e, len(payload))))
+	p = protowire.AppendTag(p, fieldPosition, protowire.BytesType)
+	p = protowire.AppendVarint(p, change.RefSize)
+	p = e.Ref.Append(p)
+	switch {
+	case e.Keyless:
+		p = protowire.AppendTag(p, fieldAllPartitions, protowire.VarintType)
+		p = protowire.AppendVarint(p, 1)
+	case e.Partition > 0:
+		p = protowire.AppendTag(p, fieldPartition, protowire.VarintType)
+		p = protowire.AppendVarint(p, uint64(e.Partition))
+	}
+	p = protowire.AppendTag(p, fieldChange, protowire.BytesType)
+	p = protowire.AppendBytes(p, payload)
+	p = protowire.AppendTag(p, fieldFormat, protowire.VarintType)
+	p = protowire.AppendVarint(p, uint64(formatOf(e.Format)))
+	for _, id := range e.Subscriptions {
+		p = protowire.AppendTag(p, fieldSubscriptions, protowire.BytesType)
+		p = protowire.AppendString(p, id)
+	}
+	return p
+}

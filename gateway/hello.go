@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
+)
+
+const (
+	maxFilter = match.MaxSource
+	maxID     = 256 // bytes of an id
+	maxFields = 100
+)
+
+// readHello checks a Hello and makes the request of it.
+func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, err error) {
+	bad := func(format string, args ...any) (streamer.Request, error) {
+		return r, fault.Newf(fault.SessionBadRequest, "hello: "+format, args...)
+	}
+	r = streamer.Request{
+		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: m.GetStartedAt().AsTime(), By: by, Time: m.GetTime().AsTime(),
+		Generation: m.GetGeneration(), Attached: m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED,
+		Known: len(m.GetPosition()) > 0 || len(m.GetPositions()) > 0,
+	}
+	switch {
+	case len(r.Subscriber) > maxID:
+		return bad("subscriber must have at most %d bytes", maxID)
+	case len(r.Process) > maxID:
+		return bad("process_id must have at most %d bytes", maxID)
+	case len(m.GetSubscriptions()) > s.cfg.MaxSubscriptions:
+		return r, fault.Newf(fault.SessionTooWide, "%d subscriptions, a session has at most %d", len(m.GetSubscriptions()), s.cfg.MaxSubscriptions)
+	case r.Known && m.GetCluster() != s.cfg.Cluster:
+		return r, fault.Newf(fault.SessionBadPosition, "the positions are of cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
+	}
+	switch m.GetStart() {
+	case streampb.Start_START_RESUME:
+		r.Start = streamer.StartResume
+	case streampb.Start_START_NOW:
+		r.Start = streamer.StartNow
+	case streampb.Start_START_EARLIEST:
+		r.Start = streamer.StartEarliest
+	case streampb.Start_START_TIME:
+		r.Start = streamer.StartTime
+		if m.GetTime() == nil || r.Time.Unix() <= 0 || r.Time.Unix() > 1<<32-1 {
+			return bad("START_TIME needs a time")
+		}
+	default:
+		return bad("start must be given: START_RESUME, START_NOW, START_EARLIEST or START_TIME")
+	}
+	if !r.Known {
+		return r, nil
+	}
+	if r.Partitions, err = s.readPositions(m.GetPositions(), int(m.GetPartitionCount())); err != nil {
+		return r, err
+	}
+	if len(m.GetPosition()) > 0 {
+		ref, err := change.ParseRef(m.GetPosition())
+		if err != nil {
+			return r, fault.Newf(fault.SessionBadPosition, "position: malformed")
+		}
+		r.At = streamer.Place{Ref: ref}
+	}
+	if r.At.IsZero() || int(m.GetPartitionCount()) != s.cfg.Partitions && len(r.Partitions) > 0 {
+		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // of partitions that are counted otherwise
+	}
+	return r, nil
+}
+
+// earliest returns the earliest of the places that there are.
+func earliest(at streamer.Place, of map[change.Partition]streamer.Place) streamer.Place {
+	for _, place := range of {
+		if at.IsZero() || at.From().After(place.From()) {
+			at = place
+		}
+	}
+	return at
+}
+
+// readPositions reads where a client says that it is, of so many partitions.
+func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitions int) (map[change.Partition]streamer.Place, error) {
+	if len(positions) == 0 {
+		return nil, nil
+	}
+	places := make(map[change.Partition]streamer.Place, len(positions))
+	for _, m := range positions {
+		p := change.Partition(m.GetPartition())
+		if _, twice := places[p]; int(m.GetPartition()) >= cmp.Or(partitions, s.cfg.Partitions) || twice {
+			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d of %d: there is no such partition, or it is there twice", p, partitions)
+		}
+		ref, err := change.ParseRef(m.GetPosition())
+		if err != nil {
+			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d: malformed", p)
+		}
+		places[p] = streamer.Place{Ref: ref}
+	}
+	return places, nil
+}
+
+// readSubscription compiles a subscription.
+func readSubscription(m *streampb.Subscription, carries match.Carries) (sub streamer.Subscription, err error) {
+	if m.GetId() == "" || len(m.GetId()) > maxID {
+		return sub, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
+	}
+	if len(m.GetFields()) > maxFields {
+		return sub, fault.Newf(fault.SessionBadRequest, "%d fields, at most %d", len(m.GetFields()), maxFields)
+	}
+	for _, field := range m.GetFields() {
+		if field == "" || strings.ContainsAny(field, ".\x00") {
+			return sub, fault.Newf(fault.SessionBadRequest, "field %q: only top-level fields can be chosen", field)
+		}
+	}
+	ops, err := match.ParseOps(m.GetOps())
+	if err != nil {
+		return sub, fault.New(fault.SessionBadRequest, err)
+	}
+	filter := match.Filter{Source: m.GetFilter(), DB: m.GetDb(), Coll: m.GetColl(), Ops: ops, Carries: carries}
+	switch m.GetDeletes() {
+	case streampb.Deletes_DELETES_NONE:
+		filter.Deletes = match.DeletesNone
+	case streampb.Deletes_DELETES_BEFORE:
+		filter.Deletes = match.DeletesBefore
+	default:
+		filter.Deletes = match.DeletesAll
+	}
+	program, err := match.Compile(filter)
+	if err != nil {
+		return sub, err
+	}
+	sub = streamer.Subscription{ID: m.GetId(), Program: program, Form: streamer.Form{Fields: m.GetFields()}}
+	if m.GetFormat() == streampb.Format_FORMAT_JSON {
+		sub.Form.Format = streamer.JSON
+	}
+	return sub, nil
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// batchMessage makes what is sent of a batch.
+func batchMessage(b *streamer.Batch) any {
+	if b.Loss == nil {
+		return newFrame(b)
+	}
+	kind := streampb.Loss_KIND_RESYNC
+	if b.Loss.Kind == streamer.Rewound {
+		kind = streampb.Loss_KIND_REWOUND
+	}
+	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
+		Seq: b.Seq, To: b.To.Ref().Append(nil),
+		Loss: &streampb.Loss{
+			Kind: kind, Reason: b.Loss.Reason, From: timeOf(b.Loss.From), To: timeOf(b.Loss.To), Namespaces: b.Loss.Namespaces,
+			Found: timestamppb.New(b.Loss.Found), Advice: b.Loss.Advice, Generation: b.Loss.Generation,
+		},
+	}}}
+}
+
+// timeOf returns the time of a position, nil where nobody knows it.
+func timeOf(p change.Position) *timestamppb.Timestamp {
+	if p.IsZero() {
+		return nil
+	}
+	return timestamppb.New(p.Time.Time())
+}
+
+func formatOf(f streamer.Format) streampb.Format {
+	if f == streamer.JSON {
+		return streampb.Format_FORMAT_JSON
+	}
+	return streampb.Format_FORMAT_BSON
+}
+
+func noticeMessage(n streamer.Notice) *streampb.ConnectResponse {
+	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{
+		Kind: n.Kind, Text: n.Text, At: timestamppb.New(n.At), Subscription: n.Subscription, Code: string(n.Code), Partitions: partitionsOf[uint32](n.Partitions),
+	}}}
+}
+
+func rejected(id string, err error) *streampb.ConnectResponse {
+	m := &streampb.Rejected{Id: id, Message: err.Error()}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		m.Code, m.Message, m.Remedy = string(f.Code), f.Err.Error(), f.Remedy()
+	}
+	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: m}}
+}
+
+// partitionsOf converts partitions from or to those of the wire.
+func partitionsOf[To, From ~uint32](partitions []From) []To {
+	all := make([]To, len(partitions))
+	for i, p := range partitions {
+		all[i] = To(p)
+	}
+	return all
+}
+
+// ended reports whether an error is only the connection's end.
+func ended(err error) bool {
+	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, streamer.ErrClosed)
+}
+
+// refusal makes the status with which a stream ends. Faults tell their code and remedy, in the text and as error details.
+func refusal(err error) error {
+	if ended(err) {
+		return nil
+	}
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		if _, isStatus := status.FromError(err); isStatus {
+			return err
+		}
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return status.FromContextError(err).Err()
+		}
+		return status.New(codes.Internal, err.Error()).Err()
+	}
+	return statusOf(f).Err()
+}
+
+// statusOf tells a fault's code and remedy, in the text and as error details.
+func statusOf(f *fault.Error) *status.Status {
+	s := status.New(statusCode(f.Code), f.Error()+"\n"+f.Remedy())
+	detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(f.Code), Domain: "streamer", Metadata: map[string]string{"remedy": f.Remedy()}})
+	if err != nil {
+		return s
+	}
+	return detailed
+}
+
+func statusCode(c fault.Code) codes.Code {
+	switch c {
+	case fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck:
+		return codes.InvalidArgument
+	case fault.SessionUnknown:
+		return codes.NotFound
+	case fault.SessionReplaced:
+		return codes.AlreadyExists
+	case fault.SessionTooMany, fault.SessionTooWide, fault.SessionTooLarge, fault.AccessLimit:
+		return codes.ResourceExhausted
+	case fault.AccessUnauthenticated, fault.AccessTokenExposed:
+		return codes.Unauthenticated
+	case fault.AccessForbidden:
+		return codes.PermissionDenied
+	case fault.SessionSilent, fault.SessionStalled:
+		return codes.DeadlineExceeded
+	case fault.LogAhead:
+		return codes.FailedPrecondition
+	case fault.LogHistoryLost:
+		return codes.DataLoss
+	case fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable:
+		return codes.Unavailable
+	default:
+		return codes.Internal
+	}
+}

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; faster changes are read later.
+const subscribesPerSecond, subscribeBurst = 200, 10_000
+
+// slowDown waits until the client may change n subscriptions; a change of none counts as one.
+func (c *connection) slowDown(ctx context.Context, n int) error {
+	c.silence.ignore(true)
+	defer c.silence.ignore(false)
+	if err := c.limit.WaitN(ctx, max(1, min(n, subscribeBurst))); err != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// compile compiles subscriptions that the client may have, and says of each whether there is one.
+func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any) {
+	seen := make(map[string]struct{}, len(wanted))
+	for _, w := range wanted {
+		sub, err := c.readSubscription(w, seen)
+		if err != nil {
+			answers = append(answers, rejected(w.GetId(), err))
+			continue
+		}
+		subscriptions = append(subscriptions, sub)
+		answers = append(answers, &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Subscribed{Subscribed: &streampb.Subscribed{Id: sub.ID}}})
+	}
+	return subscriptions, answers
+}
+
+// readSubscription compiles one subscription, unless its id is among those seen in the same request, and has it counted.
+func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]struct{}) (streamer.Subscription, error) {
+	if err := c.identity.Permit(m.GetDb(), m.GetColl()); err != nil {
+		return streamer.Subscription{}, err
+	}
+	sub, err := readSubscription(m, c.server.cfg.Carries)
+	if err != nil {
+		return sub, err
+	}
+	if _, twice := seen[sub.ID]; twice {
+		return sub, fault.Newf(fault.SessionBadRequest, "subscription %q is there twice", sub.ID)
+	}
+	if _, replaced := c.subscribed[sub.ID]; !replaced {
+		if err := c.account.Subscribe(1); err != nil {
+			return sub, err
+		}
+	}
+	seen[sub.ID], c.subscribed[sub.ID] = struct{}{}, struct{}{}
+	return sub, nil
+}
+
+// giveBack counts subscriptions as ended.
+func (c *connection) giveBack(ids []string) {
+	n := 0
+	for _, id := range ids {
+		if _, there := c.subscribed[id]; there {
+			delete(c.subscribed, id)
+			n++
+		}
+	}
+	c.account.Unsubscribe(n)
+}

@@ -1,2 +1,0 @@
-// Package plan decides which catch-up serves which cursor, and where the tail begins. It is pure.
-package plan

@@ -1,0 +1,143 @@
+package oplog
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
+)
+
+// RangeConfig configures a Range.
+type RangeConfig struct {
+	// Ask asks the server how far its oplog goes. It blocks on the network until the context ends. Required.
+	Ask func(ctx context.Context) (gap.Reach, error)
+	// Warning and Critical are thresholds of how much log time a position may have left before it leaves the oplog. Default to 1 h and 15 min. In a
+	// short oplog every position is near its end: they never count for more than half and a quarter of it.
+	Warning, Critical time.Duration
+	// Heard is called with each answer, and with the time before which positions are critically near their end, zero while the log's
+	// reach cannot be known.
+	Heard func(reach gap.Reach, floor change.Timestamp)
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+const (
+	askEvery   = 5 * time.Second
+	askTimeout = 4 * time.Second
+	// believed is how old an answer may be.
+	believed = 20 * time.Second
+)
+
+// A Range knows how far MongoDB's oplog goes: it asks regularly and on demand. Its methods may be called from any goroutine.
+type Range struct {
+	cfg    RangeConfig
+	last   atomic.Pointer[answer]
+	asking sync.Mutex // held while somebody asks for all
+}
+
+// An answer is what was learnt last.
+type answer struct {
+	reach gap.Reach
+	at    time.Time
+}
+
+// NewRange makes a Range.
+func NewRange(cfg RangeConfig) *Range {
+	cfg.Warning = cmp.Or(cfg.Warning, time.Hour)
+	cfg.Critical = cmp.Or(cfg.Critical, 15*time.Minute)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	return &Range{cfg: cfg}
+}
+
+// Run asks again and again until the context ends.
+func (s *Range) Run(ctx context.Context) {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		_, _ = s.ask(ctx) // Latest says when there has been no answer for too long
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask asks once.
+func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reach, err := s.cfg.Ask(ctx)
+	if err != nil {
+		return reach, err
+	}
+	s.last.Store(&answer{reach: reach, at: time.Now()})
+	if s.cfg.Heard != nil {
+		var floor change.Timestamp
+		if !reach.First.IsZero() {
+			floor.T = reach.First.T + uint32(s.critical(reach).Seconds())
+		}
+		s.cfg.Heard(reach, floor)
+	}
+	return reach, nil
+}
+
+// Recently returns an answer that is no older than the last round, and asks where there is none: one caller for all.
+func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if last := s.last.Load(); last != nil && time.Since(last.at) < askEvery {
+		return last.reach, nil
+	}
+	return s.Now(ctx)
+}
+
+// Now asks, and goes on asking until there is an answer or the context ends.
+func (s *Range) Now(ctx context.Context) (reach gap.Reach, err error) {
+	err = retry.Until(ctx, func() (err error) {
+		reach, err = s.ask(ctx)
+		return err
+	}, func(err error) { s.cfg.Logger.Warn("cannot read the range of MongoDB's oplog", "error", err) })
+	return reach, err
+}
+
+// Latest returns the last answer; ok is false where there is none that can be believed.
+func (s *Range) Latest(now time.Time) (reach gap.Reach, ok bool) {
+	last := s.last.Load()
+	if last == nil || now.Sub(last.at) > believed {
+		return reach, false
+	}
+	return last.reach, true
+}
+
+// A Level says how near a position is to leaving the oplog.
+type Level int
+
+// The levels.
+const (
+	Fine Level = iota
+	Low
+	CriticallyLow
+)
+
+// HeadRoom returns the log time between the log's oldest entry and the position, and what to think of it; ok is false where the log's
+// reach cannot be known.
+func (s *Range) HeadRoom(reach gap.Reach, p change.Position) (room time.Duration, level Level, ok bool) {
+	room, ok = reach.HeadRoom(p)
+	switch {
+	case !ok:
+	case room < s.critical(reach):
+		level = CriticallyLow
+	case room < min(s.cfg.Warning, reach.Length()/2):
+		level = Low
+	}
+	return room, level, ok
+}
+
+func (s *Range) critical(r gap.Reach) time.Duration { return min(s.cfg.Critical, r.Length()/4) }

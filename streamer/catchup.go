@@ -1,0 +1,348 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// Open begins a session with its whole set of subscriptions. It ends with its context.
+func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subscription) (*Session, error) {
+	if cfg.CreditEvents == 0 {
+		cfg.CreditEvents = h.cfg.CreditEvents
+	}
+	if cfg.CreditBytes == 0 {
+		cfg.CreditBytes = h.cfg.CreditBytes
+	}
+	s := &Session{
+		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
+		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription),
+	}
+	s.mu.joined = make(map[change.Partition]attachment)
+	if cfg.Attached {
+		s.attached.Store(&map[change.Partition]change.Term{})
+	}
+	s.begins(cfg.Start, cfg.Partitions)
+	if at := s.position(); !at.IsZero() {
+		s.welcome(at)
+	}
+	s.add(subscriptions)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.closing != nil {
+		return nil, h.mu.closing
+	}
+	h.mu.sessions[s] = struct{}{}
+	h.loops.Go(func() { s.run(ctx) })
+	return s, nil
+}
+
+// welcome queues an empty batch, so that the subscriber knows where it begins.
+func (s *Session) welcome(at change.Position) {
+	s.open = &Batch{}
+	s.queue(at)
+}
+
+// begins has the session read on from where the subscriber is. It must not be on the live path.
+func (s *Session) begins(rest Place, of map[change.Partition]Place) {
+	s.seen = newSeen(rest, of)
+	from := rest.From()
+	if s.seen != nil {
+		from = s.seen.from()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.reading, s.mu.considered = newReading(rest, of), from.Clone()
+}
+
+// run serves the session while it is off the live path, until it is over.
+func (s *Session) run(ctx context.Context) {
+	defer s.forget()
+	for {
+		if !s.isLive() {
+			if s.ready() {
+				if err := s.catchUp(ctx); err != nil {
+					s.Close(err)
+				}
+			} else {
+				s.handle(false)
+			}
+		}
+		if !s.isLive() && s.ready() && !s.over() {
+			continue
+		}
+		select {
+		case <-s.stirred:
+		case <-s.done:
+			return
+		case <-ctx.Done():
+			s.Close(context.Cause(ctx))
+			return
+		}
+	}
+}
+
+// forget takes the session out of the Hub.
+func (s *Session) forget() {
+	h := s.hub
+	h.do(func() {
+		if _, live := h.live[s]; live {
+			h.leave(s, change.Later(h.at, s.from))
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.mu.sessions, s)
+}
+
+// ready reports whether it is worth to read on. The session's own loop asks.
+func (s *Session) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.paused && s.hasRoom() && len(s.mu.mailbox) == 0
+}
+
+func (s *Session) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// catchUp reads with a cursor of the session's own until it is on the live path, has no credit, or has mail.
+func (s *Session) catchUp(ctx context.Context) error {
+	h := s.hub
+	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
+	defer cursor.Close()
+	c := &catchup{session: s, writer: Writer{JSON: h.cfg.JSON}, index: &match.Index{}}
+	for key, sub := range s.byKey {
+		c.index.Add(key, sub.Program)
+	}
+	for {
+		batch, err := cursor.Poll()
+		switch {
+		case errors.Is(err, oplog.ErrAhead):
+			return fault.New(fault.LogAhead, err)
+		case err != nil:
+			return err
+		case batch != nil:
+			c.consider(batch)
+		case s.position().IsZero(): // it begins where the log's tail does
+			if at := cursor.Position(); !at.IsZero() {
+				s.welcome(at)
+			}
+		}
+		if s.seen == nil && !h.position().After(s.position()) && s.joins() {
+			return nil
+		}
+		if !s.credit() || s.hasMail() || s.over() {
+			return nil
+		}
+		if batch != nil {
+			continue
+		}
+		select {
+		case <-cursor.Signal():
+		case <-s.stirred:
+		case <-s.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// joins puts the session on the live path, if the Hub is no later.
+func (s *Session) joins() (joined bool) {
+	at := s.position()
+	s.hub.do(func() { joined = s.hub.join(s, at) })
+	return joined
+}
+
+func (s *Session) hasMail() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.mailbox) > 0
+}
+
+// A catchup matches the log for one session.
+type catchup struct {
+	session *Session
+	writer  Writer
+	index   *match.Index
+	found   []match.ID
+}
+
+// consider queues what the session wants of a batch of the log.
+func (c *catchup) consider(batch *oplog.Batch) {
+	s := c.session
+	if loss := batch.Loss(); loss != nil {
+		s.tell(loss)
+	}
+	for i := range batch.Len() {
+		p, keyed := batch.Partition(i)
+		e := batch.Event(i)
+		if !keyed && s.cfg.Owner {
+			p, keyed = 0, true // it goes with that partition
+		}
+		if s.seen != nil {
+			v, released := s.seen.look(e, p, keyed)
+			c.release(released)
+			if v != deliver {
+				continue
+			}
+		}
+		c.event(e, p, keyed)
+	}
+	end := batch.End()
+	if s.seen != nil {
+		c.release(s.seen.reached(end))
+		if s.seen.done() {
+			s.seen = nil
+		}
+	}
+	s.queue(end)
+}
+
+func (c *catchup) release(held []heldEvent) {
+	for i := range held {
+		c.event(&held[i].event, held[i].partition, held[i].keyed)
+	}
+}
+
+// event queues one event, if the session wants it.
+func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
+	s := c.session
+	if !s.has(p, keyed) {
+		return
+	}
+	c.found = c.index.Match(e, c.found[:0], func(id match.ID, err error) { s.hub.fail(s.byKey[id], err) })
+	if len(c.found) == 0 {
+		return
+	}
+	s.matched = s.matched[:0]
+	for _, id := range c.found {
+		s.matched = append(s.matched, s.byKey[id])
+	}
+	c.writer.Next(e)
+	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
+	clear(s.matched)
+	s.matched = s.matched[:0]
+}
+
+// Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
+// attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
+// other partitions have had is skipped.
+// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest.
+func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term) error {
+	if !s.cfg.Attached {
+		return fault.Newf(fault.SessionBadRequest, "partitions are attached to sessions that ask for it: this one has all")
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	s.await(func() {
+		at := s.at()
+		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
+		if s.seen != nil {
+			for p := range attached {
+				elsewhere[p] = s.seen.where(p, at)
+			}
+		}
+		list := make([]change.Partition, 0, len(places))
+		for p, place := range places {
+			attached[p], elsewhere[p], list = terms[p], place, append(list, p)
+		}
+		s.readAgain(Place{At: at}, elsewhere, func() {
+			s.attached.Store(&attached)
+			s.mu.Lock()
+			for p, place := range places {
+				s.mu.joined[p] = attachment{at: place.From(), seq: s.mu.last}
+			}
+			s.mu.Unlock()
+			s.open = &Batch{Attached: list}
+			s.queue(s.position())
+		})
+	})
+	return nil
+}
+
+// Detach lets the session deliver partitions no longer. Those that it does not deliver change nothing. It refuses what Attach refuses.
+func (s *Session) Detach(partitions []change.Partition) error {
+	if !s.cfg.Attached {
+		return fault.Newf(fault.SessionBadRequest, "partitions are detached from sessions to which they are attached: this one has all")
+	}
+	s.await(func() {
+		attached := maps.Clone(*s.attached.Load())
+		for _, p := range partitions {
+			delete(attached, p)
+		}
+		s.attached.Store(&attached)
+	})
+	return nil
+}
+
+// Pause has the session read nothing more. What was queued stays to be received and acknowledged.
+func (s *Session) Pause() {
+	s.await(func() {
+		s.paused = true
+		if s.isLive() {
+			s.hub.leave(s, s.at())
+		}
+	})
+}
+
+// Rewind moves the subscriber back, which it is told in that place: what follows is delivered again. A session that is not as far does
+// nothing.
+func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
+	s.do(func() {
+		if !s.at().After(to) {
+			return
+		}
+		s.readAgain(Place{At: to}, nil, func() {
+			s.loss(&Loss{
+				Kind: Rewound, Reason: "operator", From: to, To: to, Namespaces: namespaces, Generation: generation, Found: time.Now(),
+				Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
+			}, to)
+		})
+	})
+}
+
+// readAgain has the session read from where the subscriber is, off the live path unless it is there already, and calls then when that is
+// prepared, right before the reading. The owner calls it, and does not touch the session afterwards.
+func (s *Session) readAgain(rest Place, of map[change.Partition]Place, then func()) {
+	at := s.at()
+	s.queue(at)
+	switch live := s.isLive(); {
+	case live && newSeen(rest, of) == nil && !at.After(rest.From()):
+		then()
+	case live:
+		s.hub.takeOff(s)
+		s.begins(rest, of)
+		then()
+		s.handOver()
+	default:
+		s.begins(rest, of)
+		then()
+	}
+}
+
+// advice says what to do about a loss of the log.
+func advice(l *oplog.Loss) string {
+	switch l.Reason {
+	case gap.Poison:
+		return "One change was too large for MongoDB to deliver: read the large documents of the namespaces again."
+	case gap.Renamed:
+		return "Another collection has been renamed to this name: read its documents again."
+	default:
+		return "Changes in the stretch may have been missed: read the documents of the namespaces again."
+	}
+}

@@ -1,0 +1,151 @@
+package streamer
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/build"
+)
+
+// A Format is how payloads are written.
+type Format uint8
+
+// The formats.
+const (
+	BSON Format = iota // the change event as MongoDB sent it, without its token
+	JSON               // relaxed Extended JSON of the same
+)
+
+// A Form is how a subscription wants its changes.
+type Form struct {
+	Format Format
+	// Fields are the top-level fields of documents to keep besides _id, in order; none keeps all.
+	Fields []string
+}
+
+// Equal reports whether two forms are the same.
+func (f Form) Equal(g Form) bool { return f.Format == g.Format && slices.Equal(f.Fields, g.Fields) }
+
+// A Writer writes an event in the forms that are asked for, each once. It belongs to one goroutine.
+type Writer struct {
+	// JSON appends a BSON document as relaxed Extended JSON. Required.
+	JSON func(b, doc []byte) ([]byte, error)
+
+	event   *change.Event
+	written []written // of the event; the buffers are kept for the next
+	used    int
+	bson    []byte
+}
+
+type written struct {
+	form    Form
+	payload []byte
+}
+
+// Next begins with another event.
+func (w *Writer) Next(e *change.Event) { w.event, w.used = e, 0 }
+
+// Append appends the event in the form.
+func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
+	if f.Format == BSON && len(f.Fields) == 0 {
+		return appendStripped(b, w.event.Raw(), nil), nil
+	}
+	for _, done := range w.written[:w.used] {
+		if done.form.Equal(f) {
+			return append(b, done.payload...), nil
+		}
+	}
+	if w.used == len(w.written) {
+		w.written = append(w.written, written{})
+	}
+	next := &w.written[w.used]
+	next.form, next.payload = f, next.payload[:0]
+	if f.Format == BSON {
+		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
+	} else {
+		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
+		var err error
+		if next.payload, err = w.JSON(next.payload, w.bson); err != nil {
+			return b, err
+		}
+	}
+	w.used++
+	return append(b, next.payload...), nil
+}
+
+// appendStripped appends an event without its token, and with fields only those of its documents. The event has been walked once already,
+// so that its elements can be read.
+func appendStripped(b, raw []byte, fields []string) []byte {
+	begun := len(b)
+	b = build.Begin(b)
+	for at := 4; ; {
+		name, v, next, err := change.Element(raw, at)
+		if err != nil || name == nil {
+			return build.End(b, begun)
+		}
+		element := raw[at:next]
+		at = next
+		switch string(name) {
+		case "_id":
+			if len(fields) == 0 { // all that follows, as it is
+				return build.End(append(b, raw[at:len(raw)-1]...), begun)
+			}
+			continue
+		case "fullDocument", "fullDocumentBeforeChange":
+			if len(fields) > 0 && v.Document() != nil {
+				b = build.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
+				continue
+			}
+		case "updateDescription":
+			if len(fields) > 0 && v.Document() != nil {
+				b = build.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
+				continue
+			}
+		}
+		b = append(b, element...)
+	}
+}
+
+// stripUpdate keeps what an update says of the fields.
+func stripUpdate(doc []byte, fields []string) []byte {
+	var b []byte
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil || name == nil {
+			return build.Document(b)
+		}
+		at = next
+		switch {
+		case string(name) == "updatedFields" && v.Document() != nil:
+			b = build.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
+		case string(name) == "disambiguatedPaths" && v.Document() != nil:
+			b = build.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
+		default:
+			b = build.AppendValue(b, v.Type, string(name), v.Data)
+		}
+	}
+}
+
+func topLevel(name string) string { return name }
+
+// firstPart is the top-level field of a dotted path.
+func firstPart(path string) string {
+	field, _, _ := strings.Cut(path, ".")
+	return field
+}
+
+// keep copies _id and those of a document's elements of whose names field makes one of the fields.
+func keep(doc []byte, fields []string, field func(string) string) []byte {
+	var b []byte
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil || name == nil {
+			return build.Document(b)
+		}
+		at = next
+		if string(name) == "_id" || slices.Contains(fields, field(string(name))) {
+			b = build.AppendValue(b, v.Type, string(name), v.Data)
+		}
+	}
+}

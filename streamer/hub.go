@@ -1,0 +1,419 @@
+package streamer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// Config configures a Hub.
+type Config struct {
+	// Partitions is N. Required.
+	Partitions int
+	// JSON appends a BSON document as relaxed Extended JSON. Required.
+	JSON func(b, doc []byte) ([]byte, error)
+	// Halt ends the sessions that a loss of history concerns, with the fault LogHistoryLost, where it would be told to them otherwise.
+	Halt bool
+	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. What one
+	// reply of MongoDB has for a session may go beyond.
+	CreditEvents, CreditBytes int
+	// Bookmark is how often sessions on the live path hear how far they are where nothing happens. Defaults to 15 s.
+	Bookmark time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+// A Hub serves the log to sessions.
+type Hub struct {
+	cfg     Config
+	log     *oplog.Log
+	logger  *slog.Logger
+	metrics metrics
+
+	commands chan func()   // for the loop
+	poked    chan struct{} // holds one signal: a session has mail
+	acked    chan struct{} // holds one signal: a session has acknowledged everything
+	stopped  chan struct{} // closed when Run has returned
+	lastKey  atomic.Uint64 // of subscriptions
+	loops    sync.WaitGroup
+
+	// Of the loop.
+	at            change.Position // everything up to here has been considered on the live path; zero while that is not known
+	index         *match.Index    // the subscriptions of the sessions on the live path
+	subscriptions map[match.ID]*Subscription
+	live          map[*Session]struct{}
+	events        []uint64 // by partition, since the beginning
+	writer        Writer
+	found         []match.ID
+	getting       []*Session            // the sessions that get the event, with what matches in Session.matched
+	touched       map[*Session]struct{} // by the reply
+
+	mu struct {
+		sync.Mutex
+		at       change.Position
+		sessions map[*Session]struct{}
+		mail     []*Session
+		events   []uint64
+		closing  error // why nothing more is begun
+	}
+}
+
+// New makes a Hub over a log.
+func New(cfg Config, log *oplog.Log) *Hub {
+	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
+	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
+	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
+	h := &Hub{
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), stopped: make(chan struct{}),
+		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
+		events: make([]uint64, cfg.Partitions), writer: Writer{JSON: cfg.JSON}, touched: make(map[*Session]struct{}),
+	}
+	h.mu.sessions = make(map[*Session]struct{})
+	h.mu.events = make([]uint64, cfg.Partitions)
+	h.metrics = newMetrics(cfg.Registerer, h)
+	return h
+}
+
+// Run serves the sessions until the context ends; then it closes them.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.loops.Wait()
+	defer close(h.stopped)
+	defer h.Stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	cursor := h.log.Cursor(oplog.Start{Live: true})
+	defer func() { cursor.Close() }()
+	bookmark := time.NewTicker(h.cfg.Bookmark)
+	defer bookmark.Stop()
+	for {
+		batch, err := cursor.Poll()
+		switch {
+		case batch != nil:
+			h.pass(batch)
+			h.handle()
+			continue
+		case err == nil:
+		case errors.Is(err, oplog.ErrAhead):
+			h.ahead(err)
+			cursor.Close()
+			cursor = h.log.Cursor(oplog.Start{Live: true})
+			continue
+		case ctx.Err() != nil, errors.Is(err, context.Canceled):
+			return nil // a planned stop, of the hub or of the log
+		default:
+			return err
+		}
+		if at := cursor.Position(); at.After(h.at) {
+			h.reached(at)
+		}
+		select {
+		case <-cursor.Signal():
+		case f := <-h.commands:
+			f()
+		case <-h.poked:
+			h.handle()
+		case <-bookmark.C:
+			h.bookmark()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// do has the loop do something between two replies and waits for it; it is false where the Hub has stopped.
+func (h *Hub) do(f func()) bool {
+	did := make(chan struct{})
+	select {
+	case h.commands <- func() { f(); close(did) }:
+		<-did
+		return true
+	case <-h.stopped:
+		return false
+	}
+}
+
+// poke lets the loop look at a session's mailbox.
+func (h *Hub) poke(s *Session) {
+	h.mu.Lock()
+	h.mu.mail = append(h.mu.mail, s)
+	h.mu.Unlock()
+	notify(h.poked)
+}
+
+// handle does what the sessions on the live path have been asked for, and what the loop has.
+func (h *Hub) handle() {
+	h.mu.Lock()
+	mail := h.mu.mail
+	h.mu.mail = nil
+	h.mu.Unlock()
+	for _, s := range mail {
+		s.handle(true)
+	}
+	for {
+		select {
+		case f := <-h.commands:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// position returns how far the Hub has considered the log.
+func (h *Hub) position() change.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.at
+}
+
+// reached moves the Hub on.
+func (h *Hub) reached(to change.Position) {
+	h.at = to
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.at = to
+}
+
+// pass takes one batch of the log to the sessions on the live path.
+func (h *Hub) pass(batch *oplog.Batch) {
+	if loss := batch.Loss(); loss != nil {
+		h.lost(loss, batch)
+	}
+	for i := range batch.Len() {
+		p, keyed := batch.Partition(i)
+		h.event(batch.Event(i), p, keyed)
+	}
+	end := batch.End()
+	for s := range h.touched {
+		s.queue(change.Later(end, s.from))
+		if !s.credit() {
+			h.metrics.left.Inc()
+			h.leave(s, change.Later(end, s.from))
+		}
+	}
+	clear(h.touched)
+	h.reached(end)
+	if batch.Len() > 0 {
+		h.mu.Lock()
+		copy(h.mu.events, h.events)
+		h.mu.Unlock()
+	}
+}
+
+// event matches one event and hands it to the sessions that get it.
+func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
+	if keyed {
+		h.events[p]++
+	}
+	h.found = h.index.Match(e, h.found[:0], h.complain)
+	if len(h.found) == 0 {
+		return
+	}
+	h.writer.Next(e)
+	position := e.Position()
+	for _, id := range h.found {
+		sub := h.subscriptions[id]
+		s := sub.session
+		if len(s.matched) == 0 {
+			if !s.has(p, keyed) || !s.isAfter(position) {
+				continue
+			}
+			h.getting = append(h.getting, s)
+		}
+		s.matched = append(s.matched, sub)
+	}
+	if len(h.getting) == 0 {
+		return
+	}
+	ref := position.Ref()
+	for _, s := range h.getting {
+		s.event(e, ref, p, keyed, s.matched, &h.writer)
+		h.touched[s] = struct{}{}
+		clear(s.matched)
+		s.matched = s.matched[:0]
+	}
+	clear(h.getting)
+	h.getting = h.getting[:0]
+}
+
+// isAfter reports whether a session on the live path has yet to consider what is at the position.
+func (s *Session) isAfter(at change.Position) bool {
+	if s.from.IsZero() {
+		return true
+	}
+	if !at.After(s.from) {
+		return false
+	}
+	s.from = change.Position{} // from now on it is with the hub
+	return true
+}
+
+// lost tells the sessions on the live path of a loss.
+func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
+	at := loss.To
+	if loss.From.Compare(loss.To) == 0 && batch.Len() > 0 {
+		at = batch.Event(0).Position() // it belongs to the event
+	}
+	for s := range h.live {
+		if (s.from.IsZero() || at.After(s.from)) && s.tell(loss) {
+			h.touched[s] = struct{}{}
+		}
+	}
+}
+
+// tell queues a loss of the log that concerns the session, or ends it where losses do. It is false where nothing was queued. The owner calls
+// it.
+func (s *Session) tell(loss *oplog.Loss) bool {
+	switch {
+	case !s.concerned(loss):
+		return false
+	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
+		s.Close(fault.Newf(fault.LogHistoryLost, "changes may have been lost from %s to %s (%s)", loss.From, loss.To, loss.Reason))
+		return false
+	}
+	s.loss(lossOf(loss), loss.To)
+	return true
+}
+
+// concerned reports whether a loss concerns one of the session's subscriptions, as far as their selectors tell. The owner asks.
+func (s *Session) concerned(loss *oplog.Loss) bool {
+	if loss.Reason != gap.Renamed {
+		return true
+	}
+	db, coll, _ := strings.Cut(loss.Namespaces[0], ".")
+	for _, sub := range s.byKey {
+		f := sub.Program.Filter()
+		if (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
+			return true
+		}
+	}
+	return false
+}
+
+// ahead ends the sessions on the live path: what they have read is of a log that is gone.
+func (h *Hub) ahead(err error) {
+	for s := range h.live {
+		s.Close(fault.New(fault.LogAhead, err))
+	}
+	h.reached(change.Position{})
+}
+
+// leave takes a session off the live path, at a position. Its own loop owns it from now on.
+func (h *Hub) leave(s *Session, at change.Position) {
+	h.takeOff(s)
+	s.mu.Lock()
+	s.mu.considered = at
+	s.mu.Unlock()
+	s.handOver()
+}
+
+// takeOff takes a session off the live path, and leaves it with the Hub's loop.
+func (h *Hub) takeOff(s *Session) {
+	delete(h.live, s)
+	for _, sub := range s.byKey {
+		h.exclude(sub)
+	}
+	s.from = change.Position{}
+}
+
+// handOver gives a session that is off the live path to its own loop. The caller does not touch it any more.
+func (s *Session) handOver() {
+	s.mu.Lock()
+	s.mu.live = false
+	s.mu.Unlock()
+	notify(s.stirred)
+}
+
+// Stop closes the sessions with the error, and takes no more.
+func (h *Hub) Stop(cause error) {
+	h.mu.Lock()
+	if h.mu.closing == nil {
+		h.mu.closing = cause
+	}
+	sessions := slices.Collect(maps.Keys(h.mu.sessions))
+	h.mu.Unlock()
+	for _, s := range sessions {
+		s.Close(cause)
+	}
+}
+
+// Sessions returns the sessions.
+func (h *Hub) Sessions() []*Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.mu.sessions))
+}
+
+// join puts a session on the live path that has considered everything up to the position, if the Hub is no later than that.
+func (h *Hub) join(s *Session, at change.Position) (joined bool) {
+	if h.at.IsZero() || h.at.After(at) {
+		return false
+	}
+	h.live[s] = struct{}{}
+	for _, sub := range s.byKey {
+		h.include(sub)
+	}
+	s.from = change.Position{}
+	if at.After(h.at) {
+		s.from = at
+	}
+	s.mu.Lock()
+	s.mu.live, s.mu.considered = true, at
+	s.mu.Unlock()
+	h.poke(s) // its mail is ours now
+	h.metrics.joined.Inc()
+	return true
+}
+
+// include and exclude keep the index.
+func (h *Hub) include(sub *Subscription) {
+	h.subscriptions[sub.key] = sub
+	h.index.Add(sub.key, sub.Program)
+}
+
+func (h *Hub) exclude(sub *Subscription) {
+	h.index.Remove(sub.key)
+	delete(h.subscriptions, sub.key)
+}
+
+// complain notes that a filter failed on an event: neither a yes nor a no.
+func (h *Hub) complain(id match.ID, err error) { h.fail(h.subscriptions[id], err) }
+
+// fail has a session told of what went wrong with one of its subscriptions.
+func (h *Hub) fail(sub *Subscription, err error) {
+	h.metrics.failed.Inc()
+	sub.failed.Add(err)
+}
+
+// bookmark tells the sessions on the live path how far they are, where nothing else does.
+func (h *Hub) bookmark() {
+	for s := range h.live {
+		if h.at.After(s.position()) && s.idle() {
+			s.begin()
+			s.queue(h.at)
+		}
+	}
+}
+
+// Events returns how many events of each partition have passed since the beginning.
+func (h *Hub) Events() []uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]uint64(nil), h.mu.events...)
+}

@@ -1,0 +1,437 @@
+package streamer_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/streamer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const partitions = 8
+
+// A bench is a log in memory and a Hub over it.
+type bench struct {
+	t      *testing.T
+	source *oplogtest.Log
+	log    *oplog.Log
+	hub    *streamer.Hub
+	end    func()
+}
+
+func begin(t *testing.T, source *oplogtest.Log, cfg streamer.Config) *bench {
+	t.Helper()
+	b := &bench{t: t, source: source}
+	b.log = oplog.New(oplog.Config{
+		Partitions: partitions, RingBytes: 50_000, PrefetchBytes: 20_000,
+		Reach: func(context.Context) (gap.Reach, error) {
+			first, last := source.Reach()
+			return gap.Reach{First: first, Last: last}, nil
+		},
+	}, source)
+	cfg.Partitions, cfg.JSON = partitions, func(b, doc []byte) ([]byte, error) { return fmt.Appendf(b, "%x", doc), nil }
+	b.hub = streamer.New(cfg, b.log)
+	ctx, cancel := context.WithCancel(t.Context())
+	logEnded, hubEnded := make(chan error, 1), make(chan error, 1)
+	go func() { logEnded <- b.log.Run(ctx, change.Position{}) }()
+	go func() { hubEnded <- b.hub.Run(ctx) }()
+	b.end = func() {
+		cancel()
+		for _, ended := range []chan error{logEnded, hubEnded} {
+			if err := <-ended; err != nil {
+				t.Errorf("ended with %v", err)
+			}
+		}
+	}
+	synctest.Wait()
+	return b
+}
+
+// compile compiles a filter.
+func compile(t *testing.T, f match.Filter) *match.Program {
+	t.Helper()
+	f.Carries.Document = true
+	p, err := match.Compile(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func everything(t *testing.T) []streamer.Subscription {
+	return []streamer.Subscription{{ID: "all", Program: compile(t, match.Filter{})}}
+}
+
+func (b *bench) open(cfg streamer.SessionConfig, subscriptions []streamer.Subscription) *streamer.Session {
+	b.t.Helper()
+	s, err := b.hub.Open(b.t.Context(), cfg, subscriptions)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// receive receives batches until there are so many events and losses, without acknowledging them.
+func receive(t *testing.T, s *streamer.Session, n int) (batches []*streamer.Batch) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for got := 0; got < n; {
+		more, _, err := s.Receive(ctx)
+		if err != nil {
+			t.Fatalf("after %d of %d: %v", got, n, err)
+		}
+		for _, b := range more {
+			got += len(b.Events)
+			if b.Loss != nil {
+				got++
+			}
+		}
+		batches = append(batches, more...)
+	}
+	return batches
+}
+
+// refs returns what the batches hold: the Refs of events, and losses as text.
+func refs(batches []*streamer.Batch) (all []string) {
+	for _, b := range batches {
+		if b.Loss != nil {
+			all = append(all, fmt.Sprintf("%s %s %s–%s", b.Loss.Kind, b.Loss.Reason, b.Loss.From, b.Loss.To))
+		}
+		for _, e := range b.Events {
+			all = append(all, fmt.Sprintf("%x", e.Ref.Append(nil)))
+		}
+	}
+	return all
+}
+
+func wanted(events []changetest.Event) (all []string) {
+	for _, e := range events {
+		all = append(all, fmt.Sprintf("%x", e.Position().Ref().Append(nil)))
+	}
+	return all
+}
+
+func inserts(n int, from int64) []changetest.Event {
+	events := make([]changetest.Event, n)
+	for i := range events {
+		events[i].ID = from + int64(i)
+	}
+	return events
+}
+
+func equal(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %d entries, want %d:\n%v\nwant\n%v", what, len(got), len(want), got, want)
+	}
+}
+
+func TestSessionsGetWhatTheyAskForInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(30, 0)...)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		early, live := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[9].Position()}}, everything(t)), b.open(streamer.SessionConfig{}, everything(t))
+		some := b.open(streamer.SessionConfig{}, []streamer.Subscription{
+			{ID: "deletes", Program: compile(t, match.Filter{Ops: []change.Op{change.OpDelete}})},
+			{ID: "json", Program: compile(t, match.Filter{Ops: []change.Op{change.OpDelete}}), Form: streamer.Form{Format: streamer.JSON}},
+			{ID: "none", Program: compile(t, match.Filter{Coll: "nothing"})},
+		})
+		synctest.Wait()
+		mixed := inserts(30, 100)
+		for i := range mixed {
+			mixed[i].Op = []string{"insert", "delete", "update"}[i%3]
+		}
+		source.Append(mixed...)
+		equal(t, "early", refs(receive(t, early, 50)), wanted(append(old[10:], mixed...)))
+		equal(t, "live", refs(receive(t, live, 30)), wanted(mixed))
+		var deletes []changetest.Event
+		for _, e := range mixed {
+			if e.Op == "delete" {
+				deletes = append(deletes, e, e)
+			}
+		}
+		batches := receive(t, some, 20)
+		equal(t, "some", refs(batches), wanted(deletes))
+		for _, batch := range batches {
+			for i, e := range batch.Events {
+				p, _ := change.NewPartitioner(partitions).Of(parse(t, deletes[i]))
+				want := map[streamer.Format]string{streamer.BSON: "deletes", streamer.JSON: "json"}[e.Format] // in either order
+				if len(e.Subscriptions) != 1 || e.Subscriptions[0] != want || i%2 == 1 && e.Format == batch.Events[i-1].Format || e.Partition != p || e.Keyless {
+					t.Errorf("event %d: %+v", i, e)
+				}
+				if text := string(batch.Payload(i)); (strings.Trim(text, "0123456789abcdef") == "") != (e.Format == streamer.JSON) {
+					t.Errorf("event %d: payload %q", i, text)
+				}
+			}
+		}
+	})
+}
+
+func parse(t *testing.T, ev changetest.Event) *change.Event {
+	t.Helper()
+	e, err := change.Parse(ev.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &e
+}
+
+// A session without credit leaves the live path, holds no more than its credit and a reply, and comes back without a gap. Others do not
+// notice.
+func TestSessionWithoutCreditComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{ReplyEvents: 10}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{CreditEvents: 100})
+		defer b.end()
+		slow, fast := b.open(streamer.SessionConfig{}, everything(t)), b.open(streamer.SessionConfig{}, everything(t))
+		synctest.Wait()
+		var all []changetest.Event
+		for round := range 50 {
+			events := source.Append(inserts(50, int64(50*round))...)
+			all = append(all, events...)
+			batches := receive(t, fast, 50)
+			equal(t, "fast", refs(batches), wanted(events))
+			if err := fast.Ack(batches[len(batches)-1].Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st := slow.Standing(); st.Live || st.Events < 100 || st.Events > 110 {
+			t.Errorf("%+v", st)
+		}
+		var got []string
+		for len(got) < len(all) {
+			batches := receive(t, slow, 1)
+			got = append(got, refs(batches)...)
+			if err := slow.Ack(batches[len(batches)-1].Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		equal(t, "slow", got, wanted(all))
+		synctest.Wait()
+		if l := b.hub.Load(); l.Live != 2 || l.Bytes != 0 {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestAcknowledgementsOfWhatWasNotReceivedAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{}, everything(t))
+		synctest.Wait()
+		source.Append(inserts(10, 0)...)
+		synctest.Wait()
+		if err := s.Ack(1); fault.Of(err) != fault.SessionBadAck {
+			t.Errorf("before it was received: %v", err)
+		}
+		batches := receive(t, s, 10)
+		last := batches[len(batches)-1]
+		if err := s.Ack(last.Seq + 1); fault.Of(err) != fault.SessionBadAck {
+			t.Errorf("beyond the last: %v", err)
+		}
+		for range 2 {
+			if err := s.Ack(last.Seq); err != nil {
+				t.Error(err)
+			}
+		}
+		if st := s.Standing(); st.Events != 0 || st.Bytes != 0 || st.At.Compare(last.To) != 0 {
+			t.Errorf("%+v, want %v", st, last.To)
+		}
+	})
+}
+
+// Losses come in their place, whether a session is live or catching up, and are acknowledged like events.
+func TestLossesComeInTheirPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(20, 0)...)
+		source.Truncate(10)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		late, live := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[3].Position()}}, everything(t)), b.open(streamer.SessionConfig{}, everything(t))
+		other := b.open(streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: compile(t, match.Filter{DB: "shop", Coll: "other"})}})
+		synctest.Wait()
+		now := b.log.End()
+		events := source.Append(
+			changetest.Event{ID: 1}, changetest.Event{Op: change.SkippedName, Keyless: true}, changetest.Event{ID: 2},
+			changetest.Event{Op: "rename", Coll: "elsewhere", To: "orders", Keyless: true}, changetest.Event{ID: 3})
+		lost := fmt.Sprintf("resync history_lost %s–%s", old[3].Position(), change.At(old[10].Time))
+		poison := fmt.Sprintf("resync poison %s–%s", events[0].Position(), events[1].Position())
+		renamed := fmt.Sprintf("resync renamed %s–%s", events[2].Position(), events[2].Position())
+		e := wanted(events)
+		equal(t, "live", refs(receive(t, live, 6)), []string{e[0], poison, e[2], renamed, e[3], e[4]})
+		equal(t, "late", refs(receive(t, late, 17)), append(append([]string{lost}, wanted(old[10:])...), e[0], poison, e[2], renamed, e[3], e[4]))
+		if got := refs(receive(t, other, 1)); len(got) != 1 || got[0] != poison {
+			t.Errorf("one that follows another collection: %v after %v", got, now)
+		}
+		if st := live.Standing(); st.Losses != 2 || st.Events != 6 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(20, 0)...)
+		source.Truncate(10)
+		b := begin(t, source, streamer.Config{Halt: true})
+		defer b.end()
+		for range 2 { // also when it comes back
+			late := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[3].Position()}}, everything(t))
+			for {
+				if _, _, err := late.Receive(t.Context()); err != nil {
+					if fault.Of(err) != fault.LogHistoryLost {
+						t.Errorf("%v", err)
+					}
+					break
+				}
+			}
+			if st := late.Standing(); st.At.Compare(old[3].Position()) != 0 {
+				t.Errorf("%+v", st)
+			}
+		}
+		live := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[10].Position()}}, everything(t))
+		equal(t, "one that loses nothing", refs(receive(t, live, 9)), wanted(old[11:]))
+	})
+}
+
+// A subscriber that is known by a Ref only resumes exactly after it, also among events of equal heads, wherever it was.
+func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
+	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
+	events := []changetest.Event{
+		{ID: 1, Time: at(1)},
+		{ID: 11, Time: at(2)}, {ID: 12, Time: at(2)}, {ID: 13, Time: at(2)}, {ID: 14, Time: at(2)}, // of four shards, in the order of their tokens
+		{ID: 2, Time: at(3)},
+	}
+	for i := range events {
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{ReplyEvents: 2}
+			source.Append(events...)
+			source.Tick(1)
+			b := begin(t, source, streamer.Config{})
+			defer b.end()
+			s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: events[i].Position().Ref()}}, everything(t))
+			if i < len(events)-1 {
+				equal(t, fmt.Sprintf("after event %d", i), refs(receive(t, s, len(events)-1-i)), wanted(events[i+1:]))
+			}
+			more := source.Append(changetest.Event{ID: 99})
+			equal(t, "and then", refs(receive(t, s, 1)), wanted(more))
+		})
+	}
+	// One whose own event the log does not have: what has its head comes again.
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{ReplyEvents: 2}
+		source.Append(events...)
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		unknown := changetest.Event{ID: 77, Time: at(2)}
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: unknown.Position().Ref()}}, everything(t))
+		equal(t, "unknown", refs(receive(t, s, 5)), wanted(events[1:]))
+	})
+}
+
+func TestRewindDeliversAgainAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{}, everything(t))
+		synctest.Wait()
+		events := source.Append(inserts(20, 0)...)
+		batches := receive(t, s, 20)
+		if err := s.Ack(batches[len(batches)-1].Seq); err != nil {
+			t.Fatal(err)
+		}
+		to := events[4].Position()
+		s.Rewind(to, 1, nil)
+		rewound := fmt.Sprintf("rewound operator %s–%s", to, to)
+		equal(t, "rewound", refs(receive(t, s, 16)), append([]string{rewound}, wanted(events[5:])...))
+		if st := s.Standing(); st.At.Compare(to) != 0 {
+			t.Errorf("stands at %v, want %v", st.At, to)
+		}
+		more := source.Append(inserts(3, 50)...)
+		equal(t, "and then", refs(receive(t, s, 3)), wanted(more))
+		synctest.Wait()
+		if !s.Standing().Live {
+			t.Error("it is not back on the live path")
+		}
+		s.Rewind(events[19].Position().Clone(), 2, nil)
+		s.Rewind(change.At(change.Timestamp{T: 9999}), 3, nil) // it is not as far
+		equal(t, "forward", refs(receive(t, s, 1))[:1], []string{fmt.Sprintf("rewound operator %s–%s", events[19].Position(), events[19].Position())})
+	})
+}
+
+func TestBookmarksMoveQuietSubscribersOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{Bookmark: 10 * time.Second})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: compile(t, match.Filter{Coll: "nothing"})}})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		first, _, err := s.Receive(ctx)
+		if err != nil || len(first) != 1 || len(first[0].Events) != 0 {
+			t.Fatalf("%v, %v", first, err)
+		}
+		if err := s.Ack(first[0].Seq); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		source.Append(inserts(5, 0)...)
+		source.Tick(60)
+		batches, _, err := s.Receive(ctx)
+		if err != nil || len(batches) != 1 || len(batches[0].Events) != 0 || batches[0].To.Time.T < 1060 {
+			t.Errorf("%+v, %v", batches, err)
+		}
+	})
+}
+
+func TestSubscriptionsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{}, nil)
+		synctest.Wait()
+		source.Append(inserts(5, 0)...)
+		synctest.Wait()
+		from := s.Subscribe(everything(t))
+		if from.Compare(b.log.End()) != 0 {
+			t.Errorf("holds from %v, the log is at %v", from, b.log.End())
+		}
+		events := source.Append(inserts(5, 10)...)
+		equal(t, "subscribed", refs(receive(t, s, 5)), wanted(events))
+		s.Unsubscribe([]string{"all", "unknown"})
+		source.Append(inserts(5, 20)...)
+		synctest.Wait()
+		s.Subscribe(everything(t))
+		events = source.Append(inserts(5, 30)...)
+		equal(t, "subscribed again", refs(receive(t, s, 5)), wanted(events))
+	})
+}

@@ -1,0 +1,124 @@
+package streamer
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the Hub's own figures.
+type metrics struct {
+	joined, left, failed prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help})
+	}
+	m := metrics{
+		joined: counter("sessions_joined_total", "Sessions that joined the live path."),
+		left:   counter("sessions_left_total", "Sessions that left the live path because they had no credit."),
+		failed: counter("filter_failures_total", "Evaluations of filters that failed."),
+	}
+	if reg == nil {
+		return m
+	}
+	reg.MustRegister(m.joined, m.left, m.failed)
+	gauge := func(name, help string, labels prometheus.Labels, of func(Load) int) {
+		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help, ConstLabels: labels}
+		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))
+	}
+	const sessions = "Sessions by where they read: live, or catching up."
+	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
+	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
+	gauge("unacknowledged_bytes", "Bytes queued or sent and not acknowledged, of all sessions.", nil, func(l Load) int { return l.Bytes })
+	return m
+}
+
+// A Load is how much a Hub has to do now.
+type Load struct {
+	Live, CatchingUp int  // sessions by where they read
+	Bytes            int  // queued or sent and not acknowledged
+	Ready            bool // it knows where it is in the log, and sessions can join it
+}
+
+// Load returns how much the Hub has to do now.
+func (h *Hub) Load() (l Load) {
+	l.Ready = !h.position().IsZero()
+	for _, s := range h.Sessions() {
+		s.mu.Lock()
+		if s.mu.live {
+			l.Live++
+		} else {
+			l.CatchingUp++
+		}
+		l.Bytes += s.mu.bytes
+		s.mu.Unlock()
+	}
+	return l
+}
+
+// gauges collect what is measured when it is asked for.
+type gauges struct {
+	partitions  func() []PartitionStatus
+	subscribers func() []SubscriberStatus
+}
+
+//nolint:gochecknoglobals // descriptions are constants
+var (
+	lagDesc        = prometheus.NewDesc("streamer_partition_lag_seconds", "Log time between a partition and the oplog's end; absent while unknown.", []string{"partition"}, nil)
+	roomDesc       = prometheus.NewDesc("streamer_partition_head_room_seconds", "Log time until a partition's position leaves the oplog; absent while unknown.", []string{"partition"}, nil)
+	healthDesc     = prometheus.NewDesc("streamer_partition_health", "1 for the state that a partition is in.", []string{"partition", "status"}, nil)
+	passedDesc     = prometheus.NewDesc("streamer_partition_events_total", "Events that have passed a partition in this term.", []string{"partition"}, nil)
+	partitionsDesc = prometheus.NewDesc("streamer_partitions_owned", "Partitions with a running term.", nil, nil)
+
+	subscriberLagDesc  = prometheus.NewDesc("streamer_subscriber_lag_seconds", "Log time between what a subscriber has acknowledged and the oplog's end.", []string{"subscriber"}, nil)
+	subscriberRoomDesc = prometheus.NewDesc("streamer_subscriber_head_room_seconds", "Log time until a subscriber's position leaves the oplog.", []string{"subscriber"}, nil)
+	subscriberLeftDesc = prometheus.NewDesc("streamer_subscriber_unacknowledged_events", "Events queued or sent to a subscriber and not acknowledged.", []string{"subscriber"}, nil)
+	subscribersDesc    = prometheus.NewDesc("streamer_subscribers", "Subscribers with a name that have a session here.", nil, nil)
+)
+
+// maxLabels bounds the subscribers that have series of their own: those that are latest.
+const maxLabels = 200
+
+// Describe implements prometheus.Collector.
+func (g gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		lagDesc, roomDesc, healthDesc, passedDesc, partitionsDesc, subscriberLagDesc, subscriberRoomDesc, subscriberLeftDesc, subscribersDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	partitions := g.partitions()
+	for _, p := range partitions {
+		label := strconv.Itoa(int(p.Partition))
+		if p.Lag != nil {
+			gauge(lagDesc, p.Lag.Seconds(), label)
+		}
+		if p.HeadRoom != nil {
+			gauge(roomDesc, p.HeadRoom.Seconds(), label)
+		}
+		gauge(healthDesc, 1, label, string(p.State))
+		ch <- prometheus.MustNewConstMetric(passedDesc, prometheus.CounterValue, float64(p.Events), label)
+	}
+	gauge(partitionsDesc, float64(len(partitions)))
+	subscribers := g.subscribers()
+	gauge(subscribersDesc, float64(len(subscribers)))
+	slices.SortStableFunc(subscribers, func(a, b SubscriberStatus) int { return a.Position.Compare(b.Position) })
+	for _, s := range subscribers[:min(len(subscribers), maxLabels)] {
+		if s.Lag != nil {
+			gauge(subscriberLagDesc, s.Lag.Seconds(), s.Name)
+		}
+		if s.HeadRoom != nil {
+			gauge(subscriberRoomDesc, s.HeadRoom.Seconds(), s.Name)
+		}
+		gauge(subscriberLeftDesc, float64(s.Unacknowledged), s.Name)
+	}
+}

@@ -1,0 +1,555 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// ErrClosed says that the session is over.
+var ErrClosed = errors.New("session closed")
+
+// A Subscription is a filter of a session.
+type Subscription struct {
+	ID      string
+	Program *match.Program
+	Form    Form
+
+	session *Session
+	key     match.ID
+	ids     []string // ID alone
+	failed  *tally   // events on which it failed
+}
+
+// SessionConfig configures a Session.
+type SessionConfig struct {
+	// Subscriber names the subscriber in logs and statistics; empty for one without a name.
+	Subscriber string
+	// Start is where the subscriber is: it has seen everything up to there.
+	Start Place
+	// Partitions are those in which it is elsewhere.
+	Partitions map[change.Partition]Place
+	// Attached delivers only the partitions that Attach names; otherwise the session has all.
+	Attached bool
+	// Owner delivers an attached partition only while its term lasts, and an event of no document only with partition 0: of several
+	// nodes that serve one subscriber together, one delivers.
+	Owner bool
+	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
+	CreditEvents, CreditBytes int
+}
+
+// A Session is a subscriber. Its transport receives and acknowledges from any number of goroutines.
+type Session struct {
+	hub      *Hub
+	cfg      SessionConfig
+	received chan struct{} // holds one signal: there may be something to receive
+	stirred  chan struct{} // holds one signal for the session's own loop
+	done     chan struct{}
+
+	// Of the owner: the Hub's loop while the session is on the live path, its own loop otherwise.
+	subscriptions map[string]*Subscription
+	byKey         map[match.ID]*Subscription
+	seen          *seen           // nil when everything that comes is new
+	from          change.Position // on the live path: everything up to here was considered before; zero when the Hub is later
+	open          *Batch          // being filled
+	matched       []*Subscription // those that match the event at hand
+	paused        bool            // nothing more is read
+
+	// attached are the partitions that the session has, nil for all. The owner replaces it, and never changes what is there.
+	attached atomic.Pointer[map[change.Partition]change.Term]
+
+	mu struct {
+		sync.Mutex
+		mailbox       []func() // for the owner
+		live          bool
+		queue         []*Batch
+		sent          []sent          // queued or sent and not acknowledged, in their order
+		last          uint64          // the last Seq
+		given         uint64          // the last one that was received
+		events, bytes int             // of sent
+		acked         uint64          // events
+		considered    change.Position // everything up to here is in the queue or was sent; on the live path the Hub may be later
+		reading       *reading        // what is known of what is being read
+		joined        map[change.Partition]attachment
+		notices       []Notice
+		cause         error
+	}
+}
+
+// A sent is a batch that is not acknowledged.
+type sent struct {
+	seq           uint64
+	before        change.Position // where the session was before it
+	to            change.Position
+	events, bytes int
+	loss          bool
+	reading       *reading
+}
+
+// A reading is what the subscriber had before the session began, or went back: everything up to rest, or to elsewhere in some partitions.
+type reading struct {
+	rest change.Position
+	of   map[change.Partition]change.Position
+}
+
+// place returns where the subscriber is in a partition of which everything up to the position has been acknowledged.
+func (r *reading) place(p change.Partition, acked change.Position) change.Position {
+	had, elsewhere := r.of[p]
+	if !elsewhere {
+		had = r.rest
+	}
+	return change.Later(acked, had)
+}
+
+// newReading makes a reading of a subscriber that is at rest, and elsewhere in some partitions.
+func newReading(rest Place, of map[change.Partition]Place) *reading {
+	r := &reading{rest: rest.From(), of: make(map[change.Partition]change.Position, len(of))}
+	for p, place := range of {
+		r.of[p] = place.From()
+	}
+	return r
+}
+
+// An attachment is where and when a partition was attached: in batches after the number.
+type attachment struct {
+	at  change.Position
+	seq uint64
+}
+
+// A Notice is about the service, and has no place in the log.
+type Notice struct {
+	Kind, Text, Subscription string
+	Code                     fault.Code
+	At                       time.Time
+	// Partitions are those concerned; none: all.
+	Partitions []change.Partition
+}
+
+// Receive returns what comes next, at least one batch or notice. It blocks until there is something; a session that is over returns the
+// error with which it was closed.
+func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
+	for {
+		queue, notices, cause := s.take()
+		if cause != nil || len(queue) > 0 || len(notices) > 0 {
+			return queue, notices, cause
+		}
+		select {
+		case <-s.received:
+		case <-s.done:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take takes what is queued.
+func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notices, cause = s.mu.notices, s.mu.cause
+	s.mu.notices = nil
+	if cause != nil {
+		return nil, notices, cause
+	}
+	queue, s.mu.queue = s.mu.queue, nil
+	if n := len(queue); n > 0 {
+		s.mu.given = queue[n-1].Seq
+	}
+	return queue, notices, nil
+}
+
+// Prune takes the events out of a batch whose terms are over: whoever transports the batches of a session with Owner calls it right before it
+// hands one over. What is taken out the next owner delivers.
+func (s *Session) Prune(b *Batch) {
+	if !s.cfg.Owner {
+		return
+	}
+	terms := *s.attached.Load()
+	over := make(map[change.Partition]bool)
+	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
+	for _, e := range b.Events {
+		ended, looked := over[e.Partition]
+		if !looked {
+			term, there := terms[e.Partition]
+			ended = !there || term.Err() != nil
+			over[e.Partition] = ended
+		}
+		payload := b.payloads[from:e.end]
+		from = e.end
+		if !ended {
+			payloads = append(payloads, payload...)
+			e.end = len(payloads)
+			kept = append(kept, e)
+		}
+	}
+	b.Events, b.payloads = kept, payloads
+}
+
+// Ack acknowledges the received batches up to one. What was acknowledged before changes nothing; a batch that was not received is refused
+// with the fault SessionBadAck.
+func (s *Session) Ack(seq uint64) error {
+	_, err := s.ack(seq)
+	return err
+}
+
+// ack acknowledges batches, and returns how many events that are.
+func (s *Session) ack(seq uint64) (events int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seq > s.mu.given {
+		return 0, fault.Newf(fault.SessionBadAck, "batch %d: the last one that was sent is %d", seq, s.mu.given)
+	}
+	n := 0
+	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
+		events += s.mu.sent[n].events
+		s.mu.bytes -= s.mu.sent[n].bytes
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
+	s.mu.sent = slices.Delete(s.mu.sent, 0, n)
+	if !s.mu.live && s.hasRoom() {
+		notify(s.stirred)
+	}
+	if len(s.mu.sent) == 0 {
+		notify(s.hub.acked)
+	}
+	return events, nil
+}
+
+// room is the share of the credit that must be free before a session that had none reads on.
+const room = 2 // half
+
+// hasCredit reports whether anything more may be queued, hasRoom whether it is worth to begin. Under the mutex.
+func (s *Session) hasCredit() bool {
+	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes
+}
+
+func (s *Session) hasRoom() bool {
+	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room
+}
+
+// Notify queues a notice. It never blocks.
+func (s *Session) Notify(n Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.notices) < maxNotices {
+		s.mu.notices = append(s.mu.notices, n)
+	}
+	notify(s.received)
+}
+
+// maxNotices bounds the notices that wait for a subscriber that takes nothing; they are about the present, and more of them say no more.
+const maxNotices = 100
+
+// Close ends the session with the error that Receive returns from now on; nil means ErrClosed.
+func (s *Session) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cause == nil {
+		s.mu.cause = cause
+		close(s.done)
+	}
+}
+
+// Done is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// do has the owner do something between two replies. It returns at once.
+func (s *Session) do(f func()) {
+	s.mu.Lock()
+	s.mu.mailbox = append(s.mu.mailbox, f)
+	s.mu.Unlock()
+	notify(s.stirred)
+	s.hub.poke(s)
+}
+
+// await has the owner do something and waits for it. It is false where the session is over before.
+func (s *Session) await(f func()) bool {
+	did := make(chan struct{})
+	s.do(func() { f(); close(did) })
+	select {
+	case <-did:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// handle does what the mailbox asks for, as long as the caller owns the session: the Hub's loop while it is live.
+func (s *Session) handle(live bool) {
+	for {
+		s.mu.Lock()
+		if s.mu.live != live || len(s.mu.mailbox) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		f := s.mu.mailbox[0]
+		s.mu.mailbox = s.mu.mailbox[1:]
+		s.mu.Unlock()
+		f()
+	}
+}
+
+// Subscribe adds subscriptions, or replaces those with the same ids, and returns the position after which they hold.
+func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
+	s.await(func() {
+		s.add(subscriptions)
+		from = s.at()
+	})
+	return from
+}
+
+// Unsubscribe removes subscriptions. Ids that there are not change nothing.
+func (s *Session) Unsubscribe(ids []string) {
+	s.await(func() {
+		for _, id := range ids {
+			s.remove(id)
+		}
+	})
+}
+
+// add adds subscriptions.
+func (s *Session) add(subscriptions []Subscription) {
+	for i := range subscriptions {
+		sub := &subscriptions[i]
+		s.remove(sub.ID)
+		sub.session, sub.key, sub.ids = s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
+		sub.failed = newTally(func(text string, last error) {
+			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
+		})
+		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
+		if s.isLive() {
+			s.hub.include(sub)
+		}
+	}
+}
+
+// remove removes a subscription.
+func (s *Session) remove(id string) {
+	sub := s.subscriptions[id]
+	if sub == nil {
+		return
+	}
+	delete(s.subscriptions, id)
+	delete(s.byKey, sub.key)
+	if s.isLive() {
+		s.hub.exclude(sub)
+	}
+}
+
+// isLive reports whether the Hub's loop owns the session. The owner asks.
+func (s *Session) isLive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.live
+}
+
+// at returns the position up to which the session has considered the log. The owner asks.
+func (s *Session) at() change.Position {
+	if s.isLive() {
+		return change.Later(s.hub.at, s.from)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.considered
+}
+
+// has reports whether the session delivers an event of a partition.
+func (s *Session) has(p change.Partition, keyed bool) bool {
+	attached := s.attached.Load()
+	switch {
+	case attached == nil:
+		return true
+	case !keyed && !s.cfg.Owner:
+		return len(*attached) > 0
+	case !keyed:
+		p = 0
+	}
+	_, ok := (*attached)[p]
+	return ok
+}
+
+// begin opens a batch to fill: the last one of the queue while nobody has taken it and it may grow, or a new one.
+func (s *Session) begin() {
+	if s.open != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.mu.queue); n > 0 && s.mu.queue[n-1].grows() {
+		s.open, s.mu.queue = s.mu.queue[n-1], s.mu.queue[:n-1]
+		return
+	}
+	s.open = &Batch{}
+}
+
+// event puts an event into the open batch, once for each form that its subscriptions ask for.
+func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
+	if !keyed {
+		p = 0
+	}
+	for rest := subscriptions; len(rest) > 0; {
+		form, ids := rest[0].Form, rest[0].ids
+		var others []*Subscription
+		for _, sub := range rest[1:] {
+			if sub.Form.Equal(form) {
+				ids = append(ids[:len(ids):len(ids)], sub.ID)
+			} else {
+				others = append(others, sub)
+			}
+		}
+		s.begin()
+		payloads, err := w.Append(s.open.payloads, form)
+		if err != nil {
+			s.hub.fail(rest[0], fault.New(fault.SessionEncoding, err))
+		} else {
+			s.open.payloads = payloads
+			s.open.Events = append(s.open.Events, Event{
+				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
+			})
+		}
+		rest = others
+	}
+	if s.open != nil && !s.open.grows() {
+		s.queue(e.Position().Clone())
+	}
+}
+
+// loss queues a loss, after what is in the open batch.
+func (s *Session) loss(l *Loss, to change.Position) {
+	s.queue(s.position())
+	s.open = &Batch{Loss: l}
+	s.queue(to)
+}
+
+// position returns where the last batch ends, or where the session began.
+func (s *Session) position() change.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.considered
+}
+
+// queue queues the open batch, which ends at the position. It moves the session there, also where nothing is open.
+func (s *Session) queue(to change.Position) {
+	b := s.open
+	s.open = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.mu.considered
+	s.mu.considered = to
+	if b == nil {
+		return
+	}
+	b.To = to
+	events := len(b.Events)
+	if b.Loss != nil {
+		events = 1 // whoever takes nothing is to hold so many
+	}
+	if b.Seq == 0 {
+		s.mu.last++
+		b.Seq, b.size = s.mu.last, len(b.payloads)
+		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading})
+		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
+	} else { // it has grown
+		last := &s.mu.sent[len(s.mu.sent)-1]
+		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)-last.bytes
+		b.size = len(b.payloads)
+		last.to, last.events, last.bytes = to, events, b.size
+	}
+	s.mu.queue = append(s.mu.queue, b)
+	notify(s.received)
+}
+
+// Standing is where a subscriber is, and how it does.
+type Standing struct {
+	// At is the position up to which it has acknowledged everything, zero for a session to which partitions are attached.
+	At change.Position
+	// Partitions are those in which it has acknowledged more, or all that are attached.
+	Partitions map[change.Partition]change.Position
+	// Events, Bytes and Losses are queued or sent and not acknowledged; Live says that the session is on the live path.
+	Events, Bytes, Losses int
+	Live                  bool
+	// Acked counts the events that have been acknowledged.
+	Acked uint64
+}
+
+// Standing returns where the subscriber is.
+func (s *Session) Standing() Standing {
+	attached, hub := s.attached.Load(), s.hub.position()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Standing{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
+	for _, b := range s.mu.sent {
+		if b.loss {
+			st.Losses++
+		}
+	}
+	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
+	switch {
+	case len(s.mu.sent) > 0:
+		first := s.mu.sent[0]
+		acked, reading, oldest = first.before, first.reading, first.seq
+	case s.mu.live:
+		acked = change.Later(hub, acked)
+	}
+	if attached != nil {
+		for p := range *attached {
+			if a := s.mu.joined[p]; oldest <= a.seq {
+				st.Partitions[p] = a.at
+			} else {
+				st.Partitions[p] = reading.place(p, acked)
+			}
+		}
+		return st
+	}
+	st.At = change.Later(acked, reading.rest)
+	for p, had := range reading.of {
+		if had.After(st.At) {
+			st.Partitions[p] = had
+		}
+	}
+	return st
+}
+
+// credit reports whether anything more may be queued.
+func (s *Session) credit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasCredit()
+}
+
+// idle reports whether nothing is queued or sent and not acknowledged.
+func (s *Session) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.sent) == 0
+}
+
+// lossOf makes the entry of a loss of the log.
+func lossOf(l *oplog.Loss) *Loss {
+	return &Loss{
+		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
+	}
+}
+
+// notify leaves a signal in a channel that holds one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,201 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+)
+
+// A Shared subscriber is one that all nodes serve together, each the partitions that it owns: standard output, or a sink.
+type Shared struct {
+	node    *Node
+	name    string
+	session *Session
+	keeper  *checkpoint.Keeper
+
+	mu struct {
+		sync.Mutex
+		terms       map[change.Partition]change.Term
+		generations map[change.Partition]uint64
+	}
+}
+
+var _ checkpoint.Source = (*Shared)(nil)
+
+// Share begins the session of a shared subscriber, which gets partitions as the node gets their terms. It is called before the first Serve.
+func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
+	s := &Shared{node: n, name: name}
+	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
+	var err error
+	if s.session, err = n.hub.Open(ctx, SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
+		return nil, err
+	}
+	s.keeper = n.writer.Keep(s)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.shared = append(n.mu.shared, s)
+	return s, nil
+}
+
+// Receive returns the next batches. It blocks until there are some, and while too much that was acknowledged is not saved. Right before one
+// is handed over, Prune must take out what is the node's no more.
+func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
+	for room := s.keeper.Room(); room != nil; room = s.keeper.Room() {
+		select {
+		case <-room:
+		case <-s.session.Done():
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	batches, _, err := s.session.Receive(ctx)
+	return batches, err
+}
+
+// Prune takes the events out of a batch whose terms are over.
+func (s *Shared) Prune(b *Batch) { s.session.Prune(b) }
+
+// Ack acknowledges the batches up to one.
+func (s *Shared) Ack(seq uint64) error {
+	events, err := s.session.ack(seq)
+	s.keeper.Passed(events)
+	return err
+}
+
+// Session returns the subscriber's session at this node.
+func (s *Shared) Session() *Session { return s.session }
+
+// attach has the subscriber served in partitions, from its checkpoints or, where it has none, from the origin.
+func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
+	n := s.node
+	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
+	if err != nil {
+		return fmt.Errorf("claim the checkpoints of %s: %w", s.name, err)
+	}
+	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
+	for i, t := range terms {
+		at := n.openable(claimed[i].Position, claimed[i].Fingerprint)
+		if at.IsZero() {
+			at = change.At(n.cfg.Origin.Start)
+		}
+		if err := n.ahead(ctx, Place{At: at}); err != nil {
+			return err
+		}
+		places[t.Partition], held[t.Partition] = Place{At: at}, t
+	}
+	s.mu.Lock()
+	for i, t := range terms {
+		s.mu.terms[t.Partition], s.mu.generations[t.Partition] = t, claimed[i].Generation
+	}
+	s.mu.Unlock()
+	return s.session.Attach(places, held)
+}
+
+// detach has the subscriber served in partitions no longer.
+func (s *Shared) detach(partitions []change.Partition) {
+	_ = s.session.Detach(partitions) // partitions are attached to it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range partitions {
+		delete(s.mu.terms, p)
+		delete(s.mu.generations, p)
+	}
+}
+
+// drain has nothing more read, waits until what was handed over is acknowledged or the context ends, and returns how many events are not.
+func (s *Shared) drain(ctx context.Context) (left int) {
+	s.session.Pause()
+	for {
+		if left = s.session.Standing().Events; left == 0 {
+			return 0
+		}
+		select {
+		case <-s.node.hub.acked:
+		case <-s.session.Done():
+			return left
+		case <-ctx.Done():
+			return left
+		}
+	}
+}
+
+// Progress implements checkpoint.Source.
+func (s *Shared) Progress() []checkpoint.Progress {
+	st, events := s.session.Standing(), s.node.hub.Events()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]checkpoint.Progress, 0, len(st.Partitions))
+	for p, at := range st.Partitions {
+		term, there := s.mu.terms[p]
+		if !there || term.Err() != nil {
+			continue
+		}
+		all = append(all, checkpoint.Progress{
+			Checkpoint: checkpoint.Checkpoint{
+				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: s.mu.generations[p], Epoch: term.Epoch,
+			},
+			Events: events[p],
+		})
+	}
+	return all
+}
+
+// Refused implements checkpoint.Source.
+func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
+	if errors.Is(err, checkpoint.ErrRewound) {
+		go s.rewound() //nolint:gosec // bounded by its own timeout
+		return
+	}
+	s.node.fenced(c.Partition, c.Epoch, err)
+}
+
+// rewound goes where an operator has moved the subscriber.
+func (s *Shared) rewound() {
+	n := s.node
+	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+	defer cancel()
+	saved, err := n.store.Load(ctx, s.name)
+	if err != nil {
+		n.logger.Warn("rewound checkpoints cannot be read", "subscriber", s.name, "error", err)
+		return
+	}
+	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
+	s.mu.Lock()
+	for _, c := range saved {
+		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
+			s.mu.generations[c.Partition] = c.Generation
+			places[c.Partition], held[c.Partition] = Place{At: n.openable(c.Position, c.Fingerprint)}, term
+		}
+	}
+	s.mu.Unlock()
+	if len(places) > 0 {
+		n.cfg.Board.Post(rewoundNotice(saved[0]))
+		_ = s.session.Attach(places, held) // partitions are attached to it
+	}
+}
+
+// failed returns why the subscriber is not served any more, nil while it is.
+func (s *Shared) failed() error {
+	s.session.mu.Lock()
+	defer s.session.mu.Unlock()
+	switch cause := s.session.mu.cause; fault.Of(cause) {
+	case fault.LogHistoryLost, fault.LogAhead:
+		return cause
+	default:
+		return nil
+	}
+}
+
+func rewoundNotice(c checkpoint.Checkpoint) notice.Notice {
+	return notice.Notice{
+		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning,
+		Text:   fmt.Sprintf("an operator has moved subscriber %s back to %s: what follows is redelivered", c.Subscriber, c.Earliest().Time),
+		Fields: map[string]any{"subscriber": c.Subscriber, "generation": c.Generation},
+	}
+}

@@ -1,0 +1,67 @@
+package streamer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// A SubscriberStatus is how one subscriber does that has a session at this node.
+type SubscriberStatus struct {
+	Name   string
+	Shared bool
+	// Process is that of an exclusive subscriber, By its identity.
+	Process, By string
+	Generation  uint64
+	// Live says that its session is on the live path; otherwise it is catching up, or has no credit.
+	Live bool
+	// Position is up to where it has acknowledged everything, at the earliest.
+	Position change.Position
+	// Unacknowledged are queued or sent events, and their bytes; Losses those that it has yet to acknowledge.
+	Unacknowledged, Bytes, Losses int
+	// Acknowledged counts events since the session began.
+	Acknowledged uint64
+	// Lag is the log time between the position and the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
+	Lag, HeadRoom *time.Duration
+	HeadRoomLevel oplog.Level
+}
+
+// Subscribers returns how the subscribers with a name do that have a session at this node, in the order of their names.
+func (n *Node) Subscribers() (all []SubscriberStatus) {
+	now := time.Now()
+	reach, known := n.cfg.Range.Latest(now)
+	add := func(s SubscriberStatus, st Standing) {
+		s.Position = st.At
+		for _, at := range st.Partitions {
+			if s.Position.IsZero() || s.Position.After(at) {
+				s.Position = at
+			}
+		}
+		s.Live, s.Unacknowledged, s.Bytes, s.Losses, s.Acknowledged = st.Live, st.Events, st.Bytes, st.Losses, st.Acked
+		if known && !s.Position.IsZero() {
+			lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
+			s.Lag = &lag
+			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
+				s.HeadRoom, s.HeadRoomLevel = &room, level
+			}
+		}
+		all = append(all, s)
+	}
+	for _, e := range n.exclusives() {
+		if e.name == "" {
+			continue
+		}
+		e.mu.Lock()
+		claim, generation := e.mu.claim, e.mu.generation
+		e.mu.Unlock()
+		add(SubscriberStatus{Name: e.name, Process: claim.Process, By: claim.By, Generation: generation}, e.session.Standing())
+	}
+	for _, s := range n.sharedSubscribers() {
+		add(SubscriberStatus{Name: s.name, Shared: true}, s.session.Standing())
+	}
+	slices.SortFunc(all, func(a, b SubscriberStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
