@@ -120,8 +120,9 @@ type Keeper struct {
 type saved struct {
 	checkpoint Checkpoint
 	events     uint64
-	at         time.Time
-	begun      bool // something was saved since the key came
+	at         time.Time // when, or when there was last nothing to save
+	shown      time.Time // when the store last saw the key
+	begun      bool      // something was saved since the key came
 	refused    bool
 }
 
@@ -130,7 +131,7 @@ func (w *Writer) Keep(s Source, begins ...Checkpoint) *Keeper {
 	k := &Keeper{writer: w, source: s, saved: make(map[Key]*saved)}
 	now := time.Now()
 	for _, c := range begins {
-		k.saved[c.Key] = &saved{checkpoint: c, at: now}
+		k.saved[c.Key] = &saved{checkpoint: c, at: now, shown: now}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,7 +200,8 @@ func (w *Writer) Run(ctx context.Context) {
 		// transaction of its own.
 		_ = w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
 			events := p.Events - min(p.Events, s.events)
-			return w.policy.reason(events), events > 0 || !w.policy.due(s.at, 0, w.idle()).After(now)
+			idle := w.idle()
+			return w.policy.reason(events), events > 0 || now.Sub(s.at) >= idle || now.Sub(s.shown) >= idle
 		})
 		timer.Reset(w.policy.MinGap)
 	}
@@ -233,7 +235,13 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 	for k := range w.mu.keepers {
 		for _, p := range k.source.Progress() {
 			s := k.of(p, now)
-			if s.refused || !moved(s.checkpoint, p.Checkpoint) {
+			if s.refused {
+				continue
+			}
+			if !moved(s.checkpoint, p.Checkpoint) {
+				if due := s.shown.Add(w.mu.idle); due.Before(next) {
+					next = due
+				}
 				continue
 			}
 			if due := w.policy.due(s.at, p.Events-min(p.Events, s.events), w.mu.idle); due.Before(next) {
@@ -249,7 +257,7 @@ func (k *Keeper) of(p Progress, now time.Time) *saved {
 	s := k.saved[p.Key]
 	switch {
 	case s == nil:
-		s = &saved{at: now.Add(-k.writer.policy.Interval)} // one that begins is saved soon
+		s = &saved{at: now.Add(-k.writer.policy.Interval), shown: now} // one that begins is saved soon
 		k.saved[p.Key] = s
 	case s.refused && (s.checkpoint.Generation != p.Generation || s.checkpoint.Claim.Number != p.Claim.Number || s.checkpoint.Epoch != p.Epoch):
 		s.refused = false
@@ -290,9 +298,20 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	unrecorded := w.record(ctx)
 	round, taken := w.collect(now, choose)
 	if unrecorded != nil {
-		round = slices.DeleteFunc(round, func(c candidate) bool { return passes(c.checkpoint, w.unrecorded()) })
+		gaps := w.unrecorded()
+		round = slices.DeleteFunc(round, func(c candidate) bool {
+			waits := passes(c.checkpoint, gaps)
+			if waits {
+				delete(taken, c.keeper)
+				w.locked(func() { c.keeper.failed = true })
+			}
+			return waits
+		})
 	}
 	if len(round) == 0 {
+		if unrecorded != nil {
+			w.report([]error{unrecorded})
+		}
 		return unrecorded
 	}
 	checkpoints := make([]Checkpoint, len(round))
@@ -361,7 +380,8 @@ func passes(c Checkpoint, gaps []Gap) bool {
 	return false
 }
 
-// collect makes the checkpoints of a round, and counts the events of their keepers. A checkpoint that has not moved counts as saved.
+// collect makes the checkpoints of a round, and counts the events of their keepers. One that has not moved counts as saved, but is shown to the
+// store now and then: so a subscriber that does nothing hears of a rewind, too.
 func (w *Writer) collect(now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) (round []candidate, taken map[*Keeper]int64) {
 	w.mu.Lock()
 	keepers := slices.Collect(maps.Keys(w.mu.keepers))
@@ -384,7 +404,9 @@ func (w *Writer) collect(now time.Time, choose func(*Keeper, Progress, *saved) (
 				continue
 			case !moved(s.checkpoint, p.Checkpoint):
 				s.at, s.events = now, p.Events
-				continue
+				if now.Sub(s.shown) < w.mu.idle {
+					continue
+				}
 			}
 			if reason.routine() && !s.begun {
 				reason = ReasonBegin
@@ -405,7 +427,7 @@ func (w *Writer) note(c candidate, at time.Time, refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := c.keeper
-	k.saved[c.checkpoint.Key] = &saved{checkpoint: c.checkpoint, events: c.events, at: at, begun: true, refused: refused}
+	k.saved[c.checkpoint.Key] = &saved{checkpoint: c.checkpoint, events: c.events, at: at, shown: at, begun: true, refused: refused}
 	k.failed = false
 }
 

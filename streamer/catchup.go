@@ -261,7 +261,11 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		for p, place := range places {
 			attached[p], elsewhere[p], list = terms[p], place, append(list, p)
 		}
-		s.readAgain(Place{At: at}, elsewhere, func() {
+		rest := Place{At: at}
+		if at.IsZero() { // it has not begun, and so has nothing
+			rest = places[list[0]]
+		}
+		s.readAgain(rest, elsewhere, func() {
 			s.attached.Store(&attached)
 			s.mu.Lock()
 			for p, place := range places {

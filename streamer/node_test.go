@@ -1,0 +1,512 @@
+package streamer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A world is a log and a store that outlive nodes.
+type world struct {
+	t      *testing.T
+	source *oplogtest.Log
+	store  *flaky
+	origin checkpoint.Origin
+	halt   bool
+}
+
+// A flaky store is one that may be away.
+type flaky struct {
+	*checkpoint.Memory
+
+	away atomic.Bool
+}
+
+var errAway = errors.New("the store is away")
+
+func (f *flaky) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
+	if f.away.Load() {
+		results := make([]error, len(all))
+		for i := range results {
+			results[i] = errAway
+		}
+		return results
+	}
+	return f.Memory.Save(ctx, all)
+}
+
+func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
+	if f.away.Load() {
+		return nil, errAway
+	}
+	return f.Memory.Load(ctx, subscriber)
+}
+
+func (f *flaky) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
+	if f.away.Load() {
+		return checkpoint.Checkpoint{}, errAway
+	}
+	return f.Memory.ClaimName(ctx, c, first)
+}
+
+func (f *flaky) AddGap(ctx context.Context, g checkpoint.Gap) error {
+	if f.away.Load() {
+		return errAway
+	}
+	return f.Memory.AddGap(ctx, g)
+}
+
+func newWorld(t *testing.T, source *oplogtest.Log) *world {
+	t.Helper()
+	w := &world{t: t, source: source, store: &flaky{Memory: checkpoint.NewMemory(partitions)}}
+	_, last := source.Reach()
+	var err error
+	w.origin, err = w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Source: "s", Start: last.Next()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A running node.
+type node struct {
+	*streamer.Node
+
+	cancel context.CancelFunc
+	kill   context.CancelCauseFunc // ends its terms
+	terms  context.Context
+	ended  chan error
+}
+
+// start starts a node; prepare may share subscribers before it runs.
+func (w *world) start(name string, prepare func(*streamer.Node)) *node {
+	w.t.Helper()
+	reach := oplog.NewRange(oplog.RangeConfig{Ask: func(context.Context) (gap.Reach, error) {
+		first, last := w.source.Reach()
+		return gap.Reach{First: first, Last: last}, nil
+	}})
+	n := &node{ended: make(chan error, 1)}
+	log := oplog.New(oplog.Config{
+		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
+	}, w.source)
+	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt, JSON: func(b, doc []byte) ([]byte, error) { return append(b, "{}"...), nil }}, log)
+	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: checkpoint.Policy{Interval: 5 * time.Second}}, hub, log, w.store)
+	var ctx context.Context
+	ctx, n.cancel = context.WithCancel(w.t.Context())
+	n.terms, n.kill = context.WithCancelCause(w.t.Context())
+	if prepare != nil {
+		prepare(n.Node)
+	}
+	go func() { n.ended <- n.Run(ctx) }()
+	return n
+}
+
+// stop stops the node softly.
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	n.cancel()
+	if err := <-n.ended; err != nil {
+		t.Error(err)
+	}
+	n.kill(nil)
+}
+
+// own gives the node terms of all partitions.
+func (n *node) own(t *testing.T, epoch uint64) []change.Term {
+	t.Helper()
+	terms := make([]change.Term, partitions)
+	for p := range terms {
+		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Context: n.terms}
+	}
+	if err := n.Serve(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	return terms
+}
+
+func (w *world) connect(n *node, r streamer.Request) *streamer.Exclusive {
+	w.t.Helper()
+	e, err := n.Connect(w.t.Context(), r, everything(w.t))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// receiveShared receives until there are so many events, all of which are to be handed over.
+func receiveShared(t *testing.T, s *streamer.Shared, n int) (batches []*streamer.Batch) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for got := 0; got < n; {
+		more, err := s.Receive(ctx)
+		if err != nil {
+			t.Fatalf("after %d of %d: %v", got, n, err)
+		}
+		for _, b := range more {
+			got += len(b.Events)
+		}
+		batches = append(batches, more...)
+	}
+	return batches
+}
+
+func last(batches []*streamer.Batch) *streamer.Batch { return batches[len(batches)-1] }
+
+// A subscriber with a name resumes where it had acknowledged, on any node, whether its node stopped, or was killed after the checkpoint was
+// saved.
+func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		a, b := w.start("a", nil), w.start("b", nil)
+		defer b.stop(t)
+		synctest.Wait()
+		e := w.connect(a, streamer.Request{Subscriber: "orders", Process: "1", Started: time.Now(), Start: streamer.StartNow})
+		if e.Begin() != streamer.BeginStart {
+			t.Errorf("began at %v", e.Begin())
+		}
+		events := source.Append(inserts(30, 0)...)
+		batches := receive(t, e.Session(), 30)
+		equal(t, "first", refs(batches), wanted(events))
+		if err := e.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		more := source.Append(inserts(5, 30)...)
+		receive(t, e.Session(), 5) // and not acknowledged
+		time.Sleep(10 * time.Second)
+		// a is killed: nothing is said. Its subscriber comes back at b, as the same process and then as another one.
+		for i, process := range []string{"1", "2"} {
+			again := w.connect(b, streamer.Request{Subscriber: "orders", Process: process, Started: time.Now(), Start: streamer.StartResume})
+			if again.Begin() != streamer.BeginCheckpoint {
+				t.Errorf("began at %v", again.Begin())
+			}
+			equal(t, "again", refs(receive(t, again.Session(), 5)), wanted(more))
+			if i == 1 {
+				again.Close(t.Context(), nil)
+			}
+		}
+		// The one at a is fenced when it saves.
+		if err := e.Ack(last(batches).Seq + 1); err != nil {
+			t.Fatal(err)
+		}
+		<-e.Session().Done()
+		if _, _, err := e.Session().Receive(t.Context()); fault.Of(err) != fault.SessionReplaced {
+			t.Errorf("the one at a: %v", err)
+		}
+		a.stop(t)
+	})
+}
+
+func TestStartPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(20, 0)...)
+		source.Tick(10)
+		newer := source.Append(inserts(5, 20)...)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Start: streamer.StartResume}, everything(t))
+		if fault.Of(err) != fault.SessionUnknown {
+			t.Errorf("to resume where nothing is known: %v", err)
+		}
+		_, err = n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: time.Unix(99999, 0)}, everything(t))
+		if fault.Of(err) != fault.LogAhead {
+			t.Errorf("in the future: %v", err)
+		}
+		earliest := w.connect(n, streamer.Request{Start: streamer.StartEarliest})
+		equal(t, "earliest", refs(receive(t, earliest.Session(), 25)), wanted(append(old, newer...)))
+		at := w.connect(n, streamer.Request{Start: streamer.StartTime, Time: newer[0].Time.Time()})
+		equal(t, "at a time", refs(receive(t, at.Session(), 5)), wanted(newer))
+		known := w.connect(n, streamer.Request{Known: true, At: streamer.Place{Ref: old[11].Position().Ref()}, Start: streamer.StartResume})
+		equal(t, "at a position", refs(receive(t, known.Session(), 13)), wanted(append(old[12:], newer...)))
+		now := w.connect(n, streamer.Request{Start: streamer.StartNow})
+		synctest.Wait()
+		events := source.Append(inserts(3, 50)...)
+		equal(t, "now", refs(receive(t, now.Session(), 3)), wanted(events))
+	})
+}
+
+// Of two processes with one name the later one is served; the earlier one is told, and cannot come back.
+func TestNameBelongsToTheLaterProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		begun := time.Now()
+		old := w.connect(n, streamer.Request{Subscriber: "x", Process: "old", Started: begun, Start: streamer.StartNow})
+		time.Sleep(time.Minute)
+		// One that lies about when it started is taken to have started now.
+		young := w.connect(n, streamer.Request{Subscriber: "x", Process: "young", Started: begun.AddDate(8000, 0, 0), Start: streamer.StartNow})
+		<-old.Session().Done()
+		if _, _, err := old.Session().Receive(t.Context()); fault.Of(err) != fault.SessionReplaced {
+			t.Errorf("the older one: %v", err)
+		}
+		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Process: "old", Started: begun, Start: streamer.StartNow}, everything(t))
+		if fault.Of(err) != fault.SessionReplaced {
+			t.Errorf("the older one again: %v", err)
+		}
+		time.Sleep(time.Minute)
+		w.connect(n, streamer.Request{Subscriber: "x", Process: "honest", Started: time.Now(), Start: streamer.StartNow})
+		<-young.Session().Done()
+	})
+}
+
+// An operator's rewind reaches a subscriber that is connected, through whatever node, and one that comes back with its own later positions.
+func TestRewoundSubscribersGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
+		events := source.Append(inserts(20, 0)...)
+		batches := receive(t, e.Session(), 20)
+		if err := e.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		key := checkpoint.Key{Subscriber: "x"}
+		if _, err := w.store.Rewind(t.Context(), key, events[4].Position(), "operator", "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // nobody says so, and nothing happens: it is noticed all the same
+		got := receive(t, e.Session(), 16)
+		if got[0].Loss == nil || got[0].Loss.Kind != streamer.Rewound || got[0].Loss.Generation != 1 {
+			t.Errorf("%+v", got[0])
+		}
+		equal(t, "again", refs(got[1:]), wanted(events[5:]))
+		e.Close(t.Context(), nil)
+		if _, err := w.store.Rewind(t.Context(), key, events[1].Position(), "operator", "test"); err != nil {
+			t.Fatal(err)
+		}
+		back := w.connect(n, streamer.Request{
+			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: streamer.Place{Ref: events[19].Position().Ref()}, Generation: 1,
+		})
+		if back.Begin() != streamer.BeginCheckpoint || back.Generation() != 2 {
+			t.Errorf("began at %v, generation %d", back.Begin(), back.Generation())
+		}
+		equal(t, "with positions of before", refs(receive(t, back.Session(), 18)), wanted(events[2:]))
+	})
+}
+
+// A store that is away keeps nobody out who knows where it is; checkpoints wait, and a loss is in the gap log before any checkpoint passes it.
+func TestStoreThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{ReplyEvents: 5}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
+		events := source.Append(inserts(5, 0)...)
+		if err := e.Ack(last(receive(t, e.Session(), 5)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		w.store.away.Store(true)
+		source.Stall(true)
+		source.Append(inserts(20, 5)...)
+		source.Truncate(5)
+		source.Stall(false)
+		batches := receive(t, e.Session(), 6)
+		if batches[0].Loss == nil {
+			t.Fatalf("%+v", batches[0])
+		}
+		if err := e.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !n.Failing() {
+			t.Error("it does not say that checkpoints cannot be saved")
+		}
+		known := w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: streamer.Place{Ref: last(batches).To.Ref()}})
+		if known.Begin() != streamer.BeginPositions {
+			t.Errorf("began at %v", known.Begin())
+		}
+		if _, err := n.Connect(t.Context(), streamer.Request{Subscriber: "z", Start: streamer.StartNow}, nil); fault.Of(err) != fault.CheckpointUnreadable {
+			t.Errorf("one of which nothing can be known: %v", err)
+		}
+		saved, err := w.store.Memory.Load(t.Context(), "x")
+		if err != nil || len(saved) != 1 || saved[0].Position.Compare(events[4].Position()) < 0 {
+			t.Fatalf("%v, %+v", err, saved)
+		}
+		if gaps, err := w.store.Gaps(t.Context()); err != nil || len(gaps) != 0 {
+			t.Fatalf("%v, %v", err, gaps)
+		}
+		w.store.away.Store(false)
+		time.Sleep(time.Minute)
+		gaps, err := w.store.Gaps(t.Context())
+		if err != nil || len(gaps) != 1 || gaps[0].Reason != string(gap.HistoryLost) {
+			t.Errorf("%v, %+v", err, gaps)
+		}
+		if saved, err = w.store.Load(t.Context(), "x"); err != nil || saved[0].Position.Compare(last(batches).To) < 0 || n.Failing() {
+			t.Errorf("%v, %+v, failing: %v", err, saved, n.Failing())
+		}
+	})
+}
+
+// Shared subscribers get the partitions that their node owns, from the checkpoints of whoever had them before.
+func TestSharedSubscribersFollowTheOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		got := make(map[string]int)
+		var order []string
+		run := func(name string, epoch uint64, n, ackUpTo int) {
+			var s *streamer.Shared
+			node := w.start(name, func(n *streamer.Node) {
+				var err error
+				if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			node.own(t, epoch)
+			have := 0
+			for _, b := range receiveShared(t, s, n) {
+				s.Prune(b)
+				have += len(b.Events)
+				for _, r := range refs([]*streamer.Batch{b}) {
+					if got[r]++; got[r] == 1 {
+						order = append(order, r)
+					}
+				}
+				if have <= ackUpTo {
+					if err := s.Ack(b.Seq); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			node.stop(t)
+		}
+		all := source.Append(append(inserts(30, 0), changetest.Event{Op: "drop", Keyless: true})...)
+		run("a", 1, 31, 31) // everything is acknowledged, and saved when the node stops
+		all = append(all, source.Append(inserts(20, 100)...)...)
+		run("b", 2, 20, 0) // nothing of this is
+		all = append(all, source.Append(inserts(20, 200)...)...)
+		run("c", 3, 40, 40)
+		equal(t, "in order of their first coming", order, wanted(all))
+		for i, e := range wanted(all) {
+			if want := map[bool]int{false: 1, true: 2}[i >= 31 && i < 51]; got[e] != want {
+				t.Errorf("event %d came %d times, want %d", i, got[e], want)
+			}
+		}
+	})
+}
+
+// An event whose term is over when it is to be handed over is taken out, and a checkpoint of that partition is refused.
+func TestDeposedOwnerHandsNothingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		share := func(s **streamer.Shared) func(*streamer.Node) {
+			return func(n *streamer.Node) {
+				var err error
+				if *s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var sa, sb *streamer.Shared
+		a := w.start("a", share(&sa))
+		a.own(t, 1)
+		synctest.Wait()
+		source.Append(inserts(20, 0)...)
+		synctest.Wait()
+		batches := receiveShared(t, sa, 20) // it has them in hand
+		b := w.start("b", share(&sb))
+		b.own(t, 2)
+		a.kill(change.ErrTermLost)
+		synctest.Wait()
+		events := 0
+		for _, batch := range batches {
+			sa.Prune(batch)
+			events += len(batch.Events)
+		}
+		if events != 0 {
+			t.Errorf("%d events would be handed over", events)
+		}
+		if err := sa.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		a.stop(t)
+		events = 0
+		for _, batch := range receiveShared(t, sb, 20) {
+			sb.Prune(batch)
+			events += len(batch.Events)
+		}
+		if events != 20 {
+			t.Errorf("the new owner hands %d events over", events)
+		}
+		b.stop(t)
+	})
+}
+
+func TestStatesOfPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		n.own(t, 1)
+		synctest.Wait()
+		states := func() map[health.Status]int {
+			all := make(map[health.Status]int)
+			for _, s := range n.Status() {
+				all[s.State]++
+			}
+			return all
+		}
+		expect := func(what string, want map[health.Status]int) {
+			t.Helper()
+			if got := states(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		expect("quiet", map[health.Status]int{health.Idle: partitions})
+		e := w.connect(n, streamer.Request{Start: streamer.StartNow})
+		synctest.Wait()
+		source.Append(inserts(100, 0)...)
+		time.Sleep(2 * time.Second)
+		expect("busy", map[health.Status]int{health.Healthy: partitions})
+		source.Append(changetest.Event{Op: change.SkippedName, Keyless: true})
+		time.Sleep(2 * time.Second)
+		expect("with a loss that nobody has acknowledged", map[health.Status]int{health.Stale: partitions})
+		if err := e.Ack(last(receive(t, e.Session(), 101)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		expect("acknowledged", map[health.Status]int{health.Healthy: partitions})
+		source.Stall(true)
+		time.Sleep(time.Minute)
+		expect("MongoDB does not answer", map[health.Status]int{health.Stuck: partitions})
+		source.Stall(false)
+		time.Sleep(2 * time.Second)
+		expect("it answers", map[health.Status]int{health.Idle: partitions})
+	})
+}
