@@ -24,12 +24,17 @@ const (
 	OpInvalidate
 	// OpSkipped is ours, not MongoDB's: the place of an event that MongoDB could not deliver because it is too large.
 	OpSkipped
+	// OpSnapshot is ours too: a document as a snapshot has read it.
+	OpSnapshot
 )
 
-// SkippedName is the operationType of OpSkipped.
-const SkippedName = "streamer:skipped"
+// SkippedName and SnapshotName are the operationTypes of OpSkipped and OpSnapshot.
+const (
+	SkippedName  = "streamer:skipped"
+	SnapshotName = "snapshot"
+)
 
-var opNames = [...]string{"other", "insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", SkippedName} //nolint:gochecknoglobals // a constant table
+var opNames = [...]string{"other", "insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", SkippedName, SnapshotName} //nolint:gochecknoglobals // a constant table
 
 // String returns MongoDB's name of the operation.
 func (o Op) String() string { return opNames[o] }
@@ -64,6 +69,8 @@ func opOf(name []byte) Op {
 		return OpInvalidate
 	case SkippedName:
 		return OpSkipped
+	case SnapshotName:
+		return OpSnapshot
 	}
 	return OpOther
 }

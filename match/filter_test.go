@@ -168,6 +168,26 @@ func TestWhatCannotBeKnownIsDelivered(t *testing.T) {
 	expect(t, match.Filter{Source: "doc.a == 1", Ops: []change.Op{change.OpInsert}, Carries: everything()}, drop, false, "")
 }
 
+// A document of a snapshot is the outcome of operations that nobody knows any more.
+func TestDocumentsOfSnapshotsMatchWhateverTheOperation(t *testing.T) {
+	doc, err := bson.Marshal(bson.D{{Key: "_id", Value: 7}, {Key: "a", Value: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := change.Snapshotted(change.Namespace{DB: "shop", Coll: "orders"}, doc, change.Timestamp{T: 9, I: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]bool{
+		``: true, `doc.a == 1`: true, `doc.a == 2`: false, `op == "insert" && doc.a == 1`: true, `op == "delete"`: true, `op == "insert" && doc.a == 2`: false,
+		`before.a != doc.a`: true, `key._id == 7`: true, `key._id == 8`: false, `ns.coll == "users"`: false,
+	} {
+		expect(t, match.Filter{Source: source, Carries: everything()}, &e, want, "")
+	}
+	expect(t, match.Filter{Ops: []change.Op{change.OpDelete}, Carries: everything()}, &e, true, "")
+	expect(t, match.Filter{DB: "other", Carries: everything()}, &e, false, "")
+}
+
 // expect asks a filter in all ways: alone, in CEL, and through an index. failure is part of the error's text, empty where there is none.
 func expect(t *testing.T, f match.Filter, e *change.Event, want bool, failure string) {
 	t.Helper()

@@ -46,10 +46,12 @@ func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, err
 	return v != expr.No, err
 }
 
-// admits reports whether the operation is wanted. The place of an event that was skipped may be of any.
-func (p *Program) admits(e *change.Event) bool {
-	return e.Op() == change.OpSkipped || p.wants(e.Op())
-}
+// admits reports whether the event's operation is wanted.
+func (p *Program) admits(e *change.Event) bool { return always(e.Op()) || p.wants(e.Op()) }
+
+// always reports whether filters have no say in an operation: the place of an event that was skipped may be of any, and the document of a
+// snapshot is the outcome of some.
+func always(op change.Op) bool { return op == change.OpSkipped || op == change.OpSnapshot }
 
 // wants reports whether the filter's list of operations and its policy let the operation through.
 func (p *Program) wants(op change.Op) bool {
@@ -61,8 +63,8 @@ func (p *Program) wants(op change.Op) bool {
 
 // operations returns a bit for each operation that the filter admits.
 func (p *Program) operations() (bits uint16) {
-	for op := change.OpOther; op <= change.OpSkipped; op++ {
-		if op == change.OpSkipped || p.wants(op) {
+	for op := change.OpOther; op <= change.OpSnapshot; op++ {
+		if always(op) || p.wants(op) {
 			bits |= 1 << op
 		}
 	}

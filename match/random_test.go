@@ -3,6 +3,7 @@ package match_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,13 +70,13 @@ func (d dice) document(depth int) bson.D {
 // event makes an event as MongoDB sends them, and now and then one that it does not send.
 func (d dice) event() change.Event {
 	ns := func() bson.D { return bson.D{{Key: "db", Value: d.db()}, {Key: "coll", Value: d.coll()}} }
-	op := pick(d, "insert", "insert", "update", "replace", "delete", "delete", "drop", "rename", "dropDatabase", "invalidate", "create", change.SkippedName)
+	op := pick(d, "insert", "insert", "update", "replace", "delete", "delete", "drop", "rename", "dropDatabase", "invalidate", "create", change.SkippedName, change.SnapshotName)
 	e := bson.D{
 		{Key: "_id", Value: bson.Raw(changetest.Token(changetest.Event{}))},
 		{Key: "operationType", Value: op}, {Key: "clusterTime", Value: bson.Timestamp{T: 1}},
 	}
 	switch op {
-	case "insert", "replace", "update":
+	case "insert", "replace", "update", change.SnapshotName:
 		e = append(e, bson.E{Key: "fullDocument", Value: pick[any](d, d.document(2), d.document(2), d.document(2), nil)}, bson.E{Key: "ns", Value: ns()})
 	case "dropDatabase":
 		e = append(e, bson.E{Key: "ns", Value: bson.D{{Key: "db", Value: d.db()}}})
@@ -85,7 +86,7 @@ func (d dice) event() change.Event {
 	default:
 		e = append(e, bson.E{Key: "ns", Value: ns()})
 	}
-	if op == "insert" || op == "update" || op == "replace" || op == "delete" {
+	if slices.Contains([]string{"insert", "update", "replace", "delete", change.SnapshotName}, op) {
 		e = append(e, bson.E{Key: "documentKey", Value: append(bson.D{{Key: "_id", Value: d.value(1)}}, d.document(0)...)})
 	}
 	if op == "update" && d(5) > 0 {

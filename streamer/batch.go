@@ -22,6 +22,8 @@ type Batch struct {
 	Events []Event
 	// Loss, in the place of events, says what became of the stretch.
 	Loss *Loss
+	// Snapshot, in the place of events, says that a snapshot begins or is complete.
+	Snapshot *SnapshotMark
 	// Attached, in the place of events, are partitions that the session has from here on.
 	Attached []change.Partition
 
@@ -36,6 +38,8 @@ type Event struct {
 	Partition change.Partition
 	Keyless   bool
 	Format    Format
+	// Snapshot says that it is no change, but a document as it was when it was read. Its Ref is where the stream was then.
+	Snapshot bool
 	// Subscriptions are those that match and ask for this form. The slice is shared: do not change it.
 	Subscriptions []string
 
@@ -56,7 +60,7 @@ func (b *Batch) Size() int { return b.size }
 
 // grows reports whether an event may still be added.
 func (b *Batch) grows() bool {
-	return b.Loss == nil && b.Attached == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
+	return b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
 }
 
 // A Kind says what a loss is about.

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // Config configures a Hub.
@@ -34,6 +36,9 @@ type Config struct {
 	CreditEvents, CreditBytes int
 	// Bookmark is how often sessions on the live path hear how far they are where nothing happens. Defaults to 15 s.
 	Bookmark time.Duration
+	// Snapshots reads the documents of snapshots; nil where there are none. SnapshotRate bounds how many documents are read, nil does not.
+	Snapshots    snapshot.Source
+	SnapshotRate *rate.Limiter
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
@@ -50,6 +55,7 @@ type Hub struct {
 	commands chan func()   // for the loop
 	poked    chan struct{} // holds one signal: a session has mail
 	acked    chan struct{} // holds one signal: a session has acknowledged everything
+	room     chan struct{} // holds one signal: a session whose snapshot is under way has room
 	stopped  chan struct{} // closed when Run has returned
 	lastKey  atomic.Uint64 // of subscriptions
 	loops    sync.WaitGroup
@@ -64,6 +70,10 @@ type Hub struct {
 	found         []match.ID
 	getting       []*Session            // the sessions that get the event, with what matches in Session.matched
 	touched       map[*Session]struct{} // by the reply
+	running       context.Context       //nolint:containedctx // that of Run, for the scans
+	scans         []*scan
+	waiting       []*reader // for a scan
+	early         bool      // a reader waits because its session is ahead of the Hub
 
 	mu struct {
 		sync.Mutex
@@ -82,8 +92,9 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), stopped: make(chan struct{}),
-		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
+		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		index:   &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), writer: Writer{JSON: cfg.JSON}, touched: make(map[*Session]struct{}),
 	}
 	h.mu.sessions = make(map[*Session]struct{})
@@ -97,6 +108,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.loops.Wait()
 	defer close(h.stopped)
 	defer h.Stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.running = running
 	cursor := h.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
 	bookmark := time.NewTicker(h.cfg.Bookmark)
@@ -121,6 +135,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		if at := cursor.Position(); at.After(h.at) {
 			h.reached(at)
+			h.placeAll()
 		}
 		select {
 		case <-cursor.Signal():
@@ -128,6 +143,8 @@ func (h *Hub) Run(ctx context.Context) error {
 			f()
 		case <-h.poked:
 			h.handle()
+		case <-h.room:
+			h.roomy()
 		case <-bookmark.C:
 			h.bookmark()
 		case <-ctx.Done():
@@ -209,6 +226,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 	clear(h.touched)
 	h.reached(end)
+	h.placeAll()
 	if batch.Len() > 0 {
 		h.mu.Lock()
 		copy(h.mu.events, h.events)
@@ -220,6 +238,9 @@ func (h *Hub) pass(batch *oplog.Batch) {
 func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	if keyed {
 		h.events[p]++
+	}
+	for _, c := range h.scans {
+		c.touched.Note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h.complain)
 	if len(h.found) == 0 {
@@ -270,6 +291,11 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	if loss.From.Compare(loss.To) == 0 && batch.Len() > 0 {
 		at = batch.Event(0).Position() // it belongs to the event
 	}
+	if loss.Reason != gap.Renamed { // that has an event of its own
+		for _, c := range h.scans {
+			c.touched.Spoil()
+		}
+	}
 	for s := range h.live {
 		if (s.from.IsZero() || at.After(s.from)) && s.tell(loss) {
 			h.touched[s] = struct{}{}
@@ -288,7 +314,25 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		return false
 	}
 	s.loss(lossOf(loss), loss.To)
+	s.recover(loss)
 	return true
+}
+
+// recover begins the snapshots that make up for a loss.
+func (s *Session) recover(loss *oplog.Loss) {
+	for _, sub := range s.byKey {
+		if !sub.Recover {
+			continue
+		}
+		f, concerned := sub.Program.Filter(), make([]change.Namespace, 0, len(loss.Namespaces))
+		for _, name := range loss.Namespaces {
+			db, coll, _ := strings.Cut(name, ".")
+			if coll != "" && (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
+				concerned = append(concerned, change.Namespace{DB: db, Coll: coll})
+			}
+		}
+		s.beginSnapshot(sub, snapshot.Loss, concerned)
+	}
 }
 
 // concerned reports whether a loss concerns one of the session's subscriptions, as far as their selectors tell. The owner asks.
@@ -312,6 +356,10 @@ func (h *Hub) ahead(err error) {
 		s.Close(fault.New(fault.LogAhead, err))
 	}
 	h.reached(change.Position{})
+	for _, c := range h.scans {
+		c.touched.Spoil()
+	}
+	h.placeAll()
 }
 
 // leave takes a session off the live path, at a position. Its own loop owns it from now on.
@@ -366,9 +414,6 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 		return false
 	}
 	h.live[s] = struct{}{}
-	for _, sub := range s.byKey {
-		h.include(sub)
-	}
 	s.from = change.Position{}
 	if at.After(h.at) {
 		s.from = at
@@ -376,6 +421,9 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	s.mu.Lock()
 	s.mu.live, s.mu.considered = true, at
 	s.mu.Unlock()
+	for _, sub := range s.byKey {
+		h.include(sub)
+	}
 	h.poke(s) // its mail is ours now
 	h.metrics.joined.Inc()
 	return true
@@ -385,9 +433,11 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
+	h.advance(sub)
 }
 
 func (h *Hub) exclude(sub *Subscription) {
+	h.abandon(sub)
 	h.index.Remove(sub.key)
 	delete(h.subscriptions, sub.key)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // ErrClosed says that the session is over.
@@ -22,11 +23,17 @@ type Subscription struct {
 	ID      string
 	Program *match.Program
 	Form    Form
+	// Snapshot has the subscription begin with the documents as they are, if it has not had them yet.
+	Snapshot bool
+	// Recover has it get the documents again after a loss.
+	Recover bool
 
 	session *Session
 	key     match.ID
-	ids     []string // ID alone
-	failed  *tally   // events on which it failed
+	ids     []string  // ID alone
+	failed  *tally    // events on which it failed
+	listing bool      // the collections of its snapshot are being listed
+	readers []*reader // of its snapshot, while it is on the live path
 }
 
 // SessionConfig configures a Session.
@@ -37,6 +44,8 @@ type SessionConfig struct {
 	Start Place
 	// Partitions are those in which it is elsewhere.
 	Partitions map[change.Partition]Place
+	// Snapshots are what is left of the snapshots of its subscriptions.
+	Snapshots []snapshot.Progress
 	// Attached delivers only the partitions that Attach names; otherwise the session has all.
 	Attached bool
 	// Owner delivers an attached partition only while its term lasts, and an event of no document only with partition 0: of several
@@ -71,13 +80,15 @@ type Session struct {
 		mailbox       []func() // for the owner
 		live          bool
 		queue         []*Batch
-		sent          []sent          // queued or sent and not acknowledged, in their order
-		last          uint64          // the last Seq
-		given         uint64          // the last one that was received
-		events, bytes int             // of sent
-		acked         uint64          // events
-		considered    change.Position // everything up to here is in the queue or was sent; on the live path the Hub may be later
-		reading       *reading        // what is known of what is being read
+		sent          []sent              // queued or sent and not acknowledged, in their order
+		last          uint64              // the last Seq
+		given         uint64              // the last one that was received
+		events, bytes int                 // of sent
+		acked         uint64              // events
+		considered    change.Position     // everything up to here is in the queue or was sent; on the live path the Hub may be later
+		reading       *reading            // what is known of what is being read
+		snapshots     []snapshot.Progress // of subscriptions; replaced and never changed
+		reads         bool                // one of them is not done
 		joined        map[change.Partition]attachment
 		notices       []Notice
 		cause         error
@@ -92,6 +103,7 @@ type sent struct {
 	events, bytes int
 	loss          bool
 	reading       *reading
+	snapshots     []snapshot.Progress // before it
 }
 
 // A reading is what the subscriber had before the session began, or went back: everything up to rest, or to elsewhere in some partitions.
@@ -218,8 +230,12 @@ func (s *Session) ack(seq uint64) (events int, err error) {
 	}
 	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
 	s.mu.sent = slices.Delete(s.mu.sent, 0, n)
-	if !s.mu.live && s.hasRoom() {
+	switch {
+	case !s.hasRoom():
+	case !s.mu.live:
 		notify(s.stirred)
+	case s.mu.reads:
+		notify(s.hub.room)
 	}
 	if len(s.mu.sent) == 0 {
 		notify(s.hub.acked)
@@ -335,6 +351,7 @@ func (s *Session) add(subscriptions []Subscription) {
 		if s.isLive() {
 			s.hub.include(sub)
 		}
+		s.resumeSnapshot(sub)
 	}
 }
 
@@ -349,6 +366,7 @@ func (s *Session) remove(id string) {
 	if s.isLive() {
 		s.hub.exclude(sub)
 	}
+	s.setProgress(id, nil)
 }
 
 // isLive reports whether the Hub's loop owns the session. The owner asks.
@@ -456,13 +474,13 @@ func (s *Session) queue(to change.Position) {
 	}
 	b.To = to
 	events := len(b.Events)
-	if b.Loss != nil {
+	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // whoever takes nothing is to hold so many
 	}
 	if b.Seq == 0 {
 		s.mu.last++
 		b.Seq, b.size = s.mu.last, len(b.payloads)
-		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading})
+		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
 		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
 	} else { // it has grown
 		last := &s.mu.sent[len(s.mu.sent)-1]
@@ -485,6 +503,8 @@ type Standing struct {
 	Live                  bool
 	// Acked counts the events that have been acknowledged.
 	Acked uint64
+	// Snapshots are what is left of its snapshots.
+	Snapshots []snapshot.Progress
 }
 
 // Standing returns where the subscriber is.
@@ -499,10 +519,11 @@ func (s *Session) Standing() Standing {
 		}
 	}
 	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
+	st.Snapshots = s.mu.snapshots
 	switch {
 	case len(s.mu.sent) > 0:
 		first := s.mu.sent[0]
-		acked, reading, oldest = first.before, first.reading, first.seq
+		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
 	case s.mu.live:
 		acked = change.Later(hub, acked)
 	}

@@ -19,6 +19,9 @@ type Event struct {
 	Keyless  bool   // an event of no document
 	To       string // the collection that a rename makes, in the same database
 	Pad      int    // bytes of a string field, to make it large
+	// Value is the field v of the document, Base its field b; 0: it has none. An update sets v, and carries the document only if it is Whole.
+	Value, Base int64
+	Whole       bool
 }
 
 // Bytes returns the event as BSON, in MongoDB's field order.
@@ -29,12 +32,8 @@ func (e Event) Bytes() []byte {
 	b = build.AppendString(b, "operationType", op)
 	b = build.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
 	id := build.AppendInt64(nil, "_id", e.ID)
-	if op == "insert" || op == "replace" {
-		full := id
-		if e.Pad > 0 {
-			full = build.AppendString(append([]byte(nil), id...), "pad", strings.Repeat("x", e.Pad))
-		}
-		b = build.AppendDocument(b, "fullDocument", build.Document(full))
+	if op == "insert" || op == "replace" || e.Whole {
+		b = build.AppendDocument(b, "fullDocument", e.Document())
 	}
 	b = build.AppendDocument(b, "ns", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", coll)))
 	if e.To != "" {
@@ -42,6 +41,24 @@ func (e Event) Bytes() []byte {
 	}
 	if !e.Keyless {
 		b = build.AppendDocument(b, "documentKey", build.Document(id))
+	}
+	if op == "update" {
+		b = build.AppendDocument(b, "updateDescription", build.Document(build.AppendDocument(nil, "updatedFields", build.Document(build.AppendInt64(nil, "v", e.Value)))))
+	}
+	return build.Document(b)
+}
+
+// Document returns the document after the event.
+func (e Event) Document() []byte {
+	b := build.AppendInt64(nil, "_id", e.ID)
+	if e.Value != 0 {
+		b = build.AppendInt64(b, "v", e.Value)
+	}
+	if e.Base != 0 {
+		b = build.AppendInt64(b, "b", e.Base)
+	}
+	if e.Pad > 0 {
+		b = build.AppendString(b, "pad", strings.Repeat("x", e.Pad))
 	}
 	return build.Document(b)
 }

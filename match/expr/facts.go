@@ -159,12 +159,13 @@ func (f *Facts) documentID() (change.Value, bool, error) {
 }
 
 // name returns op or one of the names of ns. A name that the event leaves out is not known: the event concerns all of them. Nor is the
-// operation of an event that was skipped.
+// operation of an event that was skipped, or of a document of a snapshot.
 func (f *Facts) name(r Root) (text []byte, known bool) {
 	switch r {
 	case Op:
 		text = f.event.OpName()
-		return text, f.event.Op() != change.OpSkipped && text != nil
+		op := f.event.Op()
+		return text, op != change.OpSkipped && op != change.OpSnapshot && text != nil
 	case DB:
 		text = f.db
 	case Coll:

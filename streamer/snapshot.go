@@ -1,0 +1,547 @@
+package streamer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+const (
+	// pageDocuments and pageBytes bound a page: the live path places it in one go.
+	pageDocuments, pageBytes = 512, 512 << 10
+	// maxScans bounds the collections that are read at the same time.
+	maxScans = 4
+	// patience is how long a scan waits for readers without room before it goes on without them.
+	patience = time.Second
+	// retryRead is how long a scan waits after MongoDB has failed it.
+	retryRead = time.Second
+)
+
+// A SnapshotState says how far a snapshot is.
+type SnapshotState string
+
+// The states of a snapshot.
+const (
+	SnapshotBegun SnapshotState = "begun"
+	SnapshotDone  SnapshotState = "done" // every document that there is has been sent
+)
+
+// A SnapshotMark is an entry of a session's stream: here the snapshot of a subscription begins, or is complete.
+type SnapshotMark struct {
+	Subscription string
+	State        SnapshotState
+	Reason       snapshot.Reason
+	// Read counts the documents that were read, Estimated those that there were at the beginning.
+	Read, Estimated uint64
+}
+
+// A reader is a subscription that reads a collection.
+type reader = snapshot.Reader[*Subscription]
+
+// A scan reads a collection for readers. It belongs to the Hub's loop.
+type scan struct {
+	snapshot.Scan[*Subscription]
+
+	namespace change.Namespace
+	touched   *snapshot.Touched
+	patient   time.Time     // when readers without room are waited for no longer, zero while there are none
+	woken     chan struct{} // holds one signal: readers may have room
+	placed    chan struct{} // holds one signal: the page is done with
+
+	joining []*reader // from the next page on
+	page    *page     // waits for the Hub
+	// again are documents of the page that must be read once more before the scan moves on, until and next its bounds then.
+	again       []change.Value
+	until, next change.Value
+	read        int // documents
+}
+
+// A page has been read, and written as its readers want it.
+type page struct {
+	to        change.Timestamp
+	until     change.Value
+	next      change.Value
+	documents []document
+	payloads  []byte
+}
+
+type document struct {
+	id        change.Value
+	partition change.Partition
+	hits      []hit
+}
+
+// A hit is a reader that gets a document.
+type hit struct {
+	reader   *reader
+	from, to int // of the page's payloads
+}
+
+// Snapshot has the session send the documents of subscriptions as they are, each at its place among the changes. A snapshot that is under
+// way begins again. Ids that there are not change nothing.
+func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
+	s.await(func() {
+		for _, id := range ids {
+			if sub := s.subscriptions[id]; sub != nil {
+				s.beginSnapshot(sub, reason, nil)
+			}
+		}
+	})
+}
+
+// CancelSnapshot has the session send no more documents of subscriptions.
+func (s *Session) CancelSnapshot(ids []string) {
+	s.await(func() {
+		for _, id := range ids {
+			sub := s.subscriptions[id]
+			if sub == nil {
+				continue
+			}
+			if s.isLive() {
+				s.hub.abandon(sub)
+			}
+			s.setProgress(id, nil)
+		}
+	})
+}
+
+// Snapshots returns what is left of the session's snapshots.
+func (s *Session) Snapshots() []snapshot.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.snapshots
+}
+
+// setProgress replaces what is left of a subscription's snapshot; nil: nothing is known of one.
+func (s *Session) setProgress(id string, p *snapshot.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(s.mu.snapshots), func(p snapshot.Progress) bool { return p.Subscription == id })
+	if p != nil {
+		all = append(all, *p)
+	}
+	s.mu.snapshots = all
+	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
+}
+
+// progress returns what is left of a subscription's snapshot, nil where nothing is known of one.
+func (sub *Subscription) progress() *snapshot.Progress {
+	all := sub.session.Snapshots()
+	if i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// hash tells apart what subscriptions of one name want.
+func hash(p *match.Program) uint64 {
+	f := p.Filter()
+	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
+}
+
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some; one that is under way goes on with the others. The owner
+// calls it.
+func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	p := snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: reason, Listed: len(some) > 0}
+	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
+		p = *before
+	}
+	if p.Listed {
+		p.Left = slices.DeleteFunc(slices.Clone(p.Left), func(l snapshot.Left) bool { return slices.Contains(some, l.Namespace) })
+		for _, ns := range some {
+			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
+		}
+	}
+	live := s.isLive()
+	if live {
+		s.hub.abandon(sub)
+	}
+	if s.setProgress(sub.ID, &p); p.Listed {
+		s.mark(sub, SnapshotBegun, p)
+	}
+	if live {
+		s.hub.advance(sub)
+	}
+}
+
+// resumeSnapshot looks what a subscription that is new in the session has of its snapshot. The owner calls it.
+func (s *Session) resumeSnapshot(sub *Subscription) {
+	p := sub.progress()
+	switch {
+	case p == nil && sub.Snapshot:
+		s.beginSnapshot(sub, snapshot.Start, nil)
+	case p != nil && p.Filter != hash(sub.Program):
+		s.beginSnapshot(sub, p.Reason, nil)
+	}
+}
+
+// advance goes on with the snapshot of a subscription that is on the live path.
+func (h *Hub) advance(sub *Subscription) {
+	p := sub.progress()
+	switch {
+	case p == nil || p.Done || h.cfg.Snapshots == nil:
+	case !p.Listed:
+		h.list(sub)
+	case len(p.Left) == 0:
+		done := *p
+		done.Done = true
+		sub.session.mark(sub, SnapshotDone, done)
+	default:
+		for _, left := range p.Left {
+			if !slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Left.Namespace == left.Namespace }) {
+				r := &reader{Left: left, Who: sub}
+				sub.readers = append(sub.readers, r)
+				h.offer(r)
+			}
+		}
+	}
+}
+
+// abandon takes a subscription out of all scans.
+func (h *Hub) abandon(sub *Subscription) {
+	for _, r := range sub.readers {
+		h.leaveScan(r)
+	}
+	sub.readers = nil
+}
+
+func (h *Hub) leaveScan(r *reader) {
+	is := func(other *reader) bool { return other == r }
+	for _, c := range h.scans {
+		c.Leave(r)
+		c.joining = slices.DeleteFunc(c.joining, is)
+	}
+	h.waiting = slices.DeleteFunc(h.waiting, is)
+}
+
+// mark queues the mark of a snapshot, and notes then how far the snapshot is.
+func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress) {
+	s.queue(s.position())
+	s.open = &Batch{Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}}
+	s.queue(change.Later(s.at(), s.position()))
+	s.setProgress(sub.ID, &p)
+}
+
+// list finds out which collections a subscription's snapshot has. What there is not by then begins with changes.
+func (h *Hub) list(sub *Subscription) {
+	if sub.listing {
+		return
+	}
+	sub.listing = true
+	ctx, f := h.running, sub.Program.Filter()
+	h.loops.Go(func() {
+		collections, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
+		if err != nil {
+			h.logger.Warn("the collections of a snapshot cannot be listed", "error", err)
+			select {
+			case <-time.After(retryRead):
+			case <-ctx.Done():
+			}
+		}
+		h.do(func() {
+			sub.listing = false
+			p := sub.progress()
+			if h.subscriptions[sub.key] != sub || p == nil || p.Listed {
+				return
+			}
+			if err == nil {
+				h.listed(sub, *p, collections)
+			}
+			h.advance(sub)
+		})
+	})
+}
+
+func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
+	p.Listed, p.Left = true, nil
+	for _, c := range collections {
+		p.Left = append(p.Left, snapshot.Left{Namespace: c.Namespace})
+		p.Estimated += uint64(max(0, c.Documents))
+	}
+	sub.session.mark(sub, SnapshotBegun, p)
+}
+
+// offer finds a scan for a reader, or has it wait for one.
+func (h *Hub) offer(r *reader) {
+	for _, c := range h.scans {
+		if c.namespace == r.Left.Namespace && r.Left.IsFresh() {
+			c.joining = append(c.joining, r)
+			notify(c.woken)
+			return
+		}
+	}
+	if len(h.scans) >= maxScans || !h.hasRoom(r) {
+		h.waiting = append(h.waiting, r)
+		return
+	}
+	c := &scan{
+		namespace: r.Left.Namespace, touched: snapshot.NewTouched(r.Left.Namespace), woken: make(chan struct{}, 1), placed: make(chan struct{}, 1),
+	}
+	c.Join(r)
+	h.scans = append(h.scans, c)
+	h.loops.Go(func() { h.runScan(c) })
+}
+
+// hasRoom reports whether a reader may get a page: its session is with the Hub, and has credit.
+func (h *Hub) hasRoom(r *reader) bool {
+	s := r.Who.session
+	if s.from.After(h.at) {
+		h.early = true
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasRoom()
+}
+
+// roomy lets scans go on: a session has room again, or a scan has ended.
+func (h *Hub) roomy() {
+	for _, c := range h.scans {
+		notify(c.woken)
+	}
+	waiting := h.waiting
+	h.waiting = nil
+	for _, r := range waiting {
+		h.offer(r)
+	}
+}
+
+// runScan reads pages until no reader is left.
+func (h *Hub) runScan(c *scan) {
+	ctx := h.running
+	w := Writer{JSON: h.cfg.JSON}
+	for ctx.Err() == nil {
+		var q snapshot.Query
+		var takers []*reader
+		over := true
+		h.do(func() { q, takers, over = h.next(c) })
+		if over {
+			return
+		}
+		if len(takers) == 0 {
+			await(ctx, c.woken, patience)
+			continue
+		}
+		if limit := h.cfg.SnapshotRate; limit != nil {
+			_ = limit.WaitN(ctx, min(q.Documents, limit.Burst())) // fails when the context ends
+		}
+		read, err := h.cfg.Snapshots.Read(ctx, q)
+		if err != nil {
+			h.logger.Warn("a page of a snapshot cannot be read", "namespace", c.namespace.String(), "error", err)
+			await(ctx, nil, retryRead)
+			continue
+		}
+		p := h.write(&w, q, read, takers)
+		h.do(func() {
+			c.page = p
+			h.place(c)
+		})
+		await(ctx, c.placed, 0)
+	}
+}
+
+// await waits for a signal, so long at most if that is not 0, or for the context.
+func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
+	var timeout <-chan time.Time
+	if most > 0 {
+		timeout = time.After(most)
+	}
+	select {
+	case <-signal:
+	case <-timeout:
+	case <-ctx.Done():
+	}
+}
+
+// next says which page a scan reads next, and for whom. Nobody: readers have no room. over: the scan has none any more.
+func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
+	readers := slices.Clone(c.Readers())
+	switch {
+	case c.touched.Replaced(): // by another collection: all of it is to be read
+		c.Scan, c.touched, c.again = snapshot.Scan[*Subscription]{}, snapshot.NewTouched(c.namespace), nil
+		for _, r := range readers {
+			r.Left = snapshot.Left{Namespace: c.namespace}
+			c.Join(r)
+			h.passed(r, 0)
+		}
+	case c.touched.Gone(): // whatever there is now came with changes
+		c.touched, c.again = snapshot.NewTouched(c.namespace), nil
+		for _, r := range readers {
+			r.Done = true
+			c.Leave(r)
+			h.passed(r, 0)
+		}
+	}
+	if len(c.again) == 0 {
+		for _, r := range c.joining {
+			c.Join(r)
+		}
+		c.joining = nil
+	}
+	readers = slices.Clone(c.Readers())
+	for _, r := range readers {
+		if !h.hasRoom(r) && c.isPatient() {
+			return q, nil, false
+		}
+	}
+	for _, r := range readers {
+		if !h.hasRoom(r) {
+			c.Leave(r)
+			h.waiting = append(h.waiting, r)
+		}
+	}
+	c.patient = time.Time{}
+	switch left := len(c.Readers()); {
+	case left == 0 && len(c.joining) > 0:
+		c.again = nil
+		return h.next(c)
+	case left == 0:
+		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
+		h.roomy()
+		return q, nil, true
+	}
+	c.touched.Forget()
+	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: pageDocuments, Bytes: pageBytes}
+	if len(c.again) == 0 {
+		q.From, q.Until = c.Next()
+	}
+	return q, slices.Clone(c.Readers()), false
+}
+
+// isPatient reports whether readers without room are still waited for.
+func (c *scan) isPatient() bool {
+	if c.patient.IsZero() {
+		c.patient = time.Now().Add(patience)
+	}
+	return time.Now().Before(c.patient)
+}
+
+// write writes a page as its readers want it.
+func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*reader) *page {
+	p := &page{to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents))}
+	index, readers := &match.Index{}, make(map[match.ID]*reader, len(takers))
+	for _, r := range takers {
+		index.Add(r.Who.key, r.Who.Program)
+		readers[r.Who.key] = r
+	}
+	partitioner := change.NewPartitioner(h.cfg.Partitions)
+	var found []match.ID
+	for _, doc := range read.Documents {
+		e, err := change.Snapshotted(q.Namespace, doc, q.After)
+		if err != nil {
+			h.logger.Warn("a document of a snapshot cannot be read", "namespace", q.Namespace.String(), "error", err)
+			continue
+		}
+		d := document{id: e.ID()}
+		d.partition, _ = partitioner.Of(&e)
+		w.Next(&e)
+		found = index.Match(&e, found[:0], func(id match.ID, err error) { h.fail(readers[id].Who, err) })
+		for _, id := range found {
+			r, from := readers[id], len(p.payloads)
+			if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
+				h.fail(r.Who, err)
+				continue
+			}
+			d.hits = append(d.hits, hit{r, from, len(p.payloads)})
+		}
+		p.documents = append(p.documents, d)
+	}
+	return p
+}
+
+// placeAll places the pages that the Hub has come to.
+func (h *Hub) placeAll() {
+	if h.early {
+		h.early = false
+		h.roomy()
+	}
+	for _, c := range h.scans {
+		h.place(c)
+	}
+}
+
+// place gives a page to its readers, without the documents that changes have touched since before it was read, if the Hub is as far as the
+// page is. A page from which changes may be missing is read again.
+func (h *Hub) place(c *scan) {
+	p := c.page
+	spoiled := c.touched.Spoiled()
+	if p == nil || !spoiled && p.to.Compare(h.at.Time) > 0 {
+		return
+	}
+	c.page = nil
+	defer notify(c.placed)
+	if spoiled {
+		return
+	}
+	if len(c.again) == 0 {
+		c.until, c.next, c.read = p.until, p.next, len(p.documents)
+	}
+	c.again = nil
+	takers := slices.Clone(c.Readers())
+	ref := h.at.Ref()
+	for _, d := range p.documents {
+		if touched, whole := c.touched.Has(d.id); touched {
+			if !whole {
+				c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
+			}
+			continue
+		}
+		for _, hit := range d.hits {
+			if s := hit.reader.Who.session; slices.Contains(takers, hit.reader) && s.has(d.partition, true) {
+				s.document(ref, d.partition, hit.reader.Who, p.payloads[hit.from:hit.to])
+			}
+		}
+	}
+	for _, r := range takers {
+		if s := r.Who.session; s.open != nil {
+			s.queue(h.at)
+		}
+	}
+	if len(c.again) == 0 {
+		c.Passed(c.until, c.next)
+		for _, r := range takers {
+			h.passed(r, c.read)
+		}
+	}
+	for _, r := range takers {
+		if s := r.Who.session; s.isLive() && !s.credit() {
+			h.leave(s, h.at)
+		}
+	}
+}
+
+// document puts a document of a snapshot into the open batch. The Hub's loop calls it.
+func (s *Session) document(ref change.Ref, p change.Partition, sub *Subscription, payload []byte) {
+	s.begin()
+	b := s.open
+	b.payloads = append(b.payloads, payload...)
+	b.Events = append(b.Events, Event{
+		Ref: ref, Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true, end: len(b.payloads),
+	})
+	if !b.grows() {
+		s.queue(s.hub.at)
+	}
+}
+
+// passed notes how far a reader is.
+func (h *Hub) passed(r *reader, documents int) {
+	sub := r.Who
+	p := sub.progress()
+	if p == nil {
+		return
+	}
+	next := p.With(r.Left, r.Done, documents)
+	sub.session.setProgress(sub.ID, &next)
+	if r.Done {
+		sub.readers = slices.DeleteFunc(sub.readers, func(other *reader) bool { return other == r })
+		h.advance(sub)
+	}
+}
