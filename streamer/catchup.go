@@ -30,7 +30,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
 	s.begins(cfg.Start, cfg.Partitions)
-	s.mu.snapshots = cfg.Snapshots
+	s.setSnapshots(cfg.Snapshots)
 	if at := s.position(); !at.IsZero() {
 		s.welcome(at)
 	}

@@ -128,6 +128,11 @@ func (s *Session) setProgress(id string, p *snapshot.Progress) {
 	if p != nil {
 		all = append(all, *p)
 	}
+	s.setSnapshots(all)
+}
+
+// setSnapshots notes what is left of the session's snapshots. Under the mutex.
+func (s *Session) setSnapshots(all []snapshot.Progress) {
 	s.mu.snapshots = all
 	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
 }
