@@ -6,29 +6,29 @@ import (
 	"errors"
 )
 
-// BSON types as the specification numbers them (bsonspec.org, version 1.1); only those that the walk must tell apart.
+// BSON types as the specification numbers them (bsonspec.org, version 1.1).
 const (
-	typeDouble     = 0x01
-	typeString     = 0x02
-	typeDocument   = 0x03
-	typeArray      = 0x04
-	typeBinary     = 0x05
-	typeUndefined  = 0x06
-	typeObjectID   = 0x07
-	typeBool       = 0x08
-	typeDateTime   = 0x09
-	typeNull       = 0x0A
-	typeRegex      = 0x0B
-	typeDBPointer  = 0x0C
-	typeJavaScript = 0x0D
-	typeSymbol     = 0x0E
-	typeCodeScope  = 0x0F
-	typeInt32      = 0x10
-	typeTimestamp  = 0x11
-	typeInt64      = 0x12
-	typeDecimal128 = 0x13
-	typeMinKey     = 0xFF
-	typeMaxKey     = 0x7F
+	TypeDouble     = 0x01
+	TypeString     = 0x02
+	TypeDocument   = 0x03
+	TypeArray      = 0x04
+	TypeBinary     = 0x05
+	TypeUndefined  = 0x06
+	TypeObjectID   = 0x07
+	TypeBool       = 0x08
+	TypeDateTime   = 0x09
+	TypeNull       = 0x0A
+	TypeRegex      = 0x0B
+	TypeDBPointer  = 0x0C
+	TypeJavaScript = 0x0D
+	TypeSymbol     = 0x0E
+	TypeCodeScope  = 0x0F
+	TypeInt32      = 0x10
+	TypeTimestamp  = 0x11
+	TypeInt64      = 0x12
+	TypeDecimal128 = 0x13
+	TypeMinKey     = 0xFF
+	TypeMaxKey     = 0x7F
 )
 
 // errMalformed says that bytes are not the BSON they claim to be.
@@ -46,7 +46,7 @@ func (v Value) IsZero() bool { return v.Type == 0 }
 
 // Document returns the bytes of an embedded document, or nil for a value of another type.
 func (v Value) Document() []byte {
-	if v.Type != typeDocument {
+	if v.Type != TypeDocument {
 		return nil
 	}
 	return v.Data
@@ -54,7 +54,7 @@ func (v Value) Document() []byte {
 
 // Text returns the bytes of a string without its length and terminator, or nil for a value of another type.
 func (v Value) Text() []byte {
-	if v.Type != typeString {
+	if v.Type != TypeString {
 		return nil
 	}
 	return v.Data[4 : len(v.Data)-1]
@@ -62,7 +62,7 @@ func (v Value) Text() []byte {
 
 // Lookup returns the first field of the name of an embedded document, or the zero Value.
 func (v Value) Lookup(name string) Value {
-	if v.Type != typeDocument {
+	if v.Type != TypeDocument {
 		return Value{}
 	}
 	return lookup(v.Data, name)
@@ -71,9 +71,9 @@ func (v Value) Lookup(name string) Value {
 // Int64 returns the value of an int32 or int64, ok is false for other types.
 func (v Value) Int64() (n int64, ok bool) {
 	switch v.Type {
-	case typeInt32:
+	case TypeInt32:
 		return int64(int32(binary.LittleEndian.Uint32(v.Data))), true
-	case typeInt64:
+	case TypeInt64:
 		return int64(binary.LittleEndian.Uint64(v.Data)), true
 	}
 	return 0, false
@@ -127,36 +127,36 @@ func element(doc []byte, at int) (name []byte, v Value, next int, err error) {
 func valueSize(kind byte, b []byte) (int, error) {
 	size := 0
 	switch kind {
-	case typeNull, typeUndefined, typeMinKey, typeMaxKey:
-	case typeBool:
+	case TypeNull, TypeUndefined, TypeMinKey, TypeMaxKey:
+	case TypeBool:
 		size = 1
-	case typeInt32:
+	case TypeInt32:
 		size = 4
-	case typeDouble, typeDateTime, typeTimestamp, typeInt64:
+	case TypeDouble, TypeDateTime, TypeTimestamp, TypeInt64:
 		size = 8
-	case typeObjectID:
+	case TypeObjectID:
 		size = 12
-	case typeDecimal128:
+	case TypeDecimal128:
 		size = 16
-	case typeString, typeJavaScript, typeSymbol:
+	case TypeString, TypeJavaScript, TypeSymbol:
 		return stringSize(b)
-	case typeDocument, typeArray:
+	case TypeDocument, TypeArray:
 		doc, err := documentAt(b)
 		size = len(doc)
 		if err != nil {
 			return 0, err
 		}
-	case typeBinary:
+	case TypeBinary:
 		return binarySize(b)
-	case typeRegex:
+	case TypeRegex:
 		return regexSize(b)
-	case typeDBPointer:
+	case TypeDBPointer:
 		n, err := stringSize(b)
 		if err != nil {
 			return 0, err
 		}
 		size = n + 12
-	case typeCodeScope:
+	case TypeCodeScope:
 		return codeScopeSize(b)
 	default:
 		return 0, errMalformed

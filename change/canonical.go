@@ -36,21 +36,21 @@ func appendNested(b []byte, v Value, depth int) []byte {
 }
 
 // isNested reports whether the value has values inside.
-func (v Value) isNested() bool { return v.Type == typeDocument || v.Type == typeArray }
+func (v Value) isNested() bool { return v.Type == TypeDocument || v.Type == TypeArray }
 
 // appendScalar appends the canonical form of a value without values inside. It is not recursive, so that a caller's buffer
 // stays on its stack.
 func appendScalar(b []byte, v Value) []byte {
 	switch v.Type {
-	case typeInt32:
+	case TypeInt32:
 		return appendInt(b, int64(int32(binary.LittleEndian.Uint32(v.Data))))
-	case typeInt64:
+	case TypeInt64:
 		return appendInt(b, int64(binary.LittleEndian.Uint64(v.Data)))
-	case typeDouble:
+	case TypeDouble:
 		return appendDouble(b, math.Float64frombits(binary.LittleEndian.Uint64(v.Data)))
-	case typeDecimal128:
+	case TypeDecimal128:
 		return appendDecimal(b, v.Data)
-	case typeString, typeSymbol:
+	case TypeString, TypeSymbol:
 		text := v.Data[4 : len(v.Data)-1]
 		b = binary.BigEndian.AppendUint32(append(b, canonicalText), uint32(len(text)))
 		return append(b, text...)

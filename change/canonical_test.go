@@ -15,19 +15,19 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 func int32Value(n int32) Value {
-	return Value{typeInt32, binary.LittleEndian.AppendUint32(nil, uint32(n))}
+	return Value{TypeInt32, binary.LittleEndian.AppendUint32(nil, uint32(n))}
 }
 
 func int64Value(n int64) Value {
-	return Value{typeInt64, binary.LittleEndian.AppendUint64(nil, uint64(n))}
+	return Value{TypeInt64, binary.LittleEndian.AppendUint64(nil, uint64(n))}
 }
 
 func doubleValue(f float64) Value {
-	return Value{typeDouble, binary.LittleEndian.AppendUint64(nil, math.Float64bits(f))}
+	return Value{TypeDouble, binary.LittleEndian.AppendUint64(nil, math.Float64bits(f))}
 }
 
 func textValue(s string) Value {
-	return Value{typeString, append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1)), s...), 0)}
+	return Value{TypeString, append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1)), s...), 0)}
 }
 
 // decimalValue makes significand × 10^exponent, exact for significands of up to 63 bits.
@@ -38,7 +38,7 @@ func decimalValue(significand int64, exponent int) Value {
 		significand = -significand
 	}
 	b := binary.LittleEndian.AppendUint64(nil, uint64(significand))
-	return Value{typeDecimal128, binary.LittleEndian.AppendUint64(b, hi)}
+	return Value{TypeDecimal128, binary.LittleEndian.AppendUint64(b, hi)}
 }
 
 func documentValue(kind byte, elements ...any) Value {
@@ -60,9 +60,9 @@ func canonicalRows() [][]Value {
 		{doubleValue(0.5), decimalValue(5, -1), decimalValue(50, -2)},
 		{doubleValue(0.1)},
 		{decimalValue(1, -1)},
-		{doubleValue(math.NaN()), doubleValue(math.Float64frombits(0x7FF8000000000123)), {typeDecimal128, append(make([]byte, 15), 0x7C)}},
-		{doubleValue(math.Inf(1)), {typeDecimal128, append(make([]byte, 15), 0x78)}},
-		{doubleValue(math.Inf(-1)), {typeDecimal128, append(make([]byte, 15), 0xF8)}},
+		{doubleValue(math.NaN()), doubleValue(math.Float64frombits(0x7FF8000000000123)), {TypeDecimal128, append(make([]byte, 15), 0x7C)}},
+		{doubleValue(math.Inf(1)), {TypeDecimal128, append(make([]byte, 15), 0x78)}},
+		{doubleValue(math.Inf(-1)), {TypeDecimal128, append(make([]byte, 15), 0xF8)}},
 		{int64Value(math.MaxInt64), decimalValue(math.MaxInt64, 0)},
 		{int64Value(math.MinInt64), doubleValue(-(1 << 63))},
 		{doubleValue(1 << 63)},
@@ -72,28 +72,28 @@ func canonicalRows() [][]Value {
 		{decimalValue(1, 6000)},
 		{decimalValue(1, -6000)},
 		{decimalValue(12345, -3)},
-		{textValue("text"), {typeSymbol, textValue("text").Data}},
+		{textValue("text"), {TypeSymbol, textValue("text").Data}},
 		{textValue("")},
-		{{typeObjectID, []byte("0123456789ab")}},
-		{{typeObjectID, []byte("0123456789ac")}},
-		{{typeBool, []byte{0}}},
-		{{typeBool, []byte{1}}},
-		{{typeNull, nil}},
-		{{typeMinKey, nil}},
-		{{typeMaxKey, nil}},
-		{{typeDateTime, int64Value(1).Data}},
-		{{typeTimestamp, int64Value(1).Data}},
-		{{typeBinary, append([]byte{16, 0, 0, 0, 4}, "0123456789abcdef"...)}},
-		{{typeBinary, append([]byte{16, 0, 0, 0, 0}, "0123456789abcdef"...)}},
-		{{typeRegex, []byte("a.*\x00i\x00")}},
+		{{TypeObjectID, []byte("0123456789ab")}},
+		{{TypeObjectID, []byte("0123456789ac")}},
+		{{TypeBool, []byte{0}}},
+		{{TypeBool, []byte{1}}},
+		{{TypeNull, nil}},
+		{{TypeMinKey, nil}},
+		{{TypeMaxKey, nil}},
+		{{TypeDateTime, int64Value(1).Data}},
+		{{TypeTimestamp, int64Value(1).Data}},
+		{{TypeBinary, append([]byte{16, 0, 0, 0, 4}, "0123456789abcdef"...)}},
+		{{TypeBinary, append([]byte{16, 0, 0, 0, 0}, "0123456789abcdef"...)}},
+		{{TypeRegex, []byte("a.*\x00i\x00")}},
 		{
-			documentValue(typeDocument, "a", int32Value(1), "b", textValue("x")), documentValue(typeDocument, "a", doubleValue(1), "b", textValue("x")),
-			documentValue(typeDocument, "a", decimalValue(10, -1), "b", textValue("x")),
+			documentValue(TypeDocument, "a", int32Value(1), "b", textValue("x")), documentValue(TypeDocument, "a", doubleValue(1), "b", textValue("x")),
+			documentValue(TypeDocument, "a", decimalValue(10, -1), "b", textValue("x")),
 		},
-		{documentValue(typeDocument, "b", textValue("x"), "a", int32Value(1))},
-		{documentValue(typeArray, "0", int32Value(1)), documentValue(typeArray, "0", int64Value(1))},
-		{documentValue(typeDocument)},
-		{documentValue(typeDocument, "n", documentValue(typeDocument, "m", int64Value(3))), documentValue(typeDocument, "n", documentValue(typeDocument, "m", doubleValue(3)))},
+		{documentValue(TypeDocument, "b", textValue("x"), "a", int32Value(1))},
+		{documentValue(TypeArray, "0", int32Value(1)), documentValue(TypeArray, "0", int64Value(1))},
+		{documentValue(TypeDocument)},
+		{documentValue(TypeDocument, "n", documentValue(TypeDocument, "m", int64Value(3))), documentValue(TypeDocument, "n", documentValue(TypeDocument, "m", doubleValue(3)))},
 	}
 }
 
@@ -119,7 +119,7 @@ func TestNonCanonicalDecimalsAreZero(t *testing.T) {
 	large := bytes.Repeat([]byte{0xFF}, 16)
 	large[15], large[14] = 0x31, 0xFF
 	for _, data := range [][]byte{large, append(make([]byte, 15), 0x6C)} {
-		if got := AppendCanonical(nil, Value{typeDecimal128, data}); !bytes.Equal(got, zero) {
+		if got := AppendCanonical(nil, Value{TypeDecimal128, data}); !bytes.Equal(got, zero) {
 			t.Errorf("%x became %x", data, got)
 		}
 	}
@@ -155,10 +155,10 @@ func TestPartitionsAreTheSameForEver(t *testing.T) {
 
 // eventOf makes an event of a document with the _id.
 func eventOf(db, coll string, id Value) Event {
-	raw := documentValue(typeDocument,
-		"_id", documentValue(typeDocument, "_data", textValue("826B012B84000000052B0229296E04")),
-		"ns", documentValue(typeDocument, "db", textValue(db), "coll", textValue(coll)),
-		"documentKey", documentValue(typeDocument, "shard", textValue("key"), "_id", id))
+	raw := documentValue(TypeDocument,
+		"_id", documentValue(TypeDocument, "_data", textValue("826B012B84000000052B0229296E04")),
+		"ns", documentValue(TypeDocument, "db", textValue(db), "coll", textValue(coll)),
+		"documentKey", documentValue(TypeDocument, "shard", textValue("key"), "_id", id))
 	e, err := Parse(raw.Data)
 	if err != nil {
 		panic(err)

@@ -128,40 +128,40 @@ func Parse(raw []byte) (Event, error) {
 func (e *Event) note(name []byte, v Value, at uint32) {
 	switch string(name) {
 	case "_id":
-		if v.Type == typeDocument && e.token == 0 {
+		if v.Type == TypeDocument && e.token == 0 {
 			e.token = at
 		}
 	case "operationType":
-		if v.Type == typeString && e.op == 0 {
+		if v.Type == TypeString && e.op == 0 {
 			e.op, e.kind = at, opOf(v.Text())
 		}
 	case "clusterTime":
-		if v.Type == typeTimestamp && e.time.IsZero() {
+		if v.Type == TypeTimestamp && e.time.IsZero() {
 			e.time = Timestamp{T: binary.LittleEndian.Uint32(v.Data[4:]), I: binary.LittleEndian.Uint32(v.Data)}
 		}
 	case "wallTime":
-		if v.Type == typeDateTime && e.wall == 0 {
+		if v.Type == TypeDateTime && e.wall == 0 {
 			e.wall = int64(binary.LittleEndian.Uint64(v.Data))
 		}
 	case "ns":
-		if v.Type == typeDocument && e.db == 0 {
+		if v.Type == TypeDocument && e.db == 0 {
 			e.db, e.coll = noteNamespace(v, at)
 		}
 	case "to":
-		if v.Type == typeDocument && e.toDB == 0 {
+		if v.Type == TypeDocument && e.toDB == 0 {
 			e.toDB, e.toColl = noteNamespace(v, at)
 		}
 	case "documentKey":
-		if v.Type == typeDocument && e.key == 0 {
+		if v.Type == TypeDocument && e.key == 0 {
 			e.key = at
 			e.noteID(v, at)
 		}
 	case "lsid":
-		if v.Type == typeDocument && e.lsid == 0 {
+		if v.Type == TypeDocument && e.lsid == 0 {
 			e.lsid = at
 		}
 	case "txnNumber":
-		if v.Type == typeInt64 && !e.hasTxn {
+		if v.Type == TypeInt64 && !e.hasTxn {
 			e.txn, e.hasTxn = int64(binary.LittleEndian.Uint64(v.Data)), true
 		}
 	}
@@ -190,7 +190,7 @@ func noteNamespace(ns Value, at uint32) (db, coll uint32) {
 		if err != nil || name == nil {
 			return db, coll
 		}
-		if v.Type == typeString {
+		if v.Type == TypeString {
 			place := at + uint32(next-len(v.Data))
 			switch {
 			case string(name) == "db" && db == 0:

@@ -145,7 +145,7 @@ func Later(p, q Position) Position {
 // tokenData returns the hexadecimal digits of the token's _data, which MongoDB always puts first.
 func tokenData(token []byte) []byte {
 	const at = 4 + 1 + len("_data\x00") + 4 // document length, type, name, string length
-	if len(token) > at+1 && token[4] == typeString && string(token[5:at-4]) == "_data\x00" {
+	if len(token) > at+1 && token[4] == TypeString && string(token[5:at-4]) == "_data\x00" {
 		if n := int(binary.LittleEndian.Uint32(token[at-4:])); n >= 1 && n <= len(token)-at-1 {
 			return token[at : at+n-1]
 		}

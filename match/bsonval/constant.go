@@ -25,7 +25,7 @@ func ConstantOf(s Scalar) (c Constant, ok bool) {
 
 // AppendKey appends bytes that are the same for scalars that are equal, and only for these. NaN, which equals nothing, has a key too.
 func AppendKey(b []byte, v change.Value) []byte {
-	if v.Type == typeBool && v.Data[0] > 1 {
+	if v.Type == change.TypeBool && v.Data[0] > 1 {
 		// Whatever is not zero is true; a server only sends 1.
 		v.Data = []byte{1}
 	}
@@ -39,17 +39,17 @@ func (s Scalar) encode() (v change.Value, ok bool) {
 		return s.num.encode(), true
 	case Text:
 		data := binary.LittleEndian.AppendUint32(nil, uint32(len(s.text)+1))
-		return change.Value{Type: typeString, Data: append(append(data, s.text...), 0)}, true
+		return change.Value{Type: change.TypeString, Data: append(append(data, s.text...), 0)}, true
 	case Bytes, Binary:
 		data := binary.LittleEndian.AppendUint32(nil, uint32(len(s.text)))
-		return change.Value{Type: typeBinary, Data: append(append(data, s.tag), s.text...)}, true
+		return change.Value{Type: change.TypeBinary, Data: append(append(data, s.tag), s.text...)}, true
 	case Bool:
-		return change.Value{Type: typeBool, Data: []byte{byte(s.num.i)}}, true
+		return change.Value{Type: change.TypeBool, Data: []byte{byte(s.num.i)}}, true
 	case Date:
 		// BSON's dates are whole milliseconds: an instant between two equals no field, and the evaluation says so.
-		return change.Value{Type: typeDateTime, Data: binary.LittleEndian.AppendUint64(nil, uint64(s.num.i))}, s.num.near == 0
+		return change.Value{Type: change.TypeDateTime, Data: binary.LittleEndian.AppendUint64(nil, uint64(s.num.i))}, s.num.near == 0
 	case ObjectID:
-		return change.Value{Type: typeObjectID, Data: s.text}, true
+		return change.Value{Type: change.TypeObjectID, Data: s.text}, true
 	case Absent, Opaque, Document, Array:
 	}
 	return change.Value{}, false
@@ -58,9 +58,9 @@ func (s Scalar) encode() (v change.Value, ok bool) {
 func (n number) encode() change.Value {
 	switch n.kind {
 	case integer:
-		return change.Value{Type: typeInt64, Data: binary.LittleEndian.AppendUint64(nil, uint64(n.i))}
+		return change.Value{Type: change.TypeInt64, Data: binary.LittleEndian.AppendUint64(nil, uint64(n.i))}
 	case double:
-		return change.Value{Type: typeDouble, Data: binary.LittleEndian.AppendUint64(nil, math.Float64bits(n.near))}
+		return change.Value{Type: change.TypeDouble, Data: binary.LittleEndian.AppendUint64(nil, math.Float64bits(n.near))}
 	}
-	return change.Value{Type: typeDecimal128, Data: n.dec.append(nil)}
+	return change.Value{Type: change.TypeDecimal128, Data: n.dec.append(nil)}
 }

@@ -9,28 +9,6 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// BSON types as the specification numbers them (bsonspec.org, version 1.1).
-const (
-	typeDouble     = 0x01
-	typeString     = 0x02
-	typeBinary     = 0x05
-	typeUndefined  = 0x06
-	typeObjectID   = 0x07
-	typeBool       = 0x08
-	typeDateTime   = 0x09
-	typeNull       = 0x0A
-	typeSymbol     = 0x0E
-	typeInt32      = 0x10
-	typeInt64      = 0x12
-	typeDecimal128 = 0x13
-)
-
-// BSON types of what has values inside.
-const (
-	TypeDocument = 0x03
-	TypeArray    = 0x04
-)
-
 // A Class is a kind of value within which values may be equal and, for some, have an order. Across classes nothing is equal.
 type Class uint8
 
@@ -64,26 +42,26 @@ func (c Class) IsOrdered() bool { return c > Absent && c <= lastOrdered }
 // ClassOf returns the class of a value; the zero Value is absent.
 func ClassOf(v change.Value) Class {
 	switch v.Type {
-	case 0, typeNull, typeUndefined:
+	case 0, change.TypeNull, change.TypeUndefined:
 		return Absent
-	case typeDouble, typeInt32, typeInt64, typeDecimal128:
+	case change.TypeDouble, change.TypeInt32, change.TypeInt64, change.TypeDecimal128:
 		return Number
-	case typeString, typeSymbol:
+	case change.TypeString, change.TypeSymbol:
 		return Text
-	case typeBinary:
+	case change.TypeBinary:
 		if v.Data[4] == 0 {
 			return Bytes
 		}
 		return Binary
-	case typeBool:
+	case change.TypeBool:
 		return Bool
-	case typeDateTime:
+	case change.TypeDateTime:
 		return Date
-	case typeObjectID:
+	case change.TypeObjectID:
 		return ObjectID
-	case TypeDocument:
+	case change.TypeDocument:
 		return Document
-	case TypeArray:
+	case change.TypeArray:
 		return Array
 	}
 	return Opaque
@@ -124,11 +102,11 @@ func ScalarOf(v change.Value) Scalar {
 
 func numberOf(v change.Value) number {
 	switch v.Type {
-	case typeInt32:
+	case change.TypeInt32:
 		return intNumber(int64(int32(binary.LittleEndian.Uint32(v.Data))))
-	case typeInt64:
+	case change.TypeInt64:
 		return intNumber(int64(binary.LittleEndian.Uint64(v.Data)))
-	case typeDouble:
+	case change.TypeDouble:
 		return doubleNumber(math.Float64frombits(binary.LittleEndian.Uint64(v.Data)))
 	}
 	return decimalNumber(decimalOf(v.Data))

@@ -37,7 +37,7 @@ func FuzzBSONAccess(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		// Nothing hands the views a document whose length was not checked.
-		wrapped := append([]byte{byte(len(raw) + 8), byte((len(raw) + 8) >> 8), byte((len(raw) + 8) >> 16), 0, bsonval.TypeDocument, 'd', 0}, raw...)
+		wrapped := append([]byte{byte(len(raw) + 8), byte((len(raw) + 8) >> 8), byte((len(raw) + 8) >> 16), 0, change.TypeDocument, 'd', 0}, raw...)
 		_, v, _, err := change.Element(append(wrapped, 0), bsonval.First)
 		if err != nil {
 			return

@@ -29,9 +29,9 @@ var (
 // Val makes a value for CEL. Documents and arrays are views; what they and strings cost is charged to the meter.
 func Val(v change.Value, meter *Meter) ref.Val {
 	switch v.Type {
-	case bsonval.TypeDocument:
+	case change.TypeDocument:
 		return &View{raw: v.Data, meter: meter}
-	case bsonval.TypeArray:
+	case change.TypeArray:
 		return &ListView{raw: v.Data, meter: meter}
 	}
 	s := bsonval.ScalarOf(v)

@@ -142,7 +142,7 @@ func orNothing(v change.Value, never bool) (change.Value, bool, error) {
 
 func (f *Facts) key() (change.Value, bool, error) {
 	key := f.event.Key()
-	return change.Value{Type: bsonval.TypeDocument, Data: key}, key != nil, nil
+	return change.Value{Type: change.TypeDocument, Data: key}, key != nil, nil
 }
 
 // documentID is the _id of doc, or where doc is not known the one of the key: an _id never changes.
