@@ -31,6 +31,7 @@ func packages() []rule {
 		{"lane/lanetest", []string{"change", "change/changetest", "lane"}, "a log for tests"},
 		{"rescan", []string{"change", "internal/retry"}, "a stage beside the log: lanes take its documents in"},
 		{"change/build", nil, "appends BSON"},
+		{"change/extjson", []string{"change"}, "BSON as text: pure, so that whatever is served or printed may use it"},
 		{"dedup", []string{"change"}, "a stage"},
 		{"gap", []string{"change"}, "a stage"},
 		{"match", []string{"change", "match/bsonval", "match/expr", "match/posting"}, "a stage"},
@@ -49,7 +50,7 @@ func packages() []rule {
 		{"checkpoint/gaptest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite that every gap log passes"},
 		{"checkpoint/rowtest", []string{"change", "change/build", "change/changetest", "checkpoint", "checkpoint/checkpointtest", "checkpoint/record", "checkpoint/row"}, "the suite that every keeper of gateways' rows passes"},
 		{"checkpoint/rewindtest", []string{"change", "checkpoint", "checkpoint/checkpointtest"}, "the suite of what operators do to a store"},
-		{"streamer", []string{"change", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "checkpoint", "notice", "rescan", "streamer/flight", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
+		{"streamer", []string{"change", "change/extjson", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "checkpoint", "notice", "rescan", "streamer/flight", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
 		{"streamer/flight", []string{"ack", "change", "delivery"}, "what a partition's sessions have yet to acknowledge"},
 		{"streamer/survey", []string{"change", "gap", "internal/retry"}, "how far the log goes"},

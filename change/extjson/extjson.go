@@ -1,0 +1,198 @@
+package extjson
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// maxDepth bounds how deep documents and arrays are nested. MongoDB promises to store 100 levels, and a change event adds a few.
+const maxDepth = 512
+
+var (
+	errMalformed = errors.New("malformed BSON")
+	errDepth     = fmt.Errorf("nested deeper than %d levels", maxDepth)
+)
+
+// Options say how values are written. The zero Options write relaxed Extended JSON.
+type Options struct {
+	// Canonical keeps the type of every number and date.
+	Canonical bool
+}
+
+// Append appends a whole BSON document to b as relaxed Extended JSON. BSON that is malformed or nested deeper than 512 levels is an error; b is
+// then returned as it was.
+func Append(b, doc []byte) ([]byte, error) { return Options{}.Append(b, doc) }
+
+// Append is the function Append with options.
+func (o Options) Append(b, doc []byte) ([]byte, error) {
+	if !isWhole(doc) {
+		return b, fmt.Errorf("write a document as JSON: %w", errMalformed)
+	}
+	text, err := o.nested(b, doc, false, 1)
+	if err != nil {
+		return b, fmt.Errorf("write a document as JSON: %w", err)
+	}
+	return text, nil
+}
+
+// isWhole reports whether a document has the length that it says it has. Its elements are checked as they are read.
+func isWhole(doc []byte) bool {
+	return len(doc) >= 5 && uint64(binary.LittleEndian.Uint32(doc)) == uint64(len(doc))
+}
+
+// nested appends a document, or an array, whose elements' names mean nothing.
+func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
+	if depth > maxDepth {
+		return b, errDepth
+	}
+	opening, closing := byte('{'), byte('}')
+	if array {
+		opening, closing = '[', ']'
+	}
+	b = append(b, opening)
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil {
+			return b, err //nolint:wrapcheck // Append wraps it
+		}
+		if name == nil {
+			return append(b, closing), nil
+		}
+		if at > 4 {
+			b = append(b, ',')
+		}
+		if !array {
+			b = append(appendString(b, name), ':')
+		}
+		if b, err = o.value(b, v, depth); err != nil {
+			return b, err
+		}
+		at = next
+	}
+}
+
+// value appends a value that is in a document of the depth.
+func (o Options) value(b []byte, v change.Value, depth int) ([]byte, error) {
+	switch v.Type {
+	case change.TypeString:
+		return appendString(b, textOf(v)), nil
+	case change.TypeDocument, change.TypeArray:
+		return o.nested(b, v.Data, v.Type == change.TypeArray, depth+1)
+	case change.TypeInt32:
+		return o.appendInt(b, "numberInt", int64(int32(binary.LittleEndian.Uint32(v.Data)))), nil
+	case change.TypeInt64:
+		return o.appendInt(b, "numberLong", int64(binary.LittleEndian.Uint64(v.Data))), nil
+	case change.TypeDouble:
+		return o.appendDouble(b, binary.LittleEndian.Uint64(v.Data)), nil
+	case change.TypeDecimal128:
+		b = append(b, `{"$numberDecimal":"`...)
+		b = appendDecimal(b, binary.LittleEndian.Uint64(v.Data[8:]), binary.LittleEndian.Uint64(v.Data))
+		return append(b, `"}`...), nil
+	case change.TypeBool:
+		if v.Data[0] > 1 {
+			return b, fmt.Errorf("%w: a boolean of %d", errMalformed, v.Data[0])
+		}
+		return strconv.AppendBool(b, v.Data[0] == 1), nil
+	case change.TypeDateTime:
+		return o.appendDate(b, int64(binary.LittleEndian.Uint64(v.Data))), nil
+	case change.TypeObjectID:
+		return appendObjectID(b, v.Data), nil
+	case change.TypeTimestamp:
+		b = strconv.AppendUint(append(b, `{"$timestamp":{"t":`...), uint64(binary.LittleEndian.Uint32(v.Data[4:])), 10)
+		b = strconv.AppendUint(append(b, `,"i":`...), uint64(binary.LittleEndian.Uint32(v.Data)), 10)
+		return append(b, `}}`...), nil
+	case change.TypeNull:
+		return append(b, `null`...), nil
+	case change.TypeBinary:
+		return appendBinary(b, v.Data)
+	case change.TypeRegex:
+		pattern, options, _ := bytes.Cut(v.Data[:len(v.Data)-1], []byte{0})
+		b = appendString(append(b, `{"$regularExpression":{"pattern":`...), pattern)
+		b = appendOptions(append(b, `,"options":`...), options)
+		return append(b, `}}`...), nil
+	case change.TypeJavaScript:
+		return append(appendString(append(b, `{"$code":`...), textOf(v)), '}'), nil
+	case change.TypeSymbol:
+		return append(appendString(append(b, `{"$symbol":`...), textOf(v)), '}'), nil
+	case change.TypeCodeScope:
+		return o.appendCodeScope(b, v.Data, depth)
+	case change.TypeDBPointer:
+		id := len(v.Data) - 12
+		b = appendString(append(b, `{"$dbPointer":{"$ref":`...), v.Data[4:id-1])
+		b = appendObjectID(append(b, `,"$id":`...), v.Data[id:])
+		return append(b, `}}`...), nil
+	case change.TypeUndefined:
+		return append(b, `{"$undefined":true}`...), nil
+	case change.TypeMinKey:
+		return append(b, `{"$minKey":1}`...), nil
+	case change.TypeMaxKey:
+		return append(b, `{"$maxKey":1}`...), nil
+	}
+	return b, fmt.Errorf("%w: a value of type %#x", errMalformed, v.Type)
+}
+
+// textOf returns the text of a string, of code or of a symbol.
+func textOf(v change.Value) []byte { return v.Data[4 : len(v.Data)-1] }
+
+// appendInt appends an integer, whose wrapper has the name. This is the place for those that JSON's readers take for doubles.
+func (o Options) appendInt(b []byte, wrapper string, n int64) []byte {
+	if !o.Canonical {
+		return strconv.AppendInt(b, n, 10)
+	}
+	b = append(append(append(b, `{"$`...), wrapper...), `":"`...)
+	return append(strconv.AppendInt(b, n, 10), `"}`...)
+}
+
+// endOfYears is the first millisecond of the year 10000.
+const endOfYears = 253402300800000
+
+// appendDate appends a date, given in milliseconds since 1970.
+func (o Options) appendDate(b []byte, ms int64) []byte {
+	if o.Canonical || ms < 0 || ms >= endOfYears {
+		b = strconv.AppendInt(append(b, `{"$date":{"$numberLong":"`...), ms, 10)
+		return append(b, `"}}`...)
+	}
+	b = time.UnixMilli(ms).UTC().AppendFormat(append(b, `{"$date":"`...), time.RFC3339)
+	if f := ms % 1000; f != 0 {
+		b = append(b[:len(b)-1], '.', byte('0'+f/100), byte('0'+f/10%10), byte('0'+f%10), 'Z')
+	}
+	return append(b, `"}`...)
+}
+
+func appendObjectID(b, id []byte) []byte {
+	return append(hex.AppendEncode(append(b, `{"$oid":"`...), id), `"}`...)
+}
+
+// appendBinary appends binary data as BSON has it: length, subtype, data. Old data, of subtype 2, begins with its length once more.
+func appendBinary(b, bin []byte) ([]byte, error) {
+	subtype, data := bin[4], bin[5:]
+	if subtype == 2 && len(data) >= 4 {
+		if inner := uint64(binary.LittleEndian.Uint32(data)); inner != uint64(len(data)-4) {
+			return b, fmt.Errorf("%w: old binary data of two lengths", errMalformed)
+		}
+		data = data[4:]
+	}
+	b = base64.StdEncoding.AppendEncode(append(b, `{"$binary":{"base64":"`...), data)
+	b = hex.AppendEncode(append(b, `","subType":"`...), []byte{subtype})
+	return append(b, `"}}`...), nil
+}
+
+// appendCodeScope appends code with scope: length, a string, a document.
+func (o Options) appendCodeScope(b, data []byte, depth int) ([]byte, error) {
+	rest := data[8:]
+	n := uint64(binary.LittleEndian.Uint32(data[4:]))
+	if n < 1 || n > uint64(len(rest)) || rest[n-1] != 0 || !isWhole(rest[n:]) {
+		return b, fmt.Errorf("%w: code with scope", errMalformed)
+	}
+	b = appendString(append(b, `{"$code":`...), rest[:n-1])
+	b, err := o.nested(append(b, `,"$scope":`...), rest[n:], false, depth+1)
+	return append(b, '}'), err
+}

@@ -1,0 +1,101 @@
+package extjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+)
+
+// appendString appends text as a JSON string.
+func appendString(b, text []byte) []byte {
+	b = append(b, '"')
+	n := plain(text)
+	b = append(b, text[:n]...)
+	if n < len(text) {
+		b = appendEscaped(b, text[n:])
+	}
+	return append(b, '"')
+}
+
+// appendEscaped appends text of which some may have to be escaped. Line separators are, for readers that take JSON for JavaScript.
+func appendEscaped(b, text []byte) []byte {
+	done := 0 // text[:done] has been appended
+	for at := 0; at < len(text); at += plain(text[at:]) {
+		if c := text[at]; c < utf8.RuneSelf {
+			b = appendEscape(append(b, text[done:at]...), c)
+			at++
+			done = at
+		}
+		for at < len(text) && text[at] >= utf8.RuneSelf {
+			r, size := utf8.DecodeRune(text[at:])
+			if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' {
+				b = append(append(b, text[done:at]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
+				done = at + size
+			}
+			at += size
+		}
+	}
+	return append(b, text[done:]...)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendEscape appends an ASCII character that cannot stand for itself.
+func appendEscape(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\n':
+		return append(b, `\n`...)
+	case '\r':
+		return append(b, `\r`...)
+	case '\t':
+		return append(b, `\t`...)
+	case '\b':
+		return append(b, `\b`...)
+	case '\f':
+		return append(b, `\f`...)
+	}
+	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF])
+}
+
+// plain returns how many characters at the beginning of text are ASCII and stand for themselves.
+func plain(text []byte) int {
+	at := 0
+	for ; at+8 <= len(text); at += 8 {
+		if special := specials(binary.LittleEndian.Uint64(text[at:])); special != 0 {
+			return at + bits.TrailingZeros64(special)/8
+		}
+	}
+	for ; at < len(text); at++ {
+		if c := text[at]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return at
+}
+
+// specials looks at eight characters at once. The lowest bit that is set belongs to the first of them that does not stand for itself.
+func specials(eight uint64) uint64 {
+	const (
+		each = 0x0101010101010101
+		top  = 0x80 * each
+	)
+	control := (eight - ' '*each) &^ eight
+	quote, backslash := eight^'"'*each, eight^'\\'*each
+	quote, backslash = (quote-each)&^quote, (backslash-each)&^backslash
+	return (eight | control | quote | backslash) & top
+}
+
+// appendOptions appends the options of a regular expression in alphabetical order, as which BSON is to have them.
+func appendOptions(b, options []byte) []byte {
+	for i, c := range options {
+		if c >= utf8.RuneSelf || i > 0 && c < options[i-1] {
+			characters := []rune(string(options))
+			slices.Sort(characters)
+			return appendString(b, []byte(string(characters)))
+		}
+	}
+	return appendString(b, options)
+}
