@@ -90,7 +90,7 @@ func BenchmarkHub(b *testing.B) {
 				b.Run(fmt.Sprintf("partitions=%d/sessions=%d/%s", partitions, sessions, wants), func(b *testing.B) {
 					source := newEndless(reply)
 					log := oplog.New(oplog.Config{Partitions: partitions, Dedup: &dedup.Config{Size: 100_000}, Reach: func(context.Context) (gap.Reach, error) { return gap.Reach{}, nil }}, source)
-					h := streamer.New(streamer.Config{Partitions: partitions, JSON: func(b, doc []byte) ([]byte, error) { return append(b, doc...), nil }}, log)
+					h := streamer.New(streamer.Config{Partitions: partitions}, log)
 					ctx, cancel := context.WithCancel(b.Context())
 					var running sync.WaitGroup
 					for _, run := range []func() error{func() error { return log.Run(ctx, change.Position{}) }, func() error { return h.Run(ctx) }} {

@@ -124,7 +124,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
 	defer cursor.Close()
-	c := &catchup{session: s, writer: Writer{JSON: h.cfg.JSON}, index: &match.Index{}}
+	c := &catchup{session: s, index: &match.Index{}}
 	for key, sub := range s.byKey {
 		c.index.Add(key, sub.Program)
 	}

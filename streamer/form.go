@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/build"
+	"github.com/mongostream/streamer/change/extjson"
 )
 
 // A Format is how payloads are written.
@@ -29,9 +30,6 @@ func (f Form) Equal(g Form) bool { return f.Format == g.Format && slices.Equal(f
 
 // A Writer writes an event in the forms that are asked for, each once. It belongs to one goroutine.
 type Writer struct {
-	// JSON appends a BSON document as relaxed Extended JSON. Required.
-	JSON func(b, doc []byte) ([]byte, error)
-
 	event   *change.Event
 	written []written // of the event; the buffers are kept for the next
 	used    int
@@ -66,7 +64,7 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	} else {
 		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
 		var err error
-		if next.payload, err = w.JSON(next.payload, w.bson); err != nil {
+		if next.payload, err = extjson.Append(next.payload, w.bson); err != nil {
 			return b, err
 		}
 	}

@@ -27,8 +27,6 @@ import (
 type Config struct {
 	// Partitions is N. Required.
 	Partitions int
-	// JSON appends a BSON document as relaxed Extended JSON. Required.
-	JSON func(b, doc []byte) ([]byte, error)
 	// Halt ends the sessions that a loss of history concerns, with the fault LogHistoryLost, where it would be told to them otherwise.
 	Halt bool
 	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. What one
@@ -95,7 +93,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		index:   &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
-		events: make([]uint64, cfg.Partitions), writer: Writer{JSON: cfg.JSON}, touched: make(map[*Session]struct{}),
+		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
 	h.mu.sessions = make(map[*Session]struct{})
 	h.mu.events = make([]uint64, cfg.Partitions)

@@ -322,7 +322,7 @@ func (h *Hub) roomy() {
 // runScan reads pages until no reader is left.
 func (h *Hub) runScan(c *scan) {
 	ctx := h.running
-	w := Writer{JSON: h.cfg.JSON}
+	var w Writer
 	for ctx.Err() == nil {
 		var q snapshot.Query
 		var takers []*reader
