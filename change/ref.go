@@ -23,8 +23,9 @@ const RefSize = HeadSize + 16
 
 // Ref returns the position's Ref.
 func (p Position) Ref() (r Ref) {
-	p.Head().Append(r.head[:0])
-	if !p.IsProgress() {
+	head := p.Head()
+	head.Append(r.head[:0])
+	if head.Kind != KindProgress {
 		r.hash = p.Hash()
 	}
 	return r

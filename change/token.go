@@ -2,7 +2,6 @@ package change
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 
 	"github.com/zeebo/xxh3"
 )
@@ -89,23 +88,16 @@ func tokenHead(data []byte) Head {
 	if len(data) < timeDigits {
 		return h
 	}
-	// The fields are numbers of at most nine bytes: version, type, index, and a byte.
-	var buf [28]byte
-	digits := data[timeDigits:min(len(data), timeDigits+2*len(buf))]
-	n, err := hex.Decode(buf[:], digits[:len(digits)&^1])
-	if err != nil {
-		return h
-	}
-	rest := buf[:n]
-	version, rest, ok := keyNumber(rest)
+	key := keyString{digits: data[timeDigits:]}
+	version, ok := key.number()
 	if !ok || version == 0 {
 		return h
 	}
-	kind, rest, ok := keyNumber(rest)
+	kind, ok := key.number()
 	if !ok {
 		return h
 	}
-	index, rest, ok := keyNumber(rest)
+	index, ok := key.number()
 	if !ok {
 		return h
 	}
@@ -113,24 +105,52 @@ func tokenHead(data []byte) Head {
 		h.Kind = KindProgress
 	}
 	h.TxnOpIndex = index
-	h.FromInvalidate = len(rest) > 0 && rest[0] == keyTrue
+	c, ok := key.next()
+	h.FromInvalidate = ok && c == keyTrue
 	return h
 }
 
-// keyNumber reads a KeyString integer that is not negative.
-func keyNumber(b []byte) (n uint64, rest []byte, ok bool) {
-	if len(b) == 0 {
-		return 0, nil, false
+// A keyString reads a KeyString from its hexadecimal digits.
+type keyString struct{ digits []byte }
+
+// next reads a byte.
+func (k *keyString) next() (c byte, ok bool) {
+	if len(k.digits) < 2 {
+		return 0, false
 	}
-	if b[0] == keyZero {
-		return 0, b[1:], true
+	high, low := hexValue(k.digits[0]), hexValue(k.digits[1])
+	k.digits = k.digits[2:]
+	return high<<4 | low, high < 16 && low < 16
+}
+
+// hexValue returns what a hexadecimal digit is worth, or 16.
+func hexValue(digit byte) byte {
+	switch {
+	case '0' <= digit && digit <= '9':
+		return digit - '0'
+	case 'A' <= digit && digit <= 'F':
+		return digit - 'A' + 10
+	case 'a' <= digit && digit <= 'f':
+		return digit - 'a' + 10
 	}
-	size := int(b[0]) - keyInt1 + 1
-	if b[0] < keyInt1 || b[0] > keyInt8 || len(b) < 1+size {
-		return 0, nil, false
+	return 16
+}
+
+// number reads an integer that is not negative.
+func (k *keyString) number() (n uint64, ok bool) {
+	kind, ok := k.next()
+	if !ok || kind == keyZero {
+		return 0, ok
 	}
-	for _, c := range b[1 : 1+size] {
+	if kind < keyInt1 || kind > keyInt8 {
+		return 0, false
+	}
+	for range kind - keyInt1 + 1 {
+		c, ok := k.next()
+		if !ok {
+			return 0, false
+		}
 		n = n<<8 | uint64(c)
 	}
-	return n >> 1, b[1+size:], true
+	return n >> 1, true
 }
