@@ -103,7 +103,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
-	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt, JSON: func(b, doc []byte) ([]byte, error) { return append(b, "{}"...), nil }}, log)
+	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: checkpoint.Policy{Interval: 5 * time.Second}}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())

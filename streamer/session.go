@@ -69,6 +69,7 @@ type Session struct {
 	seen          *seen           // nil when everything that comes is new
 	from          change.Position // on the live path: everything up to here was considered before; zero when the Hub is later
 	open          *Batch          // being filled
+	usual         usual           // how much batches hold
 	matched       []*Subscription // those that match the event at hand
 	paused        bool            // nothing more is read
 
@@ -94,6 +95,9 @@ type Session struct {
 		cause         error
 	}
 }
+
+// A usual is what the batch before held, for which the next one has room from the beginning.
+type usual struct{ events, bytes int }
 
 // A sent is a batch that is not acknowledged.
 type sent struct {
@@ -431,6 +435,9 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 			}
 		}
 		s.begin()
+		if s.open.Events == nil {
+			s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
+		}
 		payloads, err := w.Append(s.open.payloads, form)
 		if err != nil {
 			s.hub.fail(rest[0], fault.New(fault.SessionEncoding, err))
@@ -474,6 +481,9 @@ func (s *Session) queue(to change.Position) {
 	}
 	b.To = to
 	events := len(b.Events)
+	if events > 0 {
+		s.usual = usual{events + events/8, len(b.payloads) + len(b.payloads)/8}
+	}
 	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // whoever takes nothing is to hold so many
 	}
