@@ -63,15 +63,13 @@ func (w *Window) Seen(e *change.Event, now time.Time) bool {
 	for w.count > 0 && w.last-w.ring[w.oldest].at >= w.ttl {
 		w.forget()
 	}
-	seen := entry{time: e.Time(), hash: xxh3.Hash128Seed(e.Token(), w.seed), at: w.last}
-	if w.count > 0 && w.table[w.find(&seen)] != 0 {
-		return true
-	}
-	switch {
-	case w.count == w.size:
-		w.forget()
-	case w.count == len(w.ring):
+	if w.count == len(w.ring) {
 		w.grow()
+	}
+	seen := entry{time: e.Time(), hash: xxh3.Hash128Seed(e.Token(), w.seed), at: w.last}
+	place := w.find(&seen)
+	if w.table[place] != 0 {
+		return true
 	}
 	at := w.oldest + w.count
 	if at >= len(w.ring) {
@@ -79,7 +77,10 @@ func (w *Window) Seen(e *change.Event, now time.Time) bool {
 	}
 	w.ring[at] = seen
 	w.count++
-	w.table[w.find(&seen)] = uint32(at + 1)
+	w.table[place] = uint32(at + 1)
+	if w.count > w.size {
+		w.forget()
+	}
 	return false
 }
 
@@ -103,7 +104,10 @@ func (w *Window) home(e *entry) int { return int(e.hash.Lo & uint64(len(w.table)
 // forget takes the oldest entry out. What stands behind it in the table moves up, so that a search does not end before it.
 func (w *Window) forget() {
 	mask := len(w.table) - 1
-	free := w.find(&w.ring[w.oldest])
+	free := w.home(&w.ring[w.oldest])
+	for w.table[free] != uint32(w.oldest+1) {
+		free = (free + 1) & mask
+	}
 	for i := (free + 1) & mask; w.table[i] != 0; i = (i + 1) & mask {
 		if home := w.home(&w.ring[w.table[i]-1]); (i-home)&mask >= (i-free)&mask {
 			w.table[free] = w.table[i]
@@ -119,7 +123,7 @@ func (w *Window) forget() {
 
 // grow makes room for more entries.
 func (w *Window) grow() {
-	ring := make([]entry, min(max(2*len(w.ring), firstRing), w.size))
+	ring := make([]entry, min(max(2*len(w.ring), firstRing), w.size+1)) // with one to spare, which is remembered before the oldest is forgotten
 	n := copy(ring, w.ring[w.oldest:])
 	copy(ring[n:], w.ring[:w.oldest])
 	slots := 2 * firstRing
