@@ -93,11 +93,13 @@ func (s *Session) run(ctx context.Context) {
 // forget takes the session out of the Hub.
 func (s *Session) forget() {
 	h := s.hub
-	h.do(func() {
-		if _, live := h.live[s]; live {
-			h.leave(s, change.Later(h.at, s.from))
-		}
-	})
+	if s.isLive() { // the hub may have let go of it meanwhile, and takes it no more
+		h.do(context.Background(), func() {
+			if _, live := h.live[s]; live {
+				h.leave(s, change.Later(h.at, s.from))
+			}
+		})
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.mu.sessions, s)
@@ -142,7 +144,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 				s.welcome(at)
 			}
 		}
-		if s.seen == nil && !h.position().After(s.position()) && s.joins() {
+		if s.seen == nil && !h.position().After(s.position()) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.over() {
@@ -162,9 +164,9 @@ func (s *Session) catchUp(ctx context.Context) error {
 }
 
 // joins puts the session on the live path, if the Hub is no later.
-func (s *Session) joins() (joined bool) {
+func (s *Session) joins(ctx context.Context) (joined bool) {
 	at := s.position()
-	s.hub.do(func() { joined = s.hub.join(s, at) })
+	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
 	return joined
 }
 

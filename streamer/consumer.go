@@ -114,6 +114,15 @@ func (n *Node) forget(partitions []change.Partition) {
 	}
 }
 
+// Detach ends the delivery of partitions that are attached to sessions of clients: their next owner delivers them.
+func (n *Node) Detach(partitions []change.Partition) {
+	for _, e := range n.exclusives() {
+		if e.session.cfg.Attached {
+			_ = e.session.Detach(partitions) // which it does not refuse
+		}
+	}
+}
+
 // fenced ends a term because the store has refused a checkpoint of it. It returns at once.
 func (n *Node) fenced(p change.Partition, e change.Epoch, err error) {
 	n.logger.Warn("term ended: a newer owner saves its checkpoints", "partition", p, "epoch", e.String(), "error", err)

@@ -151,14 +151,17 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// do has the loop do something between two replies and waits for it; it is false where the Hub has stopped.
-func (h *Hub) do(f func()) bool {
+// do has the loop do something between two replies and waits for it; it is false where the Hub has stopped, or the context ends before it was
+// begun.
+func (h *Hub) do(ctx context.Context, f func()) bool {
 	did := make(chan struct{})
 	select {
 	case h.commands <- func() { f(); close(did) }:
 		<-did
 		return true
 	case <-h.stopped:
+		return false
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -251,7 +251,7 @@ func (h *Hub) list(sub *Subscription) {
 			case <-ctx.Done():
 			}
 		}
-		h.do(func() {
+		h.do(ctx, func() {
 			sub.listing = false
 			p := sub.progress()
 			if h.subscriptions[sub.key] != sub || p == nil || p.Listed {
@@ -327,7 +327,7 @@ func (h *Hub) runScan(c *scan) {
 		var q snapshot.Query
 		var takers []*reader
 		over := true
-		h.do(func() { q, takers, over = h.next(c) })
+		h.do(ctx, func() { q, takers, over = h.next(c) })
 		if over {
 			return
 		}
@@ -345,7 +345,7 @@ func (h *Hub) runScan(c *scan) {
 			continue
 		}
 		p := h.write(&w, q, read, takers)
-		h.do(func() {
+		h.do(ctx, func() {
 			c.page = p
 			h.place(c)
 		})

@@ -78,6 +78,31 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 	return owners, nil
 }
 
+// Hand implements [roster.Membership].
+func (m *membership) Hand(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) (owners []roster.Owner, err error) {
+	err = m.do(ctx, func() error {
+		other, there := m.mu.seats[to.Node]
+		if !there || other.Process != to.Process {
+			return roster.ErrAbsent
+		}
+		var epoch change.Epoch
+		for i, p := range partitions {
+			if o := m.mu.owners[p]; o.lease == m.lease && o.Epoch == epochs[i] {
+				if epoch == (change.Epoch{}) {
+					epoch = change.Epoch{Incarnation: 1, Revision: uint64(m.wrote())}
+				}
+				m.mu.owners[p] = owner{roster.Owner{Node: to.Node, Process: to.Process, Epoch: epoch}, other.lease}
+			}
+			owners = append(owners, m.mu.owners[p].Owner)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return owners, nil
+}
+
 // Give implements [roster.Membership].
 func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	return m.call(ctx, m.of, func() error {

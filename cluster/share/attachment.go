@@ -201,7 +201,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		a.cfg.Viewed(view)
 		now := a.cfg.Clock()
 		claiming := a.claiming || a.claimed > asked
-		d := a.holding.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, claiming, a.cfg.Alone)
+		d := a.holding.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, claiming)
 		if d.Ended > 0 {
 			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
 		}

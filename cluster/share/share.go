@@ -31,8 +31,8 @@ type Config struct {
 	// asked to take them in parts; partitions of those that it does not take at all are given back and claimed once more, a little later.
 	// Required.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and says so
-	// with Ended. It must not block. Required.
+	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and calls
+	// Hand, or Ended, or Keep. It must not block. Required.
 	Release func(terms []change.Term)
 	// Detached hears that the node has left the cluster because its lease may have run out, Attached that it is back. Neither may block.
 	// Default to nothing.
@@ -40,8 +40,6 @@ type Config struct {
 	Attached func()
 	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
 	Viewed func(roster.View)
-	// Alone says that a partition is on its way from node to node by other means: it is neither claimed nor released. Defaults to never.
-	Alone func(change.Partition) bool
 	// RetryWindow is how long partitions that another node still owns are asked for again and again. Defaults to 2 s.
 	RetryWindow time.Duration
 	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
@@ -73,8 +71,8 @@ type Share struct {
 	store   roster.Store
 	metrics metrics
 	started time.Time
-	held    atomic.Pointer[tenure.Holding] // nil while detached
-	renewed atomic.Bool                    // the last renewal succeeded
+	held    atomic.Pointer[attachment] // nil while detached
+	renewed atomic.Bool                // the last renewal succeeded
 }
 
 // New makes a Share.
@@ -93,9 +91,6 @@ func New(cfg Config, store roster.Store) *Share {
 	}
 	if cfg.Viewed == nil {
 		cfg.Viewed = func(roster.View) {}
-	}
-	if cfg.Alone == nil {
-		cfg.Alone = func(change.Partition) bool { return false }
 	}
 	return &Share{cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), started: time.Now()}
 }
@@ -160,24 +155,37 @@ func ignoring(err error, those ...error) error {
 // Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
 func (s *Share) Ended(term change.Term) {
 	if held := s.held.Load(); held != nil {
-		held.Back(term)
+		held.holding.Back(term)
 	}
 }
 
-// Adopt returns the term of a partition that somebody else has made this node's at the epoch, under its lease. Adopting again returns the same
-// term. It fails while the node is detached.
-func (s *Share) Adopt(p change.Partition, e change.Epoch) (change.Term, error) {
+// Hand gives terms of which nothing is done any more to a member that the plan gives their partitions to. It returns for how many that is
+// known to have been done. The others are claimed by whoever the plan wants, once they have been given back.
+func (s *Share) Hand(ctx context.Context, to roster.Seat, terms []change.Term) (handed int, err error) {
 	held := s.held.Load()
-	if held == nil || !held.Trusted() {
-		return change.Term{}, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
+	if held == nil {
+		return 0, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
 	}
-	return held.Adopt(p, e, s.cfg.Clock()), nil
+	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
+	for i, term := range terms {
+		partitions[i], epochs[i] = term.Partition, term.Epoch
+	}
+	owners, err := held.membership.Hand(ctx, to, partitions, epochs)
+	for i := range owners {
+		if owners[i].Process == to.Process {
+			handed++
+		}
+	}
+	for _, term := range terms {
+		held.holding.Back(term)
+	}
+	return handed, err
 }
 
-// Keep takes back that terms are to be given up: the plan is looked at anew.
-func (s *Share) Keep(p change.Partition, e change.Epoch) {
+// Keep takes back that a term is to be given up: the plan is looked at again with the next view.
+func (s *Share) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {
-		held.Keep(p, e)
+		held.holding.Keep(term.Partition, term.Epoch)
 	}
 }
 
@@ -187,7 +195,7 @@ func (s *Share) Renewed() bool { return s.renewed.Load() }
 // Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
 func (s *Share) Trusted() bool {
 	held := s.held.Load()
-	return held != nil && held.Trusted()
+	return held != nil && held.holding.Trusted()
 }
 
 // join joins the cluster as soon as no other process has the node's name.
@@ -241,7 +249,7 @@ func (s *Share) attach(ctx context.Context, m roster.Membership, t tenure.Trust)
 		Share: s, membership: m, trust: t, end: end, holding: tenure.New(owned, s.cfg.Clock, t),
 		answers: make(chan func() error, requests), blocked: make(map[change.Partition]time.Duration),
 	}
-	s.held.Store(a.holding)
+	s.held.Store(a)
 	s.renewed.Store(true)
 	s.metrics.detached.Set(0)
 	s.cfg.Attached()

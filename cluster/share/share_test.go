@@ -43,6 +43,7 @@ type actor struct {
 	share  *share.Share
 	stop   context.CancelFunc
 	slow   time.Duration // how long it takes to come to an end with a term
+	to     string        // the process of node b to which it hands terms over, none: it gives them back
 
 	mu struct {
 		sync.Mutex
@@ -147,6 +148,11 @@ func (a *actor) release(terms []change.Term) {
 	a.troupe.Say("%s: is to give up %s", a.name, listed(terms))
 	a.troupe.nodes.Go(func() {
 		time.Sleep(moment + a.slow)
+		if a.to != "" {
+			seat := roster.Seat{Heartbeat: roster.Heartbeat{Node: "b", Process: a.to}}
+			handed, err := a.share.Hand(a.troupe.t.Context(), seat, terms)
+			a.troupe.Say("%s: handed over %d of %d: %v", a.name, handed, len(terms), err)
+		}
 		for _, term := range terms {
 			a.over(term)
 		}
@@ -198,6 +204,24 @@ func TestTranscripts(t *testing.T) {
 			tr.plan("b", "b", "b", "b")
 			time.Sleep(time.Second)
 			b.tell()
+			b.stop()
+		},
+		"handed-over": func(tr *troupe) { // the other has it at once; who is gone has nothing, and the other claims it
+			a, b := tr.enter("a", "p1"), tr.enter("b", "p2")
+			time.Sleep(time.Second)
+			tr.plan("a", "a", "a", "a")
+			time.Sleep(time.Second)
+			a.to = "p2"
+			tr.plan("a", "b", "b", "a")
+			time.Sleep(time.Second)
+			a.tell()
+			b.tell()
+			a.to = "before"
+			tr.plan("b", "b", "b", "a")
+			time.Sleep(time.Second)
+			a.tell()
+			b.tell()
+			a.stop()
 			b.stop()
 		},
 		"cut": func(tr *troupe) {

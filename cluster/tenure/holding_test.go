@@ -34,12 +34,12 @@ func TestTermIsOverAsSoonAsItsClaimIs(t *testing.T) {
 	}
 }
 
-// What a handoff has made a term of, a claim that was on its way finds to be its own: it is the same term.
+// Two claims of what was handed over find the same epoch: it is the same term.
 func TestTermOfAnEpochIsMadeOnce(t *testing.T) {
 	clock := func() time.Duration { return time.Minute }
 	held := New(t.Context(), clock, Granted(clock(), 9*time.Second))
 	epoch := change.Epoch{Incarnation: 1, Revision: 7}
-	adopted := held.Adopt(3, epoch, clock())
+	adopted := held.Begin([]change.Partition{3}, []change.Epoch{epoch}, clock())[0]
 	claimed := held.Begin([]change.Partition{3}, []change.Epoch{epoch}, clock())[0]
 	held.Back(claimed)
 	if adopted.Context != claimed.Context || adopted.Context.Err() == nil {
@@ -56,7 +56,7 @@ func TestTermEndsWithTheNextOfItsPartition(t *testing.T) {
 	clock := func() time.Duration { return time.Minute }
 	held := New(t.Context(), clock, Granted(clock(), 9*time.Second))
 	before := held.Begin([]change.Partition{3}, []change.Epoch{{Incarnation: 1, Revision: 7}}, clock())[0]
-	after := held.Adopt(3, change.Epoch{Incarnation: 1, Revision: 9}, clock())
+	after := held.Begin([]change.Partition{3}, []change.Epoch{{Incarnation: 1, Revision: 9}}, clock())[0]
 	if err := before.Err(); !errors.Is(err, change.ErrTermLost) || after.Err() != nil {
 		t.Errorf("the term before: %v, after: %v", err, after.Err())
 	}

@@ -18,12 +18,9 @@ type Difference struct {
 	Next    time.Duration      // when to look again, if there is anything to wait for
 }
 
-// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. The partitions
-// that leave alone are neither claimed nor released. claiming says that some claim was under way at asked or later: what it has made may
-// be a term in a moment.
-func (h *Holding) Reconcile(
-	view roster.View, node, process string, asked, now, never time.Duration, claiming bool, alone func(change.Partition) bool,
-) (d Difference) {
+// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. claiming says that
+// some claim was under way at asked or later: what it has made may be a term in a moment.
+func (h *Holding) Reconcile(view roster.View, node, process string, asked, now, never time.Duration, claiming bool) (d Difference) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.Next = never
@@ -34,7 +31,6 @@ func (h *Holding) Reconcile(
 		switch {
 		case t == nil || t.given:
 			switch {
-			case alone(p):
 			case !mine && owner.Process == process && !claiming: // claimed by a request that nobody heard the answer of
 				term := change.Term{Partition: p, Epoch: owner.Epoch}
 				h.mu.tenures[p] = &tenure{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is given back
@@ -47,16 +43,18 @@ func (h *Holding) Reconcile(
 			default:
 				d.Blocked = append(d.Blocked, p)
 			}
+		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over, or taken
+			t.given = true
 		case t.back:
 			d.Give = append(d.Give, t.term)
 		case t.begun >= asked || t.over:
 		case owner.Process != process || owner.Epoch != t.epoch:
 			t.over = true
 			t.end(change.ErrTermLost)
-			if !alone(p) {
+			if !t.released {
 				d.Ended++
 			}
-		case !mine && !t.released && !alone(p):
+		case !mine && !t.released:
 			t.released = true
 			d.Release = append(d.Release, t.term)
 		}
@@ -88,33 +86,11 @@ func (h *Holding) Held() (terms []change.Term) {
 	return terms
 }
 
-// Adopt makes a term of a partition that somebody else has claimed for the member, or returns the one that is there at the epoch.
-func (h *Holding) Adopt(p change.Partition, e change.Epoch, now time.Duration) change.Term {
-	h.mu.Lock()
-	t := h.mu.tenures[p]
-	h.mu.Unlock()
-	if t != nil && t.epoch == e {
-		return t.term
-	}
-	term := h.Begin([]change.Partition{p}, []change.Epoch{e}, now)[0]
-	h.stir()
-	return term
-}
-
-// Keep forgets that a term was asked to be released.
+// Keep forgets that a term was asked to be released: the next view may ask again.
 func (h *Holding) Keep(p change.Partition, e change.Epoch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.mu.tenures[p]; t != nil && t.epoch == e {
 		t.released = false
-	}
-	h.stir()
-}
-
-// stir has the terms looked at.
-func (h *Holding) stir() {
-	select {
-	case h.Ended <- struct{}{}:
-	default:
 	}
 }

@@ -20,12 +20,9 @@ import (
 	"github.com/mongostream/streamer/cluster/govern"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/share"
-	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gateway/connect"
-	"github.com/mongostream/streamer/gateway/fanout"
-	"github.com/mongostream/streamer/handoff"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -54,22 +51,17 @@ type Config struct {
 	Registry cluster.Registry
 	Roster   roster.Store
 
-	// Ledger is where handoffs are written down, Marks where marks are kept. Of several nodes only.
-	Ledger Ledger
-	Marks  handoff.Marks
-	// Overlap, PrepareTimeout and Concurrency are those of handoffs, DrainTimeout how long a stop waits for partitions to move to others.
-	Overlap, PrepareTimeout time.Duration
-	Concurrency             int
-	DrainTimeout            time.Duration
-	// Announce tells the node's gateways something that has no place in the log. It must not block.
-	Announce func(fanout.Notice)
+	// Overlap is how long sessions to which clients have attached a partition go on after it was handed over, DrainTimeout how long a stop
+	// waits for partitions to move to others.
+	Overlap, DrainTimeout time.Duration
+	// Announce tells the node's sessions something that has no place in the log. It must not block.
+	Announce func(streamer.Notice)
 
 	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened, before the node says that it cannot reach it.
 	Silence time.Duration
 
 	Node  *streamer.Node
-	Log   *lane.Log
-	Hub   *fanout.Hub
+	Log   *oplog.Log
 	Board *notice.Board
 	// Stopping reports whether the node has been told to stop.
 	Stopping func() bool
@@ -89,7 +81,6 @@ type Member struct {
 	view   atomic.Pointer[roster.View] // the last one, nil before
 	told   *topologist                 // nil in a cluster of one
 	begun  atomic.Bool                 // the log has been open
-	events ending                      // of event streams, when the node is detached
 }
 
 // New makes a Member.
@@ -104,8 +95,7 @@ func New(cfg Config) *Member {
 	m.told = newTopologist()
 	m.share = share.New(share.Config{
 		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
-		Alone:    func(p change.Partition) bool { return m.mover.desk.Alone(p) },
-		Detached: m.detached, Viewed: m.viewed, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Viewed: m.viewed, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
@@ -161,12 +151,6 @@ func (m *Member) serveShare(ctx context.Context) error {
 	return errors.Join(err, <-ended)
 }
 
-// detached closes what the node serves: its clients find another node.
-func (m *Member) detached(cause error) {
-	m.cfg.Hub.Detach(cause)
-	m.events.end(fault.New(fault.NodeDetached, cause))
-}
-
 // viewed takes a view of the cluster.
 func (m *Member) viewed(v roster.View) {
 	m.view.Store(&v)
@@ -174,7 +158,7 @@ func (m *Member) viewed(v roster.View) {
 }
 
 // Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the context ends.
-func (m *Member) Topology() connect.Topologist {
+func (m *Member) Topology() gateway.Topologist {
 	if m.told == nil {
 		return newTopologist()
 	}
@@ -246,7 +230,7 @@ func (m *Member) Alike() error {
 
 // report is what the node says of itself to the others.
 func (m *Member) report() roster.Heartbeat {
-	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.MarksFailing(), m.cfg.Hub.Load()
+	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
 	if open {
 		m.begun.Store(true)
 	}
@@ -257,7 +241,7 @@ func (m *Member) report() roster.Heartbeat {
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed(), roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Stands,
+			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed(), roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Ready,
 		}
 	}
 	switch {

@@ -8,21 +8,17 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/lane"
-	"github.com/mongostream/streamer/lane/lanetest"
-	"github.com/mongostream/streamer/streamer"
 )
 
-// A stop that comes while the node claims its marks is no fault of it.
+// A stop that comes while the node claims its checkpoints is no fault of it.
 func TestStopWhileTheNodeBegins(t *testing.T) {
 	t.Parallel()
 	const partitions = 4
 	ctx, stop := context.WithCancel(t.Context())
-	log := &lanetest.Log{}
-	log.Tick(1)
-	node := streamer.NewNode(streamer.Config{
-		Origin: checkpoint.Origin{Incarnation: 1, Partitions: partitions, Start: change.Timestamp{T: 1001, I: 1}}, Surveyor: surveyor{log},
-	}, lane.NewLog(lane.Config{Partitions: partitions}, log), &slowMarks{Memory: checkpoint.NewMemory(partitions), asked: stop})
+	node, _ := newNode(t, partitions, &slowStore{Memory: checkpoint.NewMemory(partitions), asked: stop})
+	if _, err := node.Share(t.Context(), "stdout", nil); err != nil {
+		t.Fatal(err)
+	}
 	registry := &registry{partitions: partitions}
 	m := New(Config{Node: node, Registry: registry, Partitions: partitions, Member: cluster.Member{Node: "n", Process: "p"}})
 	if err := m.Run(ctx); err != nil {
@@ -33,13 +29,13 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 	}
 }
 
-// slowMarks answers no claim before the asker gives up.
-type slowMarks struct {
+// slowStore answers no claim before the asker gives up.
+type slowStore struct {
 	*checkpoint.Memory
 	asked func()
 }
 
-func (s *slowMarks) Claim(ctx context.Context, _ []change.Term) ([]checkpoint.Mark, error) {
+func (s *slowStore) ClaimTerms(ctx context.Context, _ string, _ []change.Term) ([]checkpoint.Checkpoint, error) {
 	s.asked()
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -7,19 +7,12 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/lane"
-	"github.com/mongostream/streamer/lane/lanetest"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.
 func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 	const partitions, rounds = 64, 200
-	log := &lanetest.Log{}
-	log.Tick(1)
-	node := streamer.NewNode(streamer.Config{
-		Origin: checkpoint.Origin{Incarnation: 1, Partitions: partitions, Start: change.Timestamp{T: 1001, I: 1}}, Surveyor: surveyor{log},
-	}, lane.NewLog(lane.Config{Partitions: partitions}, log), checkpoint.NewMemory(partitions))
+	node, _ := newNode(t, partitions, checkpoint.NewMemory(partitions))
 	m := &Member{cfg: Config{Node: node}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
@@ -48,9 +41,7 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 		if err := m.resume(ctx, terms); err != nil {
 			t.Error(err)
 		}
-		for _, term := range terms {
-			node.Depart(term.Partition, term.Epoch)
-		}
+		node.Release(ctx, terms)
 	}
 	close(begun)
 	looking.Wait()

@@ -6,21 +6,21 @@ import (
 	"sync"
 
 	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway"
 )
 
 // A topologist tells gateways who owns what, as the cluster's views have it.
 type topologist struct {
 	mu struct {
 		sync.Mutex
-		last    connect.Topology // of version 0 before the first view
+		last    gateway.Topology // of version 0 before the first view
 		changed chan struct{}    // closed and replaced with each change
 
 		incarnation uint64 // that of the last view in which somebody owned something
 	}
 }
 
-var _ connect.Topologist = (*topologist)(nil)
+var _ gateway.Topologist = (*topologist)(nil)
 
 func newTopologist() *topologist {
 	t := &topologist{}
@@ -53,13 +53,13 @@ func (t *topologist) viewed(v roster.View) {
 }
 
 // topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one whose seat is gone owns nothing.
-func topologyOf(v roster.View) connect.Topology {
-	t := connect.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
+func topologyOf(v roster.View) gateway.Topology {
+	t := gateway.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
 	places := make(map[string]int)
 	for _, m := range v.Members {
 		if m.Garbled == nil && m.Kind != roster.Gateway {
 			places[m.Process] = len(t.Nodes)
-			t.Nodes = append(t.Nodes, connect.NodeAddress{Name: m.Node, Address: m.Gateway})
+			t.Nodes = append(t.Nodes, gateway.NodeAddress{Name: m.Node, Address: m.Gateway})
 		}
 	}
 	for p, o := range v.Owners {
@@ -72,8 +72,8 @@ func topologyOf(v roster.View) connect.Topology {
 	return t
 }
 
-// Follow implements connect.Topologist.
-func (t *topologist) Follow(ctx context.Context, version uint64) (connect.Topology, error) {
+// Follow implements gateway.Topologist.
+func (t *topologist) Follow(ctx context.Context, version uint64) (gateway.Topology, error) {
 	for {
 		t.mu.Lock()
 		last, changed := t.mu.last, t.mu.changed
@@ -84,7 +84,7 @@ func (t *topologist) Follow(ctx context.Context, version uint64) (connect.Topolo
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return connect.Topology{}, context.Cause(ctx)
+			return gateway.Topology{}, context.Cause(ctx)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/gateway/connect"
+	"github.com/mongostream/streamer/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +33,7 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 	told := newTopologist()
 	told.viewed(view)
 	got, err := told.Follow(t.Context(), 0)
-	if err != nil || got.Version != 9 || !slices.Equal(got.Nodes, []connect.NodeAddress{{Name: "node-1", Address: "host:1"}, {Name: "node-2"}}) ||
+	if err != nil || got.Version != 9 || !slices.Equal(got.Nodes, []gateway.NodeAddress{{Name: "node-1", Address: "host:1"}, {Name: "node-2"}}) ||
 		!slices.Equal(got.Owners, []int{1, -1, -1, 0}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -41,7 +41,7 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 	// Heartbeats alone are no news.
 	view.Revision = 10
 	told.viewed(view)
-	next := make(chan connect.Topology)
+	next := make(chan gateway.Topology)
 	go func() {
 		t, _ := told.Follow(t.Context(), 9)
 		next <- t

@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"what another has is not claimed", testClaimHeld},
 		{"of many who claim at once each partition has one owner", testClaimRace},
 		{"partitions are given back by epoch", testGive},
+		{"partitions are handed over by epoch, to who is there", testHand},
 		{"who leaves leaves nothing behind", testLeave},
 		{"a lease that is not renewed runs out", testExpiry},
 		{"one leads, then the next", testElection},
@@ -287,6 +288,63 @@ func testClaimHeld(h harness) {
 	}
 	if view := h.view(h.Store()); !slices.Equal(view.Owners[:4], got) {
 		h.Errorf("%+v", view.Owners[:4])
+	}
+}
+
+func testHand(h harness) {
+	a, b := h.join(h.Store(), "a"), h.join(h.Store(), "b")
+	of, epochs := h.claim(a, h.all()...), make([]change.Epoch, h.Partitions)
+	for p, o := range of {
+		epochs[p] = o.Epoch
+	}
+	seat := func(process string) roster.Seat {
+		return roster.Seat{Heartbeat: roster.Heartbeat{Node: "node-" + process, Process: process}}
+	}
+	stranger := seat("b")
+	stranger.Process = "before"
+	for _, to := range []roster.Seat{seat("nobody"), stranger} {
+		if _, err := a.Hand(h.Context(), to, h.all(), epochs); !errors.Is(err, roster.ErrAbsent) {
+			h.Errorf("to %s, process %s: %v", to.Node, to.Process, err)
+		}
+	}
+	h.give(a, 1, epochs[1])
+	epochs[2].Revision++
+	epochs[3].Incarnation++
+	for range 2 { // once more says the same
+		owners, err := a.Hand(h.Context(), seat("b"), h.all(), epochs)
+		if err != nil || !slices.Equal(owners, h.view(h.Store()).Owners) {
+			h.Fatalf("%v: %+v", err, owners)
+		}
+		for p, o := range owners {
+			switch {
+			case p == 1 && o != roster.Owner{}, (p == 2 || p == 3) && o != of[p]:
+				h.Errorf("partition %d: %+v", p, o)
+			case p != 1 && p != 2 && p != 3 && (o.Process != "b" || o.Node != "node-b" || o.Epoch.Compare(of[p].Epoch) <= 0):
+				h.Errorf("partition %d: %+v", p, o)
+			}
+		}
+	}
+	handed := h.view(h.Store()).Owners
+	if _, err := b.Hand(h.Context(), seat("a"), []change.Partition{2}, []change.Epoch{of[2].Epoch}); err != nil {
+		h.Error(err)
+	}
+	if now := h.claim(b, 0, 2); now[0] != handed[0] || now[1] != of[2] {
+		h.Errorf("%+v", now)
+	}
+	if err := a.Leave(h.Context()); err != nil {
+		h.Error(err)
+	}
+	if now := h.view(h.Store()).Owners; now[0] != handed[0] || now[2] != (roster.Owner{}) {
+		h.Errorf("after the donor has left: %+v", now[:3])
+	}
+	if err := b.Leave(h.Context()); err != nil {
+		h.Error(err)
+	}
+	if now := h.view(h.Store()).Owners; now[0] != (roster.Owner{}) {
+		h.Errorf("after the other has left: %+v", now[0])
+	}
+	if _, err := a.Hand(h.Context(), seat("b"), h.all(), epochs); !errors.Is(err, roster.ErrLeft) {
+		h.Errorf("after it has left: %v", err)
 	}
 }
 

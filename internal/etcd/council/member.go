@@ -215,6 +215,71 @@ func (m *membership) claimSome(ctx context.Context, partitions []change.Partitio
 	return owners, nil
 }
 
+// Hand implements [roster.Membership].
+func (m *membership) Hand(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
+	owners := make([]roster.Owner, 0, len(partitions))
+	const most = etcd.MaxNested - 2 // they are nested in one that asks for the other member
+	for from := 0; from < len(partitions); from += most {
+		end := min(from+most, len(partitions))
+		err := etcd.Insist(ctx, func() error {
+			some, err := m.handSome(ctx, to, partitions[from:end], epochs[from:end])
+			owners = append(owners, some...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("hand partitions over to node %q: %w", to.Node, etcd.Named(err))
+		}
+	}
+	return owners, nil
+}
+
+// handSome hands over as many as fit into one transaction. That the other owns one is the same, done by a request whose answer got lost.
+func (m *membership) handSome(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
+	seat, err := m.etcd.Get(ctx, m.keys.Member(to.Node))
+	if err != nil {
+		return nil, err
+	}
+	if len(seat.Kvs) == 0 || seat.Kvs[0].Lease == 0 || seatOf(to.Node, seat.Kvs[0]).Process != to.Process {
+		return nil, roster.ErrAbsent
+	}
+	target := clientv3.LeaseID(seat.Kvs[0].Lease)
+	claim, err := lease.Encode(to.Node, to.Process, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	puts := make([]clientv3.Op, len(partitions))
+	for i, p := range partitions {
+		key := m.keys.Owner(p)
+		mine := clientv3.Compare(clientv3.ModRevision(key), "=", int64(epochs[i].Revision))
+		if m.stands.Fences(epochs[i]) {
+			mine = clientv3.Compare(clientv3.ModRevision(key), "<", 0)
+		}
+		puts[i] = clientv3.OpTxn([]clientv3.Cmp{mine, clientv3.Compare(clientv3.LeaseValue(key), "=", m.lease)},
+			[]clientv3.Op{clientv3.OpPut(key, claim, clientv3.WithLease(target))},
+			[]clientv3.Op{clientv3.OpGet(key)})
+	}
+	there := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(m.keys.Member(to.Node)), "=", target)}, puts, nil)
+	resp, err := m.txn(ctx, there)
+	if err != nil {
+		return nil, err
+	}
+	handed := resp.Responses[0].GetResponseTxn()
+	if !handed.Succeeded {
+		return nil, roster.ErrAbsent
+	}
+	owners := make([]roster.Owner, len(partitions))
+	for i := range owners {
+		put := handed.Responses[i].GetResponseTxn()
+		if put.Succeeded {
+			owners[i] = roster.Owner{Node: to.Node, Process: to.Process, Epoch: epochOf(m.stands, resp.Header.Revision)}
+		} else if kvs := put.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			now := lease.Of(kvs[0])
+			owners[i] = roster.Owner{Node: now.Node, Process: now.Process, Epoch: epochOf(m.stands, now.Revision)}
+		}
+	}
+	return owners, nil
+}
+
 // Give implements [roster.Membership].
 func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	gifts := make([]clientv3.Op, 0, len(partitions))

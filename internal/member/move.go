@@ -1,0 +1,205 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// moveTimeout bounds the transaction of a handoff.
+const moveTimeout = 2 * time.Second
+
+// A mover hands partitions over to the nodes that the plan gives them to: in one transaction, after the shared subscribers' checkpoints have
+// been saved. Sessions to which clients have attached the partitions go on for the overlap.
+type mover struct {
+	*Member
+
+	asks   chan []change.Term // a bound is not needed, as no term is asked for twice
+	handed *prometheus.CounterVec
+	took   prometheus.Histogram
+}
+
+func newMover(m *Member) *mover {
+	v := &mover{
+		Member: m, asks: make(chan []change.Term, m.cfg.Partitions),
+		handed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "streamer", Name: "handoffs_total",
+			Help: "Partitions that the plan gave to another node: handed over, or given back for it to claim.",
+		}, []string{"outcome"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "streamer", Name: "handoff_seconds", Help: "Time from the end of a term to that of the transaction that gives its partition to another node.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+	}
+	if m.cfg.Registerer != nil {
+		m.cfg.Registerer.MustRegister(v.handed, v.took)
+	}
+	return v
+}
+
+// run moves partitions until the context ends.
+func (v *mover) run(ctx context.Context) {
+	var windows sync.WaitGroup
+	defer windows.Wait()
+	for {
+		select {
+		case terms := <-v.asks:
+			for to, leaving := range v.byTarget(terms) {
+				if v.handOver(ctx, to, leaving) {
+					windows.Go(func() { v.leave(ctx, leaving) })
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// release has terms moved to where the plan wants them. It never blocks.
+func (v *mover) release(terms []change.Term) {
+	select {
+	case v.asks <- terms:
+	default:
+		for _, term := range terms {
+			v.share.Keep(term)
+		}
+	}
+}
+
+// byTarget says which terms go to which node. Those that no node is there to take are kept until the plan says otherwise.
+func (v *mover) byTarget(terms []change.Term) map[string][]change.Term {
+	view, _ := v.View()
+	leaving := make(map[string][]change.Term)
+	for _, term := range terms {
+		to := view.Plan.Owner(term.Partition)
+		if _, takes := target(view, to); !takes || to == v.cfg.Member.Node {
+			v.share.Keep(term)
+			continue
+		}
+		leaving[to] = append(leaving[to], term)
+	}
+	return leaving
+}
+
+// target returns the member that takes what the plan gives to a node.
+func target(v roster.View, node string) (roster.Seat, bool) {
+	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == node })
+	if i < 0 {
+		return roster.Seat{}, false
+	}
+	s := v.Members[i]
+	return s, s.Garbled == nil && s.Kind != roster.Gateway && s.Checks[roster.CheckMongoDB] && (s.Status == roster.Healthy || s.Status == roster.Degraded)
+}
+
+// handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be
+// handed over is claimed by whoever the plan wants.
+func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) (handed bool) {
+	begun := time.Now()
+	view, _ := v.View()
+	to, _ := target(view, node)
+	v.cfg.Node.Release(ctx, terms)
+	asking, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	n, err := v.share.Hand(asking, to, terms)
+	took := time.Since(begun)
+	v.handed.WithLabelValues("moved").Add(float64(n))
+	v.handed.WithLabelValues("given_back").Add(float64(len(terms) - n))
+	for range n {
+		v.took.Observe(took.Seconds())
+	}
+	log := v.cfg.Logger.Info
+	if err != nil {
+		log = v.cfg.Logger.Warn
+	}
+	log("partitions were handed over", "to", node, "partitions", n, "of", len(terms), "plan", view.Plan.Version, "took", took.String(), "error", err)
+	v.cfg.Board.Post(movedNotice(v.cfg.Member.Node, view.Plan, to.Node, terms, n, took))
+	v.tell("moving", fmt.Sprintf("%d partitions move to node %s.", len(terms), node), terms)
+	return n > 0
+}
+
+// leave has sessions to which clients have attached partitions go on for the overlap, and no longer.
+func (v *mover) leave(ctx context.Context, terms []change.Term) {
+	select {
+	case <-time.After(v.cfg.Overlap):
+	case <-ctx.Done():
+		return
+	}
+	var gone []change.Term
+	for _, term := range terms {
+		if _, back := v.cfg.Node.Term(term.Partition); !back {
+			gone = append(gone, term)
+		}
+	}
+	if len(gone) > 0 {
+		v.tell("moved", fmt.Sprintf("%d partitions have moved to other nodes: this one delivers them no longer.", len(gone)), gone)
+		v.cfg.Node.Detach(partitionsOf(gone))
+	}
+}
+
+func partitionsOf(terms []change.Term) []change.Partition {
+	partitions := make([]change.Partition, len(terms))
+	for i, term := range terms {
+		partitions[i] = term.Partition
+	}
+	return partitions
+}
+
+// tell tells the node's sessions something about partitions.
+func (v *mover) tell(kind, text string, terms []change.Term) {
+	v.cfg.Announce(streamer.Notice{Kind: kind, Text: text, At: time.Now(), Partitions: partitionsOf(terms)})
+}
+
+// movedNotice tells operators of a handoff.
+func movedNotice(from string, plan roster.Plan, to string, terms []change.Term, handed int, took time.Duration) notice.Notice {
+	partitions := partitionsOf(terms)
+	slices.Sort(partitions)
+	n := notice.Notice{
+		Channel: notice.Health, Kind: notice.KindHandedOver, Level: notice.Info,
+		Text: fmt.Sprintf("Node %s handed %d partitions over to node %s.", from, handed, cmp.Or(to, "-")),
+		Fields: map[string]any{
+			"from": from, "to": to, "partitions": partitions, "handed_over": handed, "plan": plan.Version, "cause": plan.Cause, "took_ms": took.Milliseconds(),
+		},
+	}
+	if handed < len(terms) {
+		n.Level = notice.Warning
+		n.Text += fmt.Sprintf(" %d were given back for it to claim.", len(terms)-handed)
+	}
+	return n
+}
+
+// drain waits until the node owns nothing any more because the others have taken it, for as long as that may take. It ends at once where
+// there is nobody to take anything.
+func (m *Member) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.DrainTimeout)
+	defer cancel()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	begun := time.Now()
+	for len(m.cfg.Node.Status()) > 0 && m.share.Trusted() && m.others() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			m.cfg.Logger.Warn("not all partitions have moved to other nodes in time", "partitions", len(m.cfg.Node.Status()), "after", time.Since(begun).String())
+			return
+		}
+	}
+	m.cfg.Logger.Info("drained", "partitions", len(m.cfg.Node.Status()), "after", time.Since(begun).String())
+}
+
+// others reports whether somebody else could take partitions.
+func (m *Member) others() bool {
+	view, _ := m.View()
+	return slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
+		return s.Garbled == nil && s.Node != m.cfg.Member.Node && s.Kind != roster.Gateway && s.Status == roster.Healthy
+	})
+}
