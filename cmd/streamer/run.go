@@ -13,10 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/delivery"
-	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
@@ -29,7 +26,7 @@ func runCommand() *cobra.Command {
 		Long: `Run a node until it is told to stop (SIGTERM, Ctrl-C); a second signal ends it at once.
 
 With -o json every event is written to standard output as one line of JSON, and counts as acknowledged once it is written: after
-a crash the node goes on behind the last saved mark, so that nothing is missing and little comes twice.`,
+a crash the node goes on after the last saved checkpoint, so that nothing is missing and little is redelivered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file, os.Environ())
@@ -38,51 +35,53 @@ a crash the node goes on behind the last saved mark, so that nothing is missing 
 			}
 			switch output {
 			case "":
-				return run(cmd.Context(), cfg, takeOver, nil)
+				return run(cmd.Context(), cfg, takeOver, false)
 			case "json":
-				return run(cmd.Context(), cfg, takeOver, delivery.NewSession(delivery.Config{}))
+				return run(cmd.Context(), cfg, takeOver, true)
 			}
 			return fmt.Errorf("unknown output %q: use -o json", output)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: write events to standard output")
-	cmd.Flags().BoolVar(&takeOver, "take-over", false, "end the ownership of another process on the same marks")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "end the ownership of another process on the same checkpoints")
 	return cmd
 }
 
-// run runs a node; printed, if there is one, is a session whose events are written to standard output.
-func run(ctx context.Context, cfg config.Config, takeOver bool, printed *delivery.Session) error {
-	opts := wiring.Options{Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: newLogger(cfg.Log)}
-	if printed != nil {
-		opts.Sessions = append(opts.Sessions, printed)
-	}
+// run runs a node; printing, it writes events to standard output.
+func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error {
 	wiring.SpareMemory()
-	service, err := wiring.Assemble(ctx, opts)
+	service, err := wiring.Assemble(ctx, wiring.Options{
+		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: newLogger(cfg.Log),
+	})
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun
 	}
 	if err != nil {
 		return err
 	}
-	if printed == nil {
+	if !printing {
 		return service.Run(ctx)
 	}
 	signal.Ignore(syscall.SIGPIPE) // a closed output is an error of writing, and the node stops as planned
+	printed, err := service.Share(context.WithoutCancel(ctx), "stdout")
+	if err != nil {
+		service.Close()
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	printing := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		defer cancel() // nobody reads standard output any more
-		encoder := gateway.NewEncoder(service.Origin().Cluster, cfg.Cluster.Partitions, stream.RelaxedJSON)
-		printing <- printEvents(context.WithoutCancel(ctx), printed, encoder, os.Stdout)
+		done <- printEvents(context.WithoutCancel(ctx), printed, service.Origin().Cluster, os.Stdout)
 	}()
 	err = service.Run(ctx)
-	printed.Close()
+	printed.Session().Close(nil)
 	last := time.NewTimer(lastWrite)
 	defer last.Stop()
 	select {
-	case printErr := <-printing:
+	case printErr := <-done:
 		return errors.Join(err, printErr)
 	case <-last.C: // what cannot be written is not acknowledged; it ends with the process
 		return err

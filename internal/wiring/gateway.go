@@ -5,40 +5,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/gateway/connect"
-	"github.com/mongostream/streamer/gateway/fanout"
-	"github.com/mongostream/streamer/internal/mongodb/stream"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
-
-// buildHub makes what reads the log for gateways.
-func (s *Service) buildHub(ctx context.Context) error {
-	cfg := s.opts.Config
-	s.hub = fanout.New(fanout.Config{
-		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
-		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Trusted: func() bool { return s.member.Trusted() }, Logger: s.logger, Registerer: s.registry,
-	}, s.log)
-	rows, err := s.store.Rows(ctx)
-	if err != nil { // the others are there; who is not is not waited for
-		s.logger.Warn("rows of gateways cannot be read", "error", place.FirstOf(err))
-	}
-	s.hub.Expect(recent(rows, time.Now()))
-	return nil
-}
 
 // buildGateway makes the server of the gateways' protocol.
 func (s *Service) buildGateway(context.Context) error {
 	cfg := s.opts.Config
-	s.gateway = connect.NewServer(connect.Config{
-		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions, Now: s.mongo.Now, First: s.mongo.FirstEntry, Rows: s.store, Cursors: s.keys,
-		Recent: func() []fanout.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
+	s.gateway = gateway.NewServer(gateway.Config{
+		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions,
+		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
-	}, s.hub)
+	}, s.node)
 	return nil
 }
 
@@ -46,19 +27,6 @@ func (s *Service) buildGateway(context.Context) error {
 func (s *Service) carries() match.Carries {
 	cfg := s.opts.Config.MongoDB
 	return match.Carries{Document: cfg.FullDocument != "default", Before: cfg.FullDocumentBeforeChange != "off"}
-}
-
-// seenRecently is how long ago a gateway may have been seen and still be expected back after a start.
-const seenRecently = time.Hour
-
-// recent returns the gateways that may come back.
-func recent(rows []checkpoint.Row, now time.Time) (gateways []string) {
-	for _, r := range rows {
-		if now.Sub(r.SeenAt) < seenRecently {
-			gateways = append(gateways, r.Gateway)
-		}
-	}
-	return gateways
 }
 
 // runGateway serves gateways until the context ends.
@@ -88,7 +56,7 @@ func (s *Service) forward(ctx context.Context) {
 				s.gateway.Announce(told)
 			}
 			if n.Relayed && !n.Past && n.Kind == notice.KindRewound {
-				s.rewoundElsewhere(ctx, n)
+				s.rewoundElsewhere(n)
 			}
 		}
 	}

@@ -17,9 +17,8 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/door"
-	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer/survey"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // listen binds the addresses, first of all: a port in use must harm nothing.
@@ -41,12 +40,13 @@ func (s *Service) listen(ctx context.Context) (err error) {
 func (s *Service) newServer() (*http.Server, error) {
 	cfg := s.opts.Config
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
-	v1.Handle("/v1/events", s.member.Guard(gateway.NewEvents(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Partitions: cfg.Cluster.Partitions, Encode: stream.RelaxedJSON, Now: s.mongo.Now, Carries: s.carries(),
-		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: cfg.HTTP.MaxClients, Accounts: s.door.Accounts, Logger: s.logger, Registerer: s.registry,
-	}, s.log)))
+	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
+		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
+		MaxClients: cfg.HTTP.MaxClients, Accounts: s.door.Accounts, Logger: s.logger, Registerer: s.registry,
+	}, s.node))
 	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
 	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
+	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(s.node))
 	protected, err := s.door.Protect(v1)
 	if err != nil {
 		return nil, err
@@ -149,26 +149,26 @@ func (s *Service) health() *health.Registry {
 		Name: "not_stopping", Severity: health.Warning, Ready: true, Text: "The node has not been told to stop.",
 		Test: func() error {
 			if s.stopping.Load() {
-				return errors.New("the node stops: what was delivered is being acknowledged and marked")
+				return errors.New("the node stops: what was delivered is being acknowledged and saved")
 			}
 			return nil
 		},
 	})
 	r.Register(health.Check{
-		Name: "marks_saved", Severity: health.Warning, Text: "Marks are saved; while they are not, more is delivered again after a crash.",
+		Name: "checkpoints_saved", Severity: health.Warning, Text: "Checkpoints are saved; while they are not, more is redelivered after a crash.",
 		Test: func() error {
-			if s.node.MarksFailing() {
-				return errors.New("the last round of marks could not be saved")
+			if s.node.Failing() {
+				return errors.New("the last round of checkpoints could not be saved")
 			}
 			return nil
 		},
 	})
 	r.Register(health.Check{
-		Name: "oplog_head_room", Severity: health.Warning, Text: "No partition stands near the end of the oplog's reach, where its position is lost.",
+		Name: "oplog_head_room", Severity: health.Warning, Text: "No subscriber is near the end of the oplog's reach, where its position is lost.",
 		Test: func() error {
-			for _, p := range s.node.Status() {
-				if p.HeadRoomLevel != survey.Fine {
-					return fmt.Errorf("the position of partition %d dies in %s", p.Partition, p.HeadRoom.Truncate(time.Second))
+			for _, sub := range s.node.Subscribers() {
+				if sub.HeadRoomLevel != oplog.Fine {
+					return fmt.Errorf("the position of subscriber %s leaves the oplog in %s", sub.Name, sub.HeadRoom.Truncate(time.Second))
 				}
 			}
 			return nil

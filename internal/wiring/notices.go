@@ -2,18 +2,15 @@ package wiring
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/gateway/fanout"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/notice/history"
 	"github.com/mongostream/streamer/notice/webhook"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // channels are the ways that notices take beside the board's own: the log, and /v1/notices.
@@ -68,32 +65,19 @@ func (c *channels) run(ctx context.Context) {
 }
 
 // announced is how gateways are told of a notice; ok is false for those of the past, which are for people.
-func announced(n notice.Notice) (told fanout.Notice, ok bool) {
-	told = fanout.Notice{Kind: n.Kind, Text: n.Text, At: n.At}
+func announced(n notice.Notice) (told streamer.Notice, ok bool) {
+	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At}
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
 	return told, !n.Past
 }
 
-// rewoundElsewhere tells this node's gateways of a rewind that its owner has told its own.
-func (s *Service) rewoundElsewhere(ctx context.Context, n notice.Notice) {
-	number, ok := n.Fields["partition"].(float64) // it has come as JSON
-	p := change.Partition(number)
-	if !ok || int(p) >= s.opts.Config.Cluster.Partitions {
-		return
+// rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or the operator's command, has told of it.
+func (s *Service) rewoundElsewhere(n notice.Notice) {
+	if subscriber, ok := n.Fields["subscriber"].(string); ok {
+		s.node.Rewound(subscriber)
 	}
-	marks, err := s.store.History(ctx, p)
-	if i := slices.IndexFunc(marks, rewound); i >= 0 {
-		s.hub.Rewound(p, marks[i].Position)
-		return
-	}
-	s.logger.Warn("gateways could not be told of a rewind", "partition", p, "error", err)
-}
-
-// rewound reports whether an operator has put a mark where it is.
-func rewound(m checkpoint.Mark) bool {
-	return m.Reason == checkpoint.ReasonRewind || m.Reason == checkpoint.ReasonImport
 }
 
 const (
@@ -103,7 +87,7 @@ const (
 )
 
 // recentNotices returns what a gateway that begins is told of what was posted before.
-func recentNotices(board *notice.Board, now time.Time) (recent []fanout.Notice) {
+func recentNotices(board *notice.Board, now time.Time) (recent []streamer.Notice) {
 	posted, _ := board.Since(0)
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
 		if now.Sub(n.At) <= recentlyPosted {

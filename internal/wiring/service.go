@@ -17,9 +17,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/delivery"
-	"github.com/mongostream/streamer/gateway/connect"
-	"github.com/mongostream/streamer/gateway/fanout"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/door"
@@ -28,8 +27,9 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/profile"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -41,8 +41,6 @@ type Options struct {
 	Process string
 	// TakeOver ends another process's ownership at once.
 	TakeOver bool
-	// Sessions are attached before anything is read.
-	Sessions []*delivery.Session
 	Logger   *slog.Logger
 }
 
@@ -55,27 +53,24 @@ type Service struct {
 	door       *door.Door
 	listener   net.Listener
 	grpc       net.Listener // nil without a gRPC server
-	hub        *fanout.Hub
-	gateway    *connect.Server
+	gateway    *gateway.Server
 	server     *http.Server
 	endClients func() // ends the event streams of subscribers
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
 	store      place.Store
-	keeper     checkpoint.KeyKeeper
-	keys       *cursorKeys
 	owner      cluster.Registry
 	origin     checkpoint.Origin
 	agree      func(context.Context, checkpoint.Origin) error // wherever it stands it is this one
-	log        *lane.Log
+	log        *oplog.Log
+	extent     *oplog.Range
 	node       *streamer.Node
 	board      *notice.Board
 	channels   channels
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
-	roster     roster.Store  // nil without etcd
-	ledger     member.Ledger // nil without etcd
+	roster     roster.Store // nil without etcd
 	member     *member.Member
 	closers    []func() // in the order of opening
 }
@@ -88,7 +83,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openMarks, s.openChannels, s.findOrigin, s.openKeys, s.buildLog, s.buildHub, s.buildNode, s.buildGateway,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.findOrigin, s.buildLog, s.buildNode, s.buildGateway,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -131,10 +126,15 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 // buildLog makes the node's view of the log.
 func (s *Service) buildLog(context.Context) error {
 	cfg := s.opts.Config
-	watch := place.Watch(s.opts.Config)
-	s.log = lane.NewLog(lane.Config{
-		Partitions: cfg.Cluster.Partitions, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch, MaxStreams: cfg.MongoDB.MaxStreams,
-		Keep: watch.Keeps(), Logger: s.logger, Registerer: s.registry,
+	s.extent = oplog.NewRange(oplog.RangeConfig{
+		Ask: s.reach, Warning: cfg.MongoDB.HeadRoomWarning, Critical: cfg.MongoDB.HeadRoomCritical, Logger: s.logger,
+		Heard: func(reach gap.Reach, floor change.Timestamp) { s.node.Heard(reach, floor) },
+	})
+	s.log = oplog.New(oplog.Config{
+		Partitions: cfg.Cluster.Partitions, Reach: s.extent.Now, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch,
+		MaxStreams: cfg.MongoDB.MaxStreams, MaxGap: maxGap(cfg.Reliability.GapDetection), Dedup: dedupConfig(cfg.Reliability.Dedup),
+		Keep: place.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
+		Logger: s.logger, Registerer: s.registry,
 	}, s.source)
 	return nil
 }
@@ -142,22 +142,18 @@ func (s *Service) buildLog(context.Context) error {
 // buildNode makes the node and its HTTP server.
 func (s *Service) buildNode(context.Context) (err error) {
 	cfg := s.opts.Config
-	s.node = streamer.NewNode(streamer.Config{
-		Namespaces: cfg.MongoDB.Watch, Surveyor: surveyor{s.mongo}, MaxGap: maxGap(cfg.Reliability.GapDetection), Board: s.board,
-		Origin: s.origin, Readers: s.hub, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Dedup: dedupConfig(cfg.Reliability.Dedup),
-		OnHistoryLost: streamer.LossPolicy(cfg.OnHistoryLost), Rescan: s.rescan(),
-		HeadRoomWarning: cfg.MongoDB.HeadRoomWarning, HeadRoomCritical: cfg.MongoDB.HeadRoomCritical,
+	hub := streamer.New(streamer.Config{
+		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
+		Logger: s.logger, Registerer: s.registry,
+	}, s.log)
+	s.node = streamer.NewNode(streamer.NodeConfig{
+		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
 		FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
-	}, s.log, s.guardStore())
-	for _, session := range s.opts.Sessions {
-		if err := s.node.Attach(session); err != nil {
-			return fmt.Errorf("attach session: %w", err)
-		}
-	}
+	}, hub, s.log, s.guardStore())
 	s.buildMember() //nolint:contextcheck // it begins nothing
 	s.server, err = s.newServer()
 	return err
@@ -173,33 +169,34 @@ func (s *Service) buildMember() {
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime, Rebalance: cfg.Cluster.Rebalance,
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
-		Ledger: s.ledger, Marks: s.store, Overlap: cfg.Handoff.Overlap, PrepareTimeout: cfg.Handoff.PrepareTimeout, Concurrency: cfg.Handoff.Concurrency,
-		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout, Announce: func(n fanout.Notice) { s.gateway.Announce(n) },
-		Silence: silence + cfg.MongoDB.MaxAwait, Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
+		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
+		Announce: func(n streamer.Notice) { s.gateway.Announce(n) },
+		Silence:  silence + cfg.MongoDB.MaxAwait, Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
+}
+
+// Share begins a shared subscriber of everything that is watched, before Run.
+func (s *Service) Share(ctx context.Context, name string) (*streamer.Shared, error) {
+	program, err := match.Compile(match.Filter{Carries: s.carries()})
+	if err != nil {
+		return nil, err
+	}
+	return s.node.Share(ctx, name, []streamer.Subscription{{ID: name, Program: program, Form: streamer.Form{Format: streamer.JSON}}})
 }
 
 // Node returns the node, for what lives in the same process.
 func (s *Service) Node() *streamer.Node { return s.node }
 
 // Log returns the node's view of the log.
-func (s *Service) Log() *lane.Log { return s.log }
+func (s *Service) Log() *oplog.Log { return s.log }
 
 // Origin returns what the first start wrote.
 func (s *Service) Origin() checkpoint.Origin { return s.origin }
 
-// SavedMarks returns the marks as they are stored, by partition; none while the store cannot be read.
-func (s *Service) SavedMarks(ctx context.Context) map[change.Partition]checkpoint.Mark {
-	marks, err := s.store.List(ctx)
-	if err != nil {
-		return nil
-	}
-	byPartition := make(map[change.Partition]checkpoint.Mark, len(marks))
-	for _, m := range marks {
-		byPartition[m.Partition] = m
-	}
-	return byPartition
+// Checkpoints returns the checkpoints as they are stored; those that can be read.
+func (s *Service) Checkpoints(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	return s.store.List(ctx)
 }
 
 // Gateway returns the address of the gRPC server, empty where there is none.
@@ -214,7 +211,7 @@ func (s *Service) Gateway() string {
 func (s *Service) Addr() string { return s.listener.Addr().String() }
 
 // Run claims the partitions and serves until the context ends, which is a planned stop: no new subscribers, nothing more read, what
-// was delivered acknowledged, the last marks saved, the partitions released. Then it closes everything.
+// was delivered acknowledged, the last checkpoints saved, the partitions released. Then it closes everything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.Close()
 	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
@@ -237,15 +234,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer cancel()
-		return s.hub.Run(web)
-	})
-	g.Go(func() error {
-		defer cancel()
 		return s.runGateway(web)
-	})
-	g.Go(func() error {
-		s.keys.run(web)
-		return nil
 	})
 	g.Go(func() error {
 		s.channels.run(web)

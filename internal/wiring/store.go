@@ -15,22 +15,20 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/place"
 )
 
-// openMarks connects to the store of marks and makes sure that every mark in it can be read.
-func (s *Service) openMarks(ctx context.Context) error {
+// openStore connects to the store of checkpoints.
+func (s *Service) openStore(ctx context.Context) error {
 	cfg := s.opts.Config
 	at := place.New(cfg, cfg.Node.ID, s.logger)
 	s.closers = append(s.closers, at.Close)
 	at.UseMongo(s.mongo)
-	if err := at.OpenMarks(ctx); err != nil {
+	if err := at.OpenStore(ctx); err != nil {
 		return err
 	}
-	s.store, s.keeper, s.owner, s.roster, s.agree = at.Marks, at.Keys, at.Owner, at.Members(), at.Agree
+	s.store, s.owner, s.roster, s.agree = at.Store, at.Owner, at.Members(), at.Agree
 	if at.Roster != nil {
-		s.ledger = at.Ledger()
 		client, err := at.Etcd(ctx)
 		if err != nil {
 			return err
@@ -38,10 +36,7 @@ func (s *Service) openMarks(ctx context.Context) error {
 		s.keepHistory(client)
 	}
 	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
-		return fmt.Errorf("read the origin: %w", err) // every mark would say the same
-	}
-	if _, err := s.store.List(ctx); err != nil {
-		return fmt.Errorf("read the marks: %w", place.FirstOf(err))
+		return fmt.Errorf("read the origin: %w", err) // every checkpoint would say the same
 	}
 	return nil
 }
@@ -54,13 +49,13 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	}
 	origin, err := s.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		origin, err = s.found(ctx, source)
+		origin, err = s.create(ctx, source)
 	}
 	if err != nil {
 		return fmt.Errorf("find the origin: %w", err)
 	}
 	if !sameSource(origin.Source, source) {
-		return fault.Newf(fault.CheckpointSource, "the marks of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
+		return fault.Newf(fault.CheckpointSource, "the checkpoints of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
 	}
 	s.origin = origin
 	if err := s.agree(ctx, origin); err != nil {
@@ -69,8 +64,8 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	return nil
 }
 
-// found writes the origin of a first start.
-func (s *Service) found(ctx context.Context, source string) (checkpoint.Origin, error) {
+// create writes the origin of a first start.
+func (s *Service) create(ctx context.Context, source string) (checkpoint.Origin, error) {
 	cfg := s.opts.Config
 	o := checkpoint.Origin{
 		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, Source: source, At: time.Now(), By: cfg.Node.ID,
@@ -79,9 +74,9 @@ func (s *Service) found(ctx context.Context, source string) (checkpoint.Origin, 
 	if o.Start, err = s.startTime(ctx); err != nil {
 		return o, err
 	}
-	o, err = s.store.Found(ctx, o)
+	o, err = s.store.Create(ctx, o)
 	if err == nil {
-		s.logger.Info("first start: partitions without a mark begin here", "start", o.Start.String(), "start_from", cfg.StartFrom.String())
+		s.logger.Info("first start: shared subscribers without a checkpoint begin here", "start", o.Start.String(), "start_from", cfg.StartFrom.String())
 	}
 	return o, err
 }
@@ -123,11 +118,8 @@ func dedupConfig(cfg config.Dedup) *dedup.Config {
 	return &dedup.Config{Size: cfg.CacheSize, TTL: cfg.TTL}
 }
 
-// A surveyor tells the node how far MongoDB's log goes.
-type surveyor struct{ client *mongodb.Client }
-
-// Survey implements survey.Surveyor.
-func (s surveyor) Survey(ctx context.Context) (gap.Reach, error) {
-	r, err := s.client.Reach(ctx)
+// reach asks MongoDB how far its oplog goes.
+func (s *Service) reach(ctx context.Context) (gap.Reach, error) {
+	r, err := s.mongo.Reach(ctx)
 	return gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack}, err
 }
