@@ -17,13 +17,15 @@
 //	query       filters, projections, sorts            update    operators, replacements, pipelines
 //	keystring   sortable keys; decimal, typebits       generate  changes faster than a client's
 //	snapshot    the file that outlives a restart       fault     error codes and their labels
+//	profile     how servers differ
 //	doc         BSON: walking, building, printing      identity  _ids and UUIDs
 //
 // It behaves as the recordings of a real MongoDB 4.4 say, wherever a client of change streams depends on it: the
-// conformance test replays all of them. Release "7.0" has the shapes of that release instead: wallTime, tokens of
-// version 2, expanded events, images, $changeStreamSplitLargeEvent. What it does not support it refuses with
-// MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that would change an
-// answer.
+// conformance test replays all of them. Later releases have their own shapes instead: wallTime, tokens of version 2,
+// expanded events, images, $changeStreamSplitLargeEvent. What else differs from server to server is a field of
+// profile.Profile: a test takes a release and a preset, and adjusts single behaviours. What devmongo does not
+// support it refuses with MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that
+// would change an answer.
 //
 // # Life
 //
@@ -57,7 +59,6 @@
 //   - findAndModify logs no images, createIndexes one entry, and a retried findAndModify is answered with its
 //     first reply. Since 7.0 the oplog's deltas take names made of digits for array indexes.
 //   - dropDatabase drops collections in the order of their creation, a server in the order of their UUIDs.
-//   - On 4.4, a start equal to the first entry's time is not lost; some builds of 4.4 refuse it.
 //   - A stream without a starting point that was opened with batch size 0 fails with 136 if the log is cut before
 //     its first getMore; 4.4 passes over the loss in silence.
 //   - The limit of a fragment of a split event may be off by some bytes.

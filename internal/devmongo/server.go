@@ -18,7 +18,6 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/cursor"
 	"github.com/mongostream/streamer/internal/devmongo/generate"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/session"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 )
@@ -50,7 +49,7 @@ func Listen(c Config) (*Server, error) {
 	maps.Copy(s.commands, crud.Commands())
 	s.mu.conns = map[*conn]struct{}{}
 	s.node = &node.Node{
-		Release: oplog.Release(c.Release), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
+		Profile: c.profile(), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
 		Members: c.Members, Primary: c.Primary, Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
 	}
 	if err := s.restore(); err != nil {
@@ -70,8 +69,11 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // URI is the connection string of the server.
 func (s *Server) URI() string {
-	if s.config.Standalone {
+	switch {
+	case s.config.Standalone:
 		return fmt.Sprintf("mongodb://%s/?directConnection=true", s.Addr())
+	case s.node.Mongos:
+		return fmt.Sprintf("mongodb://%s/", s.Addr())
 	}
 	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), node.SetName)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
@@ -25,7 +25,7 @@ func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
 		}
 		b.Open("repl")
 		primary := "ismaster"
-		if r.Release == oplog.R70 {
+		if r.Release.Since(profile.R60) {
 			primary = "isWritablePrimary"
 		}
 		replication(r, b, primary)

@@ -65,6 +65,7 @@ func watch(ctx context.Context, r *node.Request, b *doc.Builder, stages []bsonco
 	if coll != "" {
 		ns = r.DB + "." + coll
 	}
+	r.Oplog.TruncateOldest(r.TruncateBeforeOpening)
 	st, err := stream.Open(r.Env(), r.DB, coll, stages)
 	if err != nil {
 		return err

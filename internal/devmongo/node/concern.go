@@ -8,7 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // settle makes a read that wants a majority wait for it. There are no old versions to read while the majority
@@ -77,7 +77,7 @@ func (r *Request) concern(ctx context.Context, b *doc.Builder, before uint64) er
 		return nil
 	}
 	text, _ := w.StringValueOK()
-	majority := text == "majority" || !given && r.Release == oplog.R70
+	majority := text == "majority" || !given && r.Release.Since(profile.R60)
 	if ts := r.Oplog.Applied(); !majority || r.Standalone || ts == before && r.Oplog.Committed() >= ts {
 		return nil
 	}

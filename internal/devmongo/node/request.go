@@ -171,15 +171,19 @@ func generic(name string) bool {
 
 // Enter asks the fail points what happens to the request.
 func (r *Request) Enter() failpoint.Effect {
-	c := failpoint.Call{Command: r.Name, App: r.Client.App}
+	return r.Points.Enter(failpoint.Call{Command: r.Name, App: r.Client.App, Namespace: r.namespace()})
+}
+
+// namespace is the collection that the request is about, empty where it is about none.
+func (r *Request) namespace() string {
 	coll, ok := r.Arg.StringValueOK()
 	if r.Name == "getMore" {
 		coll, ok = r.Text("collection"), true
 	}
-	if ok {
-		c.Namespace = r.DB + "." + coll
+	if !ok {
+		return ""
 	}
-	return r.Points.Enter(c)
+	return r.DB + "." + coll
 }
 
 // BatchSize is the greatest number of documents the client wants in the reply.

@@ -4,6 +4,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
@@ -40,7 +41,7 @@ func (op *Op) detail() *Detail {
 
 // encoder writes events; it belongs to the writer of the log.
 type encoder struct {
-	release Release
+	release profile.Release
 	tokens  token.Builder
 	buf     []byte
 	key     []byte

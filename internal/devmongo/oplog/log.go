@@ -9,11 +9,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Config is what a log is made of.
 type Config struct {
-	Release Release
+	Release profile.Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
 	// Now is the wall clock. Defaults to time.Now.
@@ -256,6 +257,15 @@ func (l *Log) Truncate(keep int) {
 		l.dropFirst()
 	}
 	for l.next-l.first > 1 && l.at(l.first).continues() {
+		l.dropFirst()
+	}
+}
+
+// TruncateOldest drops so many of the oldest entries; the newest one stays.
+func (l *Log) TruncateOldest(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := 0; l.next-l.first > 1 && (i < n || l.at(l.first).continues()); i++ {
 		l.dropFirst()
 	}
 }
