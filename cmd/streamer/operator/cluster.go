@@ -40,7 +40,7 @@ func adoptCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if !p.IsProgress() {
+				if p.Token != nil { // of whatever kind: one of progress is a time as well, one of an event stands after its time
 					return fault.Newf(fault.CommandBadArgument, "--to takes a time, not a token")
 				}
 				restored = p.Time
