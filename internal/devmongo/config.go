@@ -35,7 +35,7 @@ type Config struct {
 	Snapshot string
 	// SnapshotEvery is how often the snapshot is written while something changes. Defaults to 30 s.
 	SnapshotEvery time.Duration
-	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to never.
+	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to what the profile says.
 	NoopEvery time.Duration
 	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its monitor begins such a
 	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients

@@ -47,8 +47,8 @@
 //
 //   - There is no authentication, no TLS, no compression, no sharding, no election, no replication. Other members may be
 //     told of; one that is started from the same snapshot has the same log, and may be a secondary.
-//   - Majority is immediate, unless held: there is no lag between a write and its event. While it is held, reads
-//     that want a majority wait for it, because there are no old versions; a lookup may see what is not committed.
+//   - Majority is immediate, unless it is held or the profile has a journal (preset lively). While it is held, reads that want a
+//     majority wait for it; with a journal they see what is committed. A lookup may see what is not committed.
 //   - Transactions read what is committed now, not a snapshot; they lock the documents that they write.
 //   - Aggregation is $match, $sort, $skip, $limit, $project, $count and the $group of countDocuments; change
 //     streams take $match, $project and the split. $expr, $regex, arrays' operators, collations, text and geo

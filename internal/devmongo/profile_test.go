@@ -1,11 +1,16 @@
 package devmongo_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/profile"
@@ -86,6 +91,19 @@ func TestLogIsTruncatedBesideOpenings(t *testing.T) {
 	equal(t, watch(t, c, nil, startAt(first+3)).types(1), []string{"insert"}) // the newest stays
 }
 
+func TestLogIsTruncatedBeforeATime(t *testing.T) {
+	srv, client := start(t, devmongo.Config{Release: "7.0"})
+	c := client.Database("a").Collection("x")
+	insert(t, c, d("_id", 0), d("_id", 1), d("_id", 2), d("_id", 3))
+	last := srv.ClusterTime()
+	srv.TruncateOplogBefore(last - 1)
+	_, err := tryWatch(t, c, nil, startAt(last-2))
+	wantCode(t, err, 286)
+	equal(t, watch(t, c, nil, startAt(last-1)).types(2), []string{"insert", "insert"})
+	srv.TruncateOplogBefore(last + 5) // the newest stays
+	equal(t, watch(t, c, nil, startAt(last)).types(1), []string{"insert"})
+}
+
 func TestOperationTimeCoversWhatCameAfterTheResult(t *testing.T) {
 	var write func()
 	srv, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) {
@@ -132,5 +150,63 @@ func TestSplitsThatVary(t *testing.T) {
 	}
 	if of[0] == of[1] {
 		t.Errorf("fragments: %v", of)
+	}
+}
+
+// What is told of a server whose journal is written now and then was seen on a real 4.4 with one member.
+func TestMajorityLagsWhereNobodyWaitsForIt(t *testing.T) {
+	srv, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) { p.JournalEvery = time.Hour }})
+	c := client.Database("a").Collection("x", options.Collection().SetWriteConcern(writeconcern.W1()))
+	committed := client.Database("a").Collection("x", options.Collection().SetReadConcern(readconcern.Majority()))
+	durable := client.Database("a").Collection("x", options.Collection().SetWriteConcern(writeconcern.Majority()))
+	stream := watch(t, committed, nil)
+	seen := func(c *mongo.Collection) (all []string) {
+		t.Helper()
+		cursor, err := c.Find(t.Context(), d(), options.Find().SetSort(d("_id", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cursor.Next(t.Context()) {
+			all = append(all, fmt.Sprint(cursor.Current.Lookup("_id").Int32(), cursor.Current.Lookup("v")))
+		}
+		return all
+	}
+	insert(t, c, d("_id", 1, "v", "a"), d("_id", 2, "v", "a"))
+	equal(t, seen(committed), nil)
+	insert(t, durable, d("_id", 3, "v", "a"))
+	equal(t, seen(committed), []string{`1 "a"`, `2 "a"`, `3 "a"`})
+
+	if _, err := c.UpdateByID(t.Context(), 1, d("$set", d("v", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteOne(t.Context(), d("_id", 2)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, seen(c), []string{`1 "b"`, `3 "a"`})
+	equal(t, seen(committed), []string{`1 "a"`, `2 "a"`, `3 "a"`})
+	if n, err := committed.CountDocuments(t.Context(), d()); err != nil || n != 3 {
+		t.Errorf("%d, %v", n, err)
+	}
+	equal(t, stream.types(3), []string{"insert", "insert", "insert"})
+	stream.none()
+
+	// A read after a time waits for it, and has the journal written.
+	now := srv.ClusterTime()
+	reply := run(t, client, "a", d("find", "x", "sort", d("_id", 1), "readConcern",
+		d("level", "majority", "afterClusterTime", bson.Timestamp{T: uint32(now >> 32), I: uint32(now)})))
+	if docs, err := reply.Lookup("cursor", "firstBatch").Array().Values(); err != nil || len(docs) != 2 {
+		t.Errorf("%v, %v", docs, err)
+	}
+	equal(t, seen(committed), []string{`1 "b"`, `3 "a"`})
+	equal(t, stream.types(2), []string{"update", "delete"})
+}
+
+func TestLogOfALivelyServerMovesByItself(t *testing.T) {
+	srv, client := start(t, devmongo.Config{Preset: "lively"})
+	s := watch(t, client, nil)
+	before := srv.ClusterTime()
+	equal(t, s.types(2), []string{"insert", "delete"})
+	if now := srv.ClusterTime(); now < before+3 {
+		t.Errorf("%d entries for a document that came and went beside something else", now-before)
 	}
 }

@@ -41,6 +41,7 @@ func parseQuery(r *node.Request) (store.Query, error) {
 	if q.Projection, err = query.ParseProjection(projection); err != nil {
 		return q, err
 	}
+	q.AsOf = r.AsOf
 	q.Skip, _ = r.Int("skip")
 	q.Limit, _ = r.Int("limit")
 	if q.Skip < 0 || q.Limit < 0 {

@@ -9,10 +9,11 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/profile"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
-// settle makes a read that wants a majority wait for it. There are no old versions to read while the majority
-// point is held back, so the read waits until it has caught up.
+// settle makes a read that wants what a majority has read that. Where the majority lags by itself the read sees the past; where it is
+// held back for long there are no old versions, so the read waits until it has caught up.
 func (r *Request) settle(ctx context.Context, cmd Command) error {
 	concern, err := r.Document("readConcern")
 	if err != nil || concern == nil || cmd.Writes {
@@ -21,10 +22,18 @@ func (r *Request) settle(ctx context.Context, cmd Command) error {
 	level, _ := doc.Field(concern, "level")
 	switch text, _ := level.StringValueOK(); text {
 	case "majority", "linearizable", "snapshot":
-		if _, streams := r.ChangeStream(); streams || r.committed(ctx, r.Oplog.Applied(), r.Limit) {
-			return nil
+		at := r.Oplog.Applied()
+		if text == "majority" && r.Oplog.Lags() {
+			after, _ := doc.Field(concern, "afterClusterTime")
+			at = query.Timestamp(after)
 		}
-		return fault.New(fault.MaxTimeMSExpired, "operation exceeded time limit")
+		if _, streams := r.ChangeStream(); !streams && !r.committed(ctx, at, r.Limit) {
+			return fault.New(fault.MaxTimeMSExpired, "operation exceeded time limit")
+		}
+		if text == "majority" && r.Oplog.Lags() {
+			r.AsOf = r.Oplog.Committed()
+		}
+		return nil
 	case "", "local", "available":
 		return nil
 	default:
@@ -34,6 +43,9 @@ func (r *Request) settle(ctx context.Context, cmd Command) error {
 
 // committed waits until the cluster time is majority-committed, the limit is over (zero is none) or ctx ends.
 func (r *Request) committed(ctx context.Context, ts uint64, limit time.Time) bool {
+	if r.Oplog.Committed() < ts {
+		r.Oplog.Flush() // who waits has the journal written
+	}
 	for r.Oplog.Committed() < ts {
 		changed := r.Oplog.Waiting(r.Oplog.Seek(ts), false)
 		if r.Oplog.Committed() >= ts {

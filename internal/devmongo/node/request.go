@@ -34,6 +34,7 @@ type Request struct {
 	Writer   store.Writer // on whose behalf a command writes
 	Limit    time.Time    // when maxTimeMS is over; zero is never
 	Streams  bool         // the reply's operation time is the majority's
+	AsOf     uint64       // cluster time that the command reads at; 0 is now
 }
 
 // Read reads what all commands have in common. The request is not nil even when it is refused.

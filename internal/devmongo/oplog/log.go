@@ -17,6 +17,9 @@ type Config struct {
 	Release profile.Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
+	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
+	// committed when it is written.
+	Lags bool
 	// Now is the wall clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -64,6 +67,7 @@ const (
 func New(c Config) *Log {
 	l := empty(c)
 	l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document()})
+	l.Flush()
 	return l
 }
 
@@ -181,11 +185,31 @@ func (l *Log) push(entries ...Entry) {
 	applied := entries[len(entries)-1].TS
 	l.appliedTS.Store(applied)
 	l.written.Store(l.next)
+	if !l.held && !l.config.Lags {
+		l.commit()
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+// Flush commits what has been written, unless the majority point is held.
+func (l *Log) Flush() {
+	if l.committed.Load() == l.written.Load() {
+		return
+	}
+	l.mu.Lock()
 	if !l.held {
 		l.commit()
 	}
 	l.mu.Unlock()
 	l.wake()
+}
+
+// Lags reports whether entries may be written and not committed yet without anybody holding the majority point.
+func (l *Log) Lags() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.config.Lags && !l.held
 }
 
 func (l *Log) add(e Entry) {
@@ -266,6 +290,15 @@ func (l *Log) TruncateOldest(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := 0; l.next-l.first > 1 && (i < n || l.at(l.first).continues()); i++ {
+		l.dropFirst()
+	}
+}
+
+// TruncateBefore drops the entries before a cluster time; the newest one stays.
+func (l *Log) TruncateBefore(ts uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.next-l.first > 1 && l.at(l.first).TS < ts {
 		l.dropFirst()
 	}
 }

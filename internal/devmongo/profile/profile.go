@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Profile is how a server behaves.
@@ -25,6 +26,15 @@ type Profile struct {
 	BeforeReply func(command, namespace string)
 	// DenyLocal refuses to read the database local, as a user without rights on it is refused.
 	DenyLocal bool
+	// JournalEvery is how often the journal is written. Until then a change that nobody waits for (w: majority, a read after its time) is
+	// not committed: change streams and majority reads do not see it. Zero writes it at once.
+	JournalEvery time.Duration
+	// NoopEvery is how often an idle server writes an entry that changes nothing, so that high watermarks move. Zero is never.
+	NoopEvery time.Duration
+	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never.
+	StrangerEvery time.Duration
+	// Delay is the longest time that a command waits before it is carried out; it waits half of it on average.
+	Delay time.Duration
 	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to read.
 	Mongos bool
 }
@@ -32,6 +42,11 @@ type Profile struct {
 // presets change a profile, by name.
 func presets() map[string]func(*Profile) {
 	return map[string]func(*Profile){
+		// lively is a server that others use as well.
+		"lively": func(p *Profile) {
+			p.JournalEvery, p.NoopEvery = 100*time.Millisecond, 10*time.Second
+			p.StrangerEvery, p.Delay = 50*time.Millisecond, 5*time.Millisecond
+		},
 		string(R44): func(p *Profile) { p.Release = R44 },
 		string(R60): func(p *Profile) { p.Release, p.SplitsEvents = R60, true },
 		string(R70): func(p *Profile) { p.Release, p.SplitsEvents = R70, true },
