@@ -46,7 +46,7 @@ func TestCheckFindsNothingWrongAndWritesNothing(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
-			l := labOn(t, backend, server.URI(), false).with("STREAMER_MONGODB_FULL_DOCUMENT=required")
+			l := labOn(t, backend, server.URI()).with("STREAMER_MONGODB_FULL_DOCUMENT=required")
 			l.create(true)
 			p, found := l.check()
 			want := map[string]string{"etcd": "compaction warn STRM-ETCD-COMPACTION", "mongo": ""}[backend] // an etcd that is new has compacted nothing
@@ -160,7 +160,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 func TestCheckFindsAShortOplog(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", OplogBytes: 64 << 10})
-	l := labOn(t, "mongo", server.URI(), false)
+	l := labOn(t, "mongo", server.URI())
 	if _, found := l.check(); found.notOK() != "" {
 		t.Errorf("before it is full: %+v", found)
 	}
@@ -183,7 +183,7 @@ func TestCheckFindsAShortOplog(t *testing.T) {
 func TestCheckFindsCollectionsWithoutImages(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
-	l := labOn(t, "mongo", server.URI(), false).with("STREAMER_MONGODB_FULL_DOCUMENT=whenAvailable")
+	l := labOn(t, "mongo", server.URI()).with("STREAMER_MONGODB_FULL_DOCUMENT=whenAvailable")
 	l.create(false)
 	_, found := l.check()
 	if found.notOK() != "images warn STRM-MONGODB-IMAGES" || !strings.Contains(fmt.Sprint(found), l.database+".orders") {

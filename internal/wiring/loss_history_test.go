@@ -145,8 +145,9 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			if len(missed) != 40 {
 				t.Fatalf("%d missed", len(missed))
 			}
+			begin := r.server.ClusterTime() + 1
 			kept := r.series(80, 100)
-			r.server.TruncateOplog(20)
+			r.server.TruncateOplogBefore(begin)
 			first := r.first()
 			opened := r.server.Stats().ChangeStreamsOpened
 			n = r.beginDeaf()
@@ -220,8 +221,9 @@ func TestLossIsToldWithoutTheRightToReadTheOplog(t *testing.T) {
 			since := r.now().Next()
 			r.series(40, 80)
 			missed := r.positions(since)
+			begin := r.server.ClusterTime() + 1
 			r.series(80, 100)
-			r.server.TruncateOplog(20)
+			r.server.TruncateOplogBefore(begin)
 			n = r.begin()
 			n.until("every partition is told", func() bool { return len(n.notices()) == partitions })
 			n.goesOn()
