@@ -45,8 +45,11 @@
 //
 // # What differs from a server
 //
-//   - There is no authentication, no TLS, no compression, no sharding, no election, no replication. Other members may be
-//     told of; one that is started from the same snapshot has the same log, and may be a secondary.
+//   - There is no authentication, no TLS, no compression, no election, no replication. Other members may be told of; one
+//     that is started from the same snapshot has the same log, and may be a secondary.
+//   - Behind a router (preset sharded) there is one server that keeps apart which shard an entry of its log is of: by the _id of
+//     the document. Shards share one clock, so that no two have entries of the same time; all collections are sharded, and a
+//     drop is told once.
 //   - Majority is immediate, unless it is held or the profile has a journal (preset lively). While it is held, reads that want a
 //     majority wait for it; with a journal they see what is committed. A lookup may see what is not committed.
 //   - Transactions read what is committed now, not a snapshot; they lock the documents that they write.
@@ -62,5 +65,6 @@
 //   - A stream without a starting point that was opened with batch size 0 fails with 136 if the log is cut before
 //     its first getMore; 4.4 passes over the loss in silence.
 //   - The limit of a fragment of a split event may be off by some bytes.
-//   - hello is known to release 4.4 as well, as it is to 4.4.2.
+//   - hello is known to release 4.4 as well, as it is to 4.4.2; appendOplogNote is not known to routers of 4.4, as it is not
+//     before 4.4.17.
 package devmongo

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/crud"
 	"github.com/mongostream/streamer/internal/devmongo/cursor"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/generate"
 	"github.com/mongostream/streamer/internal/devmongo/node"
 	"github.com/mongostream/streamer/internal/devmongo/query"
@@ -59,6 +60,12 @@ func Listen(c Config) (*Server, error) {
 	if err := s.restore(); err != nil {
 		return nil, err
 	}
+	if s.node.Shards > 0 {
+		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.node.Set).Document()
+		if err := s.node.Store.Insert(name, version, store.Writer{}); err != nil && !fault.Is(err, fault.DuplicateKey) {
+			return nil, err
+		}
+	}
 	s.node.Sessions = session.NewRegistry(s.node.Store)
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
@@ -89,6 +96,13 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.runHousekeeping(serving) })
+	if s.node.Shards > 0 {
+		every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery)
+		for shard := range s.node.Shards {
+			keeper.Go(func() { s.runNoops(serving, shard, every) })
+		}
+		keeper.Go(func() { s.runNoops(serving, s.node.Shards, s.node.ConfigNoopEvery) })
+	}
 	if s.node.JournalEvery > 0 {
 		keeper.Go(func() { s.runJournal(serving) })
 	}
@@ -212,7 +226,7 @@ func (s *Server) runHousekeeping(ctx context.Context) {
 	snapshots := time.NewTicker(s.config.SnapshotEvery)
 	defer snapshots.Stop()
 	var noops <-chan time.Time
-	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 {
+	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		noops = t.C
@@ -232,6 +246,23 @@ func (s *Server) runHousekeeping(ctx context.Context) {
 				s.node.Oplog.Noop("periodic noop")
 			}
 			applied = s.node.Oplog.Applied()
+		}
+	}
+}
+
+// runNoops has an idle shard write that it is there.
+func (s *Server) runNoops(ctx context.Context, shard int, every time.Duration) {
+	if every <= 0 {
+		return
+	}
+	noop := time.NewTicker(every)
+	defer noop.Stop()
+	for last := uint64(1); ; last = s.node.Oplog.AppliedOn(shard) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-noop.C:
+			s.node.Oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
 		}
 	}
 }

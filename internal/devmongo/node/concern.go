@@ -19,6 +19,10 @@ func (r *Request) settle(ctx context.Context, cmd Command) error {
 	if err != nil || concern == nil || cmd.Writes {
 		return err
 	}
+	if after, ok := doc.Field(concern, "afterClusterTime"); ok && r.DB == "config" && r.Oplog.Shards() > 0 {
+		// Whoever is asked for what is after a time that it has not reached writes until it has.
+		r.Oplog.NoteOn(r.Oplog.Shards(), doc.New().Int32("noop write for afterClusterTime read concern", 1).Document(), query.Timestamp(after))
+	}
 	level, _ := doc.Field(concern, "level")
 	switch text, _ := level.StringValueOK(); text {
 	case "majority", "linearizable", "snapshot":

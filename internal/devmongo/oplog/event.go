@@ -26,6 +26,7 @@ type Op struct {
 	Before, After                    bsoncore.Document
 	Session                          *Session
 	Stmt                             int32
+	Shard                            uint8 // of a no-op
 }
 
 // detail returns what of the operation is not in its event, nil when there is nothing.

@@ -20,6 +20,8 @@ type Config struct {
 	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
 	// committed when it is written.
 	Lags bool
+	// Shards is how many shards' logs this is, beside the config servers'. Defaults to none: it is one server's log.
+	Shards int
 	// Now is the wall clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -38,6 +40,7 @@ type Log struct {
 	first    uint64 // number of the oldest entry
 	bytes    int64
 	held     bool
+	onShard  []uint64 // cluster time of the newest entry of each shard, and of the config servers
 
 	committed   atomic.Uint64 // entries below this number are majority-committed
 	committedTS atomic.Uint64
@@ -79,6 +82,9 @@ func empty(c Config) *Log {
 		c.Now = time.Now
 	}
 	l := &Log{config: c, encoder: encoder{release: c.Release}}
+	if c.Shards > 0 {
+		l.onShard = make([]uint64, c.Shards+1)
+	}
 	l.clock.now = c.Now
 	return l
 }
@@ -88,7 +94,7 @@ func (l *Log) Append(op Op) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, NS: op.NS, Detail: op.detail()}
+	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.Shard, NS: op.NS, Detail: op.detail()}
 	l.encode(&e, &op)
 	l.push(e)
 	return e.TS
@@ -179,6 +185,10 @@ func (l *Log) AppendRaw(n int, raw Raw) {
 func (l *Log) push(entries ...Entry) {
 	l.mu.Lock()
 	for _, e := range entries {
+		if l.onShard != nil {
+			e.Shard = l.shardOf(&e)
+			l.onShard[e.Shard] = e.TS
+		}
 		l.add(e)
 	}
 	l.trim()
@@ -302,6 +312,22 @@ func (l *Log) TruncateBefore(ts uint64) {
 		l.dropFirst()
 	}
 }
+
+// NoteOn writes an entry that changes nothing to the log of one shard, unless that is at the time already; a time of 0 writes it in any
+// case. It reports whether it did.
+func (l *Log) NoteOn(shard int, o bsoncore.Document, until uint64) bool {
+	l.mu.RLock()
+	at := l.onShard[shard]
+	l.mu.RUnlock()
+	if until > 0 && at >= until {
+		return false
+	}
+	l.Append(Op{Kind: Noop, Object: doc.Clone(o), Shard: uint8(shard)})
+	return true
+}
+
+// Note writes an entry that changes nothing and has the object.
+func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: Noop, Object: doc.Clone(o)}) }
 
 // Noop writes an entry that changes nothing, as an idle primary does periodically.
 func (l *Log) Noop(msg string) uint64 {

@@ -29,7 +29,8 @@ type Profile struct {
 	// JournalEvery is how often the journal is written. Until then a change that nobody waits for (w: majority, a read after its time) is
 	// not committed: change streams and majority reads do not see it. Zero writes it at once.
 	JournalEvery time.Duration
-	// NoopEvery is how often an idle server writes an entry that changes nothing, so that high watermarks move. Zero is never.
+	// NoopEvery is how often an idle server, or each idle shard, writes an entry that changes nothing, so that high watermarks move. Zero is
+	// never.
 	NoopEvery time.Duration
 	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never.
 	StrangerEvery time.Duration
@@ -37,6 +38,11 @@ type Profile struct {
 	Delay time.Duration
 	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to read.
 	Mongos bool
+	// Shards is how many shards stand behind the router, beside config servers: a change is held until all others have told that they are
+	// past its time. Zero is one that tells it at once.
+	Shards int
+	// ConfigNoopEvery is how often the config servers write an entry that changes nothing.
+	ConfigNoopEvery time.Duration
 }
 
 // presets change a profile, by name.
@@ -46,6 +52,10 @@ func presets() map[string]func(*Profile) {
 		"lively": func(p *Profile) {
 			p.JournalEvery, p.NoopEvery = 100*time.Millisecond, 10*time.Second
 			p.StrangerEvery, p.Delay = 50*time.Millisecond, 5*time.Millisecond
+		},
+		// sharded is a router with two shards, whose idle times are those of a real cluster.
+		"sharded": func(p *Profile) {
+			p.Mongos, p.Shards, p.NoopEvery, p.ConfigNoopEvery = true, 2, 10*time.Second, time.Second
 		},
 		string(R44): func(p *Profile) { p.Release = R44 },
 		string(R60): func(p *Profile) { p.Release, p.SplitsEvents = R60, true },

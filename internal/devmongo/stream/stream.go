@@ -2,6 +2,7 @@ package stream
 
 import (
 	"sync/atomic"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -50,6 +51,9 @@ type Stream struct {
 	last      bsoncore.Document // the last event delivered, whose _id is the token
 	ending    bsoncore.Document // the token of the invalidate event
 	decisions decisions
+
+	merge *merge // of the shards behind a router; nil where there is one server
+	held  bool   // the next event waits for a shard
 }
 
 // Open parses a pipeline whose first stage is $changeStream and places a stream. It reads nothing yet.
@@ -83,6 +87,7 @@ func Open(env Env, db, coll string, stages []bsoncore.Document) (*Stream, error)
 	if !at.chosen {
 		s.seq = env.Log.Seek(at.ts)
 	}
+	s.merge = newMerge(env.Log, at.ts)
 	s.plain = sp.full == imageDefault && sp.before == imageOff && !sp.expanded && len(p.rest) == 0 && !p.split
 	return s, nil
 }
@@ -94,7 +99,12 @@ func (s *Stream) Closed() bool { return s.closed }
 func (s *Stream) Invalidated() bool { return s.closed && s.env.Release.Since(profile.R60) }
 
 // Waiting returns a channel that is closed when there may be more to read.
-func (s *Stream) Waiting() <-chan struct{} { return s.env.Log.Waiting(s.seq, false) }
+func (s *Stream) Waiting() <-chan struct{} {
+	if s.merge != nil {
+		return s.env.Log.Waiting(s.merge.looked, false)
+	}
+	return s.env.Log.Waiting(s.seq, false)
+}
 
 // Token is the post-batch token.
 func (s *Stream) Token() bsoncore.Document {
@@ -112,6 +122,10 @@ func (s *Stream) Token() bsoncore.Document {
 func (s *Stream) Fill(b *cursor.Batch) error {
 	if err := s.begin(); err != nil {
 		return err
+	}
+	if s.merge != nil {
+		s.merge.hear(s, time.Now())
+		s.held = false
 	}
 	before := b.Len()
 	defer func() { s.env.Sent.Add(int64(b.Len() - before)) }()
@@ -135,6 +149,10 @@ func (s *Stream) Fill(b *cursor.Batch) error {
 		s.env.Examined.Add(int64(n))
 		if err != nil {
 			return err
+		}
+		if s.held {
+			s.idle()
+			return nil
 		}
 	}
 }
@@ -198,9 +216,13 @@ func (s *Stream) flush(b *cursor.Batch) bool {
 
 // idle moves the token at the end of the log to the newest entry that was looked at.
 func (s *Stream) idle() {
-	if s.seenTS > s.position {
-		s.position = s.seenTS
-		s.token, s.last = token.Mark(s.seenTS, s.env.Release.TokenVersion()).Document(), nil
+	reached := s.seenTS
+	if s.merge != nil {
+		reached = s.merge.reached()
+	}
+	if reached > s.position {
+		s.position = reached
+		s.token, s.last = token.Mark(reached, s.env.Release.TokenVersion()).Document(), nil
 	}
 }
 
@@ -210,6 +232,10 @@ func (s *Stream) read(entries []oplog.Entry, b *cursor.Batch) (int, error) {
 	for i := range entries {
 		e := &entries[i]
 		if e.TS >= s.start.ts && s.wanted(e) {
+			if s.merge != nil && !s.merge.passes(e, s.seq) {
+				s.held = true
+				return i, nil
+			}
 			if s.plain && s.resume == nil && !s.scope.ends(e) && len(e.Event) <= maxEvent {
 				s.position = e.TS
 				if b.Add(e.Event) {
