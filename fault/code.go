@@ -63,6 +63,7 @@ const (
 	MongoImages        Code = "STRM-MONGODB-IMAGES"
 	MongoMajority      Code = "STRM-MONGODB-MAJORITY"
 	MongoResume        Code = "STRM-MONGODB-RESUME"
+	MongoShards        Code = "STRM-MONGODB-SHARDS"
 	MongoSplit         Code = "STRM-MONGODB-SPLIT"
 	MongoUnreachable   Code = "STRM-MONGODB-UNREACHABLE"
 	MongoStandalone    Code = "STRM-MONGODB-STANDALONE"

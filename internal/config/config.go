@@ -62,8 +62,11 @@ type MongoDB struct {
 	FullDocument string `key:"full_document" default:"default" one:"default updateLookup whenAvailable required"`
 	// FullDocumentBeforeChange is the change stream option of that name.
 	FullDocumentBeforeChange string `key:"full_document_before_change" default:"off" one:"off whenAvailable required"`
-	// MaxAwait is how long the server waits for a change before it answers with none.
-	MaxAwait time.Duration `key:"max_await" default:"1s" range:"1ms..1m"`
+	// MaxAwait is how long the server waits for a change before it answers with none; 0 is 1 s for a replica set, 100 ms for a sharded
+	// cluster.
+	MaxAwait time.Duration `key:"max_await" default:"0s" range:"0s..1m"`
+	// Tick is how often a sharded cluster's shards are asked to advance while changes may wait for them; 0 is never.
+	Tick time.Duration `key:"tick" default:"0s" range:"0s..10s"`
 	// MaxStreams bounds the change streams of this node, the tail included.
 	MaxStreams int `key:"max_streams" default:"5" range:"2..1000"`
 	// RingSize bounds the replies that the tail holds.

@@ -84,7 +84,7 @@ func (s *Server) URI() string {
 	case s.config.Standalone:
 		return fmt.Sprintf("mongodb://%s/?directConnection=true", s.Addr())
 	case s.node.Mongos:
-		return fmt.Sprintf("mongodb://%s/", s.Addr())
+		return fmt.Sprintf("mongodb://%s/?directConnection=false", s.Addr())
 	}
 	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), node.SetName)
 }

@@ -187,6 +187,9 @@ func (m *Member) Trusted() bool { return m.share == nil || m.share.Trusted() }
 // Alone reports whether this is a cluster of one.
 func (m *Member) Alone() bool { return m.share == nil }
 
+// Leads reports whether what one node of the cluster does for all of them is this node's to do.
+func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
+
 // View returns the last view of the cluster; none before the first and in a cluster of one.
 func (m *Member) View() (roster.View, bool) {
 	if v := m.view.Load(); v != nil {

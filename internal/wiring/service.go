@@ -119,6 +119,7 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
 		Watch: place.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
+		Tick: cfg.Tick, Ticks: func() bool { return s.member.Leads() },
 	}, s.mongo)
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (s *Service) buildMember() {
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Ledger: s.ledger, Marks: s.store, Overlap: cfg.Handoff.Overlap, PrepareTimeout: cfg.Handoff.PrepareTimeout, Concurrency: cfg.Handoff.Concurrency,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout, Announce: func(n fanout.Notice) { s.gateway.Announce(n) },
-		Silence: silence + cfg.MongoDB.MaxAwait, Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
+		Silence: silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Hub: s.hub, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
 }
@@ -245,6 +246,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.keys.run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.source.Run(web)
 		return nil
 	})
 	g.Go(func() error {

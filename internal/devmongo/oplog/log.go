@@ -69,7 +69,9 @@ const (
 // New makes a log that holds the initiation of its replica set.
 func New(c Config) *Log {
 	l := empty(c)
-	l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document()})
+	for shard := range c.Shards + 1 { // and the config servers' log
+		l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document(), Shard: uint8(shard)})
+	}
 	l.Flush()
 	return l
 }

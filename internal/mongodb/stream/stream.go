@@ -74,6 +74,7 @@ func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 		}
 		got := st.cursor.TryNext(st.waiting(ctx))
 		at := time.Now()
+		st.noteProgress(at)
 		if st.gate.opened != st.opened {
 			st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
 			st.opened, st.fresh, st.proven = st.gate.opened, true, false // the driver has resumed by itself
@@ -104,6 +105,20 @@ func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 				return lane.Reply{}, err
 			}
 		}
+	}
+}
+
+// noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
+func (st *stream) noteProgress(now time.Time) {
+	if !st.source.client.Sharded() {
+		return
+	}
+	p, err := change.ParseToken(st.cursor.ResumeToken())
+	if err != nil {
+		return
+	}
+	if took, reached := st.source.progress.note(st.gate.told, p.Time, now); reached {
+		st.source.metrics.wait.Observe(took.Seconds())
 	}
 }
 
