@@ -6,7 +6,7 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-.PHONY: check test race format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
+.PHONY: check test race lively format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
 
 check: format vet fix archtest lint generated race
 
@@ -15,6 +15,10 @@ test:
 
 race:
 	$(GO) test -race -vet=off ./...
+
+# What talks to MongoDB, on servers that behave as real ones that others use too.
+lively:
+	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test ./internal/mongodb/... ./internal/wiring/... ./streamer/... ./gateway/... ./cmd/streamer
 
 format:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { printf 'not formatted (make fmt):\n%s\n' "$$bad"; exit 1; }
