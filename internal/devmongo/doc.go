@@ -46,7 +46,7 @@
 // # What differs from a server
 //
 //   - There is no authentication, no TLS, no compression, no election, no replication. Other members may be told of; one
-//     that is started from the same snapshot has the same log, and may be a secondary.
+//     that is started from the same snapshot has the same log, and may be a secondary, which writes nothing to it.
 //   - Behind a router (preset sharded) there is one server that keeps apart which shard an entry of its log is of: by the _id of
 //     the document. Shards share one clock, so that no two have entries of the same time; all collections are sharded, and a
 //     drop is told once.

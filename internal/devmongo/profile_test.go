@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
@@ -102,6 +103,20 @@ func TestLogIsTruncatedBeforeATime(t *testing.T) {
 	equal(t, watch(t, c, nil, startAt(last-1)).types(2), []string{"insert", "insert"})
 	srv.TruncateOplogBefore(last + 5) // the newest stays
 	equal(t, watch(t, c, nil, startAt(last)).types(1), []string{"insert"})
+}
+
+// Its log is the primary's: what it wrote there itself would be later than changes that it does not have yet.
+func TestSecondaryWritesNothingByItself(t *testing.T) {
+	often := devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *profile.Profile) { p.StrangerEvery = time.Millisecond }}
+	_, primary := start(t, often)
+	often.Members, often.Primary = []string{"127.0.0.1:1"}, "127.0.0.1:1"
+	secondary := devmongotest.Start(t, often)
+	before := secondary.ClusterTime()
+	s := watch(t, primary.Database("stranger").Collection("noise"), nil)
+	s.types(20)
+	if secondary.ClusterTime() != before {
+		t.Error("the secondary's log has moved")
+	}
 }
 
 func TestOperationTimeCoversWhatCameAfterTheResult(t *testing.T) {

@@ -106,7 +106,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.node.JournalEvery > 0 {
 		keeper.Go(func() { s.runJournal(serving) })
 	}
-	if s.node.StrangerEvery > 0 {
+	if s.node.StrangerEvery > 0 && s.config.Primary == "" {
 		keeper.Go(func() { s.runStranger(serving) })
 	}
 	unblock := context.AfterFunc(serving, func() { _ = s.listener.Close() })
@@ -226,7 +226,7 @@ func (s *Server) runHousekeeping(ctx context.Context) {
 	snapshots := time.NewTicker(s.config.SnapshotEvery)
 	defer snapshots.Stop()
 	var noops <-chan time.Time
-	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 {
+	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 && s.config.Primary == "" {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		noops = t.C

@@ -32,7 +32,8 @@ type Profile struct {
 	// NoopEvery is how often an idle server, or each idle shard, writes an entry that changes nothing, so that high watermarks move. Zero is
 	// never.
 	NoopEvery time.Duration
-	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never.
+	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never, and
+	// so it is on a secondary.
 	StrangerEvery time.Duration
 	// Delay is the longest time that a command waits before it is carried out; it waits half of it on average.
 	Delay time.Duration
