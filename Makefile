@@ -1,4 +1,4 @@
-# make check is what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
+# make check runs what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
 
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools.mod golangci-lint
@@ -6,9 +6,14 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-.PHONY: check test race lively format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
+# What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
+# processes, of which CI runs two tests with it. make race runs all of them with it.
+PLAIN := ./checkpoint/record ./cluster/assign ./cluster/govern/policy ./cmd/bench ./cmd/streamer ./internal/archtest
 
-check: format vet fix archtest lint generated race
+.PHONY: check test race lively list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
+
+check:
+	.ci/run
 
 test:
 	$(GO) test ./...
@@ -18,7 +23,15 @@ race:
 
 # What talks to MongoDB, on servers that behave as real ones that others use too.
 lively:
-	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test ./internal/mongodb/... ./internal/wiring/... ./streamer/... ./gateway/... ./cmd/streamer
+	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test $$($(MAKE) -s list-mongodb)
+
+list-plain:
+	@echo $(PLAIN)
+
+# The packages whose tests take a development MongoDB, without its own tests and the benchmark.
+list-mongodb:
+	@$(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+		awk '/devmongotest/ && $$1 !~ "/(cmd/bench|internal/devmongo)(/|$$)" { print $$1 }'
 
 format:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { printf 'not formatted (make fmt):\n%s\n' "$$bad"; exit 1; }
