@@ -43,7 +43,7 @@ func HistoryLost(namespaces []string) *Notice {
 func Poison(namespaces []string) *Notice {
 	return &Notice{
 		Kind: Resync, Reason: "poison", Namespaces: namespaces, Found: time.Now(),
-		Advice: "One change was too large for MongoDB to deliver: read the large documents of the namespaces again.",
+		Advice: "One change was too large for MongoDB to deliver, and what followed it in its transaction is left out too: read the large documents of the namespaces again.",
 	}
 }
 

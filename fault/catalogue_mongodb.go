@@ -84,7 +84,7 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoSplit,
 			Summary: "MongoDB does not split large change events",
-			Meaning: "A change event above 16 MiB comes with less in it, or is stepped over and told to the subscribers.",
+			Meaning: "A change event above 16 MiB comes with less in it and the field incomplete: true; where not even its key fits, it is left out with what follows it in its transaction, and subscribers are told.",
 			Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
 		},
 		{

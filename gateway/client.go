@@ -164,7 +164,7 @@ func (c *client) event(e *change.Event) (err error) {
 	if e.Op() == change.OpSkipped {
 		c.tell(&delivery.Notice{
 			Kind: delivery.Resync, Reason: "poison", Found: time.Now(),
-			Advice: "One change was too large for MongoDB to deliver: read the large documents again.",
+			Advice: "One change was too large for MongoDB to deliver, and what followed it in its transaction is left out too: read the large documents again.",
 		}, e.Position(), e.Position())
 		return nil
 	}

@@ -6,7 +6,8 @@
 //
 //	open ──► read ──reply──► read
 //	  ▲        │ transient (network, election, cursor gone): back off
-//	  └────────┤ token refused: by operation time, once
+//	  ├────────┤ token refused: by operation time, once
+//	  └────────┤ event too large: with one event a reply, then with less of that event, then behind it
 //	           │ position dead: on another member that has it; on none: lane.ErrPositionLost
 //	           └ fatal (rights, malformed token): fault.Error
 //

@@ -26,22 +26,24 @@ type abilities struct {
 // must be called before Open. Its error says what a person must act upon, or that the deployment does not answer.
 func (s *Source) Probe(ctx context.Context) error {
 	s.can = abilities{split: true}
-	err := s.try(ctx)
-	if server, ok := errors.AsType[mongo.ServerError](err); ok && server.HasErrorCode(codeUnknownStage) {
-		s.can.split = false
-		err = s.try(ctx)
-	}
-	if database, one := s.cfg.Watch.database(); one && mongodb.Denied(err) {
-		s.can.database = database
-		if s.try(ctx) == nil {
-			s.client.Logger().Info("watching one database: the user may not watch the cluster", "database", database)
+	database, one := s.cfg.Watch.database()
+	for {
+		err := s.try(ctx)
+		server, _ := errors.AsType[mongo.ServerError](err)
+		switch {
+		case err == nil:
+			if s.can.database != "" {
+				s.client.Logger().Info("watching one database: the user may not watch the cluster", "database", database)
+			}
 			return nil
+		case s.can.split && server != nil && server.HasErrorCode(codeUnknownStage):
+			s.can.split = false
+		case one && s.can.database == "" && mongodb.Denied(err):
+			s.can.database = database
+		default:
+			return fmt.Errorf("try to read the log: %w", mongodb.AsFault(err))
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("try to read the log: %w", mongodb.AsFault(err))
-	}
-	return nil
 }
 
 // try opens a stream once and closes it.
@@ -77,7 +79,7 @@ func (s *Source) pipeline(view view) mongo.Pipeline {
 	if project := view.project(); project != nil {
 		pipeline = append(pipeline, bson.D{{Key: "$project", Value: project}})
 	}
-	if s.can.split {
+	if s.can.split && view.splits() {
 		pipeline = append(pipeline, bson.D{{Key: "$changeStreamSplitLargeEvent", Value: bson.D{}}})
 	}
 	return pipeline

@@ -106,14 +106,14 @@ func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	p := newPair(t)
 	p.insert("after") // which the secondary never has
 	p.shorten(p.positions[2])
-	stream := p.open(p.positions[1])
-	events := p.read(stream, 8)
+	open := p.open(p.positions[1])
+	events := p.read(open, 8)
 	for i := range 8 {
 		if events[i].Position().Compare(p.positions[2+i]) != 0 {
 			t.Errorf("event %d is %v", i, events[i].Position())
 		}
 	}
-	st, _ := stream.(*stream_)
+	st, _ := open.(*stream)
 	if st.at.host != p.secondary.Addr().String() {
 		t.Fatalf("the stream is at %q", st.at.host)
 	}
@@ -123,7 +123,7 @@ func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	// It stops to serve: the primary has what follows.
 	p.failOn(p.secondary, bson.D{{Key: "failCommands", Value: bson.A{"getMore", "aggregate"}}, {Key: "errorCode", Value: 11600}})
 	for after := false; !after; {
-		for _, e := range p.read(stream, 1) {
+		for _, e := range p.read(open, 1) {
 			after = after || string(e.ID().Text()) == "after"
 		}
 	}
