@@ -10,7 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/lane"
 )
 
 // codeUnknownStage is the server's code of a pipeline stage that it does not know.
@@ -58,6 +60,28 @@ func (s *Source) try(ctx context.Context) error {
 	defer cancel()
 	_ = cursor.Close(closing) // a server that does not answer forgets it by itself
 	return nil
+}
+
+// holds finds out whether the log reaches back to the time, by opening a stream there and reading from it: the server checks that, while
+// it may be silent about a token that it no longer has. Its error is lane.ErrPositionLost where the log does not.
+func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
+	opts := options.ChangeStream().SetBatchSize(1).SetStartAtOperationTime(&bson.Timestamp{T: t.T, I: t.I})
+	// Everything, so that the first event ends the search, and little of it.
+	cursor, err := s.watch(ctx, at.pool, mongo.Pipeline{bson.D{{Key: "$project", Value: keysOnly.project()}}}, opts)
+	if err == nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
+		defer cancel()
+		_ = cursor.Close(closing)
+		return nil
+	}
+	switch mongodb.Classify(err) {
+	case mongodb.Lost, mongodb.BadToken:
+		return &lane.LostError{Err: err}
+	case mongodb.Poison: // it has read the event
+		return nil
+	default:
+		return err
+	}
 }
 
 // watch opens a change stream of the scope that the user may watch.

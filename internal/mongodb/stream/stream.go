@@ -42,6 +42,8 @@ type stream struct {
 	suspect  bool            // opened in a way that does not prove that nothing was left out; the next reply says so
 	ladder   ladder          // how much of an event is shown
 	skipping bool            // the position is behind an event that was left out, of which nothing has been told yet
+	ended    bool            // an invalidate has ended the cursor, which an opening by time would bring again
+	exact    bool            // open behind a token though the oplog cannot be looked at
 	lenient  bool            // images are asked for as far as they are there
 	parts    fragment.Assembly
 	opened   int // openings that the cursor has behind it, the driver's own included
@@ -103,6 +105,7 @@ func (st *stream) read(ctx context.Context) (*lane.Reply, error) {
 		return st.collect(at)
 	case st.cursor.ID() == 0:
 		st.close() // after an invalidate; the position is the invalidate's, which startAfter goes on behind
+		st.ended = true
 	case st.fresh:
 		st.fresh = false
 	default:
@@ -112,8 +115,9 @@ func (st *stream) read(ctx context.Context) (*lane.Reply, error) {
 }
 
 // mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last token that it saw. Between two fragments
-// it may not: the server may split the event differently now.
-func (st *stream) mayStay() bool { return !st.parts.Pending() }
+// it may not: the server may split the event differently now. Where the oplog cannot be looked at it may not either: whether the
+// token is still there cannot be proven, while the server checks a time.
+func (st *stream) mayStay() bool { return !st.parts.Pending() && !st.source.client.Blind() }
 
 // noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
 func (st *stream) noteProgress(now time.Time) {
@@ -322,6 +326,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 		}
 		st.position = change.At(now.Next())
 	}
+	st.exact = st.byToken() && src.client.Blind()
 	if st.byToken() {
 		opts.SetStartAfter(bson.Raw(st.position.Token))
 	} else {
@@ -355,18 +360,24 @@ func (st *stream) openOnce(ctx context.Context) error {
 }
 
 // byToken reports whether the stream is opened behind its position's token, else by its time. Where the oplog cannot be looked at it is
-// opened by time, which the server checks.
+// opened by time, which the server checks, unless that would bring the invalidate again that has ended the cursor.
 func (st *stream) byToken() bool {
-	return st.position.Token != nil && !st.byTime && st.ladder.view == whole && !st.source.client.Blind()
+	return st.position.Token != nil && !st.byTime && st.ladder.view == whole && (st.ended || !st.source.client.Blind())
 }
 
 // prove finds out whether the position is in the log: the log's first entry, read after the opening, is not younger, and the server's
 // own time is not older. It is asked right after an opening, and again after the first empty answer, because the server looks for the
-// position only when it is first read from. Where the oplog cannot be looked at, the server itself checks a stream that is opened by time.
+// position only when it is first read from. Where the oplog cannot be looked at, the server itself checks a stream that is opened by time;
+// for one that is not, another one is.
 func (st *stream) prove(ctx context.Context) error {
 	reach, err := st.at.client.Reach(ctx)
 	if err != nil {
 		return err
+	}
+	if st.exact {
+		if err := st.source.holds(ctx, st.at, st.position.Time); err != nil {
+			return err
+		}
 	}
 	if err := outside(reach, st.position); err != nil {
 		return &lane.LostError{First: reach.First, Last: reach.Last, Err: err}
