@@ -108,9 +108,9 @@ func TestLanesThatGetOnAreNotLeftBehind(t *testing.T) {
 		for _, e := range all[:reply] {
 			size += int64(len(e.Bytes()))
 		}
+		source.Stall(true) // until every lane has its place
 		l, end := beginOf(t, lanes, lane.Config{RingBytes: 3 * size, PrefetchBytes: size, MaxStreams: 3}, source, change.At(all[0].Time))
 		defer end()
-		source.Stall(true) // until every lane has its place
 		var reading sync.WaitGroup
 		for p, want := range countOf(t, lanes, all) {
 			cursor := l.Lane(change.Partition(p), lane.Start{Position: change.At(all[0].Time)})
