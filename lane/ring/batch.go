@@ -8,21 +8,22 @@ import (
 
 // A Batch is what a slot holds for one reader, or the rest of it.
 type Batch struct {
-	slot    *Slot
-	indices []uint32 // nil for a reader of every partition: all events of the slot
-	first   int      // index of the batch's first event among the reader's events in the slot
-	count   int
+	slot  *Slot
+	all   bool     // for a reader of every partition: all events of the slot
+	own   []uint32 // else the indices of those of its documents; those of no document are its own too
+	first int      // index of the batch's first event among the reader's events in the slot
+	count int
 }
 
 // All returns the batch of who reads every partition, from the event first on.
 func (s *Slot) All(first int) Batch {
-	return Batch{slot: s, first: first, count: len(s.Events) - first}
+	return Batch{slot: s, all: true, first: first, count: len(s.Events) - first}
 }
 
 // Lane returns the batch of a partition, from its event first on.
 func (s *Slot) Lane(p change.Partition, first int) Batch {
-	of := s.Of(p)
-	return Batch{slot: s, indices: of, first: first, count: len(of) - first}
+	own := s.Of(p)
+	return Batch{slot: s, own: own, first: first, count: len(own) + len(s.keyless) - first}
 }
 
 // Skip leaves out the events that do not stand behind the position.
@@ -42,10 +43,32 @@ func (b *Batch) First() int { return b.first }
 
 // Event returns the i-th event.
 func (b *Batch) Event(i int) *change.Event {
-	if b.indices == nil {
-		return &b.slot.Events[b.first+i]
+	n := b.first + i
+	switch {
+	case b.all:
+	case len(b.slot.keyless) == 0:
+		n = int(b.own[n])
+	default:
+		n = int(merged(b.own, b.slot.keyless, n))
 	}
-	return &b.slot.Events[b.indices[b.first+i]]
+	return &b.slot.Events[n]
+}
+
+// merged returns the n-th of the numbers of two lists in ascending order, without merging them: one list of those of no document is enough
+// for all partitions.
+func merged(a, b []uint32, n int) uint32 {
+	low, high := max(0, n-len(b)), min(n, len(a)) // how many of the numbers before it are of a
+	for low < high {
+		if mid := (low + high) / 2; a[mid] < b[n-mid-1] {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if other := n - low; low == len(a) || other < len(b) && b[other] < a[low] {
+		return b[other]
+	}
+	return a[low]
 }
 
 // Seq returns the number of the slot.

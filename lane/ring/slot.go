@@ -22,10 +22,11 @@ type Slot struct {
 	// and may have no events.
 	Unproven bool
 
-	offset int64 // bytes of the ring before this slot, since the ring began
-	size   int64
-	groups []group  // in the order of the partitions
-	order  []uint32 // indices of events, group by group
+	offset  int64 // bytes of the ring before this slot, since the ring began
+	size    int64
+	groups  []group  // in the order of the partitions
+	order   []uint32 // indices of events that concern one document, group by group
+	keyless []uint32 // indices of those that concern none: they are every partition's
 }
 
 // A group is the part of a slot that belongs to a partition: order[from:to].
@@ -34,7 +35,19 @@ type group struct {
 	from, to  uint32
 }
 
-// Of returns the indices of the partition's events, nil where it has none.
+// What a slot holds for itself, in bytes.
+const (
+	eventSize = 96 // of an event beside its bytes in the reply
+	indexSize = 4
+	groupSize = 12
+)
+
+// bytes returns what the slot takes, for a reply of so many bytes.
+func (s *Slot) bytes(reply int) int64 {
+	return int64(reply) + int64(len(s.Events))*eventSize + int64(len(s.order)+len(s.keyless))*indexSize + int64(len(s.groups))*groupSize
+}
+
+// Of returns the indices of the events that concern a document of the partition, nil where there are none.
 func (s *Slot) Of(p change.Partition) []uint32 {
 	i, found := slices.BinarySearchFunc(s.groups, p, func(g group, p change.Partition) int { return int(g.partition) - int(p) })
 	if !found {
@@ -46,7 +59,7 @@ func (s *Slot) Of(p change.Partition) []uint32 {
 // Partitions yields those of n partitions that the slot concerns, in the order of their numbers.
 func (s *Slot) Partitions(n int) iter.Seq[change.Partition] {
 	return func(yield func(change.Partition) bool) {
-		if s.Unproven {
+		if s.Unproven || len(s.keyless) > 0 {
 			for p := range change.Partition(n) {
 				if !yield(p) {
 					return

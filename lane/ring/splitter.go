@@ -22,9 +22,6 @@ type Splitter struct {
 // everyPartition marks an event of no document in splitter.place.
 const everyPartition = change.MaxPartitions
 
-// eventOverhead estimates what an event takes in a slot beside its bytes in the reply.
-const eventOverhead = 96
-
 // NewSplitter makes a Splitter for n partitions that begins behind the position. keep says which events are kept; nil keeps all.
 func NewSplitter(n int, behind change.Position, keep func(*change.Event) bool) *Splitter {
 	return &Splitter{end: behind, partitioner: change.NewPartitioner(n), keep: keep, counts: make([]uint32, n)}
@@ -71,32 +68,29 @@ func (s *Splitter) Split(r Reply) (sl *Slot, repeated int, err error) {
 	if len(events) == 0 && !r.Unproven {
 		return nil, repeated, nil
 	}
-	sl = &Slot{Events: events, End: end, At: r.At, Unproven: r.Unproven, size: int64(r.Size) + int64(len(events))*eventOverhead}
+	sl = &Slot{Events: events, End: end, At: r.At, Unproven: r.Unproven}
 	s.group(sl)
+	sl.size = sl.bytes(r.Size)
 	return sl, repeated, nil
 }
 
-// group sorts the slot's events by partition, by counting: an event of no document is every partition's.
+// group sorts the slot's events by partition, by counting. An event of no document is every partition's, and noted once.
 func (s *Splitter) group(sl *Slot) {
 	s.place, s.used = s.place[:0], s.used[:0]
-	total := uint32(0)
 	for i := range sl.Events {
 		p, keyed := s.partitioner.Of(&sl.Events[i])
-		if !keyed {
-			p = everyPartition
-			for q := range s.counts {
-				s.count(change.Partition(q))
-			}
-			total += uint32(len(s.counts))
-		} else {
+		if keyed {
 			s.count(p)
-			total++
+		} else {
+			p = everyPartition
+			sl.keyless = append(sl.keyless, uint32(i))
 		}
 		s.place = append(s.place, p)
 	}
 	slices.Sort(s.used)
 	sl.groups = make([]group, len(s.used))
-	sl.order = make([]uint32, total)
+	sl.order = make([]uint32, len(sl.Events)-len(sl.keyless))
+	sl.keyless = slices.Clip(sl.keyless)
 	from := uint32(0)
 	for i, p := range s.used {
 		n := s.counts[p]
@@ -108,11 +102,6 @@ func (s *Splitter) group(sl *Slot) {
 		if p != everyPartition {
 			sl.order[s.counts[p]] = uint32(i)
 			s.counts[p]++
-			continue
-		}
-		for q := range s.counts {
-			sl.order[s.counts[q]] = uint32(i)
-			s.counts[q]++
 		}
 	}
 	for _, p := range s.used {
