@@ -16,9 +16,9 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// maxLosses is how often in a row a client is told of a loss before it is let go: a log that is gone again and again before anything
-// was read from it is of no use.
-const maxLosses = 3
+// maxRefused is how often in a row the log may refuse a client's position, although it should have it, before the client is let go. The
+// second time the position is given up.
+const maxRefused = 3
 
 // maxWrite is how much is written to a client at a time; while it is being written the client holds nothing else.
 const maxWrite = 256 << 10
@@ -30,7 +30,7 @@ type client struct {
 	program    *match.Program
 	cursor     *lane.Cursor
 	resumption *resumption // nil once everything that comes is new
-	losses     int         // that the client was told of since its last event
+	refused    int         // how often the log has refused its position since its last event, although it should have it
 	w          http.ResponseWriter
 	out        *http.ResponseController
 	encoder    *Encoder
@@ -87,7 +87,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 				return "failed"
 			}
 		case errors.Is(err, lane.ErrPositionLost):
-			if err := c.resync(ctx, err); err != nil {
+			if err := c.resync(err); err != nil {
 				c.fail(err)
 				return "lost"
 			}
@@ -184,33 +184,28 @@ func (c *client) event(e *change.Event) (err error) {
 	c.buffer = append(b, "\n\n"...)
 	c.written++
 	c.events.metrics.events.Inc()
-	c.losses = 0
+	c.refused = 0
 	return nil
 }
 
-// resync tells the client what the log no longer holds of what it wants, and goes on where the log begins.
-func (c *client) resync(ctx context.Context, err error) error {
-	if c.losses++; c.losses > maxLosses {
-		return fault.New(fault.LogHistoryLost, err)
-	}
+// resync tells the client what the log no longer holds of what it wants; the cursor goes on behind that. Where it does not, because the log
+// should have had the position, it is tried again.
+func (c *client) resync(err error) error {
 	from := c.cursor.Position()
 	lost, ok := errors.AsType[*lane.LostError](err)
-	var to change.Timestamp
-	if ok && lost.First.Compare(from.Time) > 0 {
-		to = lost.First
-	} else {
-		now, err := c.events.cfg.Now(ctx)
-		if err != nil {
-			return fault.New(fault.MongoUnreachable, err)
+	if !ok || lost.Onward.IsZero() {
+		if c.refused++; c.refused > maxRefused {
+			return fault.New(fault.LogHistoryLost, err)
 		}
-		to = now
+		c.cursor.Close()
+		c.cursor = c.events.log.All(lane.Start{Position: from, Onward: c.refused > 1})
+		return nil
 	}
 	c.tell(&delivery.Notice{
 		Kind: delivery.Resync, Reason: "history_lost", Found: time.Now(),
 		Advice: "Changes between lost_from and lost_to may have been missed: read the documents again.",
-	}, from, change.At(to))
-	c.cursor.Close()
-	c.cursor, c.resumption = c.events.log.All(lane.Start{Position: change.At(to)}), nil
+	}, from, lost.Onward)
+	c.resumption = nil
 	return nil
 }
 

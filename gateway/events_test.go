@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,9 +41,16 @@ type place struct {
 
 func open(t *testing.T, cfg gateway.EventsConfig) *place {
 	t.Helper()
-	p := &place{t: t, source: &lanetest.Log{}, logs: make(chan slog.Record, 100)}
+	source := &lanetest.Log{}
+	return openOver(t, cfg, source, source)
+}
+
+// openOver is open of a log that is read through another source.
+func openOver(t *testing.T, cfg gateway.EventsConfig, source *lanetest.Log, through lane.Source) *place {
+	t.Helper()
+	p := &place{t: t, source: source, logs: make(chan slog.Record, 100)}
 	p.source.Tick(1)
-	l := lane.NewLog(lane.Config{Partitions: partitions}, p.source)
+	l := lane.NewLog(lane.Config{Partitions: partitions}, through)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx, change.At(change.Timestamp{T: 1000})) }()
@@ -293,6 +302,37 @@ func TestLostPositionIsToldNotSkipped(t *testing.T) {
 	}
 	if again := next(t, p.get("", m.ID)); again.I != 4 {
 		t.Errorf("behind the notice comes %+v", again)
+	}
+}
+
+// A refusing log refuses positions from before the tail so often, although it has them.
+type refusing struct {
+	*lanetest.Log
+
+	times atomic.Int64
+}
+
+// Open implements lane.Source.
+func (l *refusing) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
+	if from.Time.T < 1000 && l.times.Add(-1) >= 0 {
+		return nil, &lane.LostError{First: change.Timestamp{T: 1}, Err: errors.New("refused")}
+	}
+	return l.Log.Open(ctx, from)
+}
+
+// A client whose id is refused, although the log should have it, is told of nothing: it is tried again.
+func TestClientThatIsRefusedGetsWhatTheLogHas(t *testing.T) {
+	source := &refusing{Log: &lanetest.Log{}}
+	source.times.Store(2)
+	for i := range uint32(3) {
+		source.Append(changetest.Event{ID: int64(i), Time: change.Timestamp{T: 900, I: i + 1}})
+	}
+	p := openOver(t, gateway.EventsConfig{}, source.Log, source)
+	r := p.get("", string(gateway.NewEncoder("c", partitions, nil).ID(nil, change.At(change.Timestamp{T: 900}))))
+	for i := range uint32(3) {
+		if got := next(t, r); got.T != 900 || got.I != i+1 {
+			t.Errorf("number %d is %+v", i, got)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/lane/plan"
 )
 
@@ -63,6 +64,9 @@ func (l *Log) assign() (opening []*reader) {
 		if _, known := l.catchups[r]; !known {
 			l.catchups[r] = struct{}{}
 			opening = append(opening, r)
+			if c.open.Compare(r.from) == 0 {
+				r.onward = c.onward
+			}
 		}
 	}
 	if urgent {
@@ -122,7 +126,7 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 	}
 	for c := range l.behind {
 		if lost && r.shares(c, err) {
-			c.fail(err)
+			c.loses(err, r.opened)
 		} else if c.waiting == r {
 			c.waiting = nil
 		}
@@ -130,7 +134,7 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 	for _, c := range r.cursors() {
 		switch {
 		case lost && r.shares(c, err):
-			c.fail(err)
+			c.loses(err, r.opened)
 		case ctx.Err() != nil:
 			c.fail(context.Cause(ctx))
 		default:
@@ -139,6 +143,50 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 	}
 	l.logger.Info("catch-up ends", "from", r.from.String(), "to", r.ring.End().String())
 	l.stir()
+}
+
+// loses deals with the loss of what the cursor wants. What was lost while it was read, for good, is looked for behind it: an opening at the
+// position would be refused. Everything else is an error.
+func (c *Cursor) loses(err error, read bool) {
+	lost := lostForGood(err, c.open)
+	if lost == nil || !read {
+		c.fail(err)
+		return
+	}
+	c.leave()
+	c.onward = lost
+	if c.err == nil {
+		c.log.place(c)
+	}
+}
+
+// tailBase returns where the tail begins, zero while it is not open.
+func (l *Log) tailBase() change.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.tail.opened {
+		return change.Position{}
+	}
+	return l.tail.ring.Base()
+}
+
+// handOver lets the cursors that wait for a reader go on where the tail begins, and reports whether it could: the log holds nothing else
+// behind what they have lost.
+func (l *Log) handOver(r *reader) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	base := l.tail.ring.Base()
+	if !l.tail.opened || !base.After(r.from) {
+		return false
+	}
+	for c := range l.behind {
+		if c.waiting == r {
+			delete(l.behind, c)
+			c.goesOn(r.onward, base)
+			l.tail.add(c)
+		}
+	}
+	return true
 }
 
 // shares reports whether what the reader has lost is lost to the cursor too: the position that the stream was opened at is, and what

@@ -17,6 +17,8 @@ type Start struct {
 	// Anew is a position up to which the tail must not be used although it may hold what the cursor wants: the stretch is to be read
 	// again from MongoDB.
 	Anew change.Position
+	// Onward says that the position is given up: reading goes on at the earliest place behind it that the log still holds.
+	Onward bool
 }
 
 func (s Start) open() change.Position {
@@ -40,6 +42,9 @@ type Cursor struct {
 	position change.Position // everything up to here has been read
 	open     change.Position // where a stream is opened for it
 	anew     change.Position // up to here not from the tail
+	onward   *LostError      // why the position is given up: a stream is opened at the earliest place behind it
+	lost     *LostError      // what is to be told before anything else: what stands between the position and its Onward is lost
+	told     bool            // it was
 	next     uint64          // the slot to read next
 	index    int             // how many of its events in that slot have been read
 	idle     bool            // has read everything, is woken by the next slot that concerns it
@@ -55,7 +60,8 @@ type Cursor struct {
 type Batch = ring.Batch
 
 // Next settles the batch handed out before as read, and returns the next one. It blocks until there is one, the context ends
-// (its cause is returned), or the log no longer holds what the cursor wants (ErrPositionLost).
+// (its cause is returned), or the log no longer holds what the cursor wants (ErrPositionLost). Where reading can go on behind the loss the
+// error is a *LostError with Onward: the cursor stays where it was until the next call, which goes on there. Otherwise the cursor has failed.
 func (c *Cursor) Next(ctx context.Context) (*Batch, error) {
 	for {
 		b, err := c.take()
@@ -143,6 +149,17 @@ func (c *Cursor) fail(err error) {
 	c.leave()
 }
 
+// goesOn tells the cursor that what stands before the position is lost, where it has yet to read some of that.
+func (c *Cursor) goesOn(cause *LostError, at change.Position) {
+	switch {
+	case at.After(c.position):
+		c.anew = change.Position{}
+		c.lost, c.told = &LostError{First: cause.First, Last: cause.Last, Onward: at, Err: cause.Err}, false
+	case at.After(c.open):
+		c.open = at
+	}
+}
+
 // leave takes the cursor out of its reader, or out of those that wait for one. It stands at its position and asks for a reader
 // again when it is next read; until then it costs nothing.
 func (c *Cursor) leave() {
@@ -166,6 +183,14 @@ func (c *Cursor) take() (*Batch, error) {
 	c.settle()
 	if c.err != nil {
 		return nil, c.err
+	}
+	if lost := c.lost; lost != nil {
+		if !c.told {
+			c.told = true
+			return nil, lost
+		}
+		c.lost, c.told = nil, false
+		c.advance(lost.Onward)
 	}
 	switch {
 	case c.reader == nil:

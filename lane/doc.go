@@ -23,6 +23,13 @@
 // and nothing comes twice. Catch-ups are a budget; cursors near each other share one, opened at the position of the
 // rearmost; a catch-up that comes no nearer to the tail for a while pauses the tail.
 //
+// # What is lost
+//
+// Where the log no longer holds a cursor's position, its catch-up is opened at the earliest place behind that really holds, found by
+// opening streams: the oldest entry itself cannot be opened on older servers, and may be gone a moment after it was seen. The cursor
+// hands out the loss, which ends there, and goes on there with the next call. Where nothing else is left that place is the tail's
+// beginning. A position that is refused although the log should have it is an error: it may pass.
+//
 // # Order
 //
 // A reader's ring is in strict order of positions: what a reopened stream repeats is dropped before it enters. A cursor of a

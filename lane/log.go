@@ -92,6 +92,9 @@ func (l *Log) All(start Start) *Cursor {
 func (l *Log) cursor(c *Cursor, start Start) *Cursor {
 	c.log, c.signals = l, make(chan struct{}, 1)
 	c.position, c.open, c.anew = start.Position, start.open(), start.Anew
+	if start.Onward {
+		c.onward = &LostError{Err: errors.New("given up")}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.place(c)
@@ -187,6 +190,9 @@ func (l *Log) opened(r *reader, base change.Position) {
 		}
 		if c.waiting == r || r.tail && r.serves(c) {
 			delete(l.behind, c)
+			if r.onward != nil {
+				c.goesOn(r.onward, base)
+			}
 			r.add(c)
 		}
 	}

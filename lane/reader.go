@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/lane/plan"
 	"github.com/mongostream/streamer/lane/ring"
 )
 
@@ -20,6 +21,8 @@ type reader struct {
 	log  *Log
 	tail bool
 	from change.Position // where the stream is opened
+	// why it is not opened there, but at the earliest place behind that the log still holds; nil where it is
+	onward *LostError
 
 	opened  bool
 	limit   int64 // of the ring, in bytes
@@ -75,9 +78,12 @@ func (r *reader) run(ctx context.Context) error {
 	r.log.locked(func() { r.leave = cancel })
 	r.log.metrics.Streams.Inc()
 	defer r.log.metrics.Streams.Dec()
-	stream, err := r.log.source.Open(ctx, r.from)
+	stream, err := r.open(ctx)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", r.kind(), err)
+	}
+	if stream == nil {
+		return nil // the tail has what is left
 	}
 	defer stream.Close()
 	r.log.opened(r, stream.Base())
@@ -87,6 +93,30 @@ func (r *reader) run(ctx context.Context) error {
 	g.Go(func() error { return r.runFetch(ctx, stream, replies) })
 	g.Go(func() error { return r.runSplit(ctx, stream.Base(), replies) })
 	return g.Wait()
+}
+
+// open opens the stream at its position, or where that is lost for good at the earliest place behind it; nil where that is the tail's.
+// A tail that has lost its position leaves that to its cursors' catch-ups.
+func (r *reader) open(ctx context.Context) (stream Stream, err error) {
+	if r.onward == nil {
+		stream, err = r.log.source.Open(ctx, r.from)
+		lost := lostForGood(err, r.from)
+		if r.tail || lost == nil {
+			return stream, err
+		}
+		r.log.locked(func() { r.onward = lost })
+	}
+	search := plan.NewSearch(r.from.Time, r.onward.First, r.log.tailBase().Time)
+	if stream, err = openOnward(ctx, r.log.source, search); err == nil {
+		base := stream.Base()
+		r.log.logger.Warn("the log no longer holds a position; reading goes on behind it", "position", r.from.String(), "onward", base.String(), "error", r.onward)
+		r.log.locked(func() { r.from = base })
+		return stream, nil
+	}
+	if errors.Is(err, ErrPositionLost) && r.log.handOver(r) {
+		return nil, nil //nolint:nilnil // nobody needs one
+	}
+	return nil, err
 }
 
 // runFetch reads replies while the foremost cursor wants more.
@@ -274,7 +304,7 @@ func (r *reader) reach() (base, end change.Position) {
 
 // add places a cursor in the ring, behind its position. The ring holds everything behind it.
 func (r *reader) add(c *Cursor) {
-	c.reader, c.waiting = r, nil
+	c.reader, c.waiting, c.onward = r, nil, nil
 	c.next, c.index, c.skipping, c.idle = r.ring.Find(c.position), 0, true, false
 	if c.all {
 		r.all = append(r.all, c)

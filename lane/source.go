@@ -17,7 +17,9 @@ type LostError struct {
 	// First and Last are the times of the log's oldest and youngest entries, zero where unknown. A position beyond Last is of a log
 	// that is no more: the deployment was restored, or is another one.
 	First, Last change.Timestamp
-	Err         error
+	// Onward is where reading goes on, in an error of Cursor.Next: what stands before it is lost. Zero where it does not.
+	Onward change.Position
+	Err    error
 }
 
 // Error implements error.

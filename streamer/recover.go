@@ -40,13 +40,21 @@ func (c *Consumer) ahead(ctx context.Context) (*gap.Span, error) {
 	return &gap.Span{From: c.progress, Reason: gap.AheadOfServer}, nil
 }
 
-// lost makes a span of the cursor's error; another error is returned as it is. Where the span ends is not known yet.
+// lost makes a span of the cursor's error; another error is returned as it is. Where the span ends is known where the cursor goes on.
 func (c *Consumer) lost(err error) (*gap.Span, error) {
 	if !errors.Is(err, lane.ErrPositionLost) {
 		return nil, err
 	}
 	span := &gap.Span{From: c.cursor().Position(), Reason: gap.HistoryLost}
-	if lost, ok := errors.AsType[*lane.LostError](err); ok && !lost.Last.IsZero() && !lost.Holds(span.From) && lost.First.Compare(span.From.Time) <= 0 {
+	lost, ok := errors.AsType[*lane.LostError](err)
+	switch {
+	case !ok:
+	case !lost.Onward.IsZero():
+		span.To = lost.Onward
+		if c.givenUp > 0 {
+			span.Reason = gap.Refused
+		}
+	case !lost.Last.IsZero() && !lost.Holds(span.From) && lost.First.Compare(span.From.Time) <= 0:
 		span.Reason = gap.AheadOfServer
 	}
 	return span, nil
@@ -74,6 +82,9 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 	c.node.metrics.Gaps.Inc()
 	c.condition.Recovering(true)
 	defer c.condition.Recovering(false)
+	if span.Reason != gap.Jump && !span.To.IsZero() {
+		return c.tell(ctx, span) // the cursor goes on there
+	}
 	c.attempts++
 	reach, err := c.node.survey.Now(ctx)
 	if err != nil {
@@ -87,7 +98,7 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 		}
 		return fault.Newf(fault.LogAhead, "partition %d is at %s, MongoDB at %s", c.term.Partition, span.From, reach.Last)
 	case c.attempts > maxAttempts:
-		return c.giveUp(ctx, span, reach)
+		return c.giveUp(span)
 	case !reach.First.IsZero() && span.Readable(reach.First), reach.First.IsZero() && span.Reason == gap.Jump:
 		c.again(span)
 		return nil
@@ -96,18 +107,22 @@ func (c *Consumer) recover(ctx context.Context, span gap.Span) error {
 	if reach.First.IsZero() {
 		span.To = change.At(reach.Last.Next()) // the log cannot be looked at: what is behind now is there
 	}
-	return c.tell(ctx, span)
+	if err := c.tell(ctx, span); err != nil {
+		return err
+	}
+	c.move(lane.Start{Position: span.To})
+	return nil
 }
 
-// giveUp deals with a span that was recovered in vain: it counts as lost up to now, where the tail reads. Where that does not help
+// giveUp deals with a span that was recovered in vain: reading goes on behind it, as early as the log allows. Where that does not help
 // either, again and again, a person must look.
-func (c *Consumer) giveUp(ctx context.Context, span gap.Span, reach gap.Reach) error {
+func (c *Consumer) giveUp(span gap.Span) error {
 	if c.givenUp++; c.givenUp > maxAttempts {
 		return fault.Newf(fault.LogNoProgress, "partition %d at %s: %s", c.term.Partition, span.From, span.Reason)
 	}
 	c.attempts = 0
-	span.To, span.Reason = change.Later(span.To, change.At(reach.Last.Next())), gap.Refused
-	return c.tell(ctx, span)
+	c.move(lane.Start{Position: span.From, Open: change.At(span.From.Time), Onward: true})
+	return nil
 }
 
 // again sends the lane back to where the span begins, to read it from a new stream.
@@ -127,7 +142,7 @@ func (c *Consumer) move(start lane.Start) {
 	}
 }
 
-// tell records a loss, durably, tells the operators and the subscribers, and goes on behind it.
+// tell records a loss, durably, and tells the operators and the subscribers. The lane is to go on behind it.
 func (c *Consumer) tell(ctx context.Context, span gap.Span) error {
 	entry, err := c.record(ctx, span)
 	if err != nil {
@@ -143,7 +158,9 @@ func (c *Consumer) tell(ctx context.Context, span gap.Span) error {
 		return err
 	}
 	c.detector.Reset(span.To)
-	c.move(lane.Start{Position: span.To, Open: span.To})
+	if c.window != nil {
+		c.window.Clear()
+	}
 	c.node.readAgain(c, entry)
 	return nil
 }

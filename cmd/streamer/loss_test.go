@@ -63,7 +63,7 @@ func TestNoticeOfALossIsToldAgainAfterACrash(t *testing.T) {
 	p.kill()
 	before := l.stored()
 	l.insert(200, 400)
-	begin := server.ClusterTime() + 1
+	begin := server.ClusterTime() // this server cannot be read from its oldest entry on
 	l.insert(400, 410)
 	server.TruncateOplogBefore(begin)
 

@@ -92,7 +92,7 @@ func (s *Server) begin(ctx context.Context, h *hello) (b beginning, err error) {
 		if !known {
 			return b, fault.Newf(fault.SessionBadRequest, "START_EARLIEST: the oldest entry of the log cannot be found here: give a time")
 		}
-		b.session.Start = change.At(first)
+		b.session.Start, b.session.Earliest = change.At(first), true
 	case streampb.Start_START_TIME:
 		b.session.Start = change.At(change.Timestamp{T: uint32(h.time.Unix()), I: 1})
 	case streampb.Start_START_RESUME:

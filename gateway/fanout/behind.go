@@ -124,20 +124,19 @@ func (s *Session) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
-	for losses := 0; ; {
-		moved, err := s.readOn(ctx)
+	for refused := 0; ; {
+		moved, err := s.readOn(ctx, refused > 1)
 		if moved {
-			losses = 0
+			refused = 0
 		}
 		switch {
 		case err == nil:
 			err = s.parked(ctx) // on the live path, or without credit
 		case errors.Is(err, logs.ErrPositionLost):
-			if losses++; losses > maxLosses {
+			if refused++; refused > maxRefused {
 				err = fault.New(fault.LogHistoryLost, err)
 				break
 			}
-			s.passLoss(err)
 			err = nil
 		}
 		if err != nil {
@@ -147,8 +146,9 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-// maxLosses is how often in a row a session is told of a loss before it is let go.
-const maxLosses = 3
+// maxRefused is how often in a row the log may refuse a session's position, although it should have it, before the session is let go. The
+// second time the position is given up.
+const maxRefused = 3
 
 // parked waits until the session is off the live path and has credit.
 func (s *Session) parked(ctx context.Context) error {
@@ -170,12 +170,13 @@ func (s *Session) parked(ctx context.Context) error {
 	}
 }
 
-// readOn reads with a cursor of the session's own, until the session is on the live path or has no credit.
-func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
+// readOn reads with a cursor of the session's own, until the session is on the live path or has no credit. With onward it gives its position
+// up where the log refuses it.
+func (s *Session) readOn(ctx context.Context, onward bool) (moved bool, err error) {
 	s.mu.Lock()
 	at, rewinds := s.mu.position, s.mu.rewinds
 	s.mu.Unlock()
-	cursor := s.hub.log.All(logs.Start{Position: at})
+	cursor := s.hub.log.All(logs.Start{Position: at, Onward: onward})
 	defer cursor.Close()
 	w := wire.Writer{JSON: s.hub.cfg.JSON}
 	var matched []match.ID
@@ -200,7 +201,16 @@ func (s *Session) readOn(ctx context.Context) (moved bool, err error) {
 		case errors.Is(err, context.DeadlineExceeded):
 			continue
 		default:
-			return moved, err
+			lost, ok := errors.AsType[*logs.LostError](err)
+			if !ok || lost.Onward.IsZero() {
+				return moved, err
+			}
+			if !s.passLoss(lost.Onward, rewinds) {
+				s.stir()
+				return moved, nil
+			}
+			moved, at = true, lost.Onward
+			continue
 		}
 		moved, at = true, batch.End().Clone()
 		more := false
@@ -246,17 +256,19 @@ func (s *Session) take(batch *logs.Batch, rewinds int, w *wire.Writer, matched [
 	return matched, s.hasCredit()
 }
 
-// passLoss tells the subscriber what the log no longer holds, and moves the session to where the log begins.
-func (s *Session) passLoss(err error) {
+// passLoss tells the subscriber what the log no longer holds, and moves the session to where reading goes on; it is false where the session
+// has been moved meanwhile. A session that begins with the earliest change has lost nothing before that.
+func (s *Session) passLoss(to change.Position, rewinds int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to := change.At(s.mu.position.Time.Next())
-	if lost, ok := errors.AsType[*logs.LostError](err); ok && lost.First.Compare(s.mu.position.Time) > 0 {
-		to = change.At(lost.First)
-	} else if end := s.hub.log.End(); end.After(to) {
-		to = end.Clone()
+	if s.mu.rewinds != rewinds {
+		return false
 	}
-	s.hub.metrics.lost.Inc()
-	s.mu.trails.Lose(delivery.HistoryLost(s.hub.cfg.Namespaces), to)
+	if !s.cfg.Earliest || s.mu.position.Compare(s.cfg.Start) != 0 {
+		s.hub.metrics.lost.Inc()
+		s.mu.trails.Lose(delivery.HistoryLost(s.hub.cfg.Namespaces), to)
+		s.signal()
+	}
 	s.mu.position = to
+	return true
 }

@@ -36,7 +36,9 @@ type SessionConfig struct {
 	Gateway, Process string
 	// Start is where it begins in the log; it has seen what Have tells it has seen, by partition.
 	Start change.Position
-	Have  map[change.Partition]wire.Place
+	// Earliest says that it begins with the earliest change that the log holds, at Start or behind it.
+	Earliest bool
+	Have     map[change.Partition]wire.Place
 	// Stood are whole positions, at or before those of Have, up to which it has seen everything.
 	Stood map[change.Partition]change.Position
 	// Owned delivers only the partitions that Attach names.

@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -47,7 +48,7 @@ func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) 
 	n.Helper()
 	p := &program{changes: make(chan string, 1000), notices: make(chan notice.Notice, 1000), ended: make(chan error, 1)}
 	_, port, _ := strings.Cut(n.service.Gateway(), ":")
-	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, client.StartNow
+	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, cmp.Or(cfg.Start, client.StartNow)
 	cfg.OnNotice = func(_ context.Context, told notice.Notice) error {
 		p.notices <- told
 		return nil

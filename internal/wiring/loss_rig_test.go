@@ -434,6 +434,16 @@ func (r *rig) first() change.Timestamp {
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}
 }
 
+// earliest returns the time at which the log can be read from: that of its first entry, or behind it on a server of release 4.4, which wants
+// an entry before.
+func (r *rig) earliest(release string) change.Timestamp {
+	r.Helper()
+	if release == "4.4" {
+		return r.first().Next()
+	}
+	return r.first()
+}
+
 // posted returns the kinds of the notices that operators got on a channel.
 func (n *live) posted(on notice.Channel) (kinds []string) {
 	all, _ := n.service.board.Since(0)

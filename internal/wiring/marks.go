@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/lane"
 )
 
 // openMarks connects to the store of marks and makes sure that every mark in it can be read.
@@ -95,7 +96,10 @@ func (s *Service) startTime(ctx context.Context) (change.Timestamp, error) {
 		if err == nil && !known {
 			err = fault.Newf(fault.ConfigConflict, "start_from: beginning-of-oplog needs the right to read the oplog, which is missing here or does not exist on mongos: give a time")
 		}
-		return first, err
+		if err != nil {
+			return first, err
+		}
+		return lane.Earliest(ctx, s.source, first)
 	case !from.At.IsZero():
 		return change.Timestamp{T: uint32(from.At.Unix()), I: 1}, nil
 	}

@@ -1,2 +1,3 @@
-// Package plan decides which catch-up serves which cursor, and where the tail begins. It is pure.
+// Package plan decides which catch-up serves which cursor, where the tail begins, and where a stream is opened behind a position that is lost.
+// It is pure.
 package plan

@@ -58,7 +58,7 @@ func presets() map[string]func(*Profile) {
 		"sharded": func(p *Profile) {
 			p.Mongos, p.Shards, p.NoopEvery, p.ConfigNoopEvery = true, 2, 10*time.Second, time.Second
 		},
-		string(R44): func(p *Profile) { p.Release = R44 },
+		string(R44): func(p *Profile) { p.Release, p.StrictStart = R44, true },
 		string(R60): func(p *Profile) { p.Release, p.SplitsEvents = R60, true },
 		string(R70): func(p *Profile) { p.Release, p.SplitsEvents = R70, true },
 		string(R80): func(p *Profile) { p.Release, p.SplitsEvents = R80, true },

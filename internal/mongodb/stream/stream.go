@@ -325,6 +325,8 @@ func (st *stream) openOnce(ctx context.Context) error {
 			return err
 		}
 		st.position = change.At(now.Next())
+	} else if err := st.reaches(ctx); err != nil {
+		return err // what is lost already costs the server no opening
 	}
 	st.exact = st.byToken() && src.client.Blind()
 	if st.byToken() {
@@ -370,14 +372,19 @@ func (st *stream) byToken() bool {
 // position only when it is first read from. Where the oplog cannot be looked at, the server itself checks a stream that is opened by time;
 // for one that is not, another one is.
 func (st *stream) prove(ctx context.Context) error {
-	reach, err := st.at.client.Reach(ctx)
-	if err != nil {
-		return err
-	}
 	if st.exact {
 		if err := st.source.holds(ctx, st.at, st.position.Time); err != nil {
 			return err
 		}
+	}
+	return st.reaches(ctx)
+}
+
+// reaches finds out whether the position is in the log, as far as that can be told without opening a stream.
+func (st *stream) reaches(ctx context.Context) error {
+	reach, err := st.at.client.Reach(ctx)
+	if err != nil {
+		return err
 	}
 	if err := outside(reach, st.position); err != nil {
 		return &lane.LostError{First: reach.First, Last: reach.Last, Err: err}
