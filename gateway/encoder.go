@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -19,8 +21,8 @@ type Encoder struct {
 	scratch     []byte
 }
 
-// NewEncoder makes an Encoder of a cluster of so many partitions. object appends the event as a JSON object without its token. An
-// Encoder belongs to one goroutine.
+// NewEncoder makes an Encoder of a cluster of so many partitions. object appends the event as a JSON object without its token, in one line.
+// An Encoder belongs to one goroutine.
 func NewEncoder(cluster string, partitions int, object func([]byte, *change.Event) ([]byte, error)) *Encoder {
 	return &Encoder{issuer: newIssuer(cluster, partitions), partitioner: change.NewPartitioner(partitions), object: object}
 }
@@ -28,13 +30,19 @@ func NewEncoder(cluster string, partitions int, object func([]byte, *change.Even
 // ID appends the id of a position.
 func (c *Encoder) ID(b []byte, p change.Position) []byte { return c.issuer.write(b, p) }
 
-// Event appends the event. The partition of an event of no document is null.
+// errNotOneLine says that an event was not written as a JSON object in one line: as it is it could pass for other events.
+var errNotOneLine = errors.New("not a JSON object in one line")
+
+// Event appends the event, in one line. The partition of an event of no document is null.
 func (c *Encoder) Event(b []byte, e *change.Event) ([]byte, error) {
 	object, err := c.object(c.scratch[:0], e)
 	if err != nil {
 		return b, fmt.Errorf("encode event: %w", err)
 	}
 	c.scratch = object
+	if len(object) < len("{}") || object[0] != '{' || bytes.ContainsAny(object, "\r\n") {
+		return b, fmt.Errorf("encode event: %w", errNotOneLine)
+	}
 	b = append(b, `{"id":"`...)
 	b = c.ID(b, e.Position())
 	b = append(b, `","partition":`...)
