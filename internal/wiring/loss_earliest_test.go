@@ -3,8 +3,10 @@ package wiring
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -29,10 +31,24 @@ func wrapped() map[string]devmongo.Config {
 	}
 }
 
-// wrap writes 400 documents into a log that then holds the last 300 entries, and returns the _ids of those that nobody may miss.
+// blind are servers whose log has wrapped and cannot be looked at.
+func blind() map[string]devmongo.Config {
+	servers := map[string]devmongo.Config{}
+	for _, release := range []string{"4.4", "7.0"} {
+		servers[release+" without local"] = devmongo.Config{Release: release, Adjust: func(p *profile.Profile) { p.DenyLocal = true }}
+		servers[release+" behind mongos"] = devmongo.Config{Release: release, Adjust: func(p *profile.Profile) { p.Mongos = true }}
+	}
+	return servers
+}
+
+// wrap writes 400 documents in four portions, ten seconds of the log apart, into a log that then holds the last 300 entries, and returns
+// the _ids of those that nobody may miss.
 func (r *rig) wrap() (kept []string) {
 	r.Helper()
-	r.series(0, 400)
+	for i := range 4 {
+		r.server.SetClockOffset(time.Duration(i+1) * 10 * time.Second)
+		r.series(100*i, 100*(i+1))
+	}
 	r.server.TruncateOplog(300)
 	for i := 250; i < 400; i++ {
 		kept = append(kept, fmt.Sprint(i))
@@ -89,7 +105,9 @@ func (n *live) wantBoundsBeforeWhatCame() {
 // told up to there, not up to now.
 func TestNodeGoesOnWithWhatTheLogStillHas(t *testing.T) {
 	t.Parallel()
-	for name, cfg := range wrapped() {
+	servers := wrapped()
+	maps.Copy(servers, blind())
+	for name, cfg := range servers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, cfg)
