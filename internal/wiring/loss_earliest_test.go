@@ -41,15 +41,19 @@ func blind() map[string]devmongo.Config {
 	return servers
 }
 
-// wrap writes 400 documents in four portions, ten seconds of the log apart, into a log that then holds the last 300 entries, and returns
+// wrap writes 400 documents in four portions, ten seconds of the log apart, into a log that then begins with the second portion, and returns
 // the _ids of those that nobody may miss.
 func (r *rig) wrap() (kept []string) {
 	r.Helper()
+	var begin uint64
 	for i := range 4 {
 		r.server.SetClockOffset(time.Duration(i+1) * 10 * time.Second)
 		r.series(100*i, 100*(i+1))
+		if i == 0 {
+			begin = r.server.ClusterTime() + 1
+		}
 	}
-	r.server.TruncateOplog(300)
+	r.server.TruncateOplogBefore(begin)
 	for i := 250; i < 400; i++ {
 		kept = append(kept, fmt.Sprint(i))
 	}
