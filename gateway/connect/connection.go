@@ -275,7 +275,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	case *streampb.ConnectRequest_Attach:
 		return c.attach(ctx, m.Attach.GetPositions())
 	case *streampb.ConnectRequest_Detach:
-		c.session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
+		return c.session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:
 	default:
 		return fault.Newf(fault.SessionBadRequest, "a hello, or a message that this version does not know")

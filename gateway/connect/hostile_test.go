@@ -20,8 +20,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// gauge returns the value of a gauge of the server, summed over its labels.
-func (w *world) gauge(name string) float64 {
+// gauge returns the value of a gauge of the server, summed over its labels, or of one of them.
+func (w *world) gauge(name string, label ...string) float64 {
 	w.Helper()
 	families, err := w.reg.Gather()
 	if err != nil {
@@ -31,7 +31,9 @@ func (w *world) gauge(name string) float64 {
 		if f.GetName() == name {
 			sum := 0.0
 			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue()
+				if len(label) == 0 || m.GetLabel()[0].GetValue() == label[0] {
+					sum += m.GetGauge().GetValue()
+				}
 			}
 			return sum
 		}

@@ -3,7 +3,6 @@ package connect
 import (
 	"context"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/connect/standing"
 	"github.com/mongostream/streamer/gateway/streampb"
 )
@@ -50,9 +49,6 @@ func (c *connection) runTopology(ctx context.Context) error {
 
 // attach begins partitions where the client says that it stands in them. However many they are, the log is read again once.
 func (c *connection) attach(ctx context.Context, positions []*streampb.PartitionPosition) error {
-	if !c.hello.owned {
-		return fault.Newf(fault.SessionBadRequest, "attach goes with PARTITIONS_OWNED")
-	}
 	if err := c.slowDown(ctx, 1); err != nil {
 		return err
 	}

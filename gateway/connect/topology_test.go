@@ -131,6 +131,31 @@ func TestSessionAttachesToPartitions(t *testing.T) {
 	}
 }
 
+// A session that gets all partitions cannot detach from some: it is refused, and whatever it says, sessions that are attached to partitions
+// miss nothing.
+func TestDetachOfAnOrdinarySessionIsRefusedAndHarmsNobody(t *testing.T) {
+	w := newWorld(t, connect.Config{})
+	ordinary := w.connect(hello(func(h *streampb.Hello) { h.GatewayId = "ordinary" }))
+	next(ordinary, (*streampb.ConnectResponse).GetSubscribed)
+	for range 3 { // each more than once, too
+		_ = ordinary.Send(detach(0, 1, 2, 3, 3)) // the first ends the session
+	}
+	_ = ordinary.CloseSend()
+	if code, reason, _ := ordinary.refused(); code != codes.InvalidArgument || reason != string(fault.SessionBadRequest) {
+		t.Errorf("detached from some of all: %s %s", code, reason)
+	}
+	w.until("the ordinary session is gone", func() bool { return w.sessions() == 0 })
+
+	f := follow(w.connect(owned(nil)))
+	f.take(0)
+	f.say(attach(f.at[0], f.at[1], f.at[2], f.at[3]))
+	for range 2 { // the first may come before it is on the live path
+		w.source.Append(manyOf(40)...)
+		f.take(40)
+		w.until("the session is on the live path", func() bool { return w.gauge("streamer_gateway_sessions", "live") == 1 })
+	}
+}
+
 func manyOf(n int) []changetest.Event {
 	events := make([]changetest.Event, n)
 	for i := range events {

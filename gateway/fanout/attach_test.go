@@ -70,8 +70,11 @@ func (f *follower) attach(i int, p change.Partition) {
 }
 
 func (f *follower) detach(i int, p change.Partition) {
+	f.t.Helper()
 	delete(f.at[i], p)
-	f.sessions[i].Detach([]change.Partition{p})
+	if err := f.sessions[i].Detach([]change.Partition{p}); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // receive takes what there is from a session, and acknowledges some of it.
@@ -209,7 +212,9 @@ func TestOnlyWhatIsAttachedIsDelivered(t *testing.T) {
 		if _, behind := positions[1]; behind || !ok || positions[0].Compare(start) != 0 || positions[2].Compare(elsewhere) != 0 || !base.After(elsewhere) {
 			t.Errorf("stands at %v, %v, %t", base, positions, ok)
 		}
-		s.Detach([]change.Partition{1, 1, 3})
+		if err := s.Detach([]change.Partition{1, 1, 3}); err != nil {
+			t.Fatal(err)
+		}
 		before := len(g.got[1])
 		w.source.Append(inserts(40, 80)...)
 		time.Sleep(time.Minute)

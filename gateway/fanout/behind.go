@@ -41,13 +41,11 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	if h.mu.settling {
 		return nil, fault.Newf(fault.NodeStopping, "the node stops")
 	}
-	h.mu.sessions[s] = struct{}{}
+	h.mu.sessions[s], h.mu.moved = struct{}{}, true
 	if cfg.Owned { // nothing is read again before it attaches to something
 		s.mu.Lock()
 		s.mu.position = change.Later(h.at(), cfg.Start).Clone()
 		s.mu.Unlock()
-	} else {
-		h.mu.everywhere++
 	}
 	h.reading.Go(func() { s.run(ctx) })
 	return s, nil

@@ -62,7 +62,9 @@ func TestEverythingMayBeCalledAtOnce(t *testing.T) {
 						t.Error(err)
 					}
 				case owned && r.IntN(3) == 0:
-					s.Detach([]change.Partition{p})
+					if err := s.Detach([]change.Partition{p}); err != nil {
+						t.Error(err)
+					}
 				case r.IntN(2) == 0:
 					s.Subscribe(twoForms(t))
 				default:

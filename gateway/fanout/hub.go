@@ -63,8 +63,9 @@ type Hub struct {
 		subscriptions map[match.ID]*Subscription
 		last          match.ID
 		settling      bool                // nothing more is begun
-		everywhere    int                 // sessions that deliver all partitions
-		attached      []int               // the others, by partition that they deliver
+		moved         bool                // sessions have come, gone, attached or detached since the next two were derived
+		everywhere    bool                // some session delivers all partitions
+		delivered     []bool              // by partition: some session delivers it
 		expected      map[string]struct{} // gateways that have yet to come to the live path
 		holdUntil     time.Time
 	}
@@ -88,7 +89,7 @@ func New(cfg Config, log *logs.Log) *Hub {
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
 		index: &match.Index{}, acked: make(chan struct{}, 1), writer: wire.Writer{JSON: cfg.JSON}, touched: make(map[*Session][]change.Partition),
 	}
-	h.mu.attached = make([]int, cfg.Partitions)
+	h.mu.delivered = make([]bool, cfg.Partitions)
 	h.mu.expected = make(map[string]struct{})
 	h.mu.sessions = make(map[*Session]struct{})
 	h.mu.subscriptions = make(map[match.ID]*Subscription)
@@ -143,6 +144,7 @@ func (h *Hub) pass(batch *logs.Batch) {
 	if h.mu.settling {
 		return
 	}
+	h.derive()
 	for i := range batch.Len() {
 		h.event(batch.Event(i))
 	}
@@ -166,6 +168,26 @@ func (h *Hub) pass(batch *logs.Batch) {
 	h.mu.passed = end
 }
 
+// derive finds out which partitions any session delivers, from the sessions themselves: what nobody counts cannot be miscounted. Under the
+// mutex.
+func (h *Hub) derive() {
+	if !h.mu.moved {
+		return
+	}
+	h.mu.moved, h.mu.everywhere = false, false
+	clear(h.mu.delivered)
+	for s := range h.mu.sessions {
+		if h.mu.everywhere = !s.cfg.Owned; h.mu.everywhere {
+			return
+		}
+		s.mu.Lock()
+		for p := range s.mu.trails.Delivered() {
+			h.mu.delivered[p] = true
+		}
+		s.mu.Unlock()
+	}
+}
+
 // at returns how far the hub has read. The cursor counts a reply as read only when it is asked for the next one, but knows how far the
 // log is where nothing happens. Under the mutex.
 func (h *Hub) at() change.Position {
@@ -185,8 +207,8 @@ func (h *Hub) event(e *change.Event) {
 		h.aside(e)
 	default:
 	}
-	if h.mu.everywhere == 0 {
-		if p, keyed := h.partitioner.Of(e); keyed && h.mu.attached[p] == 0 {
+	if !h.mu.everywhere {
+		if p, keyed := h.partitioner.Of(e); keyed && !h.mu.delivered[p] {
 			return
 		}
 	}
@@ -345,7 +367,7 @@ func (h *Hub) join(s *Session, at change.Position, rewinds int) (joined, current
 		return false, true
 	}
 	s.live, s.from = true, at.Clone()
-	if !s.cfg.Owned || s.mu.trails.Attached() > 0 {
+	if !s.cfg.Owned || s.mu.trails.Attached() {
 		delete(h.mu.expected, s.cfg.Gateway)
 	}
 	h.metrics.joined.Inc()
@@ -359,9 +381,6 @@ func (h *Hub) leave(s *Session) {
 	if h.mu.settling {
 		return // it goes on to count
 	}
-	if _, there := h.mu.sessions[s]; there && !s.cfg.Owned {
-		h.mu.everywhere--
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live {
@@ -369,11 +388,7 @@ func (h *Hub) leave(s *Session) {
 	}
 	s.live = false
 	delete(h.mu.sessions, s)
-	for p := range s.mu.trails.Delivered() {
-		if s.cfg.Owned {
-			h.mu.attached[p]--
-		}
-	}
+	h.mu.moved = true
 	for _, sub := range s.mu.subscriptions {
 		h.index.Remove(sub.key)
 		delete(h.mu.subscriptions, sub.key)

@@ -11,10 +11,9 @@ import (
 
 // A Set is all partitions of a session, and the batches that nobody has taken yet.
 type Set struct {
-	epoch    func(change.Partition) change.Epoch
-	trails   []*Trail
-	queue    []*wire.Batch
-	attached int
+	epoch  func(change.Partition) change.Epoch
+	trails []*Trail
+	queue  []*wire.Batch
 
 	// Events and Bytes are queued or sent, and not acknowledged. Notices in the place of events count as events.
 	Events, Bytes int
@@ -25,15 +24,14 @@ func NewSet(partitions int, epoch func(change.Partition) change.Epoch, trail fun
 	s := &Set{epoch: epoch, trails: make([]*Trail, partitions)}
 	for p := range s.trails {
 		s.trails[p] = trail(change.Partition(p))
-		if !s.trails[p].away {
-			s.attached++
-		}
 	}
 	return s
 }
 
-// Attached returns how many partitions are delivered.
-func (s *Set) Attached() int { return s.attached }
+// Attached reports whether any partition is delivered.
+func (s *Set) Attached() bool {
+	return slices.ContainsFunc(s.trails, func(t *Trail) bool { return !t.away })
+}
 
 // Of returns one partition, nil where there is none.
 func (s *Set) Of(p change.Partition) *Trail {
@@ -157,28 +155,20 @@ func (s *Set) Again() {
 	}
 }
 
-// Attach delivers a partition from where the subscriber stands, and reports whether it was away.
-func (s *Set) Attach(p change.Partition, have Known) (was bool) {
+// Attach delivers a partition from where the subscriber stands.
+func (s *Set) Attach(p change.Partition, have Known) {
 	t := s.trails[p]
-	if was = t.away; was {
-		s.attached++
-	}
 	s.drop(p)
 	t.attach(have)
 	t.welcome(s.begin(p), nil)
-	return was
 }
 
-// Detach delivers a partition no longer, and reports whether it was delivered.
-func (s *Set) Detach(p change.Partition) (was bool) {
-	t := s.Of(p)
-	if t == nil || t.away {
-		return false
+// Detach delivers a partition no longer. One that there is not, or that is not delivered, changes nothing.
+func (s *Set) Detach(p change.Partition) {
+	if t := s.Of(p); t != nil && !t.away {
+		s.drop(p)
+		t.away = true
 	}
-	s.drop(p)
-	t.away = true
-	s.attached--
-	return true
 }
 
 // drop takes back what a partition has queued or on its way.
