@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./checkpoint/record ./cluster/assign ./cluster/govern/policy ./cmd/bench ./cmd/streamer ./internal/archtest
 
-.PHONY: check test race lively list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
 
 check:
 	.ci/run
@@ -32,6 +32,10 @@ list-plain:
 list-mongodb:
 	@$(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		awk '/devmongotest/ && $$1 !~ "/(cmd/bench|internal/devmongo)(/|$$)" { print $$1 }'
+
+# Runs every benchmark once: one that fails or panics is found where it breaks.
+benchmarks:
+	$(GO) test -vet=off -short -run '^$$' -bench . -benchtime 1x $$(grep -rlE --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 format:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { printf 'not formatted (make fmt):\n%s\n' "$$bad"; exit 1; }
