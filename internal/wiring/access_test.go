@@ -143,7 +143,10 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 		}
 	}
 
-	p := n.connect(client.Config{GatewayID: "shipping", TLS: ca.Client(t, "gw"), Token: token("good")}, orders, client.Subscription{ID: "crm", DB: "crm", Coll: "x"})
+	p := n.connect(client.Config{
+		GatewayID: "shipping", TLS: ca.Client(t, "gw"), Token: token("good"),
+		OnRejected: func(context.Context, notice.Rejected) client.Decision { return client.Skip },
+	}, orders, client.Subscription{ID: "crm", DB: "crm", Coll: "x"})
 	p.told(t, "the subscription to what is not allowed is rejected", func(n notice.Notice) bool {
 		r, ok := n.(notice.Rejected)
 		return ok && r.Subscription == "crm" && r.Code == string(fault.AccessForbidden) && r.Remedy != ""
