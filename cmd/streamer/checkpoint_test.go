@@ -149,7 +149,7 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 					t.Errorf("the plan does not say %q: %s", want, human)
 				}
 			}
-			done := decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "--to", start, "--why", "a test", "-o", "json"))
+			done := decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "--to", start, "--why", "a test", "--yes", "-o", "json"))
 			if !done.Done {
 				t.Errorf("%+v", done)
 			}
@@ -317,7 +317,7 @@ func TestCorruptMarkIsInNobodysWay(t *testing.T) {
 		t.Errorf("%d marks are shown", len(all.Marks))
 	}
 	start := decode[shownMarks](t, strings.Join(p.output.all(), "\n")).Origin.Start.target()
-	if !decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "4", "--to", start, "-o", "json")).Done {
+	if !decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "4", "--to", start, "--yes", "-o", "json")).Done {
 		t.Error("not rewound")
 	}
 }

@@ -75,15 +75,8 @@ func importCommand() *cobra.Command {
 				return err
 			}
 			i := imported{ImportPlan: plan}
-			if o.DryRun {
-				return o.Print(w, i, i.write)
-			}
-			if o.Output == "" {
-				if err := o.Print(w, i, i.write); err != nil {
-					return err
-				}
-			}
-			if err := o.Confirm(fmt.Sprintf("Import %d marks? What is between is skipped where a mark moves forward.", len(plan.Steps))); err != nil {
+			question := fmt.Sprintf("Import %d marks? Where a mark moves forward, what is between is skipped.", len(plan.Steps))
+			if err := o.Decide(w, i, i.write, nil, question); err != nil {
 				return err
 			}
 			if err := apply(ctx, at, plan, args[0]); err != nil {
@@ -95,7 +88,7 @@ func importCommand() *cobra.Command {
 	cmd.Long = `Take over the marks that "streamer checkpoint export" wrote, for example when they move from etcd to MongoDB. No node may be running.
 Where there is no cluster yet, its origin is taken over too. A mark that moves back is rewound; one that moves forward skips what is
 between.`
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // importTTL is how long the claim of an import lives without being renewed.

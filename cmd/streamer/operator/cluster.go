@@ -54,15 +54,7 @@ func adoptCommand() *cobra.Command {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if o.DryRun || o.Output == "" {
-				if err := o.Print(w, a, a.write); err != nil {
-					return err
-				}
-			}
-			if err := plan.Check(source); err != nil || o.DryRun {
-				return err
-			}
-			if err := o.Confirm("Adopt? Every node that runs now ends."); err != nil {
+			if err := o.Decide(w, a, a.write, plan.Check(source), "Adopt the marks? Every node that runs loses its partitions."); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, at.Marks, form.Who())
@@ -82,7 +74,7 @@ After a restore of MongoDB marks may be of a log that is no more. Those ahead of
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the marks were made with: the same data, moved or restored")
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // write writes what would be done, or was.

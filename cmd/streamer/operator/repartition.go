@@ -44,15 +44,8 @@ func repartitionCommand() *cobra.Command {
 				return err
 			}
 			r := repartitioned{RepartitionPlan: plan}
-			if o.DryRun || o.Output == "" {
-				if err := o.Print(w, r, r.write); err != nil {
-					return err
-				}
-			}
-			if err := plan.Check(); err != nil || o.DryRun {
-				return err
-			}
-			if err := o.Confirm(fmt.Sprintf("Count %d partitions instead of %d?", to, plan.Origin.Partitions)); err != nil {
+			question := fmt.Sprintf("Change the number of partitions from %d to %d?", plan.Origin.Partitions, to)
+			if err := o.Decide(w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, at.Marks, form.Who())
@@ -75,7 +68,7 @@ the partitions through etcd, there are two transactions: after a crash between t
 
   streamer checkpoint repartition --to 128 --dry-run`
 	cmd.Flags().IntVar(&to, "to", 0, "how many partitions there are to be")
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // namespaces are those of collections that are read again, without the fields that say when a document was changed.
