@@ -217,6 +217,19 @@ func (m *Memory) Found(ctx context.Context, o Origin) (Origin, error) {
 	return *m.mu.origin, nil
 }
 
+// Complete implements [OriginKeeper].
+func (m *Memory) Complete(ctx context.Context, b Backend) (Origin, error) {
+	if err := m.lock(ctx); err != nil {
+		return Origin{}, err
+	}
+	defer m.mu.Unlock()
+	if m.mu.origin == nil {
+		return Origin{}, ErrNoOrigin
+	}
+	m.mu.origin.Backend = m.mu.origin.Backend.With(b)
+	return *m.mu.origin, nil
+}
+
 // Adopt implements [Adopter].
 func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 	if err := next.Follows(last); err != nil {
@@ -229,6 +242,7 @@ func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 	if m.mu.origin == nil || !m.mu.origin.Equal(last) {
 		return ErrOriginMoved
 	}
+	next.Backend = next.Backend.With(m.mu.origin.Backend)
 	m.mu.origin = &next
 	for _, k := range m.mu.kept {
 		k.ended = true

@@ -21,7 +21,8 @@ type Rewinder interface {
 // An Adopter puts another origin in the place of the one that stands, after the store or the source was restored from a backup.
 type Adopter interface {
 	// Adopt writes next, whose incarnation must be higher and whose number of partitions the same, if last still stands: else it is
-	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil.
+	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil. What next does not say of
+	// its backend stays.
 	Adopt(ctx context.Context, last, next Origin) error
 }
 

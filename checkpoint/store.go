@@ -58,4 +58,7 @@ type OriginKeeper interface {
 	Origin(ctx context.Context) (Origin, error)
 	// Found writes the origin if there is none, in one transaction, and returns the one that stands, whoever wrote it.
 	Found(ctx context.Context, o Origin) (Origin, error)
+	// Complete writes what the origin that stands does not say of its backend, in one transaction, and returns the origin that stands then,
+	// whoever completed it. It ends no epoch and no membership: nodes of earlier versions, which know of no backend, notice nothing.
+	Complete(ctx context.Context, b Backend) (Origin, error)
 }

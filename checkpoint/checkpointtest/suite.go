@@ -32,6 +32,8 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 		{"damaged marks are refused and left as they are", testDamage},
 		{"the first origin stands", testOrigin},
 		{"of many founders all get the same origin", testOriginRace},
+		{"an origin is completed once, and nobody notices", testBackend},
+		{"of many who complete the origin all get the same one", testBackendRace},
 		{"a late write undoes nothing", testLateWrite},
 		{"a late first write undoes nothing", testLateFirstWrite},
 		{"a write of a deposed owner that arrives late is lost", testLateDeposed},

@@ -90,6 +90,28 @@ func TestStoredOriginIsReadableByAPerson(t *testing.T) {
 	}
 }
 
+func TestStoredBackendIsReadableByAPerson(t *testing.T) {
+	b := checkpoint.Backend{Store: checkpoint.BackendMongo, Etcd: "cdf818194e3a8c32", Prefix: "/streamer/", ID: "KXQ"}
+	value, err := record.EncodeBackend(b)
+	want := `{"v":1,"store":"mongo","etcd":"cdf818194e3a8c32","prefix":"/streamer/","id":"KXQ"}`
+	if err != nil || string(value) != want {
+		t.Errorf("%s, %v", value, err)
+	}
+	if got, err := record.DecodeBackend("backend", []byte(strings.Replace(want, `"id"`, `"later":{},"id"`, 1))); err != nil || got != b {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if value, err := record.EncodeBackend(checkpoint.Backend{}); err != nil || value != nil {
+		t.Errorf("nothing known is stored as %q, %v", value, err)
+	}
+	for text, code := range map[string]fault.Code{
+		"": "", `{"v":2,"store":7}`: fault.MarkNewer, `{"store":"mongo"}`: fault.MarkCorrupt, `{"v":1,"store":"redis"}`: fault.MarkCorrupt, "x": fault.MarkCorrupt,
+	} {
+		if got, err := record.DecodeBackend("backend", []byte(text)); fault.Of(err) != code || got != (checkpoint.Backend{}) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}
+
 func TestDecodeMarkRefuses(t *testing.T) {
 	whole := string(encoded(t, markOf(change.Epoch{Incarnation: 1, Revision: 2}, checkpointtest.Event(5))))
 	with := func(old, replacement string) string {
@@ -273,6 +295,10 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(value)
+	if value, err = record.EncodeBackend(checkpoint.Backend{Store: checkpoint.BackendEtcd, Etcd: "a", Prefix: "/b/", ID: "c"}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(value)
 	if value, err = record.EncodeGap(gapOf(checkpointtest.Event(5)), 64); err != nil {
 		f.Fatal(err)
 	}
@@ -296,6 +322,13 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		} else if again, err := record.DecodeOrigin("key", 64, value); err != nil || !cmp.Equal(o, again) {
 			t.Fatalf("%v came back as %v, %v", o, again, err)
+		}
+		if b, err := record.DecodeBackend("key", value); err != nil {
+			refused(t, err)
+		} else if value, err := record.EncodeBackend(b); err != nil {
+			t.Fatal(err)
+		} else if again, err := record.DecodeBackend("key", value); err != nil || b != again {
+			t.Fatalf("%v came back as %v, %v", b, again, err)
 		}
 		if g, err := record.DecodeGap("key", 64, value); err != nil {
 			refused(t, err)

@@ -45,10 +45,16 @@ func testAdopt(h harness) {
 	first := h.found()
 	old, _ := h.terms(0, 1)
 	h.mustSave(markAt(old[0], 40, checkpoint.ReasonBegin, 0))
+	first, err := h.Store.Complete(h.Context(), checkpoint.Backend{Store: checkpoint.BackendEtcd, Etcd: "a", Prefix: "/p/", ID: "1"})
+	if err != nil {
+		h.Fatal(err)
+	}
 	second := next(first, "ann")
+	second.Backend = checkpoint.Backend{Etcd: "b", ID: "2"} // the rest stays
 	if err := h.Store.Adopt(h.Context(), first, second); err != nil {
 		h.Fatalf("adopt: %v", err)
 	}
+	second.Backend.Store, second.Backend.Prefix = checkpoint.BackendEtcd, "/p/"
 	for name, store := range map[string]checkpointtest.Store{"the same": h.Store, "another": h.Reopen()} {
 		got, err := store.Origin(h.Context())
 		if diff := cmp.Diff(second, got); err != nil || diff != "" {

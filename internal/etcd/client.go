@@ -6,10 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -53,6 +56,8 @@ const (
 type Client struct {
 	etcd *clientv3.Client
 	keys Keys
+
+	id, prefix string
 }
 
 // Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are the faults
@@ -82,8 +87,10 @@ func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Cli
 		DialOptions: append(connectionOptions(), append(options, grpc.WithChainUnaryInterceptor(failure.watch))...),
 	})
 	if err == nil {
-		c := &Client{etcd: client, keys: newKeys(cfg.Prefix, cfg.Cluster)}
-		if _, err = client.Get(ctx, c.keys.Origin(), clientv3.WithKeysOnly()); err == nil && stop() {
+		c := &Client{etcd: client, keys: newKeys(cfg.Prefix, cfg.Cluster), prefix: strings.TrimRight(cfg.Prefix, "/") + "/"}
+		var resp *clientv3.GetResponse
+		if resp, err = client.Get(ctx, c.keys.Origin(), clientv3.WithKeysOnly()); err == nil && stop() {
+			c.id = clusterID(resp.Header)
 			return c, nil
 		}
 		_ = client.Close()
@@ -101,6 +108,19 @@ func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Cli
 
 // Driver returns the connection itself, for the packages below this one.
 func (c *Client) Driver() *clientv3.Client { return c.etcd }
+
+// Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were set up alike have in common, and the prefix.
+func (c *Client) Backend() checkpoint.Backend {
+	return checkpoint.Backend{Etcd: c.id, Prefix: c.prefix}
+}
+
+// clusterID returns the id of the etcd cluster that has answered, as it stands in etcd's log; empty where the answer has none.
+func clusterID(h *etcdserverpb.ResponseHeader) string {
+	if h.GetClusterId() == 0 {
+		return ""
+	}
+	return strconv.FormatUint(h.GetClusterId(), 16)
+}
 
 // Keys returns the names of the cluster's keys.
 func (c *Client) Keys() Keys { return c.keys }

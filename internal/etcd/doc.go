@@ -4,6 +4,7 @@
 // Everything of one cluster of ours stands under one prefix and is JSON:
 //
 //	<prefix>/<cluster>/origin             where it all began          written once, and by Adopt
+//	<prefix>/<cluster>/origin/backend     where marks are kept        written with the origin, or completed
 //	<prefix>/<cluster>/owner/00042        who owns partition 42       written at claim and transfer, under a lease
 //	<prefix>/<cluster>/member/<node>      who is there, how it does   a heartbeat every 2 s, under the same lease
 //	<prefix>/<cluster>/leader/<lease>     who wants to lead           the oldest key's does, under a lease of its own

@@ -182,6 +182,12 @@ func (s *Store) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Orig
 	return stands.Origin, err
 }
 
+// Complete implements [checkpoint.OriginKeeper].
+func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.Origin, error) {
+	stands, err := s.client.complete(ctx, s.partitions, b)
+	return stands.Origin, err
+}
+
 // Adopt implements [checkpoint.Adopter]. The origin is compared by every transaction, so the one put ends every epoch before.
 func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := s.client.adopt(ctx, last, next); err != nil {

@@ -56,7 +56,7 @@ func (r *Registry) Claim(
 	if err != nil {
 		return nil, err
 	}
-	if err := r.makeWay(ctx, m, takeOver); err != nil {
+	if err := r.MakeWay(ctx, m, takeOver); err != nil {
 		return nil, err
 	}
 	value, err := lease.Encode(m.Node, m.Process, time.Now())
@@ -81,9 +81,9 @@ func (r *Registry) Claim(
 	return epochs, nil
 }
 
-// makeWay sees to it that no partition is owned: it refuses where another process owns one or is a member of a cluster, or ends that
-// process's claim or membership. What an earlier claim of this process left behind is ended too.
-func (r *Registry) makeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
+// MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of a cluster and may own some at any time, it
+// is a *cluster.HeldError; with takeOver that claim or membership is ended. What an earlier claim of this process left behind is ended too.
+func (r *Registry) MakeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
 	holders, err := r.holders(ctx)
 	if err != nil {
 		return err
