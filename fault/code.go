@@ -12,6 +12,7 @@ const (
 	AccessUnauthenticated Code = "STRM-ACCESS-UNAUTHENTICATED"
 
 	ClockSkew          Code = "STRM-CLOCK-SKEW"
+	ClusterBackend     Code = "STRM-CLUSTER-BACKEND"
 	ClusterChanged     Code = "STRM-CLUSTER-CHANGED"
 	ClusterCorrupt     Code = "STRM-CLUSTER-CORRUPT"
 	ClusterHeartbeat   Code = "STRM-CLUSTER-HEARTBEAT"

@@ -67,7 +67,7 @@ type Service struct {
 	keys       *cursorKeys
 	owner      cluster.Registry
 	origin     checkpoint.Origin
-	agree      func(context.Context, checkpoint.Origin) error // wherever it stands it is this one
+	place      *place.Place
 	log        *lane.Log
 	node       *streamer.Node
 	board      *notice.Board

@@ -59,7 +59,7 @@ type imported struct {
 }
 
 func importCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterBackend}}
 	cmd := o.Make("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
@@ -96,7 +96,11 @@ const importTTL = 10 * time.Second
 
 // apply claims the partitions as a node does, so that none can be saving, and imports.
 func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from string) error {
-	if err := plan.Found(ctx, at.Marks); err != nil {
+	held, isHeld := errors.AsType[*cluster.HeldError](at.Nobody(ctx))
+	if isHeld {
+		return fault.New(fault.NodeRunning, held)
+	}
+	if err := plan.Found(ctx, at.Marks, at.First()); err != nil {
 		return err
 	}
 	by := form.Who()
@@ -112,7 +116,10 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	if err == nil && !applied {
 		return fmt.Errorf("import: %w", context.Cause(ctx))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return at.Moved(ctx, by)
 }
 
 func readArchive(name string) (admin.Archive, error) {

@@ -29,7 +29,7 @@ type adopted struct {
 }
 
 func adoptCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
 	var to string
 	var source bool
 	cmd := o.Make("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
@@ -49,7 +49,7 @@ func adoptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored)
+			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored, at.Backend())
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,8 @@ func adoptCommand() *cobra.Command {
 	cmd.Long = `Take the marks over after a restore, and before nodes are started again.
 
 After a restore of etcd the epochs that were given since the backup would be given once more. Adopting raises the incarnation, which ends
-every epoch from before: nodes that survived cannot save marks any more.
+every epoch from before: nodes that survived cannot save marks any more. The etcd that the configuration leads to is the cluster's from then
+on, also where it is another one than before.
 
 After a restore of MongoDB marks may be of a log that is no more. Those ahead of MongoDB's time, or with --to behind the time of the backup,
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
@@ -87,6 +88,10 @@ func (a adopted) write(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "marks are of\t%s\n", a.Origin.Source)
 	if a.NewSource {
 		fmt.Fprintf(t, "MongoDB is\t%s\n", a.Source)
+	}
+	if a.NewEtcd {
+		fmt.Fprintf(t, "etcd was\t%s below %s\n", a.Origin.Backend.Etcd, a.Origin.Backend.Prefix)
+		fmt.Fprintf(t, "etcd is\t%s below %s\n", a.Etcd.Etcd, a.Etcd.Prefix)
 	}
 	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, form.Clock(a.Now.Time))
 	fmt.Fprintf(t, "marks ahead\t%d\n", len(a.Ahead))

@@ -28,7 +28,7 @@ func handoffCommand() *cobra.Command {
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
 			}
-			c, err := at.Shared()
+			c, err := at.Shared(ctx)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func drainCommand() *cobra.Command {
 	d := move.Drain{By: form.Who()}
 	cmd := o.Make("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			c, err := at.Shared()
+			c, err := at.Shared(ctx)
 			if err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ watched, or where the machine is to stay empty for a while.`
 // showHandoffs prints what moves, has moved, and is wished.
 func showHandoffs(o *form.Command) form.Deed {
 	return func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-		c, err := at.Shared()
+		c, err := at.Shared(ctx)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ type repartitioned struct {
 }
 
 func repartitionCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true}
 	var to int
 	cmd := o.Make("repartition --to M", "Change the number of partitions", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {

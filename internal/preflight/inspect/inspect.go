@@ -223,10 +223,14 @@ func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
 }
 
 func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
-	origin, err := s.at.Marks.Origin(ctx)
+	_, err = s.at.Verify(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return preflight.Standing(preflight.Marks{}), nil
 	}
+	if err != nil {
+		return f, err
+	}
+	origin, err := s.at.Marks.Origin(ctx)
 	if err != nil {
 		return f, err
 	}

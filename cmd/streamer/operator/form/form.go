@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,6 +31,10 @@ type Command struct {
 	Yes, DryRun bool
 	// Quiet says that the result is no table and no object: -o is not known.
 	Quiet bool
+	// Nodes says that the command must know of all nodes: where they share the partitions of marks in MongoDB it reaches their etcd, too.
+	Nodes bool
+	// Accepts are the faults of place.Verify that the command is there to resolve.
+	Accepts []fault.Code
 }
 
 // A Deed is what a command does. What is written goes to w; an error is told once, whatever it joins.
@@ -58,7 +63,7 @@ func (o *Command) Run(cmd *cobra.Command, args []string, do Deed) error {
 	}
 	at := place.New(cfg, "operator", Logger(cfg))
 	defer at.Close()
-	if err := at.OpenMarks(cmd.Context()); err != nil {
+	if err := at.OpenForOperator(cmd.Context(), o.Nodes); err != nil && !slices.Contains(o.Accepts, fault.Of(err)) {
 		return err
 	}
 	if err := do(cmd.Context(), at, args, cmd.OutOrStdout()); !errors.Is(err, ErrDry) {
