@@ -37,6 +37,8 @@ type attachment struct {
 	beaten   time.Duration                      // when the last heartbeat was sent
 	beatAt   time.Duration                      // when the next one is due
 	viewAt   time.Duration                      // when the next view is due
+	unseen   int                                // views that have failed in a row
+	toldView time.Duration                      // when that was last said, 0 for never
 	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
 	stopping bool
 }
@@ -143,6 +145,7 @@ func (a *attachment) renew(ctx context.Context) func() error {
 		}
 		a.trust = tenure.Granted(sent, ttl)
 		a.holding.Rely(a.trust)
+		a.rely(a.trust)
 		return nil
 	}
 }
@@ -195,6 +198,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
 	view, err := a.store.View(asking)
 	return func() error {
+		a.logView(err)
 		if err != nil {
 			return onlyLeft(err)
 		}
@@ -221,6 +225,32 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		a.viewAt = min(a.viewAt, d.Next)
 		a.wait(d.Blocked, now)
 		return nil
+	}
+}
+
+// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now and then.
+const (
+	viewFailures = 3
+	viewTold     = time.Minute
+)
+
+// logView counts views that fail, and logs that they do and that they succeed again.
+func (a *attachment) logView(err error) {
+	if err == nil {
+		if a.toldView > 0 {
+			a.cfg.Log.Info("the cluster is read again", "failures", a.unseen)
+		}
+		a.unseen, a.toldView = 0, 0
+		a.seen()
+		return
+	}
+	a.unseen++
+	a.blind.Store(&err)
+	a.metrics.unseen.Inc()
+	now := a.cfg.Clock()
+	if a.unseen >= viewFailures && (a.toldView == 0 || now-a.toldView >= viewTold) {
+		a.toldView = now
+		a.cfg.Log.Warn("the cluster cannot be read: this node keeps what it has and learns of no plan", "failures", a.unseen, "since", a.viewAge(), "error", err)
 	}
 }
 

@@ -169,6 +169,9 @@ func (a *actor) tell() {
 	a.mu.Unlock()
 	terms = slices.DeleteFunc(terms, func(term change.Term) bool { return term.Err() != nil })
 	a.troupe.Say("%s: trusted %t, renewed %t, owns %s", a.name, a.share.Trusted(), a.share.Renewed(), listed(terms))
+	if err := a.share.Sees(); err != nil {
+		a.troupe.Say("%s: %v", a.name, err)
+	}
 }
 
 func listed(terms []change.Term) string {
@@ -227,6 +230,23 @@ func TestTranscripts(t *testing.T) {
 			tr.memory.Cut("a", false)
 			tr.Say("a is not cut off any more")
 			time.Sleep(2 * time.Second)
+			a.tell()
+			a.stop()
+		},
+		"blind": func(tr *troupe) { // it is a member, and cannot read the cluster
+			a := tr.enter("a", "p1")
+			tr.plan("a", "a", "a", "b")
+			time.Sleep(time.Second)
+			tr.memory.Blind("a", true)
+			tr.Say("a cannot read the cluster")
+			tr.plan("a", "b", "b", "b")
+			time.Sleep(5 * time.Second)
+			a.tell()
+			time.Sleep(5 * time.Minute)
+			a.tell()
+			tr.memory.Blind("a", false)
+			tr.Say("a can read the cluster again")
+			time.Sleep(3 * time.Second)
 			a.tell()
 			a.stop()
 		},
