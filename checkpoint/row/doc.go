@@ -15,6 +15,11 @@
 // partitions takes at most 40 bytes and, with a token, 14 more; and the tokens of a row have at most 256 KiB together, a third more in
 // base64. The smallest token has 35 bytes, so there are at most 7489 in a row. There are at most [MaxRows] rows.
 //
+// # How long it is kept
+//
+// For [Life] after it was saved, by the store's own reckoning: MongoDB's clock stamps rows and is what they are compared with, etcd keeps
+// them under leases. The clocks of nodes and gateways, which may differ by any time, decide nothing.
+//
 // # Who may write
 //
 // A row belongs to a gateway, not to the owner of a partition, so epochs do not fence it. What fences it is the gateway's process: a row

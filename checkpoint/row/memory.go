@@ -13,9 +13,18 @@ type Memory struct {
 	mu struct {
 		sync.Mutex
 
-		kept map[string]Row
+		kept map[string]memorized
 	}
 }
+
+// A memorized row is one with when it was saved, by this process's clock.
+type memorized struct {
+	Row
+
+	saved time.Time
+}
+
+func (r memorized) age() time.Duration { return time.Since(r.saved) }
 
 var _ Keeper = (*Memory)(nil)
 
@@ -30,17 +39,17 @@ func (m *Memory) SaveRow(ctx context.Context, r Row) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if stands, ok := m.mu.kept[r.Gateway]; ok {
-		if err := r.Over(stands, time.Now()); err != nil {
+	if stands, ok := m.mu.kept[r.Gateway]; ok && stands.age() <= Life {
+		if err := r.Over(stands.Row); err != nil {
 			return err
 		}
 	}
 	if m.mu.kept == nil {
-		m.mu.kept = make(map[string]Row)
+		m.mu.kept = make(map[string]memorized)
 	}
-	m.mu.kept[r.Gateway] = r
+	m.mu.kept[r.Gateway] = memorized{r, time.Now()}
 	if len(m.mu.kept) > MaxRows {
-		oldest := slices.MinFunc(slices.Collect(maps.Values(m.mu.kept)), func(a, b Row) int { return a.SeenAt.Compare(b.SeenAt) })
+		oldest := slices.MinFunc(slices.Collect(maps.Values(m.mu.kept)), func(a, b memorized) int { return a.saved.Compare(b.saved) })
 		delete(m.mu.kept, oldest.Gateway)
 	}
 	return nil
@@ -54,7 +63,7 @@ func (m *Memory) Row(ctx context.Context, gateway string) (row Row, ok bool, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stands, ok := m.mu.kept[gateway]
-	if !ok || stands.Expired(time.Now()) {
+	if !ok || stands.age() > Life {
 		return Row{}, false, nil
 	}
 	return stands.clone(), true, nil
@@ -67,14 +76,25 @@ func (m *Memory) Rows(ctx context.Context) ([]Row, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(m.mu.kept, func(_ string, r Row) bool { return r.Expired(now) })
+	maps.DeleteFunc(m.mu.kept, func(_ string, r memorized) bool { return r.age() > Life })
 	rows := make([]Row, 0, len(m.mu.kept))
 	for _, r := range m.mu.kept {
-		rows = append(rows, r.clone())
+		row := r.clone()
+		row.Age = r.age()
+		rows = append(rows, row)
 	}
 	Sort(rows)
 	return rows, nil
+}
+
+// Grow makes a gateway's row older by so long, for tests.
+func (m *Memory) Grow(gateway string, by time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.mu.kept[gateway]; ok {
+		r.saved = r.saved.Add(-by)
+		m.mu.kept[gateway] = r
+	}
 }
 
 // DeleteRow implements [Keeper].

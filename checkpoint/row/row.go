@@ -18,8 +18,7 @@ import (
 const (
 	// MaxRows is how many rows are kept: of more, those that were seen longest ago make room.
 	MaxRows = 10_000
-	// Life is how long a row is kept after its gateway was seen, by the clock of the machine that looks: it is long enough for clocks
-	// that differ a little not to matter.
+	// Life is for how long at least a row is kept after it was saved, by the clock of the store: no two machines' clocks are compared.
 	Life = 24 * time.Hour
 	// MaxName is how many bytes the names of a gateway and of its process have at most.
 	MaxName = 256
@@ -50,8 +49,10 @@ type Row struct {
 	// Positions is how far it has acknowledged the others, before Base or behind it. A partition that stands at Base need not be in it,
 	// and is not when the row comes back.
 	Positions map[change.Partition]change.Position
-	// SeenAt is when the row was made.
+	// SeenAt is when the row was made, by the clock of the node that made it; informative only.
 	SeenAt time.Time
+	// Age is for how long at least the row has not been saved, by the clock of the store, which may tell it to an hour only. Rows fills it in.
+	Age time.Duration
 }
 
 // A Keeper keeps the rows of gateways. All methods may block on the network until the context ends, may be called from several
@@ -61,9 +62,9 @@ type Keeper interface {
 	// that started later. One that cannot be read is left as it is, and is the error. Any other error says that it is unknown whether
 	// the row was written. Saving again is always safe.
 	SaveRow(ctx context.Context, r Row) error
-	// Row returns the row of a gateway; ok is false where there is none, or none that was seen within Life.
+	// Row returns the row of a gateway; ok is false where there is none, or none that was saved within Life.
 	Row(ctx context.Context, gateway string) (row Row, ok bool, err error)
-	// Rows returns the rows that were seen within Life in the order of their gateways' names, and deletes the others. With an error
+	// Rows returns the rows that were saved within Life in the order of their gateways' names. With an error
 	// that says which cannot be read, it returns the others.
 	Rows(ctx context.Context) ([]Row, error)
 	// DeleteRow removes the row of a gateway, readable or not; that there is none is no error.
@@ -87,7 +88,7 @@ func (r Row) Trimmed() (Row, error) {
 	}
 	differing, budget := r.Positions, maxTokens
 	r.Base, r.Positions = within(base, &budget), nil
-	r.Started, r.SeenAt = r.Started.Round(0).UTC(), r.SeenAt.Round(0).UTC()
+	r.Started, r.SeenAt, r.Age = r.Started.Round(0).UTC(), r.SeenAt.Round(0).UTC(), 0
 	for _, p := range slices.Sorted(maps.Keys(differing)) {
 		position, err := trimmed(differing[p])
 		if err != nil || int(p) >= r.Partitions {
@@ -144,17 +145,14 @@ func (r Row) At(p change.Partition) change.Position {
 	return r.Base
 }
 
-// Over returns ErrSuperseded unless the row may take the place of the one that stands.
-func (r Row) Over(stands Row, now time.Time) error {
-	if r.Process == stands.Process || !stands.Started.After(r.Started) || stands.Expired(now) {
+// Over returns ErrSuperseded unless the row may take the place of the one that stands, which was saved within Life.
+func (r Row) Over(stands Row) error {
+	if r.Process == stands.Process || !stands.Started.After(r.Started) {
 		return nil
 	}
 	return fmt.Errorf("process %q started at %s, %q at %s: %w",
 		r.Process, r.Started.Format(time.RFC3339Nano), stands.Process, stands.Started.Format(time.RFC3339Nano), ErrSuperseded)
 }
-
-// Expired reports whether the gateway was not seen within Life.
-func (r Row) Expired(now time.Time) bool { return now.Sub(r.SeenAt) > Life }
 
 // Sort puts rows into the order of their gateways' names.
 func Sort(rows []Row) {

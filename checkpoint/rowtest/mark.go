@@ -98,9 +98,7 @@ func testMarks(h harness) {
 	same("saving rows")
 	h.wantAll(rows...)
 	same("listing rows")
-	old := rows[0]
-	old.SeenAt = h.now.Add(-row.Life - time.Hour)
-	h.save(old)
+	h.older(rows[0].Gateway, row.Life+2*time.Hour)
 	h.wantAll(rows[1:]...)
 	same("a row that is gone")
 	for _, r := range rows[1:4] {

@@ -77,32 +77,71 @@ func testRace(h harness) {
 	h.wantAll(process(processes - 1))
 }
 
+// older makes a gateway's row older, by the store's reckoning.
+func (h harness) older(gateway string, by time.Duration) {
+	h.Helper()
+	h.grow(h.T, h.Store, gateway, by)
+}
+
 func testExpired(h harness) {
-	old, older, young := h.row("old", 50), h.row("older", 50), h.row("young", 50)
-	old.SeenAt, older.SeenAt = h.now.Add(-row.Life-time.Minute), h.now.AddDate(-1, 0, 0)
-	young.SeenAt = h.now.Add(-row.Life + time.Hour)
-	for _, r := range []checkpoint.Row{old, older, young} {
-		h.save(r)
+	for _, gateway := range []string{"old", "older", "young"} {
+		h.save(h.row(gateway, 50))
 	}
+	h.older("old", row.Life+2*time.Hour)
+	h.older("older", 365*24*time.Hour)
+	h.older("young", row.Life-2*time.Hour)
 	h.wantNone("old")
 	h.wantNone("older")
-	h.wantAll(young)
-	h.wantAll(young)
+	h.wantAll(h.row("young", 50))
+	h.wantAll(h.row("young", 50))
+	rows, err := h.reopened().Rows(h.Context())
+	if err != nil || len(rows) != 1 || rows[0].Age < row.Life-3*time.Hour-time.Minute || rows[0].Age > row.Life-time.Hour {
+		h.Errorf("%+v, %v", rows, err)
+	}
 	// What is gone refuses nobody, also where it was of a process that started later.
-	old.Process, old.Started = "newer", h.now
-	h.save(old)
+	gone := h.row("old", 50)
+	gone.Process, gone.Started = "newer", h.now
+	h.save(gone)
+	h.older("old", row.Life+2*time.Hour)
 	again := h.row("old", 20)
 	h.save(again)
-	h.wantAll(again, young)
+	h.wantAll(again, h.row("young", 50))
+}
+
+// Nodes save a row and read it whose clocks are wrong by any time.
+func testClocks(h harness) {
+	slow, fast := h.row("slow", 50), h.row("fast", 50)
+	slow.SeenAt, fast.SeenAt = h.now.AddDate(-1, 0, 0), h.now.AddDate(1, 0, 0)
+	for _, r := range []checkpoint.Row{slow, fast} {
+		h.save(r)
+		h.want(r)
+		earlier := h.row(r.Gateway, 60)
+		earlier.Process, earlier.Started = "earlier", r.Started.Add(-time.Second)
+		if err := h.reopened().SaveRow(h.Context(), earlier); !errors.Is(err, checkpoint.ErrRowSuperseded) {
+			h.Errorf("%s: an earlier process: %v", r.Gateway, err)
+		}
+	}
+	h.wantAll(fast, slow)
+	rows, err := h.reopened().Rows(h.Context())
+	if err != nil || rows[0].Age > time.Hour || rows[1].Age > time.Hour {
+		h.Errorf("%+v, %v", rows, err)
+	}
+	h.older("slow", row.Life+2*time.Hour)
+	h.older("fast", row.Life+2*time.Hour)
+	h.wantAll()
 }
 
 func testRenewed(h harness) {
 	r := h.row("gw-1", 50)
-	r.SeenAt = h.now.Add(-row.Life - time.Minute)
 	h.save(r)
+	h.older("gw-1", row.Life+2*time.Hour)
 	h.wantNone("gw-1")
-	h.save(h.row("gw-1", 50))
-	h.wantAll(h.row("gw-1", 50))
+	h.save(r)
+	h.wantAll(r)
+	h.older("gw-1", row.Life-2*time.Hour)
+	h.save(r)
+	h.older("gw-1", row.Life-2*time.Hour)
+	h.wantAll(r)
 }
 
 func testTooMany(h harness) {
@@ -110,7 +149,6 @@ func testTooMany(h harness) {
 	numbered := func(n int) checkpoint.Row {
 		r := h.row(fmt.Sprintf("gw-%05d", n), 50)
 		r.Positions = at(change.Partition(n%checkpointtest.Partitions), checkpointtest.Event(n))
-		r.SeenAt = r.SeenAt.Add(time.Duration(n) * time.Millisecond)
 		return r
 	}
 	for n := range 5 { // those that were saved first are those that were seen first
@@ -118,7 +156,9 @@ func testTooMany(h harness) {
 	}
 	var others []checkpoint.Row
 	for n := 5; n < checkpoint.MaxRows; n++ {
-		others = append(others, numbered(n))
+		r := numbered(n)
+		r.SeenAt = time.Now().Add(time.Hour) // where that is the store's: after those before, and not renewed
+		others = append(others, r)
 	}
 	h.fill(others)
 	count := func() int {
@@ -134,11 +174,9 @@ func testTooMany(h harness) {
 	}
 	// One that is renewed is not the oldest any more, and needs no room.
 	renewed := numbered(1)
-	renewed.SeenAt = h.now.Add(time.Hour)
 	h.save(renewed)
 	for n := range more {
 		r := numbered(checkpoint.MaxRows + n)
-		r.SeenAt = h.now.Add(time.Hour)
 		h.save(r)
 		h.want(r)
 	}
@@ -185,6 +223,9 @@ func testDamage(h harness) {
 				named("read", err)
 				rows, err := h.reopened().Rows(t.Context())
 				named("list", err)
+				for i := range rows {
+					rows[i].Age = 0
+				}
 				if diff := cmp.Diff([]checkpoint.Row{good}, rows); diff != "" {
 					t.Errorf("the others (-want +got):\n%s", diff)
 				}

@@ -22,8 +22,11 @@ type Stored struct {
 // A Put writes rows past the keeper, damaged ones and very many. It is nil for a keeper without a stored form.
 type Put func(t *testing.T, store checkpointtest.Store, rows []Stored)
 
+// Grow makes a gateway's row older by so long, as if so much time had passed for the store since it was saved.
+type Grow func(t *testing.T, store checkpointtest.Store, gateway string, by time.Duration)
+
 // TestKeeper runs the suite. Open returns a new, empty store for every case, as for checkpointtest.TestStore.
-func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put) {
+func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put, grow Grow) {
 	t.Helper()
 	cases := []struct {
 		name string
@@ -43,6 +46,7 @@ func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, pu
 		{"an older process undoes nothing", testOlderProcess},
 		{"of many processes that save at once the newest stands", testRace},
 		{"a row that was not renewed for a day is gone", testExpired},
+		{"the clocks of those who save and read decide nothing", testClocks},
 		{"an old row that is renewed stays", testRenewed},
 		{"of too many rows the oldest make room", testTooMany},
 		{"rows and marks do not touch each other", testMarks},
@@ -50,10 +54,10 @@ func TestKeeper(t *testing.T, open func(t *testing.T) checkpointtest.Harness, pu
 		{"after the caller gave up everything is an error", testCanceled},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(newHarness(t, open, put)) })
+		t.Run(c.name, func(t *testing.T) { c.run(newHarness(t, open, put, grow)) })
 	}
 	if put != nil {
-		t.Run("a damaged row is refused, left as it is, and harms no other", func(t *testing.T) { testDamage(newHarness(t, open, put)) })
+		t.Run("a damaged row is refused, left as it is, and harms no other", func(t *testing.T) { testDamage(newHarness(t, open, put, grow)) })
 	}
 }
 
@@ -63,13 +67,14 @@ type harness struct {
 	*testing.T
 
 	put  Put
+	grow Grow
 	rows checkpoint.RowKeeper // those of Store
 	now  time.Time
 }
 
-func newHarness(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put) harness {
+func newHarness(t *testing.T, open func(t *testing.T) checkpointtest.Harness, put Put, grow Grow) harness {
 	t.Helper()
-	h := harness{Harness: open(t), T: t, put: put, now: time.Now().Round(0).UTC()}
+	h := harness{Harness: open(t), T: t, put: put, grow: grow, now: time.Now().Round(0).UTC()}
 	h.rows = h.keeper(h.Store)
 	return h
 }
@@ -146,6 +151,9 @@ func (h harness) wantNone(gateway string) {
 func (h harness) wantAll(want ...checkpoint.Row) {
 	h.Helper()
 	got, err := h.reopened().Rows(h.Context())
+	for i := range got {
+		got[i].Age = 0 // a store tells it as it can
+	}
 	if diff := cmp.Diff(append([]checkpoint.Row{}, want...), append([]checkpoint.Row{}, got...)); err != nil || diff != "" {
 		h.Errorf("the rows: %v (-want +got):\n%s", err, diff)
 	}

@@ -12,7 +12,7 @@
 //	<prefix>/<cluster>/mark/00042         where partition 42 stands   written by Save and Rewind
 //	<prefix>/<cluster>/history/00042/07   where it stood, a ring      written with the mark
 //	<prefix>/<cluster>/gap/<id>           what the log had lost       written by AddGap
-//	<prefix>/<cluster>/row/<gateway>      how far a gateway got       written by SaveRow
+//	<prefix>/<cluster>/row/<gateway>      how far a gateway got       written by SaveRow, under a lease of a day
 //
 // # The fence
 //

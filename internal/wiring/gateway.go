@@ -26,7 +26,7 @@ func (s *Service) buildHub(ctx context.Context) error {
 	if err != nil { // the others are there; who is not is not waited for
 		s.logger.Warn("rows of gateways cannot be read", "error", place.FirstOf(err))
 	}
-	s.hub.Expect(recent(rows, time.Now()))
+	s.hub.Expect(recent(rows))
 	return nil
 }
 
@@ -52,9 +52,9 @@ func (s *Service) carries() match.Carries {
 const seenRecently = time.Hour
 
 // recent returns the gateways that may come back.
-func recent(rows []checkpoint.Row, now time.Time) (gateways []string) {
+func recent(rows []checkpoint.Row) (gateways []string) {
 	for _, r := range rows {
-		if now.Sub(r.SeenAt) < seenRecently {
+		if r.Age < seenRecently {
 			gateways = append(gateways, r.Gateway)
 		}
 	}
