@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/rostertest"
 	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -228,8 +229,8 @@ func TestLeaderThatIsCutOffResigns(t *testing.T) {
 	})
 }
 
-// A node that renews its lease and cannot read the cluster would keep what it has for ever, or lead for ever without a look. It says so, others
-// lead, and what it has is taken from it. Where half of the nodes are so, nothing moves.
+// A node that renews its lease and cannot read the cluster would keep what it has for ever, or lead for ever without a look. It is detached,
+// others lead, and get what it had. Where the cluster is corrupt, for all nodes, nothing moves.
 func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, govern.Config{Partitions: 12, Expected: 3})
@@ -249,23 +250,24 @@ func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
 			return n
 		}
 		blind := c.leads()[0]
-		c.memory.Blind(blind, true)
+		c.memory.Blind(blind, rostertest.ErrCut)
 		took := c.within(3*ttl, "another node leads", func() bool { return !slices.Contains(c.leads(), blind) && len(c.leads()) == 1 })
 		t.Logf("another node leads after %s", took)
+		c.within(3*ttl, "it is detached", func() bool { return !c.all[blind].share.Trusted() })
 		c.within(30*time.Second, "it owns nothing", func() bool { return owned(blind) == 0 })
-		c.memory.Blind(blind, false)
+		c.memory.Blind(blind, nil)
 		c.within(5*time.Minute, "it has its share again", func() bool { return owned(blind) == 4 && c.settled() })
 
 		before := c.all[c.leads()[0]].leader.Explain().Plan.Version
 		for name := range c.all {
-			c.memory.Blind(name, true)
+			c.memory.Blind(name, fault.Newf(fault.ClusterCorrupt, "the plan"))
 		}
 		time.Sleep(5 * time.Minute)
 		for name := range c.all {
 			if n := owned(name); n != 4 {
 				t.Errorf("%s owns %d partitions while nobody can read the cluster", name, n)
 			}
-			c.memory.Blind(name, false)
+			c.memory.Blind(name, nil)
 		}
 		c.within(10*time.Second, "somebody leads again", func() bool { return len(c.leads()) == 1 })
 		time.Sleep(20 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/tenure"
+	"github.com/mongostream/streamer/fault"
 )
 
 // requests is how many requests may be under way at a time: one of each kind.
@@ -55,6 +56,9 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 		now := a.cfg.Clock()
 		if a.trust.Over(now) {
 			return tenure.NotRenewed(a.failure)
+		}
+		if err := a.Sees(); unanswered(err) {
+			return err
 		}
 		a.ask(ctx, now)
 		look.Reset(a.pause(now))
@@ -234,6 +238,10 @@ const (
 	viewTold     = time.Minute
 )
 
+// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as long as a lease is trusted is detached: it would
+// not learn that its partitions were taken from it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
+func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
+
 // logView counts views that fail, and logs that they do and that they succeed again.
 func (a *attachment) logView(err error) {
 	if err == nil {
@@ -250,7 +258,7 @@ func (a *attachment) logView(err error) {
 	now := a.cfg.Clock()
 	if a.unseen >= viewFailures && (a.toldView == 0 || now-a.toldView >= viewTold) {
 		a.toldView = now
-		a.cfg.Log.Warn("the cluster cannot be read: this node keeps what it has and learns of no plan", "failures", a.unseen, "since", a.viewAge(), "error", err)
+		a.cfg.Log.Warn("the cluster cannot be read: this node learns of no plan", "failures", a.unseen, "since", a.viewAge(), "error", err)
 	}
 }
 

@@ -200,8 +200,8 @@ func (s *Share) DeadlineLag() time.Duration {
 	return deadline - s.cfg.Clock()
 }
 
-// Sees returns nil unless the cluster could not be read for as long as a lease is trusted, although the lease was renewed: the node keeps what
-// it has and does not know what the others do or what the plan is.
+// Sees returns nil unless the cluster could not be read for as long as a lease is trusted, although the lease was renewed: the node does not know
+// what the others do or what the plan is. It is detached then, unless the cluster was read and is corrupt.
 func (s *Share) Sees() error {
 	failure, age := s.blind.Load(), s.viewAge()
 	if failure == nil || !s.Trusted() || age < tenure.TrustedFor(s.cfg.TTL) {
@@ -355,10 +355,18 @@ func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan
 	return nil, tenure.Trust{}, nil
 }
 
-// answers reports whether the store answers about the old lease, whatever it says.
+// answers reports whether the store answers about the old lease, whatever it says. Where the cluster could not be read it has to be read before
+// that, so that the old lease runs out meanwhile.
 func (s *Share) answers(ctx context.Context, old roster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
+	if s.blind.Load() != nil {
+		if _, err := s.store.View(ctx); unanswered(err) {
+			s.metrics.unseen.Inc()
+			return false
+		}
+		s.seen()
+	}
 	_, err := old.Renew(ctx)
 	return err == nil || errors.Is(err, roster.ErrLeft)
 }
