@@ -87,7 +87,7 @@ type part struct {
 func (d *Desk) dispatch(ctx context.Context, p part) error {
 	hints := d.keeper.Hints(ctx)
 	jobs := make(map[change.Partition]job)
-	done := make(map[change.Partition]int64) // revisions of records that have been done, and may still stand
+	done := make(map[change.Partition]int64) // revisions of records that have been done, and may still stand; lower ones follow a restore
 	ended := make(chan change.Partition)
 	defer func() {
 		for range len(jobs) {
@@ -123,7 +123,7 @@ func (d *Desk) dispatch(ctx context.Context, p part) error {
 		}
 		failing = err != nil
 		for _, r := range records {
-			if _, running := jobs[r.Partition]; running || !p.mine(r) || r.Revision <= done[r.Partition] || len(jobs) == d.cfg.Concurrency {
+			if _, running := jobs[r.Partition]; running || !p.mine(r) || r.Revision == done[r.Partition] || len(jobs) == d.cfg.Concurrency {
 				continue
 			}
 			j := job{revision: r.Revision, wake: make(chan struct{}, 1)}
