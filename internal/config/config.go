@@ -84,7 +84,7 @@ type MongoDB struct {
 
 // Etcd says where etcd is, and under which prefix the streamer's keys stand.
 type Etcd struct {
-	// Endpoints are host:port, or the same behind http:// or https://.
+	// Endpoints are host:port, or the same behind http:// or https://, of all members.
 	Endpoints []string `key:"endpoints" default:"127.0.0.1:2379" check:"endpoint"`
 	// Prefix begins with a slash and does not end with one.
 	Prefix      string        `key:"prefix" default:"/streamer" check:"prefix"`

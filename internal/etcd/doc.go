@@ -34,6 +34,15 @@
 // etcd takes 128 operations in a transaction, counted per level: what a level uses is taken off what its nested transactions
 // may use. A nested one needs two (two conditions, two puts, two gets), so at most 126 go into one.
 //
+// # Members that do not answer
+//
+// A member that is cut off from the others, stopped, stalled or slow harms nobody while a majority answers. [Client] has a connection to each
+// endpoint and uses one at a time. Every request and every stream requires a leader, so that a member without one refuses it at once, and every
+// attempt has a timeout below a tenth of the lease's life. What fails or takes too long is retried at another endpoint if it is safe to carry
+// it out twice; if not, it returns an error of which [Insist] knows that the outcome is unknown, and callers repeat it with Insist: each
+// finds its own deed. Once another endpoint has answered, streams of the one that did not are ended, and are opened again there. When all
+// endpoints are too slow the timeout doubles, up to three times. A single endpoint has no timeout.
+//
 // # Who may block
 //
 // All methods block on the network until their context ends. A call without a connection waits for one.

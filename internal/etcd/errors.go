@@ -46,11 +46,7 @@ func Insist(ctx context.Context, do func() error) error {
 		if err == nil || !unknown(err) {
 			return err
 		}
-		pause := time.NewTimer(sayAgain)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pauseFor(ctx, sayAgain) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}

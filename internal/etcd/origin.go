@@ -92,10 +92,14 @@ func (c *Client) found(ctx context.Context, o checkpoint.Origin) (Standing, erro
 		return Standing{}, err
 	}
 	key := c.keys.Origin()
-	resp, err := c.etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(append(puts, clientv3.OpPut(key, string(value)))...).
-		Commit()
+	var resp *clientv3.TxnResponse
+	err = Insist(ctx, func() error {
+		resp, err = c.etcd.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(append(puts, clientv3.OpPut(key, string(value)))...).
+			Commit()
+		return err
+	})
 	if err != nil {
 		return Standing{}, fmt.Errorf("write origin: %w", Named(err))
 	}

@@ -236,6 +236,7 @@ func (p *Place) Etcd(ctx context.Context) (*etcd.Client, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{
 		Endpoints: cfg.Endpoints, Prefix: cfg.Prefix, Cluster: p.Config.Cluster.ID, Username: cfg.Username, Password: string(cfg.Password),
 		CAFile: cfg.TLS.CAFile, CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, DialTimeout: cfg.DialTimeout,
+		LeaseTTL: p.Config.Cluster.LeaseTTL, Logger: p.logger,
 	})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ const perLease = time.Hour
 type Keeper struct {
 	etcd   *clientv3.Client
 	prefix string
+	insist func(context.Context, func() error) error
 	named  func(error) error
 
 	mu struct {
@@ -41,9 +42,12 @@ type Keeper struct {
 
 var _ checkpoint.RowKeeper = (*Keeper)(nil)
 
-// NewKeeper makes the keeper of the rows whose keys begin with a prefix. Named gives errors of etcd their codes.
-func NewKeeper(etcd *clientv3.Client, prefix string, named func(error) error) *Keeper {
-	return &Keeper{etcd: etcd, prefix: prefix, named: named}
+// NewKeeper makes the keeper of the rows whose keys begin with a prefix. Insist does what can be done more than once until it is known
+// whether it was done; named gives errors of etcd their codes.
+func NewKeeper(
+	etcd *clientv3.Client, prefix string, insist func(context.Context, func() error) error, named func(error) error,
+) *Keeper {
+	return &Keeper{etcd: etcd, prefix: prefix, insist: insist, named: named}
 }
 
 // lease returns the lease under which rows are saved now.
@@ -94,7 +98,10 @@ func (k *Keeper) key(gateway string) string { return k.prefix + url.PathEscape(g
 func (k *Keeper) SaveRow(ctx context.Context, r checkpoint.Row) error {
 	value, err := record.EncodeRow(r)
 	for saved := false; err == nil && !saved; {
-		saved, err = k.save(ctx, r, string(value))
+		err = k.insist(ctx, func() (err error) {
+			saved, err = k.save(ctx, r, string(value))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("save row of gateway %q: %w", r.Gateway, k.named(err))
@@ -158,8 +165,10 @@ func (k *Keeper) deleteUnchanged(ctx context.Context, kvs []*mvccpb.KeyValue) er
 		unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
 		deletes[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged}, []clientv3.Op{clientv3.OpDelete(string(kv.Key))}, nil)
 	}
-	_, err := k.etcd.Txn(ctx).Then(deletes...).Commit()
-	return err
+	return k.insist(ctx, func() error {
+		_, err := k.etcd.Txn(ctx).Then(deletes...).Commit()
+		return err
+	})
 }
 
 // Row implements [checkpoint.RowKeeper].
@@ -233,7 +242,11 @@ func (k *Keeper) take(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 
 // DeleteRow implements [checkpoint.RowKeeper].
 func (k *Keeper) DeleteRow(ctx context.Context, gateway string) error {
-	if _, err := k.etcd.Delete(ctx, k.key(gateway)); err != nil {
+	err := k.insist(ctx, func() error {
+		_, err := k.etcd.Delete(ctx, k.key(gateway))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("delete row of gateway %q: %w", gateway, k.named(err))
 	}
 	return nil

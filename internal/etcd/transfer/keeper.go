@@ -194,7 +194,7 @@ func (k *Keeper) prepare(ctx context.Context, r ledger.Record, value string) (le
 
 // Answer implements [ledger.Answerer]. The answer stands under the lease of the recipient's heartbeat.
 func (k *Keeper) Answer(ctx context.Context, r ledger.Record, refusal string) error {
-	if err := k.reply(ctx, r, refusal); err != nil {
+	if err := etcd.Insist(ctx, func() error { return k.reply(ctx, r, refusal) }); err != nil {
 		return fmt.Errorf("answer to the handoff of partition %d: %w", r.Partition, etcd.Named(err))
 	}
 	return nil

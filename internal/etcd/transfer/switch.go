@@ -20,7 +20,10 @@ func (k *Keeper) Switch(ctx context.Context, r ledger.Record, a ledger.Answer, m
 	var switched ledger.Record
 	err := k.save(ctx, m)
 	for switched.Revision == 0 && err == nil {
-		switched, err = k.change(ctx, r, a, m)
+		err = etcd.Insist(ctx, func() (err error) {
+			switched, err = k.change(ctx, r, a, m)
+			return err
+		})
 	}
 	if errors.Is(err, checkpoint.ErrFenced) {
 		err = fmt.Errorf("%w: %w", ledger.ErrStale, err)
@@ -99,11 +102,15 @@ func (k *Keeper) change(ctx context.Context, r ledger.Record, a ledger.Answer, m
 // Close implements [ledger.Switcher]. The answer goes with the record.
 func (k *Keeper) Close(ctx context.Context, r ledger.Record) error {
 	key := k.keys.Handoff(r.Partition)
-	resp, err := k.etcd.Txn(ctx).
-		If(modified(key, r.Revision)).
-		Then(clientv3.OpDelete(key), clientv3.OpDelete(k.answer(r.Partition))).
-		Else(clientv3.OpGet(key, clientv3.WithCountOnly())).
-		Commit()
+	var resp *clientv3.TxnResponse
+	err := etcd.Insist(ctx, func() (err error) {
+		resp, err = k.etcd.Txn(ctx).
+			If(modified(key, r.Revision)).
+			Then(clientv3.OpDelete(key), clientv3.OpDelete(k.answer(r.Partition))).
+			Else(clientv3.OpGet(key, clientv3.WithCountOnly())).
+			Commit()
+		return err
+	})
 	if err == nil && !resp.Succeeded && resp.Responses[0].GetResponseRange().Count > 0 {
 		err = ledger.ErrStale
 	}
