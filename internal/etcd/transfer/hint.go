@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
@@ -27,7 +28,7 @@ func (k *Keeper) Hints(ctx context.Context) <-chan struct{} {
 
 // watch watches until it breaks, and reports whether it had begun.
 func (k *Keeper) watch(ctx context.Context, signals chan<- struct{}) (begun bool) {
-	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // a server that has lost its cluster ends the watch
+	watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), etcd.WatchAtMost)
 	defer cancel()
 	for resp := range k.etcd.Watch(watching, k.keys.Handoffs(), clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
 		created := resp.Created && !resp.Canceled
