@@ -21,6 +21,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
@@ -56,8 +57,8 @@ func newDevLab(t testing.TB, backend string) (*lab, *devmongo.Server) {
 	return labOn(t, backend, server.URI()), server
 }
 
-// labOn makes a lab. On a deployment that others use, only what the lab writes is read.
-func labOn(t testing.TB, backend, uri string) *lab {
+// labOn makes a lab, with the etcd at endpoints if there are any. On a deployment that others use, only what the lab writes is read.
+func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 	t.Helper()
 	name := strings.ToLower(rand.Text())
 	l := &lab{t: t, uri: uri, database: "test_" + name, cluster: "c_" + name}
@@ -72,7 +73,10 @@ func labOn(t testing.TB, backend, uri string) *lab {
 	}
 	switch backend {
 	case "etcd":
-		l.marks = newEtcdMarks(l)
+		if len(endpoints) == 0 {
+			endpoints = devetcdtest.Endpoints(t)
+		}
+		l.marks = newEtcdMarks(l, endpoints)
 	case "mongo":
 		l.marks = newMongoMarks(l)
 	}
