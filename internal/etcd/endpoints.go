@@ -142,16 +142,24 @@ func (e *endpoints) close() error {
 	return errors.Join(errs...)
 }
 
-// Invoke implements [grpc.ClientConnInterface]. It retries until the context ends where etcd has refused to carry the request out, or it is
-// safe to carry it out twice. Otherwise it returns an error that [Insist] takes for an unknown outcome.
+// retryFor is how long a request is retried whose context has no deadline. etcd's members elect another leader within some 2 s.
+const retryFor = 5 * time.Second
+
+// Invoke implements [grpc.ClientConnInterface]. It retries where etcd has refused to carry the request out, or it is safe to carry it out twice:
+// until the context ends, or for retryFor if that has no deadline. Otherwise it returns an error that [Insist] takes for an unknown outcome.
 func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	kind, repeatable := classOf(args)
 	var tried []*endpoint
-	for denied := 0; ; {
+	var last error
+	_, bounded := ctx.Deadline()
+	for denied, began := 0, time.Now(); ; {
 		at := e.choose(tried)
 		if at == nil {
 			tried = nil
+			if !bounded && time.Since(began) >= retryFor {
+				return last
+			}
 			if err := pauseFor(ctx, sayAgain); err != nil {
 				return status.FromContextError(err).Err()
 			}
@@ -162,7 +170,7 @@ func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, 
 		err := e.try(withToken(ctx, token), at, kind, func(ctx context.Context) error {
 			return at.conn.Invoke(ctx, method, args, reply, opts...)
 		})
-		if status.Code(err) == codes.Unknown {
+		if last = err; status.Code(err) == codes.Unknown {
 			e.login.forget(token) // an older etcd may say so that it is too old
 		}
 		switch {

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
@@ -146,5 +147,30 @@ func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		cancel()
+	}
+}
+
+// A request that no endpoint answers ends, also where its context has no deadline.
+func TestRequestWithoutADeadlineEnds(t *testing.T) {
+	upstream := devetcdtest.Endpoints(t)
+	var links []*etcdtest.Link
+	var endpoints []string
+	for range 3 {
+		l, endpoint := etcdtest.NewLink(t, strings.TrimPrefix(upstream[0], "http://"))
+		links, endpoints = append(links, l), append(endpoints, endpoint)
+	}
+	client, err := etcd.Dial(t.Context(), etcd.Config{
+		Endpoints: endpoints, Prefix: devetcdtest.Prefix(t, upstream), Cluster: "c1", LeaseTTL: 1200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	store := etcd.NewStore(client, checkpointtest.Partitions)
+	for _, l := range links {
+		l.Cut()
+	}
+	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.EtcdUnreachable {
+		t.Errorf("the request ended with %v", err)
 	}
 }
