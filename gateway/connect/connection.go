@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// rowEvery is how often a gateway's row is written, rowTimeout how long its last writing may take.
+	// rowEvery is how often a gateway's row is written, rowTimeout how long that may take.
 	rowEvery, rowTimeout = 30 * time.Second, 2 * time.Second
 )
 
@@ -297,9 +297,7 @@ func (c *connection) runRow(ctx context.Context) error {
 		case <-tick.C:
 			c.saveRow(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowTimeout)
-			defer cancel()
-			c.saveRow(last)
+			c.saveRow(context.WithoutCancel(ctx))
 			return context.Cause(ctx)
 		}
 	}
@@ -311,7 +309,9 @@ func (c *connection) saveRow(ctx context.Context) {
 	if !ok || base.IsZero() {
 		return
 	}
-	err := c.server.cfg.Rows.SaveRow(ctx, checkpoint.Row{
+	saving, cancel := context.WithTimeout(ctx, rowTimeout)
+	defer cancel()
+	err := c.server.cfg.Rows.SaveRow(saving, checkpoint.Row{
 		Gateway: c.hello.gateway, Process: c.hello.process, Started: c.hello.started, Partitions: c.server.cfg.Partitions, Base: base, Positions: positions,
 		SeenAt: time.Now(),
 	})

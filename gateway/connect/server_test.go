@@ -55,15 +55,19 @@ type world struct {
 	rows    rows
 }
 
-// rows keeps rows in memory.
+// rows keeps rows in memory. A store may insist until the context ends, so each writing must have a deadline.
 type rows struct {
-	mu   sync.Mutex
-	kept map[string]checkpoint.Row
+	mu        sync.Mutex
+	kept      map[string]checkpoint.Row
+	unbounded int // writings without a deadline
 }
 
-func (r *rows) SaveRow(_ context.Context, row checkpoint.Row) error {
+func (r *rows) SaveRow(ctx context.Context, row checkpoint.Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, bounded := ctx.Deadline(); !bounded {
+		r.unbounded++
+	}
 	r.kept[row.Gateway] = row
 	return nil
 }
@@ -92,6 +96,11 @@ func newWorld(t *testing.T, cfg connect.Config) *world {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		w.rows.mu.Lock()
+		defer w.rows.mu.Unlock()
+		if w.rows.unbounded > 0 {
+			t.Errorf("%d writings of rows had no deadline", w.rows.unbounded)
 		}
 	})
 	w.client = w.dial()
