@@ -1,4 +1,4 @@
-# make check is what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
+# make check runs what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
 
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools.mod golangci-lint
@@ -6,15 +6,36 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-.PHONY: check test race format fmt vet fix lint archtest generated proto bench microbench fuzz prove model
+# What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
+# processes, of which CI runs two tests with it. make race runs all of them with it.
+PLAIN := ./checkpoint/record ./cluster/assign ./cluster/govern/policy ./cmd/bench ./cmd/streamer ./internal/archtest
 
-check: format vet fix archtest lint generated race
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
+
+check:
+	.ci/run
 
 test:
 	$(GO) test ./...
 
 race:
 	$(GO) test -race -vet=off ./...
+
+# What talks to MongoDB, on servers that behave as real ones that others use too.
+lively:
+	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test $$($(MAKE) -s list-mongodb)
+
+list-plain:
+	@echo $(PLAIN)
+
+# The packages whose tests take a development MongoDB, without its own tests and the benchmark.
+list-mongodb:
+	@$(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+		awk '/devmongotest/ && $$1 !~ "/(cmd/bench|internal/devmongo)(/|$$)" { print $$1 }'
+
+# Runs every benchmark once: one that fails or panics is found where it breaks.
+benchmarks:
+	$(GO) test -vet=off -short -run '^$$' -bench . -benchtime 1x $$(grep -rlE --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 format:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { printf 'not formatted (make fmt):\n%s\n' "$$bad"; exit 1; }
@@ -72,6 +93,11 @@ fuzz:
 prove:
 	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
 	$(GO) test -tags prove -run '^TestProve' -timeout 60m ./internal/simulation # eight times as many seeds without the race detector
+
+# Nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
+# STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
+siege:
+	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./cmd/streamer
 
 # Searches the model of the handoff exhaustively, some minutes; needs spin and gcc.
 model:

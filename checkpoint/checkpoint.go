@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // Reason says why a checkpoint was saved.
@@ -36,12 +37,15 @@ const (
 	// MaxName is how many bytes the name of a subscriber and of its process have at most.
 	MaxName = 256
 	// MaxBytes is how large the stored form of a checkpoint is at most: one of 16384 partitions takes at most 40 bytes for each, and 14 more
-	// with a token.
-	MaxBytes = 1152 << 10
+	// with a token, and what is left of snapshots at most 128 KiB. etcd takes 1.5 MiB in a request.
+	MaxBytes = 1280 << 10
 
 	// maxToken is the largest resume token that is kept; of a larger one only the time is, which replays a little more. maxTokens bounds
 	// those of one checkpoint together.
 	maxToken, maxTokens = 16 << 10, 256 << 10
+
+	// maxSnapshots bounds what is kept of the snapshots of one checkpoint, in bytes as they are stored.
+	maxSnapshots = 128 << 10
 )
 
 // A Key names a checkpoint: a subscriber, and of a shared one the partition.
@@ -80,6 +84,8 @@ type Checkpoint struct {
 	Positions map[change.Partition]change.Position
 	// Partitions is N, of which the positions are.
 	Partitions int
+	// Snapshots is what is left of the snapshots of its subscriptions, where the subscriber is at Position and Positions.
+	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
 	// Claim is that of an exclusive subscriber, Epoch the term that saved a shared one; its revision is 0 where an operator wrote it.
@@ -119,11 +125,12 @@ func (c Checkpoint) Clone() Checkpoint {
 	for p, at := range c.Positions {
 		c.Positions[p] = at.Clone()
 	}
+	c.Snapshots = cloneSnapshots(c.Snapshots)
 	return c
 }
 
 // Trimmed returns the checkpoint as stores keep it, which aliases nothing, or says what is wrong with it. A token that is too large, that
-// nobody could read back, or that is one too many is replaced by its time.
+// nobody could read back, or that is one too many is replaced by its time, and of a snapshot of which too much is left all is left.
 func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	switch {
 	case c.Subscriber == "" || len(c.Subscriber) > MaxName || !utf8.ValidString(c.Subscriber):
@@ -134,6 +141,8 @@ func (c Checkpoint) Trimmed() (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("a checkpoint of %d partitions", c.Partitions)
 	case c.Shared && int(c.Partition) >= c.Partitions:
 		return Checkpoint{}, fmt.Errorf("partition %d of %d", c.Partition, c.Partitions)
+	case !c.Shared && c.Partition != 0:
+		return Checkpoint{}, fmt.Errorf("an exclusive checkpoint of partition %d", c.Partition)
 	case c.Shared && len(c.Positions) > 0:
 		return Checkpoint{}, errors.New("a shared checkpoint of several partitions")
 	case c.Position.IsZero() && len(c.Positions) == 0:
@@ -142,6 +151,15 @@ func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	budget, elsewhere, whole := maxTokens, c.Positions, c.Position
 	c.Position, c.Positions = trimmed(c.Position, &budget), nil
 	c.At, c.Claim.Started = c.At.Round(0).UTC(), c.Claim.Started.Round(0).UTC()
+	if c.Shared {
+		c.Claim = Claim{}
+	} else {
+		c.Epoch = change.Epoch{}
+	}
+	var err error
+	if c.Snapshots, err = trimmedSnapshots(c.Snapshots); err != nil {
+		return Checkpoint{}, fmt.Errorf("%s: %w", c.Key, err)
+	}
 	for _, p := range slices.Sorted(maps.Keys(elsewhere)) {
 		if int(p) >= c.Partitions || elsewhere[p].IsZero() {
 			return Checkpoint{}, fmt.Errorf("partition %d of %d has the position %s", p, c.Partitions, elsewhere[p])
@@ -174,7 +192,9 @@ func trimmed(p change.Position, budget *int) change.Position {
 func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p.Token, q.Token) }
 
 // Merge returns what stands after a checkpoint was saved over the one that stands (nil where there is none): the later position in each
-// partition. changed is false where that is what stands already. The error is ErrRewound or ErrFenced.
+// partition, and the snapshots of the one that is later. One of a higher generation, which only a restored store can meet, is taken as it is;
+// where the partitions have been counted anew since, the one that stands is where it is earliest. changed is false where the result is what
+// stands already. The error is ErrRewound or ErrFenced.
 func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
 	if stands == nil {
 		if c.Position.IsZero() {
@@ -183,27 +203,39 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		return c, true, nil
 	}
 	switch {
-	case !c.Shared && c.Claim.Number < stands.Claim.Number, c.Shared && c.Epoch.Compare(stands.Epoch) < 0:
+	case !c.Shared && c.Claim.Number < stands.Claim.Number, c.Shared && c.Epoch.Compare(stands.Epoch) < 0,
+		!c.Shared && c.Claim.Number == stands.Claim.Number && c.Claim.Process != stands.Claim.Process: // both claimed it, one before a backup was restored
 		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrFenced)
 	case c.Generation < stands.Generation:
 		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
 	}
+	newer := c.Generation > stands.Generation
+	changed = newer || c.Claim.Number > stands.Claim.Number || c.Partitions != stands.Partitions
+	before := *stands
+	if c.Partitions != stands.Partitions {
+		before.Position, before.Positions = stands.Earliest(), nil
+	}
+	if newer && !c.Position.IsZero() {
+		return c, true, nil
+	}
+	in := func(p change.Partition) change.Position {
+		mine, told := c.Positions[p]
+		switch {
+		case newer && told:
+			return mine
+		case told, !c.Position.IsZero():
+			return change.Later(before.In(p), c.In(p))
+		}
+		return before.In(p)
+	}
 	merged = c
-	merged.Position, merged.Positions = change.Later(stands.Position, c.Position), nil
-	changed = merged.Position.After(stands.Position)
-	for _, from := range []map[change.Partition]change.Position{stands.Positions, c.Positions} {
+	merged.Position, merged.Positions = change.Later(before.Position, c.Position), nil
+	changed = changed || merged.Position.After(before.Position)
+	for _, from := range []map[change.Partition]change.Position{before.Positions, c.Positions} {
 		for p := range from {
-			at := stands.In(p)
-			if c.Position.IsZero() {
-				if mine, told := c.Positions[p]; told {
-					at = change.Later(at, mine)
-				}
-			} else {
-				at = change.Later(at, c.In(p))
-			}
-			changed = changed || at.After(stands.In(p))
+			at := in(p)
+			changed = changed || at.After(before.In(p))
 			if equal(at, merged.Position) {
-				delete(merged.Positions, p)
 				continue
 			}
 			if merged.Positions == nil {
@@ -211,6 +243,11 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 			}
 			merged.Positions[p] = at
 		}
+	}
+	if !newer && before.Earliest().After(c.Earliest()) {
+		merged.Snapshots = stands.Snapshots
+	} else if !changed {
+		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
 	}
 	return merged, changed, nil
 }
@@ -275,6 +312,22 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 	c.Generation++
 	c.Epoch = change.Epoch{Incarnation: incarnation}
 	c.At, c.By, c.Reason, c.Note = time.Now().UTC(), by, ReasonRewind, why
+	return c.Trimmed()
+}
+
+// Imported returns the checkpoint that an import writes over the one that stands (nil where there is none): the next generation, under the
+// claim that stands, and an epoch that fences nobody of the incarnation.
+func (c Checkpoint) Imported(stands *Checkpoint, o Origin) (Checkpoint, error) {
+	if c.Shared && c.Partitions != o.Partitions {
+		return Checkpoint{}, fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, o.Partitions)
+	}
+	if c.Position.IsZero() {
+		return Checkpoint{}, errors.New("a checkpoint without a position")
+	}
+	if stands != nil {
+		c.Generation, c.Claim = max(c.Generation, stands.Generation+1), stands.Claim
+	}
+	c.Epoch = change.Epoch{Incarnation: o.Incarnation}
 	return c.Trimmed()
 }
 

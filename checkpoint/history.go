@@ -28,8 +28,8 @@ func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 // Slot is where the newest entry stands among the HistoryLength that are kept.
 func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % HistoryLength) }
 
-// Entry returns the checkpoint as its history keeps it: where it is earliest, without the single partitions.
+// Entry returns the checkpoint as its history keeps it: where it is earliest, without the single partitions and snapshots.
 func (c Checkpoint) Entry() Checkpoint {
-	c.Position, c.Positions = c.Earliest(), nil
+	c.Position, c.Positions, c.Snapshots = c.Earliest(), nil, nil
 	return c
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -88,6 +89,9 @@ func (m *Memory) put(c Checkpoint) {
 
 // makeRoom forgets the exclusive subscribers beyond MaxSubscribers that were saved longest ago.
 func (m *Memory) makeRoom() {
+	if len(m.mu.kept) <= MaxSubscribers {
+		return
+	}
 	var all []*kept
 	for key, k := range m.mu.kept {
 		if !key.Shared {
@@ -97,7 +101,7 @@ func (m *Memory) makeRoom() {
 	if len(all) <= MaxSubscribers {
 		return
 	}
-	oldest := slices.MinFunc(all, func(a, b *kept) int { return int(int64(a.saved) - int64(b.saved)) })
+	oldest := slices.MinFunc(all, func(a, b *kept) int { return cmp.Compare(a.saved, b.saved) })
 	delete(m.mu.kept, oldest.Key)
 }
 
@@ -114,6 +118,9 @@ func (m *Memory) save(ctx context.Context, c Checkpoint) error {
 	c, err := c.Trimmed()
 	if err != nil {
 		return err
+	}
+	if c.Shared && c.Partitions != m.partitions {
+		return fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, m.partitions)
 	}
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -231,7 +238,8 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 	if stands == nil {
 		m.put(next)
 	} else {
-		m.mu.kept[next.Key].Checkpoint = next
+		m.mu.saved++
+		m.mu.kept[next.Key].Checkpoint, m.mu.kept[next.Key].saved = next, m.mu.saved
 	}
 	return next.Clone(), nil
 }
@@ -259,19 +267,18 @@ func (m *Memory) Rewind(ctx context.Context, k Key, to change.Position, by, why 
 
 // Put implements [Rewinder].
 func (m *Memory) Put(ctx context.Context, c Checkpoint) error {
-	c, err := c.Trimmed()
-	if err != nil {
-		return err
-	}
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	if stands := m.stands(c.Key); stands != nil {
-		c.Generation, c.Claim = stands.Generation+1, stands.Claim
+	if m.mu.origin == nil {
+		return ErrNoOrigin
 	}
-	m.put(c)
-	return nil
+	next, err := c.Imported(m.stands(c.Key), *m.mu.origin)
+	if err == nil {
+		m.put(next)
+	}
+	return err
 }
 
 // Origin implements [OriginKeeper].
@@ -301,6 +308,19 @@ func (m *Memory) Create(ctx context.Context, o Origin) (Origin, error) {
 	return *m.mu.origin, nil
 }
 
+// Complete implements [OriginKeeper].
+func (m *Memory) Complete(ctx context.Context, b Backend) (Origin, error) {
+	if err := m.lock(ctx); err != nil {
+		return Origin{}, err
+	}
+	defer m.mu.Unlock()
+	if m.mu.origin == nil {
+		return Origin{}, ErrNoOrigin
+	}
+	m.mu.origin.Backend = m.mu.origin.Backend.With(b)
+	return *m.mu.origin, nil
+}
+
 // Adopt implements [Adopter].
 func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 	if err := next.Follows(last); err != nil {
@@ -313,6 +333,7 @@ func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 	if m.mu.origin == nil || !m.mu.origin.Equal(last) {
 		return ErrOriginMoved
 	}
+	next.Backend = next.Backend.With(m.mu.origin.Backend)
 	m.mu.origin = &next
 	return nil
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -23,6 +24,31 @@ type Origin struct {
 	// At is when it was written, By by which node; informative only.
 	At time.Time
 	By string
+	// Backend is where the checkpoints are; what the first nodes did not know of it, later ones complete.
+	Backend Backend
+}
+
+// A Backend is where a cluster keeps its checkpoints, and through which etcd its nodes share the partitions. What is empty is not known.
+type Backend struct {
+	// Store is what keeps the checkpoints: BackendEtcd or BackendMongo.
+	Store string
+	// Etcd is the id of etcd's own cluster, in hexadecimal as in etcd's log. Prefix is that of the keys there.
+	Etcd, Prefix string
+	// ID is random. It tells etcds apart that were set up alike, and so have one cluster id.
+	ID string
+}
+
+// What keeps checkpoints.
+const (
+	BackendEtcd  = "etcd"
+	BackendMongo = "mongo"
+)
+
+// With returns the backend, completed from another one.
+func (b Backend) With(known Backend) Backend {
+	return Backend{
+		Store: cmp.Or(b.Store, known.Store), Etcd: cmp.Or(b.Etcd, known.Etcd), Prefix: cmp.Or(b.Prefix, known.Prefix), ID: cmp.Or(b.ID, known.ID),
+	}
 }
 
 // Of reports whether the origin may be of the deployment: where its id could not be read once, for want of a right, the names decide.
@@ -30,10 +56,11 @@ func (o Origin) Of(source string) bool {
 	return o.Source == source || strings.HasPrefix(o.Source, source+"/") || strings.HasPrefix(source, o.Source+"/")
 }
 
-// Equal reports whether two origins are the same.
+// Equal reports whether two origins are the same, whatever is known of their backends.
 func (o Origin) Equal(p Origin) bool {
 	same := o.At.Equal(p.At)
 	o.At, p.At = time.Time{}, time.Time{}
+	o.Backend, p.Backend = Backend{}, Backend{}
 	return same && o == p
 }
 

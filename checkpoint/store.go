@@ -40,7 +40,8 @@ type Store interface {
 	List(ctx context.Context) ([]Checkpoint, error)
 
 	// Delete removes the checkpoints of a subscriber and their history, readable or not; that there are none is no error. It is an
-	// operator's tool: it is not fenced, and whoever has the subscriber's session gets ErrFenced when it saves again.
+	// operator's tool: it is not fenced. Whoever has the session of an exclusive subscriber gets ErrFenced when it saves again; the checkpoints
+	// of a shared one begin anew where its owners are.
 	Delete(ctx context.Context, subscriber string) error
 
 	// History returns the last checkpoints of a key, newest first: all that were not routine, one a minute of the others, and at most
@@ -55,7 +56,8 @@ type Claimer interface {
 	// whose fence is the ownership key itself (etcd) has nothing to write here.
 	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
 	// ClaimName takes the name of an exclusive subscriber for a process as Claim.Claimed says, and returns its checkpoint with that claim;
-	// where there is none it writes first, with that claim. A *TakenError says that a newer process has the name.
+	// where there is none it writes first, with that claim. A *TakenError says that a newer process has the name. Where there are more than
+	// MaxSubscribers, the exclusive ones that were saved or claimed longest ago, by the store's own reckoning, make room.
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
 
@@ -65,7 +67,8 @@ type Rewinder interface {
 	// with the generation before from then on is ErrRewound. A Save that runs at the same time comes before all of it or after all of it.
 	// Where there is no checkpoint it is ErrNone.
 	Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error)
-	// Put writes a checkpoint as it is, with the next generation, whatever stands: an import.
+	// Put writes a checkpoint, whatever stands, as Checkpoint.Imported says, and adds it to the history: an import. Without an origin it is
+	// ErrNoOrigin; a shared checkpoint of another number of partitions than the origin's is refused.
 	Put(ctx context.Context, c Checkpoint) error
 }
 
@@ -75,11 +78,15 @@ type OriginKeeper interface {
 	Origin(ctx context.Context) (Origin, error)
 	// Create writes the origin if there is none, in one transaction, and returns the one that stands, whoever wrote it.
 	Create(ctx context.Context, o Origin) (Origin, error)
+	// Complete writes what the origin that stands does not say of its backend, in one transaction, and returns the origin that stands then,
+	// whoever completed it. It ends no epoch and no membership.
+	Complete(ctx context.Context, b Backend) (Origin, error)
 }
 
 // An Adopter puts another origin in the place of the one that stands, after the store or the source was restored from a backup.
 type Adopter interface {
 	// Adopt writes next, whose incarnation must be higher and whose number of partitions the same, if last still stands: else it is
-	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil.
+	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil. What next does not say of its
+	// backend stays as it was.
 	Adopt(ctx context.Context, last, next Origin) error
 }

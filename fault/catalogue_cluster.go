@@ -4,6 +4,12 @@ package fault
 func clusterEntries() []Entry {
 	return []Entry{
 		{
+			Code:    ClusterBackend,
+			Summary: "the cluster keeps its checkpoints in another backend",
+			Meaning: "reliability.checkpoint.backend names etcd where the cluster's checkpoints are in MongoDB, or the other way round, or it cannot be known whether they are. Every partition would begin where the cluster once began, and what was acknowledged since would come again or be lost. Nothing was written.",
+			Remedy:  "Set reliability.checkpoint.backend, etcd.prefix and marks.database as the other nodes have them. To move the checkpoints, stop all nodes, `streamer checkpoint export FILE` with the old configuration, and `streamer checkpoint import FILE` with the new one. Where the old ones are not wanted, use another cluster.id.",
+		},
+		{
 			Code:    ClusterChanged,
 			Summary: "somebody else changed the origin of the marks meanwhile",
 			Meaning: "Two operators adopted the marks or changed the number of partitions at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
@@ -23,9 +29,9 @@ func clusterEntries() []Entry {
 		},
 		{
 			Code:    ClusterOrigin,
-			Summary: "etcd and MongoDB do not agree about the origin of the marks",
-			Meaning: "With marks in MongoDB and several nodes the origin stands in both. One of them was restored or replaced, belongs to another cluster, or an adoption ended half-way: epochs that etcd gives out would not be above those that the marks have. Nothing was written.",
-			Remedy:  "Check etcd.endpoints, etcd.prefix, marks.database and cluster.id. If they are right, stop the nodes and give `streamer cluster adopt`, which raises the incarnation in both.",
+			Summary: "this is not the etcd that the origin of the checkpoints names",
+			Meaning: "The origin holds the id of etcd's cluster, etcd.prefix, and a random id that stands in etcd too; with checkpoints in MongoDB and several nodes the whole origin stands in both. The configuration leads to another etcd or another prefix, etcd or MongoDB was restored or replaced, or an adoption ended half-way. Two clusters would depose each other, or epochs of etcd would not be above those of the checkpoints. Nothing was written.",
+			Remedy:  "Check etcd.endpoints, etcd.prefix, marks.database and cluster.id. If they are right, because etcd was restored or replaced, stop all nodes and give `streamer cluster adopt`, which raises the incarnation in both and takes the new etcd.",
 		},
 		{
 			Code:    ClusterUnknown,
@@ -121,7 +127,7 @@ func clusterEntries() []Entry {
 			Code:    NodeRunning,
 			Summary: "another process owns these marks",
 			Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed. It may be one of several that share the partitions of marks in MongoDB; these are remembered when none of them runs.",
-			Remedy:  "Stop the process named, give this one another cluster.id, or set cluster.expected_nodes as the others have it. A node that is to be alone can be started with --take-over, which ends the ownership of others at once: stop nodes that share the partitions first.",
+			Remedy:  "Stop the process named, give this one another cluster.id, or set cluster.expected_nodes as the others have it. A node that is to be alone can be started with --take-over, which ends the ownership of others at once; where nodes have shared the partitions of marks in MongoDB, it must reach their etcd.",
 		},
 		{
 			Code:    NodeStopping,

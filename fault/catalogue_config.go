@@ -19,7 +19,7 @@ func configEntries() []Entry {
 			Code:    CommandUnconfirmed,
 			Summary: "the command changes something and was not confirmed",
 			Meaning: "It asks before it writes, and either the answer was no or there is no terminal to ask on. Nothing was written.",
-			Remedy:  "Look at what it would do with --dry-run, then give it again with --yes.",
+			Remedy:  "Give it again with --yes. Commands that move checkpoints show with --dry-run what they would do.",
 		},
 		{
 			Code:    ConfigBadValue,

@@ -76,9 +76,15 @@ func mongodbEntries() []Entry {
 			Remedy:  "Use MongoDB 4.2 or later; products that only speak MongoDB's protocol often lack this.",
 		},
 		{
+			Code:    MongoShards,
+			Summary: "changes of a sharded cluster arrive late",
+			Meaning: "mongos holds a change until every other shard, and the config servers, have reported that they are past its time. A shard without writes reports a newer time every 10 s only (periodicNoopIntervalSecs), so a change may arrive 10 s late. Nothing is lost or out of order. With mongodb.tick the node has a no-op written to the shards that others wait for.",
+			Remedy:  "Set mongodb.tick, for example to 200ms. It needs mongos 4.2.23, 4.4.17, 5.0.12 or 6.0, and a user with the action appendOplogNote on the resource {cluster: true} (it is in the role backup) and find on config.version. Or set periodicNoopIntervalSecs to 1 on the shards.",
+		},
+		{
 			Code:    MongoSplit,
 			Summary: "MongoDB does not split large change events",
-			Meaning: "A change event above 16 MiB comes with less in it, or is stepped over and told to the subscribers.",
+			Meaning: "A change event above 16 MiB comes with less in it and the field incomplete: true; where not even its key fits, it is left out with what follows it in its transaction, and subscribers are told.",
 			Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
 		},
 		{

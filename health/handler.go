@@ -23,6 +23,9 @@ type Report struct {
 type Membership struct {
 	// Detached says that the node has left the cluster because its lease may have run out: it owns nothing and hands out nothing.
 	Detached bool `json:"detached"`
+	// LeaseDeadlineLag is the deadline of the node's lease less now, in seconds: how long it lives unless it is renewed. The node is detached when
+	// a third of cluster.lease_ttl is left.
+	LeaseDeadlineLag float64 `json:"lease_deadline_lag"`
 	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version of the plan, 0 for none.
 	Leader string `json:"leader"`
 	Plan   uint64 `json:"plan"`

@@ -57,7 +57,7 @@ func ask(t *testing.T, programs []*match.Program) func([]change.Event) {
 // TestProveIndexScales compares 100,000 subscriptions with 1,000, without those that no index helps. The two take turns until one is seen to
 // be fast enough, or for so long that it is not.
 func TestProveIndexScales(t *testing.T) {
-	small, large := newCrowd(t, 1_000), newCrowd(t, 100_000)
+	small, large := newCrowd(1_000), newCrowd(100_000)
 	smallEvents, largeEvents := small.events(t, 4096), large.events(t, 4096)
 	before := heap()
 	few, many := find(t, small.index(t, small.rest)), find(t, large.index(t, large.rest))
@@ -79,7 +79,7 @@ func TestProveIndexScales(t *testing.T) {
 // TestProveIndexBeatsAskingEach compares the index, with all kinds of subscriptions, with CEL asked about each, and with CEL asked about those
 // only that no index helps.
 func TestProveIndexBeatsAskingEach(t *testing.T) {
-	crowd := newCrowd(t, 100_000)
+	crowd := newCrowd(100_000)
 	events := crowd.events(t, 1024)
 	all, rest, linear := find(t, crowd.index(t, nil)), ask(t, crowd.rest), ask(t, crowd.programs)
 	times := best{}

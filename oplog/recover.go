@@ -68,42 +68,81 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
 		reason, reach.First = gap.Refused, at.Time.Next() // as if the log began there
 	}
-	for _, from := range openings(reach) {
-		stream, err := l.source.Open(ctx, from)
-		switch {
-		case err == nil:
-			loss := Loss{From: at, To: change.Later(from, stream.Base()), Reason: reason, Found: time.Now()}
-			loss.Namespaces = l.namespaces(&loss)
-			l.lost(loss)
-			l.opened(r, at)
-			l.accept(r, &slot{loss: &loss, end: loss.To, at: loss.Found, size: eventOverhead})
-			r.splitter.begin(loss.To)
-			return stream, nil
-		case !errors.Is(err, ErrPositionLost):
-			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
-		}
+	stream, err := l.openEarliest(ctx, newSearch(change.Later(at, change.At(reach.First)).Time, reach.First, reach.Last.Next()))
+	switch {
+	case errors.Is(err, ErrPositionLost):
+		return nil, nil //nolint:nilnil // the server refuses everything
+	case err != nil:
+		return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 	}
-	return nil, nil //nolint:nilnil // the server refuses everything
+	loss := Loss{From: at, To: change.Later(at, stream.Base()), Reason: reason, Found: time.Now()}
+	loss.Namespaces = l.namespaces(&loss)
+	l.lost(loss)
+	l.opened(r, at)
+	l.accept(r, &slot{loss: &loss, end: loss.To, at: loss.Found, size: eventOverhead})
+	r.splitter.begin(loss.To)
+	return stream, nil
 }
 
-// openings returns where to try to open a log, the earliest first. Servers before 5.0 refuse the oldest entry itself, and under writes it is
-// truncated between the look and the opening; the last one is the end of the log.
-func openings(reach gap.Reach) []change.Position {
-	end := change.At(reach.Last.Next())
-	if reach.First.IsZero() {
-		return []change.Position{end}
-	}
-	var all []change.Position
-	try := func(t change.Timestamp) {
-		if p := change.At(t); end.After(p) && (len(all) == 0 || p.After(all[len(all)-1])) {
-			all = append(all, p)
+// openEarliest opens a stream at the earliest place that a search finds.
+func (l *Log) openEarliest(ctx context.Context, s *search) (best Stream, err error) {
+	err = ErrPositionLost
+	for {
+		at, ok := s.next()
+		if !ok {
+			break
 		}
+		var stream Stream
+		if stream, err = l.openAt(ctx, at); err == nil {
+			if best != nil {
+				best.Close()
+			}
+			if best = stream; s.hold(at) {
+				break
+			}
+			continue
+		}
+		if !errors.Is(err, ErrPositionLost) {
+			break
+		}
+		first := change.Timestamp{}
+		if lost, known := errors.AsType[*LostError](err); known {
+			first = lost.First
+		}
+		s.refuse(at, first)
 	}
-	try(reach.First)
-	try(reach.First.Next())
-	length := uint32(reach.Length() / time.Second)
-	for _, share := range []uint32{1000, 300, 100, 30, 10, 3} {
-		try(change.Timestamp{T: reach.First.T + max(1, length/share), I: 1})
+	if best != nil {
+		return best, nil
 	}
-	return append(all, end)
+	return nil, err
+}
+
+// openAt opens a stream at the time and reads its first reply: some servers refuse a position only then.
+func (l *Log) openAt(ctx context.Context, at change.Timestamp) (Stream, error) {
+	stream, err := l.source.Open(ctx, change.At(at))
+	if err != nil {
+		return nil, err
+	}
+	reply, err := stream.Next(ctx)
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	return &begun{Stream: stream, first: &reply}, nil
+}
+
+// A begun stream has been read from once.
+type begun struct {
+	Stream
+
+	first *Reply // nil when it has been handed out
+}
+
+// Next implements Stream.
+func (b *begun) Next(ctx context.Context) (Reply, error) {
+	if first := b.first; first != nil {
+		b.first = nil
+		return *first, nil
+	}
+	return b.Stream.Next(ctx)
 }

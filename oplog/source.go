@@ -20,7 +20,9 @@ var ErrAhead = errors.New("the position is later than MongoDB's own time")
 type LostError struct {
 	// First and Last are the times of the oldest and the newest entry, zero where unknown. Last is known only of a position later than it.
 	First, Last change.Timestamp
-	Err         error
+	// Onward is where reading goes on, in an error of Cursor.Next: what stands before it is lost. Zero where it does not.
+	Onward change.Position
+	Err    error
 }
 
 // Error implements error.

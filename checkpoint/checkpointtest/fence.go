@@ -11,21 +11,17 @@ import (
 
 func testFenced(h harness) {
 	old := h.term(0)
-	h.mustSave(MarkAt(old, Event(1)))
+	h.mustSave(Shared(old, Event(1)))
 	young := h.term(0)
-	before := h.Raw(0)
+	before := h.Raw(SharedKey(0))
 	for _, position := range []change.Position{Event(0), Event(1), Event(2)} {
-		if err := h.save(MarkAt(old, position)); !errors.Is(err, checkpoint.ErrFenced) {
-			h.Errorf("a save at %s with the old epoch gave %v", position, err)
-		}
+		h.wantFenced("a save with the old epoch", h.save(Shared(old, position)))
 	}
-	if err := h.Reopen().Save(h.Context(), []checkpoint.Mark{MarkAt(old, Event(2))})[0]; !errors.Is(err, checkpoint.ErrFenced) {
-		h.Errorf("a save with the old epoch by a store that remembers nothing gave %v", err)
+	h.wantFenced("a save with the old epoch by a store that remembers nothing", h.saveTo(h.Reopen(), Shared(old, Event(2))))
+	if after := h.Raw(SharedKey(0)); !slices.Equal(before, after) {
+		h.Errorf("the checkpoint changed from %q to %q", before, after)
 	}
-	if after := h.Raw(0); !slices.Equal(before, after) {
-		h.Errorf("the mark changed from %q to %q", before, after)
-	}
-	h.mustSave(MarkAt(young, Event(2)))
+	h.mustSave(Shared(young, Event(2)))
 	h.wantAt(0, Event(2))
 }
 
@@ -33,24 +29,23 @@ func testFencedAmongMany(h harness) {
 	terms := h.terms(all()...)
 	const deposed = 130
 	h.term(deposed)
-	marks := make([]checkpoint.Mark, len(terms))
+	saved := make([]checkpoint.Checkpoint, len(terms))
 	for i, term := range terms {
-		marks[i] = MarkAt(term, Event(i+1))
+		saved[i] = Shared(term, Event(i+1))
 	}
-	for i, err := range h.Store.Save(h.Context(), marks) {
-		if i == deposed {
-			if !errors.Is(err, checkpoint.ErrFenced) {
-				h.Errorf("the deposed owner's save gave %v", err)
-			}
-			continue
-		}
-		if err != nil {
-			h.Errorf("mark %d: %v", i, err)
+	old := h.claim("gw-1", 1)
+	saved = append(saved, Exclusive("gw-1", old.Claim, Event(5)), Exclusive("gw-2", h.claim("gw-2", 1).Claim, Event(5)))
+	h.claim("gw-1", 2)
+	for i, err := range h.Store.Save(h.Context(), saved) {
+		if i == deposed || i == len(terms) {
+			h.wantFenced("the deposed owner's save", err)
+		} else if err != nil {
+			h.Errorf("checkpoint %d: %v", i, err)
 		}
 	}
-	stored, err := h.Store.List(h.Context())
+	stored, err := h.Store.Load(h.Context(), Subscriber)
 	if err != nil || len(stored) != len(terms)-1 {
-		h.Errorf("%d marks are stored, %v", len(stored), err)
+		h.Errorf("%d checkpoints are stored, %v", len(stored), err)
 	}
 }
 
@@ -61,7 +56,7 @@ func testEpochsRace(h harness) {
 	wg.Go(func() {
 		fenced := false
 		for n := range saves {
-			err := h.save(MarkAt(old, Event(n)))
+			err := h.save(Shared(old, Event(n+1)))
 			if err != nil && !errors.Is(err, checkpoint.ErrFenced) {
 				h.Errorf("save %d of the old epoch: %v", n, err)
 			}
@@ -72,60 +67,66 @@ func testEpochsRace(h harness) {
 		}
 	})
 	young := h.Begin(0)
-	if _, err := other.Claim(h.Context(), young); err != nil {
+	if _, err := other.ClaimTerms(h.Context(), Subscriber, young); err != nil {
 		h.Fatalf("claim: %v", err)
 	}
 	for n := range saves {
-		if err := other.Save(h.Context(), []checkpoint.Mark{MarkAt(young[0], Event(lead+n))})[0]; err != nil {
+		if err := h.saveTo(other, Shared(young[0], Event(lead+n))); err != nil {
 			h.Errorf("save %d of the higher epoch: %v", n, err)
 		}
 	}
 	wg.Wait()
-	m, err := h.Store.Load(h.Context(), 0)
-	if err != nil || m.Epoch != young[0].Epoch || m.Position.Compare(Event(lead+saves-1)) != 0 {
-		h.Errorf("the mark is of epoch %s at %s, %v; want %s at %s", m.Epoch, m.Position, err, young[0].Epoch, Event(lead+saves-1))
+	if c := h.load(SharedKey(0)); c.Epoch != young[0].Epoch || c.Position.Compare(Event(lead+saves-1)) != 0 {
+		h.Errorf("the checkpoint is of epoch %s at %s; want %s at %s", c.Epoch, c.Position, young[0].Epoch, Event(lead+saves-1))
 	}
 }
 
-func testClaim(h harness) {
+func testClaimTerms(h harness) {
 	first := h.terms(5, 9)
-	h.mustSave(MarkAt(first[1], Event(3)))
+	h.mustSave(Shared(first[1], Event(3)))
 	terms := h.Begin(4, 9, 5)
-	marks, err := h.Store.Claim(h.Context(), terms)
-	if err != nil {
-		h.Fatalf("claim: %v", err)
-	}
-	if len(marks) != 3 || !marks[0].Position.IsZero() || marks[1].Position.Compare(Event(3)) != 0 || !marks[2].Position.IsZero() {
-		h.Errorf("claimed %v", marks)
-	}
-	if marks[1].Epoch != first[1].Epoch || marks[1].Partition != 9 {
-		h.Errorf("the mark found is %v", marks[1])
-	}
-	// Claiming again, after an answer got lost, is no error.
-	if marks, err = h.Store.Claim(h.Context(), terms); err != nil || marks[1].Position.Compare(Event(3)) != 0 {
-		h.Errorf("claimed again %v, %v", marks, err)
-	}
-	if marks, err = h.Store.Claim(h.Context(), nil); err != nil || len(marks) != 0 {
-		h.Errorf("claimed nothing %v, %v", marks, err)
-	}
-	many := h.Begin(all()...)
-	if marks, err = h.Store.Claim(h.Context(), many); err != nil || len(marks) != len(many) || marks[9].Position.IsZero() {
-		h.Errorf("claimed %d of %d, %v", len(marks), len(many), err)
-	}
-}
-
-func testClaimFenced(h harness) {
-	old := h.terms(0, 1)
-	h.mustSave(MarkAt(old[0], Event(1)))
-	young := h.terms(0)
-	for name, store := range map[string]Store{"the same": h.Store, "another": h.Reopen()} {
-		if marks, err := store.Claim(h.Context(), old); !errors.Is(err, checkpoint.ErrFenced) {
-			h.Errorf("%s store let the old epoch claim: %v, %v", name, marks, err)
+	for range 2 { // once more after an answer got lost
+		claimed := h.claimTerms(terms)
+		if !claimed[0].Position.IsZero() || claimed[1].Position.Compare(Event(3)) != 0 || !claimed[2].Position.IsZero() {
+			h.Errorf("claimed %v", claimed)
+		}
+		if claimed[1].Epoch != first[1].Epoch || claimed[0].Key != SharedKey(4) || claimed[1].Key != SharedKey(9) {
+			h.Errorf("the checkpoints found are %v", claimed)
 		}
 	}
-	h.mustSave(MarkAt(young[0], Event(2)))
-	h.mustSave(MarkAt(old[1], Event(2)))
-	if err := h.save(MarkAt(old[0], Event(3))); !errors.Is(err, checkpoint.ErrFenced) {
-		h.Errorf("save with the old epoch gave %v", err)
+	h.claimTerms(nil)
+	if many := h.claimTerms(h.Begin(all()...)); many[9].Position.IsZero() {
+		h.Errorf("claimed %v", many[9])
 	}
+}
+
+func testClaimTermsFenced(h harness) {
+	old := h.terms(0, 1)
+	h.mustSave(Shared(old[0], Event(1)))
+	young := h.terms(0)
+	for name, store := range map[string]Store{"the same": h.Store, "another": h.Reopen()} {
+		_, err := store.ClaimTerms(h.Context(), Subscriber, old)
+		h.wantFenced(name+" store's claim with the old epoch", err)
+	}
+	h.mustSave(Shared(young[0], Event(2)))
+	h.mustSave(Shared(old[1], Event(2)))
+	h.wantFenced("save with the old epoch", h.save(Shared(old[0], Event(3))))
+}
+
+// Shared subscribers have checkpoints of their own under one term.
+func testSharedSubscribers(h harness) {
+	term := h.term(3)
+	if _, err := h.Store.ClaimTerms(h.Context(), "sink", []change.Term{term}); err != nil {
+		h.Fatalf("claim: %v", err)
+	}
+	h.mustSave(Shared(term, Event(9)))
+	sink := Shared(term, Event(4))
+	sink.Subscriber = "sink"
+	h.mustSave(sink)
+	h.wantAt(3, Event(9))
+	h.want(sink)
+	if err := h.Store.Delete(h.Context(), Subscriber); err != nil {
+		h.Fatalf("delete: %v", err)
+	}
+	h.want(sink)
 }

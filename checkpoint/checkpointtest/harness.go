@@ -1,10 +1,14 @@
 package checkpointtest
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
@@ -15,29 +19,34 @@ import (
 // Partitions is the number of partitions that a harness is for.
 const Partitions = 256
 
-// A Store is all that a store of marks does.
+// Subscriber is the shared subscriber of most cases.
+const Subscriber = "stdout"
+
+// A Store is all that a store of checkpoints does.
 type Store interface {
 	checkpoint.Store
 	checkpoint.Claimer
 	checkpoint.OriginKeeper
-	checkpoint.HistoryKeeper
 	checkpoint.GapKeeper
 	checkpoint.Rewinder
 	checkpoint.Adopter
 }
 
-// A Harness is an empty store of marks and what surrounds it. Its functions fail the test where they cannot do their part.
+// A Harness is an empty store and what surrounds it. Its functions fail the test where they cannot do their part.
 type Harness struct {
 	// Store reaches its server through Link, if there is one.
 	Store Store
-	// Begin begins a term of each partition, with epochs higher than any before, under the origin that stands. The suite claims them.
+	// Begin begins a term of each partition, with epochs higher than any before, under the origin that stands; where there is none it creates
+	// Origin("c1"). The suite claims the terms.
 	Begin func(partitions ...change.Partition) []change.Term
-	// Reopen opens the same marks anew, as another process would: nothing is remembered, and the Link is not in the way.
+	// Reopen opens the same checkpoints anew, as another process would: nothing is remembered, and the Link is not in the way.
 	Reopen func() Store
-	// Damage replaces the stored mark of a partition by a damaged one. It is nil for a store that has no stored form.
-	Damage func(p change.Partition, d Damage)
-	// Raw returns what is stored as the mark of a partition, nil where nothing is.
-	Raw func(p change.Partition) []byte
+	// Put stores bytes as the checkpoint of a key. It is nil for a store that has no stored form.
+	Put func(k checkpoint.Key, stored []byte)
+	// PutGap stores bytes under an id of the gap log. It is nil for a store that has no stored form.
+	PutGap func(id string, stored []byte)
+	// Raw returns what is stored as the checkpoint of a key, nil where nothing is.
+	Raw func(k checkpoint.Key) []byte
 	// Link is the connection of Store to its server, nil for a store without one.
 	Link Link
 }
@@ -55,7 +64,7 @@ type Link interface {
 	Cut() (heal func())
 }
 
-// Damage is what can be wrong with a stored mark.
+// Damage is what can be wrong with a stored checkpoint.
 type Damage int
 
 // The damages.
@@ -63,24 +72,38 @@ const (
 	NewerVersion Damage = iota
 	OtherPartitions
 	Garbage
+	OtherKey
 )
 
-// JSON returns a mark damaged in this way, in the form that checkpoint.EncodeMark gives marks.
-func (d Damage) JSON() []byte {
+// Of returns a checkpoint of a key that is damaged in this way, in the form that package record gives checkpoints.
+func (d Damage) Of(k checkpoint.Key) []byte {
+	if d == OtherKey {
+		k.Subscriber += "-2"
+	}
+	name, err := json.Marshal(k.Subscriber)
+	if err != nil {
+		panic(err)
+	}
+	owner := `"claim":{"number":1,"process":"p","started":"2023-11-14T22:13:20Z","node":"a"}`
+	if k.Shared {
+		owner = fmt.Sprintf(`"partition":%d,"epoch":"1.1"`, k.Partition)
+	}
 	switch d {
 	case NewerVersion:
 		return []byte(`{"v":2,"n":{"from":256,"to":512},"position":"kept differently"}`)
 	case OtherPartitions:
-		return []byte(`{"v":1,"n":4,"position":{"t":1700000000,"i":1},"epoch":"1.1","at":"2023-11-14T22:13:20Z"}`)
+		return fmt.Appendf(nil, `{"v":1,"n":4,"subscriber":%s,%s,"position":{"t":1700000000,"i":1},"at":"2023-11-14T22:13:20Z"}`, name, owner)
+	case OtherKey:
+		return fmt.Appendf(nil, `{"v":1,"n":256,"subscriber":%s,%s,"position":{"t":1700000000,"i":1},"at":"2023-11-14T22:13:20Z"}`, name, owner)
 	case Garbage:
-		return []byte("not a mark")
+		return []byte("not a checkpoint")
 	}
 	panic(fmt.Sprintf("damage %d", d))
 }
 
 // Code returns what a store calls the damage.
 func (d Damage) Code() fault.Code {
-	return [...]fault.Code{fault.CheckpointNewer, fault.CheckpointPartitions, fault.CheckpointCorrupt}[d]
+	return [...]fault.Code{fault.CheckpointNewer, fault.CheckpointPartitions, fault.CheckpointCorrupt, fault.CheckpointCorrupt}[d]
 }
 
 // Event returns the position of the n-th event of a log, from 1. Four events share each cluster time.
@@ -92,14 +115,37 @@ func Event(n int) change.Position {
 	}.Position()
 }
 
-// MarkAt returns a mark of the term at a position.
-func MarkAt(term change.Term, position change.Position) checkpoint.Mark {
-	return checkpoint.Mark{
-		Partition:   term.Partition,
+// began is when the suite began, by its own clock.
+var began = time.Date(2024, time.May, 17, 8, 30, 0, 123_000_000, time.UTC) //nolint:gochecknoglobals // a constant
+
+// Shared returns the checkpoint of the suite's shared subscriber that a term saves at a position.
+func Shared(term change.Term, position change.Position) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		Key:         SharedKey(term.Partition),
 		Position:    position,
+		Partitions:  Partitions,
 		Fingerprint: "5f1e9a",
 		Epoch:       term.Epoch,
-		At:          time.Date(2024, time.May, 17, 8, 30, 0, 123_000_000, time.UTC),
+		At:          began,
+		By:          "node-a",
+		Reason:      checkpoint.ReasonInterval,
+	}
+}
+
+// SharedKey is the key of the suite's shared subscriber in a partition.
+func SharedKey(p change.Partition) checkpoint.Key {
+	return checkpoint.Key{Subscriber: Subscriber, Shared: true, Partition: p}
+}
+
+// Exclusive returns the checkpoint of an exclusive subscriber that is saved under a claim at a position.
+func Exclusive(subscriber string, c checkpoint.Claim, position change.Position) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		Key:         checkpoint.Key{Subscriber: subscriber},
+		Position:    position,
+		Partitions:  Partitions,
+		Fingerprint: "5f1e9a",
+		Claim:       c,
+		At:          began,
 		By:          "node-a",
 		Reason:      checkpoint.ReasonInterval,
 	}
@@ -109,6 +155,16 @@ func MarkAt(term change.Term, position change.Position) checkpoint.Mark {
 type harness struct {
 	Harness
 	*testing.T
+}
+
+// create writes the origin.
+func (h harness) create() checkpoint.Origin {
+	h.Helper()
+	o, err := h.Store.Create(h.Context(), Origin("c1"))
+	if err != nil {
+		h.Fatalf("create: %v", err)
+	}
+	return o
 }
 
 // term begins a term of a partition and claims it.
@@ -121,44 +177,130 @@ func (h harness) term(p change.Partition) change.Term {
 func (h harness) terms(partitions ...change.Partition) []change.Term {
 	h.Helper()
 	terms := h.Begin(partitions...)
-	if _, err := h.Store.Claim(h.Context(), terms); err != nil {
-		h.Fatalf("claim: %v", err)
-	}
+	h.claimTerms(terms)
 	return terms
 }
 
-// save saves one mark.
-func (h harness) save(m checkpoint.Mark) error {
+// claimTerms claims terms for the shared subscriber.
+func (h harness) claimTerms(terms []change.Term) []checkpoint.Checkpoint {
 	h.Helper()
-	results := h.Store.Save(h.Context(), []checkpoint.Mark{m})
+	claimed, err := h.Store.ClaimTerms(h.Context(), Subscriber, terms)
+	if err != nil || len(claimed) != len(terms) {
+		h.Fatalf("claimed %d of %d, %v", len(claimed), len(terms), err)
+	}
+	return claimed
+}
+
+// process is the claim of the n-th process of a subscriber, which started n minutes after the suite began.
+func process(n int) checkpoint.Claim {
+	return checkpoint.Claim{Process: fmt.Sprintf("process-%d", n), Started: began.Add(time.Duration(n) * time.Minute), Node: "node-a", By: "ann"}
+}
+
+// claim claims the name of a subscriber for its n-th process; if it has no checkpoint it begins at Event(1). The checkpoint has the claim.
+func (h harness) claim(subscriber string, n int) checkpoint.Checkpoint {
+	h.Helper()
+	c, err := h.Store.ClaimName(h.Context(), process(n), first(subscriber))
+	if err != nil {
+		h.Fatalf("claim %q for process %d: %v", subscriber, n, err)
+	}
+	return c
+}
+
+// first is where subscribers begin.
+func first(subscriber string) checkpoint.Checkpoint {
+	c := Exclusive(subscriber, checkpoint.Claim{}, Event(1))
+	c.Reason = checkpoint.ReasonBegin
+	return c
+}
+
+// save saves one checkpoint.
+func (h harness) save(c checkpoint.Checkpoint) error {
+	h.Helper()
+	return h.saveTo(h.Store, c)
+}
+
+func (h harness) saveTo(s Store, c checkpoint.Checkpoint) error {
+	h.Helper()
+	results := s.Save(h.Context(), []checkpoint.Checkpoint{c})
 	if len(results) != 1 {
-		h.Fatalf("%d results for one mark", len(results))
+		h.Fatalf("%d results for one checkpoint", len(results))
 	}
 	return results[0]
 }
 
-// mustSave saves one mark.
-func (h harness) mustSave(m checkpoint.Mark) {
+// mustSave saves one checkpoint.
+func (h harness) mustSave(c checkpoint.Checkpoint) {
 	h.Helper()
-	if err := h.save(m); err != nil {
-		h.Fatalf("save %s: %v", m.Position, err)
+	if err := h.save(c); err != nil {
+		h.Fatalf("save %s: %v", c.Position, err)
 	}
 }
 
-// position returns where the stored mark of a partition stands.
-func (h harness) position(p change.Partition) change.Position {
+func (h harness) wantError(what string, want, err error) {
 	h.Helper()
-	m, err := h.Store.Load(h.Context(), p)
+	if !errors.Is(err, want) {
+		h.Errorf("%s gave %v, want %v", what, err, want)
+	}
+}
+
+func (h harness) wantFenced(what string, err error) {
+	h.Helper()
+	h.wantError(what, checkpoint.ErrFenced, err)
+}
+
+// find returns the checkpoint of a key, and whether there is one.
+func (h harness) find(k checkpoint.Key) (checkpoint.Checkpoint, bool) {
+	h.Helper()
+	all, err := h.Store.Load(h.Context(), k.Subscriber)
 	if err != nil {
 		h.Fatalf("load: %v", err)
 	}
-	return m.Position
+	i := slices.IndexFunc(all, func(c checkpoint.Checkpoint) bool { return c.Key == k })
+	if i < 0 {
+		return checkpoint.Checkpoint{}, false
+	}
+	return all[i], true
 }
 
-// wantAt checks where the stored mark of a partition stands.
+// load returns the checkpoint of a key.
+func (h harness) load(k checkpoint.Key) checkpoint.Checkpoint {
+	h.Helper()
+	c, there := h.find(k)
+	if !there {
+		h.Fatalf("%s has no checkpoint", k)
+	}
+	return c
+}
+
+// wantAt checks where the shared subscriber is in a partition.
 func (h harness) wantAt(p change.Partition, want change.Position) {
 	h.Helper()
-	if got := h.position(p); got.Compare(want) != 0 || !slices.Equal(got.Token, want.Token) {
-		h.Fatalf("the mark stands at %s, want %s", got, want)
+	if got := h.load(SharedKey(p)).Position; got.Compare(want) != 0 || !slices.Equal(got.Token, want.Token) {
+		h.Fatalf("the checkpoint is at %s, want %s", got, want)
 	}
+}
+
+// want checks the whole of a checkpoint.
+func (h harness) want(want checkpoint.Checkpoint) {
+	h.Helper()
+	if diff := cmp.Diff(want, h.load(want.Key)); diff != "" {
+		h.Errorf("the checkpoint of %s is otherwise (-want +got):\n%s", want.Key, diff)
+	}
+}
+
+// wantNone checks that there is no checkpoint.
+func (h harness) wantNone(k checkpoint.Key) {
+	h.Helper()
+	if c, there := h.find(k); there {
+		h.Errorf("%s has a checkpoint: %+v", k, c)
+	}
+}
+
+// all returns all partitions.
+func all() []change.Partition {
+	partitions := make([]change.Partition, Partitions)
+	for i := range partitions {
+		partitions[i] = change.Partition(i)
+	}
+	return partitions
 }

@@ -11,13 +11,13 @@ import (
 // A store without a Link answers at once, and nothing of it can be late or lost: of these cases only what is left of them
 // is tried, a repetition.
 
-// giveUp saves a mark of which the caller never learns what became of it: it gives up when sent is closed.
-func (h harness) giveUp(m checkpoint.Mark, sent <-chan struct{}) {
+// giveUp saves a checkpoint of which the caller never learns what became of it: it gives up when sent is closed.
+func (h harness) giveUp(c checkpoint.Checkpoint, sent <-chan struct{}) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()
 	result := make(chan error, 1)
-	go func() { result <- h.Store.Save(ctx, []checkpoint.Mark{m})[0] }()
+	go func() { result <- h.Store.Save(ctx, []checkpoint.Checkpoint{c})[0] }()
 	select {
 	case <-sent:
 	case err := <-result:
@@ -29,98 +29,169 @@ func (h harness) giveUp(m checkpoint.Mark, sent <-chan struct{}) {
 	}
 }
 
-// late saves a mark whose write stays underway until deliver is called.
-func (h harness) late(m checkpoint.Mark) (deliver func()) {
+// late saves a checkpoint whose write stays underway until deliver is called.
+func (h harness) late(c checkpoint.Checkpoint) (deliver func()) {
 	h.Helper()
 	if h.Link == nil {
-		return func() { _ = h.save(m) }
+		return func() { _ = h.save(c) }
 	}
 	held, deliver := h.Link.Hold()
-	h.giveUp(m, held)
+	h.giveUp(c, held)
 	return deliver
 }
 
 func testLateWrite(h harness) {
 	term := h.term(0)
-	h.mustSave(MarkAt(term, Event(10)))
-	deliver := h.late(MarkAt(term, Event(20)))
-	h.mustSave(MarkAt(term, Event(30)))
+	h.mustSave(Shared(term, Event(10)))
+	deliver := h.late(Shared(term, Event(20)))
+	h.mustSave(Shared(term, Event(30)))
 	deliver()
 	h.wantAt(0, Event(30))
-	h.mustSave(MarkAt(term, Event(40)))
+	h.mustSave(Shared(term, Event(40)))
 	h.wantAt(0, Event(40))
 }
 
 func testLateFirstWrite(h harness) {
 	term := h.term(0)
-	deliver := h.late(MarkAt(term, Event(20)))
-	h.mustSave(MarkAt(term, Event(30)))
+	deliver := h.late(Shared(term, Event(20)))
+	h.mustSave(Shared(term, Event(30)))
 	deliver()
 	h.wantAt(0, Event(30))
 
 	// One that arrives before the next is no loss either.
-	h.late(MarkAt(term, Event(40)))()
-	h.mustSave(MarkAt(term, Event(35)))
+	h.late(Shared(term, Event(40)))()
+	h.mustSave(Shared(term, Event(35)))
 	h.wantAt(0, Event(40))
-	h.late(MarkAt(term, Event(50)))()
-	h.mustSave(MarkAt(term, Event(60)))
+	h.late(Shared(term, Event(50)))()
+	h.mustSave(Shared(term, Event(60)))
 	h.wantAt(0, Event(60))
 }
 
 func testLateDeposed(h harness) {
 	old := h.term(0)
-	h.mustSave(MarkAt(old, Event(10)))
-	deliver := h.late(MarkAt(old, Event(20)))
+	h.mustSave(Shared(old, Event(10)))
+	deliver := h.late(Shared(old, Event(20)))
 	young := h.term(0)
 	deliver()
 	h.wantAt(0, Event(10))
-	h.mustSave(MarkAt(young, Event(11)))
+	h.mustSave(Shared(young, Event(11)))
 	h.wantAt(0, Event(11))
 }
 
 func testLostAnswer(h harness) {
 	term := h.term(0)
 	for i, last := range []int{10, 20} {
-		m := MarkAt(term, Event(last))
+		c := Shared(term, Event(last))
 		if h.Link == nil {
-			h.mustSave(m)
+			h.mustSave(c)
 		} else {
-			h.giveUp(m, h.Link.Mute())
+			h.giveUp(c, h.Link.Mute())
 		}
 		h.wantAt(0, Event(last))
-		before := h.Raw(0)
+		before := h.Raw(SharedKey(0))
 		if i == 0 {
-			h.mustSave(m)
-			if after := h.Raw(0); string(after) != string(before) {
+			h.mustSave(c)
+			if after := h.Raw(SharedKey(0)); string(after) != string(before) {
 				h.Errorf("the repetition wrote again: %q, was %q", after, before)
 			}
 		}
-		h.mustSave(MarkAt(term, Event(last+1)))
+		h.mustSave(Shared(term, Event(last+1)))
 		h.wantAt(0, Event(last+1))
 	}
 }
 
 func testCut(h harness) {
 	terms := h.terms(0, 1)
-	h.mustSave(MarkAt(terms[0], Event(1)))
+	h.mustSave(Shared(terms[0], Event(1)))
 	if h.Link != nil {
 		heal := h.Link.Cut()
 		ctx, cancel := context.WithTimeout(h.Context(), 300*time.Millisecond)
 		defer cancel()
-		for i, err := range h.Store.Save(ctx, []checkpoint.Mark{MarkAt(terms[0], Event(2)), MarkAt(terms[1], Event(2))}) {
+		for i, err := range h.Store.Save(ctx, []checkpoint.Checkpoint{Shared(terms[0], Event(2)), Shared(terms[1], Event(2))}) {
 			if err == nil || errors.Is(err, checkpoint.ErrFenced) {
-				h.Errorf("mark %d without a connection: %v", i, err)
+				h.Errorf("checkpoint %d without a connection: %v", i, err)
 			}
 		}
 		heal()
 	}
 	// The first requests may still meet the broken connection.
-	for err := h.save(MarkAt(terms[0], Event(2))); err != nil; err = h.save(MarkAt(terms[0], Event(2))) {
+	for err := h.save(Shared(terms[0], Event(2))); err != nil; err = h.save(Shared(terms[0], Event(2))) {
 		if h.Link == nil || errors.Is(err, checkpoint.ErrFenced) || h.Context().Err() != nil {
 			h.Fatalf("save: %v", err)
 		}
 	}
-	h.mustSave(MarkAt(terms[1], Event(3)))
+	h.mustSave(Shared(terms[1], Event(3)))
 	h.wantAt(0, Event(2))
 	h.wantAt(1, Event(3))
+}
+
+func testLateExclusive(h harness) {
+	h.create()
+	k := checkpoint.Key{Subscriber: "gw-1"}
+	claim := h.claim("gw-1", 1).Claim
+	deliver := h.late(Exclusive("gw-1", claim, Event(20)))
+	h.mustSave(Exclusive("gw-1", claim, Event(30)))
+	deliver()
+	if got := h.load(k); got.Position.Compare(Event(30)) != 0 {
+		h.Errorf("the subscriber is at %s", got.Position)
+	}
+	deliver = h.late(Exclusive("gw-1", claim, Event(40)))
+	if h.Link == nil {
+		deliver = func() { h.wantFenced("a late save", h.save(Exclusive("gw-1", claim, Event(40)))) }
+	}
+	later := h.claim("gw-1", 2).Claim
+	deliver()
+	if got := h.load(k); got.Position.Compare(Event(30)) != 0 || got.Claim.Number != later.Number {
+		h.Errorf("the checkpoint is %+v", got)
+	}
+	h.mustSave(Exclusive("gw-1", later, Event(31)))
+	if got := h.load(k); got.Position.Compare(Event(31)) != 0 {
+		h.Errorf("the subscriber is at %s", got.Position)
+	}
+}
+
+// A claim whose answer got lost is the process's own when it claims again; one that arrives late deposes nobody who came after it.
+func testLostClaim(h harness) {
+	h.create()
+	if h.Link == nil {
+		h.claim("gw-1", 1)
+	} else {
+		h.giveUpClaim("gw-1", 1, h.Link.Mute())
+	}
+	if c := h.claim("gw-1", 1); c.Claim.Number != 1 {
+		h.Errorf("claimed as %+v", c.Claim)
+	}
+	deliver := func() {}
+	if h.Link != nil {
+		var held <-chan struct{}
+		held, deliver = h.Link.Hold()
+		h.giveUpClaim("gw-1", 2, held)
+	}
+	later := h.claim("gw-1", 3)
+	deliver()
+	h.mustSave(Exclusive("gw-1", later.Claim, Event(9)))
+	if got := h.load(later.Key); got.Claim != later.Claim || got.Position.Compare(Event(9)) != 0 {
+		h.Errorf("the checkpoint is %+v", got)
+	}
+}
+
+// giveUpClaim claims a name and gives up when sent is closed.
+func (h harness) giveUpClaim(subscriber string, n int, sent <-chan struct{}) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		_, err := h.Store.ClaimName(ctx, process(n), first(subscriber))
+		result <- err
+	}()
+	select {
+	case <-sent:
+	case err := <-result:
+		h.Fatalf("the claim was answered before it was sent: %v", err)
+	}
+	cancel()
+	if err := <-result; err == nil || errors.Is(err, checkpoint.ErrFenced) {
+		h.Fatalf("a claim without an answer gave %v", err)
+	}
 }

@@ -7,25 +7,26 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// A History is the entries of one partition's history, as they are read.
+// A History is the entries of the history of one checkpoint, as they are read.
 type History []entry
 
 type entry struct {
-	mark  checkpoint.Mark
-	trail checkpoint.Trail
+	checkpoint checkpoint.Checkpoint
+	trail      checkpoint.Trail
 }
 
 // Add adds an entry.
-func (h *History) Add(m checkpoint.Mark, t checkpoint.Trail) { *h = append(*h, entry{m, t}) }
+func (h *History) Add(c checkpoint.Checkpoint, t checkpoint.Trail) { *h = append(*h, entry{c, t}) }
 
-// Newest returns the entries, the newest first. Their count begins again where partitions are counted anew, which raises the incarnation.
-func (h *History) Newest() []checkpoint.Mark {
+// Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1 again where partitions are counted anew, which
+// raises the incarnation.
+func (h *History) Newest() []checkpoint.Checkpoint {
 	slices.SortFunc(*h, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.mark.Epoch.Incarnation, a.mark.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))
+		return cmp.Or(cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))
 	})
-	marks := make([]checkpoint.Mark, len(*h))
+	all := make([]checkpoint.Checkpoint, len(*h))
 	for i, e := range *h {
-		marks[i] = e.mark
+		all[i] = e.checkpoint
 	}
-	return marks
+	return all
 }

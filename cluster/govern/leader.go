@@ -204,6 +204,13 @@ func (l *Leader) resign(ctx context.Context, leadership roster.Leadership) {
 	}
 }
 
+// Leading reports whether this node leads. It may be called from any goroutine.
+func (l *Leader) Leading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.state != nil
+}
+
 // An Explanation is what the leader knows and did last.
 type Explanation struct {
 	// Leading says that this node leads; everything else is empty where it does not.

@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/rostertest"
 	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -69,7 +70,7 @@ func (c *nodes) start(process string, names ...string) {
 		}, store)
 		cfg := c.cfg
 		cfg.Node, cfg.TTL, cfg.Clock, cfg.Board, cfg.Registerer = name, ttl, clock, n.board, n.reg
-		cfg.Trusted = func() bool { return n.share.Trusted() && !n.wary.Load() }
+		cfg.Trusted = func() bool { return n.share.Trusted() && n.share.Sees() == nil && !n.wary.Load() }
 		n.leader = govern.NewLeader(cfg, store)
 		n.done.Go(func() {
 			_ = n.share.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -86,7 +87,8 @@ func (c *nodes) start(process string, names ...string) {
 func (n *node) report() roster.Heartbeat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h := roster.Heartbeat{Status: roster.Healthy, Checks: map[string]bool{roster.CheckMongoDB: true}}
+	etcd := n.share.Sees() == nil
+	h := roster.Heartbeat{Status: roster.Healthy, Checks: map[string]bool{roster.CheckMongoDB: true, roster.CheckEtcd: etcd}}
 	for _, term := range n.mu.terms {
 		if term.Err() == nil {
 			h.Held = append(h.Held, roster.Held{Partition: term.Partition, Epoch: term.Epoch, Rate: 1})
@@ -99,6 +101,9 @@ func (n *node) resume(_ context.Context, terms []change.Term) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.terms = append(n.mu.terms, terms...)
+	for _, term := range terms {
+		context.AfterFunc(term.Context, func() { n.share.Ended(term) })
+	}
 	return nil
 }
 
@@ -220,6 +225,54 @@ func TestLeaderThatIsCutOffResigns(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if version := c.all[c.leads()[0]].leader.Explain().Plan.Version; version != 1 {
 			t.Errorf("plan %d: another leader has moved partitions", version)
+		}
+	})
+}
+
+// A node that renews its lease and cannot read the cluster would keep what it has for ever, or lead for ever without a look. It is detached,
+// others lead, and get what it had. Where the cluster is corrupt, for all nodes, nothing moves.
+func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, govern.Config{Partitions: 12, Expected: 3})
+		defer c.close()
+		c.start("a", "node-0", "node-1", "node-2")
+		c.within(5*time.Second, "the cold start", c.settled)
+		owned := func(name string) (n int) {
+			view, err := c.memory.For("watcher").View(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range view.Owners {
+				if o.Node == name {
+					n++
+				}
+			}
+			return n
+		}
+		blind := c.leads()[0]
+		c.memory.Blind(blind, rostertest.ErrCut)
+		took := c.within(3*ttl, "another node leads", func() bool { return !slices.Contains(c.leads(), blind) && len(c.leads()) == 1 })
+		t.Logf("another node leads after %s", took)
+		c.within(3*ttl, "it is detached", func() bool { return !c.all[blind].share.Trusted() })
+		c.within(30*time.Second, "it owns nothing", func() bool { return owned(blind) == 0 })
+		c.memory.Blind(blind, nil)
+		c.within(5*time.Minute, "it has its share again", func() bool { return owned(blind) == 4 && c.settled() })
+
+		before := c.all[c.leads()[0]].leader.Explain().Plan.Version
+		for name := range c.all {
+			c.memory.Blind(name, fault.Newf(fault.ClusterCorrupt, "the plan"))
+		}
+		time.Sleep(5 * time.Minute)
+		for name := range c.all {
+			if n := owned(name); n != 4 {
+				t.Errorf("%s owns %d partitions while nobody can read the cluster", name, n)
+			}
+			c.memory.Blind(name, nil)
+		}
+		c.within(10*time.Second, "somebody leads again", func() bool { return len(c.leads()) == 1 })
+		time.Sleep(20 * time.Second)
+		if plan := c.all[c.leads()[0]].leader.Explain().Plan; plan.Version != before {
+			t.Errorf("plan %d after %d: %s", plan.Version, before, plan.Cause)
 		}
 	})
 }

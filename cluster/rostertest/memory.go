@@ -38,6 +38,7 @@ type Memory struct {
 		callers  map[string]*caller // the living one of a node
 		cut      map[string]bool
 		mute     map[string]bool
+		blind    map[string]error
 		election time.Duration
 		alarm    *time.Timer // for the next lease to run out
 	}
@@ -87,6 +88,7 @@ func NewMemory(partitions int, clock func() time.Duration) *Memory {
 	m.mu.callers = make(map[string]*caller)
 	m.mu.cut = make(map[string]bool)
 	m.mu.mute = make(map[string]bool)
+	m.mu.blind = make(map[string]error)
 	m.mu.election = ElectionTTL
 	return m
 }
@@ -157,6 +159,13 @@ func (m *Memory) tell(h *hints) {
 	if m.reaches(h.of) {
 		h.signal()
 	}
+}
+
+// Blind has a node's views fail with an error, or ends that with nil. Everything else that it asks for is done.
+func (m *Memory) Blind(node string, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.blind[node] = why
 }
 
 // Mute has the next call of a node that writes carried out, and its answer lost.

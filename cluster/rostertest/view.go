@@ -24,6 +24,9 @@ var _ roster.Store = view{}
 // View implements [roster.Store].
 func (v view) View(ctx context.Context) (now roster.View, err error) {
 	err = v.call(ctx, v.of, func() error {
+		if why := v.mu.blind[v.of.node]; why != nil {
+			return why
+		}
 		now.Revision = v.mu.revision
 		for _, s := range v.mu.seats {
 			told := s.Seat

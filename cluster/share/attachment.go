@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/tenure"
+	"github.com/mongostream/streamer/fault"
 )
 
 // requests is how many requests may be under way at a time: one of each kind.
@@ -37,6 +38,8 @@ type attachment struct {
 	beaten   time.Duration                      // when the last heartbeat was sent
 	beatAt   time.Duration                      // when the next one is due
 	viewAt   time.Duration                      // when the next view is due
+	unseen   int                                // views that have failed in a row
+	toldView time.Duration                      // when that was last said, 0 for never
 	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
 	stopping bool
 }
@@ -53,6 +56,9 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 		now := a.cfg.Clock()
 		if a.trust.Over(now) {
 			return tenure.NotRenewed(a.failure)
+		}
+		if err := a.Sees(); unanswered(err) {
+			return err
 		}
 		a.ask(ctx, now)
 		look.Reset(a.pause(now))
@@ -143,6 +149,7 @@ func (a *attachment) renew(ctx context.Context) func() error {
 		}
 		a.trust = tenure.Granted(sent, ttl)
 		a.holding.Rely(a.trust)
+		a.rely(a.trust)
 		return nil
 	}
 }
@@ -195,6 +202,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
 	view, err := a.store.View(asking)
 	return func() error {
+		a.logView(err)
 		if err != nil {
 			return onlyLeft(err)
 		}
@@ -221,6 +229,36 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		a.viewAt = min(a.viewAt, d.Next)
 		a.wait(d.Blocked, now)
 		return nil
+	}
+}
+
+// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now and then.
+const (
+	viewFailures = 3
+	viewTold     = time.Minute
+)
+
+// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as long as a lease is trusted is detached: it would
+// not learn that its partitions were taken from it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
+func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
+
+// logView counts views that fail, and logs that they do and that they succeed again.
+func (a *attachment) logView(err error) {
+	if err == nil {
+		if a.toldView > 0 {
+			a.cfg.Log.Info("the cluster is read again", "failures", a.unseen)
+		}
+		a.unseen, a.toldView = 0, 0
+		a.seen()
+		return
+	}
+	a.unseen++
+	a.blind.Store(&err)
+	a.metrics.unseen.Inc()
+	now := a.cfg.Clock()
+	if a.unseen >= viewFailures && (a.toldView == 0 || now-a.toldView >= viewTold) {
+		a.toldView = now
+		a.cfg.Log.Warn("the cluster cannot be read: this node learns of no plan", "failures", a.unseen, "since", a.viewAge(), "error", err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package share owns those partitions of a cluster that its plan gives to this node.
 //
 //	join ──► attached: renews its lease, says how it does, claims and gives up as the plan says
-//	  ▲          │ not renewed by sent + TTL − TTL/3, or the lease is gone
+//	  ▲          │ not renewed by sent + TTL − TTL/3, the cluster not read for as long, or the lease is gone
 //	  │          ▼
 //	  └───── detached: all terms have ended, before anything else was done; comes back after two good answers within a second,
 //	         always with a new lease and new epochs

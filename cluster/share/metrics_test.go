@@ -112,20 +112,32 @@ func TestMetricsTellOfLeasesAndClaims(t *testing.T) {
 		b.says("streamer_acquire_retry_window_exhausted_total", 1, 1)
 		b.says("streamer_lease_keepalive_failures_total", 0, 0)
 
+		a.says("streamer_lease_deadline_lag_seconds", 7, 9) // of 9 s, renewed every 1.8 s
+
 		memory.Cut("a", true)
 		time.Sleep(8 * time.Second)
 		a.says("streamer_sharding_detached", 1, 1)
 		a.says("streamer_lease_keepalive_failures_total", 2, 100)
 		a.says("streamer_lease_keepalive_failure_streak", 2, 100)
-		a.says("streamer_lease_deadline_lag_seconds", 0, 0.1)
+		a.says("streamer_lease_deadline_lag_seconds", -1, 1) // of the lease that it had
 		memory.Cut("a", false)
 		time.Sleep(3 * time.Second)
 		a.says("streamer_sharding_detached", 0, 0)
 		a.says("streamer_lease_keepalive_failure_streak", 0, 0)
+		a.says("streamer_lease_deadline_lag_seconds", 7, 9)
 
 		a.asleep.Store(int64(20 * time.Second))
 		memory.Expire("a")
+		a.says("streamer_lease_deadline_lag_seconds", -13, -11) // at once, before anything has had time to tell it
 		time.Sleep(3 * time.Second)
-		a.says("streamer_lease_deadline_lag_seconds", 10, 20)
+		a.says("streamer_lease_deadline_lag_seconds", 7, 9)
+
+		a.says("streamer_cluster_view_age_seconds", 0, 2)
+		failed := a.value("streamer_cluster_view_failures_total")
+		memory.Blind("a", rostertest.ErrCut)
+		time.Sleep(5 * time.Minute)
+		a.says("streamer_cluster_view_failures_total", failed+1100, failed+1300) // every 250 ms while it is detached
+		a.says("streamer_cluster_view_age_seconds", 300, 302)
+		a.says("streamer_sharding_detached", 1, 1)
 	})
 }

@@ -73,6 +73,9 @@ type Share struct {
 	started time.Time
 	held    atomic.Pointer[attachment] // nil while detached
 	renewed atomic.Bool                // the last renewal succeeded
+	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
+	viewed  atomic.Int64               // that of the last view, 0 before the first
+	blind   atomic.Pointer[error]      // why views have failed since, nil where they have not
 }
 
 // New makes a Share.
@@ -92,7 +95,9 @@ func New(cfg Config, store roster.Store) *Share {
 	if cfg.Viewed == nil {
 		cfg.Viewed = func(roster.View) {}
 	}
-	return &Share{cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), started: time.Now()}
+	s := &Share{cfg: cfg, store: store, started: time.Now()}
+	s.metrics = newMetrics(cfg.Registerer, s)
+	return s
 }
 
 // Run joins the cluster, calls serve, and until that returns claims what the plan gives to this node and gives up what it gives to others.
@@ -192,6 +197,45 @@ func (s *Share) Keep(term change.Term) {
 // Renewed reports whether the last renewal of the lease succeeded.
 func (s *Share) Renewed() bool { return s.renewed.Load() }
 
+// DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the sending of the last renewal that succeeded
+// and the TTL, less now. The node is detached when a third of the TTL is left; from then on, until it is back, the lag is that of the lease
+// that it had, and becomes negative. It is 0 before there is a lease.
+func (s *Share) DeadlineLag() time.Duration {
+	deadline := time.Duration(s.lease.Load())
+	if deadline == 0 {
+		return 0
+	}
+	return deadline - s.cfg.Clock()
+}
+
+// Sees returns nil unless the cluster could not be read for as long as a lease is trusted, although the lease was renewed: the node does not know
+// what the others do or what the plan is. It is detached then, unless the cluster was read and is corrupt.
+func (s *Share) Sees() error {
+	failure, age := s.blind.Load(), s.viewAge()
+	if failure == nil || !s.Trusted() || age < tenure.TrustedFor(s.cfg.TTL) {
+		return nil
+	}
+	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
+}
+
+// viewAge is how long ago the cluster was read last, 0 before it was.
+func (s *Share) viewAge() time.Duration {
+	viewed := time.Duration(s.viewed.Load())
+	if viewed == 0 {
+		return 0
+	}
+	return s.cfg.Clock() - viewed
+}
+
+// seen notes that the cluster was read.
+func (s *Share) seen() {
+	s.blind.Store(nil)
+	s.viewed.Store(max(int64(s.cfg.Clock()), 1)) // a clock may begin at 0
+}
+
+// rely notes until when a lease lives.
+func (s *Share) rely(t tenure.Trust) { s.lease.Store(int64(t.Sent + t.TTL)) }
+
 // Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
 func (s *Share) Trusted() bool {
 	held := s.held.Load()
@@ -251,6 +295,8 @@ func (s *Share) attach(ctx context.Context, m roster.Membership, t tenure.Trust)
 	}
 	s.held.Store(a)
 	s.renewed.Store(true)
+	s.rely(t)
+	s.seen() // joining was one
 	s.metrics.detached.Set(0)
 	s.cfg.Attached()
 	return a
@@ -267,7 +313,6 @@ func (s *Share) detach(a *attachment, lost error) {
 	s.held.Store(nil)
 	lag := max(s.cfg.Clock()-a.trust.Until, 0)
 	s.metrics.detached.Set(1)
-	s.metrics.lag.Set(lag.Seconds())
 	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.holding.Held()), "after_deadline", lag, "error", lost)
 	s.cfg.Detached(lost)
 }
@@ -318,10 +363,18 @@ func (s *Share) reattach(ctx context.Context, old roster.Membership, done <-chan
 	return nil, tenure.Trust{}, nil
 }
 
-// answers reports whether the store answers about the old lease, whatever it says.
+// answers reports whether the store answers about the old lease, whatever it says. Where the cluster could not be read it has to be read before
+// that, so that the old lease runs out meanwhile.
 func (s *Share) answers(ctx context.Context, old roster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
+	if s.blind.Load() != nil {
+		if _, err := s.store.View(ctx); unanswered(err) {
+			s.metrics.unseen.Inc()
+			return false
+		}
+		s.seen()
+	}
 	_, err := old.Renew(ctx)
 	return err == nil || errors.Is(err, roster.ErrLeft)
 }

@@ -175,6 +175,9 @@ func (a *actor) tell() {
 	a.mu.Unlock()
 	terms = slices.DeleteFunc(terms, func(term change.Term) bool { return term.Err() != nil })
 	a.troupe.Say("%s: trusted %t, renewed %t, owns %s", a.name, a.share.Trusted(), a.share.Renewed(), listed(terms))
+	if err := a.share.Sees(); err != nil {
+		a.troupe.Say("%s: %v", a.name, err)
+	}
 }
 
 func listed(terms []change.Term) string {
@@ -187,6 +190,27 @@ func listed(terms []change.Term) string {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// blind is what becomes of a node that is a member and renews its lease, while it cannot read the cluster.
+func blind(said string, why error) func(*troupe) {
+	return func(tr *troupe) {
+		a := tr.enter("a", "p1")
+		tr.plan("a", "a", "a", "b")
+		time.Sleep(1100 * time.Millisecond) // between the moments at which the node asks
+		tr.memory.Blind("a", why)
+		tr.Say("%s", said)
+		tr.plan("a", "b", "b", "b")
+		time.Sleep(5 * time.Second)
+		a.tell()
+		time.Sleep(5 * time.Minute)
+		a.tell()
+		tr.memory.Blind("a", nil)
+		tr.Say("a can read the cluster again")
+		time.Sleep(3 * time.Second)
+		a.tell()
+		a.stop()
+	}
+}
 
 func TestTranscripts(t *testing.T) {
 	scenes := map[string]func(tr *troupe){
@@ -254,6 +278,8 @@ func TestTranscripts(t *testing.T) {
 			a.tell()
 			a.stop()
 		},
+		"blind":   blind("a cannot read the cluster", rostertest.ErrCut),
+		"corrupt": blind("the cluster is corrupt", fault.Newf(fault.ClusterCorrupt, "the plan")),
 		"flaps": func(tr *troupe) { // answers now and then are no recovery
 			a := tr.enter("a", "p1")
 			tr.plan("a", "a", "a", "a")

@@ -101,7 +101,7 @@ func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 	jwt := func(file string) []string {
 		return []string{"STREAMER_ACCESS_JWKS_FILE=" + file, "STREAMER_ACCESS_ISSUER=https://issuer.example", "STREAMER_ACCESS_AUDIENCES=streamer"}
 	}
-	l := labOn(t, "mongo", devmongotest.Start(t, devmongo.Config{Release: "7.0"}).URI(), false)
+	l := labOn(t, "mongo", devmongotest.Start(t, devmongo.Config{Release: "7.0"}).URI())
 	for _, tt := range []struct {
 		name     string
 		settings []string

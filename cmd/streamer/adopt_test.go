@@ -156,7 +156,7 @@ func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	snapshot, backup := filepath.Join(t.TempDir(), "now"), filepath.Join(t.TempDir(), "then")
 	server := newServer(t)
 	server.runMongo(snapshot, address)
-	l := labOn(t, "etcd", "mongodb://"+address+"/?replicaSet=rs0", false)
+	l := labOn(t, "etcd", "mongodb://"+address+"/?replicaSet=rs0")
 	l.insert(0, 100)
 	restored := l.now()
 	server.end()

@@ -13,6 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // findings is what streamer check writes as JSON.
@@ -46,7 +47,7 @@ func TestCheckFindsNothingWrongAndWritesNothing(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
-			l := labOn(t, backend, server.URI(), false).with("STREAMER_MONGODB_FULL_DOCUMENT=required")
+			l := labOn(t, backend, server.URI()).with("STREAMER_MONGODB_FULL_DOCUMENT=required")
 			l.create(true)
 			p, found := l.check()
 			want := map[string]string{"etcd": "compaction warn STRM-ETCD-COMPACTION", "mongo": ""}[backend] // an etcd that is new has compacted nothing
@@ -92,7 +93,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	use(l)
 	const always = "version warn STRM-MONGODB-VERSION, split warn STRM-MONGODB-SPLIT"
 	const young = "compaction warn STRM-ETCD-COMPACTION"
-	const noLog = "version skip, read_log skip, resume skip, split skip, images skip, oplog skip, majority skip, clock skip, connections skip"
+	const noLog = "version skip, read_log skip, resume skip, split skip, images skip, oplog skip, majority skip, shards skip, clock skip, connections skip"
 	denied := func(commands ...string) func() {
 		return func() {
 			failPoint(l, server, "alwaysOn", bson.D{
@@ -160,7 +161,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 func TestCheckFindsAShortOplog(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", OplogBytes: 64 << 10})
-	l := labOn(t, "mongo", server.URI(), false)
+	l := labOn(t, "mongo", server.URI())
 	if _, found := l.check(); found.notOK() != "" {
 		t.Errorf("before it is full: %+v", found)
 	}
@@ -179,11 +180,55 @@ func TestCheckFindsAShortOplog(t *testing.T) {
 	l.with("STREAMER_CLUSTER_PARTITIONS=0").operate("check").refused(fault.ConfigBadValue, "STREAMER_CLUSTER_PARTITIONS")
 }
 
+// How late changes of a sharded cluster arrive is told, and whether ticks would work, without making one.
+func TestCheckTellsHowLateShardsAre(t *testing.T) {
+	t.Parallel()
+	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", Preset: "sharded", Adjust: func(p *profile.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }})
+	l := labOn(t, "etcd", server.URI())
+	const always = "oplog warn STRM-LOG-HIDDEN, "
+	const young = "compaction warn STRM-ETCD-COMPACTION"
+	ticking := l.with("STREAMER_MONGODB_TICK=200ms")
+	entries := server.Stats().OplogEntries
+	for _, tt := range []struct {
+		name    string
+		lab     *lab
+		prepare func()
+		want    string
+		says    string
+	}{
+		{"without ticks", l, nil, always + "shards warn STRM-MONGODB-SHARDS, " + young, "up to 10s"},
+		{"with ticks", ticking, nil, always + young, "every 200ms"},
+		{"without the right", ticking, func() {
+			failPoint(l, server, "alwaysOn", bson.D{
+				{Key: "failCommands", Value: bson.A{"appendOplogNote"}}, {Key: "errorCode", Value: 13}, {Key: "appName", Value: "streamer " + l.cluster + "/operator"},
+			})
+		}, always + "shards warn STRM-MONGODB-SHARDS, " + young, "is refused: appendOplogNote: (Unauthorized)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.prepare != nil {
+				tt.prepare()
+			}
+			p, found := tt.lab.check()
+			if p.cmd.ProcessState.ExitCode() != 0 || found.notOK() != tt.want || !strings.Contains(fmt.Sprint(found), tt.says) {
+				t.Errorf("%+v", found)
+			}
+		})
+	}
+	if n := server.Stats().OplogEntries; n != entries {
+		t.Errorf("%d entries were written", n-entries)
+	}
+	// A mongos that does not know the command.
+	old := labOn(t, "etcd", devmongotest.Start(t, devmongo.Config{Preset: "sharded"}).URI()).with("STREAMER_MONGODB_TICK=200ms")
+	if _, found := old.check(); !strings.Contains(found.notOK(), "shards warn STRM-MONGODB-SHARDS") || !strings.Contains(fmt.Sprint(found), "no such cmd: appendOplogNote") {
+		t.Errorf("%+v", found)
+	}
+}
+
 // Images that are asked for must be kept.
 func TestCheckFindsCollectionsWithoutImages(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
-	l := labOn(t, "mongo", server.URI(), false).with("STREAMER_MONGODB_FULL_DOCUMENT=whenAvailable")
+	l := labOn(t, "mongo", server.URI()).with("STREAMER_MONGODB_FULL_DOCUMENT=whenAvailable")
 	l.create(false)
 	_, found := l.check()
 	if found.notOK() != "images warn STRM-MONGODB-IMAGES" || !strings.Contains(fmt.Sprint(found), l.database+".orders") {

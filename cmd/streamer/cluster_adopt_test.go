@@ -41,7 +41,7 @@ func TestClusterIsAdoptedAfterEtcdWasReplaced(t *testing.T) {
 	f.server.end()
 	f.startEtcd(t.TempDir())
 	before := f.lab.marks.everything()
-	f.ships[0].lab.node().refused(fault.ClusterOrigin, "epoch 1.")
+	f.ships[0].lab.node().refused(fault.ClusterOrigin, "this etcd has no origin")
 	if after := f.lab.marks.everything(); len(after) != len(before) || after[f.lab.cluster+".cluster/origin"] != before[f.lab.cluster+".cluster/origin"] {
 		t.Error("a node that was refused has changed the marks")
 	}

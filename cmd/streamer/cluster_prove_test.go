@@ -24,3 +24,9 @@ func TestProveNobodyHandsOutAnythingWhileEtcdIsAwayForLong(t *testing.T) {
 	const way = "nothing arrives"
 	away(t, 5*time.Minute, map[string][]string{way: toxics()[way]})
 }
+
+// Each fault of one member of etcd lasts for a minute.
+func TestProveFaultsOfOneEtcdMemberHarmNobody(t *testing.T) {
+	t.Parallel()
+	besiege(t, time.Minute)
+}

@@ -36,8 +36,9 @@ var fleets = make(chan struct{}, 3) //nolint:gochecknoglobals // all tests of th
 type fleet struct {
 	t      *testing.T
 	lab    *lab
-	etcd   string // its endpoint
-	dir    string // of the fleet's own etcd, empty where it is the lab's
+	etcd   string   // its endpoint
+	direct []string // endpoints that nodes reach without a link, if any
+	dir    string   // of the fleet's own etcd, empty where it is the lab's
 	server *server
 	tapped bool         // marks in MongoDB go through taps too: it must be a development one
 	roster roster.Store // past all links
@@ -111,7 +112,11 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
 		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
 		"STREAMER_ETCD_PREFIX="+prefix, "STREAMER_ETCD_ENDPOINTS="+f.etcd).with(settings...)
-	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{f.etcd}, Prefix: prefix, Cluster: l.cluster})
+	endpoints := []string{f.etcd}
+	if m, there := l.marks.(*etcdMarks); there {
+		endpoints = m.endpoints
+	}
+	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: l.cluster})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +146,18 @@ func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
 	s := &ship{fleet: f, name: name, grpc: freeAddress(), http: freeAddress()}
 	var endpoint string
-	if _, inEtcd := f.lab.marks.(*etcdMarks); inEtcd {
+	_, inEtcd := f.lab.marks.(*etcdMarks)
+	switch {
+	case len(f.direct) > 0:
+		endpoint = strings.Join(f.direct, ",")
+	case inEtcd:
 		endpoint = s.tapMarks(strings.TrimPrefix(f.etcd, "http://"), `/mark/\d{5}`)
 		s.link = s.marks
-	} else {
+	default:
 		s.link, endpoint = etcdtest.NewLink(f.t, strings.TrimPrefix(f.etcd, "http://"))
 	}
 	s.lab = f.lab.with("STREAMER_NODE_ID="+name, "STREAMER_GRPC_LISTEN="+s.grpc, "STREAMER_HTTP_LISTEN="+s.http,
-		"STREAMER_ETCD_ENDPOINTS=http://"+endpoint)
+		"STREAMER_ETCD_ENDPOINTS="+endpoint)
 	if m, inMongo := f.lab.marks.(*mongoMarks); inMongo && f.tapped {
 		at, err := url.Parse(f.lab.uri)
 		if err != nil {

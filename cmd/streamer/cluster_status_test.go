@@ -39,6 +39,7 @@ type membership struct {
 		Plan           uint64
 		Members        map[string]int
 		Planned, Owned int
+		Lag            float64 `json:"lease_deadline_lag"`
 	}
 }
 
@@ -83,6 +84,10 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 		if m == nil || m.Detached || m.Leader != c.Leader || m.Plan != c.Plan.Version || m.Owned != 8 || m.Planned != 8 || m.Members["healthy"]+m.Members["starting"] != 2 {
 			t.Errorf("%s: %+v", s.name, m)
 		}
+		ttl := fleetTTL.Seconds()
+		if lag := metric(t, s.url(), "streamer_lease_deadline_lag_seconds"); m != nil && (m.Lag < ttl/3 || m.Lag > ttl || lag < ttl/3 || lag > ttl) {
+			t.Errorf("%s: its lease lives for %g s, %g s, unless it is renewed", s.name, m.Lag, lag)
+		}
 	}
 	if human := f.lab.result("status", "--address", f.ships[0].url()); !strings.Contains(human, "8 owned, 8 planned") {
 		t.Errorf("%s", human)
@@ -93,7 +98,7 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 	heal := cut.link.Cut()
 	until(t, "it is detached", func() bool {
 		m := decode[membership](t, ask(t, cut.url()+"/health").body).Membership
-		return m.Detached && m.Owned == 0
+		return m.Detached && m.Owned == 0 && m.Lag < fleetTTL.Seconds()/3
 	})
 	if human := f.lab.result("status", "--address", cut.url()); !strings.Contains(human, "DETACHED") {
 		t.Errorf("%s", human)

@@ -17,9 +17,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
@@ -45,18 +47,18 @@ type lab struct {
 // STREAMER_TEST_MONGODB_URI and STREAMER_TEST_ETCD_ENDPOINTS name.
 func newLab(t testing.TB, backend string) *lab {
 	t.Helper()
-	return labOn(t, backend, devmongotest.URI(t), os.Getenv("STREAMER_TEST_MONGODB_URI") != "")
+	return labOn(t, backend, devmongotest.URI(t))
 }
 
 // newDevLab makes a lab whose MongoDB is a development one in any case.
 func newDevLab(t testing.TB, backend string) (*lab, *devmongo.Server) {
 	t.Helper()
 	server := devmongotest.Start(t, devmongo.Config{})
-	return labOn(t, backend, server.URI(), false), server
+	return labOn(t, backend, server.URI()), server
 }
 
-// labOn makes a lab. On a deployment that others use, only what the lab writes is read.
-func labOn(t testing.TB, backend, uri string, shared bool) *lab {
+// labOn makes a lab, with the etcd at endpoints if there are any. On a deployment that others use, only what the lab writes is read.
+func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 	t.Helper()
 	name := strings.ToLower(rand.Text())
 	l := &lab{t: t, uri: uri, database: "test_" + name, cluster: "c_" + name}
@@ -66,12 +68,15 @@ func labOn(t testing.TB, backend, uri string, shared bool) *lab {
 		"STREAMER_MONGODB_URI=" + uri, "STREAMER_CLUSTER_ID=" + l.cluster, fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", partitions),
 		"STREAMER_NODE_ID=node", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=" + backend,
 	}
-	if shared {
+	if devmongotest.Shared() {
 		l.settings = append(l.settings, "STREAMER_MONGODB_WATCH="+l.database+".*")
 	}
 	switch backend {
 	case "etcd":
-		l.marks = newEtcdMarks(l)
+		if len(endpoints) == 0 {
+			endpoints = devetcdtest.Endpoints(t)
+		}
+		l.marks = newEtcdMarks(l, endpoints)
 	case "mongo":
 		l.marks = newMongoMarks(l)
 	}
@@ -79,10 +84,10 @@ func labOn(t testing.TB, backend, uri string, shared bool) *lab {
 	return l
 }
 
-// connect returns a client that lives as long as the test.
+// connect returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
 func connect(t testing.TB, uri string) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test"))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
 const (
@@ -20,6 +22,9 @@ const (
 
 // TestMain builds the program once, with the race detector where the tests have it.
 func TestMain(m *testing.M) {
+	if devetcdtest.RunMember() {
+		return
+	}
 	if address := os.Getenv(gatewayVariable); address != "" {
 		if err := runGateway(address); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -48,8 +48,7 @@ type etcdMarks struct {
 	client    *clientv3.Client
 }
 
-func newEtcdMarks(l *lab) *etcdMarks {
-	endpoints := devetcdtest.Endpoints(l.t)
+func newEtcdMarks(l *lab, endpoints []string) *etcdMarks {
 	m := &etcdMarks{lab: l, endpoints: endpoints, prefix: devetcdtest.Prefix(l.t, endpoints)}
 	m.root = m.prefix + "/" + l.cluster + "/"
 	m.client = devetcdtest.Client(l.t, endpoints)

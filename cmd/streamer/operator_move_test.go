@@ -61,7 +61,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			stop := f.write(300)
 
 			p, from, to := f.elsewhere()
-			done := decode[handedOver](t, f.lab.result("handoff", "0", "--to", to, "-o", "json"))
+			done := decode[handedOver](t, f.lab.result("handoff", "0", "--to", to, "--yes", "-o", "json"))
 			if done.Partition != p || done.From != from || done.To != to || done.TookMS <= 0 || f.view().Owners[p].Node != to {
 				t.Errorf("%+v, it is at %q", done, f.view().Owners[p].Node)
 			}
@@ -71,7 +71,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			}
 
 			victim, owned := f.owning(false)
-			text := f.lab.result("drain", victim.name)
+			text := f.lab.result("drain", victim.name, "--yes")
 			if !strings.Contains(text, "is empty after") || len(epochs(f.view(), victim.name)) != 0 {
 				t.Errorf("%s: it has %v", text, epochs(f.view(), victim.name))
 			}
@@ -102,7 +102,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			if had := epochs(f.view(), victim.name); len(had) != 0 {
 				t.Errorf("a node that is to be empty has got %v", had)
 			}
-			f.lab.result("drain", victim.name, "--undo")
+			f.lab.result("drain", victim.name, "--undo", "--yes")
 			until(t, "it has a share again", func() bool { return len(epochs(f.view(), victim.name)) > 0 })
 			stop()
 			follower.judge()
@@ -139,7 +139,7 @@ func TestImpossibleMovesAreRefused(t *testing.T) {
 
 	frozen := f.ship(to)
 	frozen.signal(syscall.SIGSTOP)
-	p1 := f.lab.with("STREAMER_CLUSTER_LEASE_TTL=60s").operate("handoff", "0", "--to", to)
+	p1 := f.lab.with("STREAMER_CLUSTER_LEASE_TTL=60s").operate("handoff", "0", "--to", to, "--yes")
 	if code := p1.wait(); code != 1 || !p1.noted(string(fault.HandoffDetached)) && !p1.noted(string(fault.HandoffDead)) {
 		t.Errorf("a frozen node: exit code %d, %q", code, p1.notes.all())
 	}

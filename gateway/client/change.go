@@ -98,11 +98,11 @@ type Poison struct {
 	Err       error // the last
 }
 
-// A Decision is what becomes of poison.
+// A Decision says whether Run goes on without something: a change that cannot be handled, or a subscription that is refused.
 type Decision int
 
 // The decisions.
 const (
-	Stop Decision = iota // Run ends with a HandlerError; the change comes again when the program runs again
-	Skip                 // it counts as handled
+	Stop Decision = iota // Run ends: with a HandlerError, and the change comes again when the program runs again; or with the node's Error
+	Skip                 // the change counts as handled; the subscription is forgotten
 )

@@ -50,6 +50,7 @@ type Client struct {
 type subscribed struct {
 	Subscription
 	handler Handler
+	early   bool // made before Run
 }
 
 // A told is what OnNotice or OnCollection is to hear.
@@ -81,8 +82,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Subscribe adds a subscription, before Run or while it runs. It never blocks: notice.Subscribed or notice.Rejected tells what comes of it. An
-// id that is in use is refused. After Unsubscribe, changes that were on their way for the earlier subscription of an id may reach the handler
+// Subscribe adds a subscription, before Run or while it runs. It never blocks: notice.Subscribed or notice.Rejected tells what comes of it, and
+// a subscription made before Run that a node refuses ends Run unless Config.OnRejected says otherwise. An id that is in use is refused. After
+// Unsubscribe, changes that were on their way for the earlier subscription of an id may reach the handler
 // of the next.
 func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	if sub.ID == "" || handler == nil {
@@ -94,7 +96,7 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	if _, used := c.mu.subscriptions[sub.ID]; used {
 		return fmt.Errorf("there is a subscription %q already", sub.ID)
 	}
-	c.mu.subscriptions[sub.ID] = subscribed{sub, handler}
+	c.mu.subscriptions[sub.ID] = subscribed{sub, handler, !c.ran.Load()}
 	for s := range c.mu.sessions {
 		s.outbox.Changed(sub.ID, true)
 	}
@@ -260,11 +262,15 @@ func (c *Client) wanted(id string) (*streampb.Subscription, bool) {
 	return sub.Message(), ok
 }
 
-// reject forgets a subscription that a node has refused.
-func (c *Client) reject(id string) {
+// reject forgets a subscription that a node has refused, and ends Run where that is decided.
+func (c *Client) reject(ctx context.Context, r notice.Rejected) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.mu.subscriptions, id)
+	early := c.mu.subscriptions[r.Subscription].early // not again where another node refuses it, too
+	delete(c.mu.subscriptions, r.Subscription)
+	c.mu.Unlock()
+	if early && c.cfg.OnRejected(ctx, r) == Stop {
+		c.end(&Error{Code: r.Code, Message: fmt.Sprintf("subscription %q: %s", r.Subscription, r.Message), Remedy: r.Remedy})
+	}
 }
 
 // hello introduces the client to a node, in the name of a session, which hears of what is subscribed to from now on.

@@ -402,9 +402,54 @@ func TestSubscriptionsChangeWhileItRuns(t *testing.T) {
 	}
 }
 
+// A program whose subscription is refused would receive nothing and not know it: Run ends with what the node says, unless the program wants
+// to go on without.
+func TestRejectedSubscriptionEndsRun(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	rejected := &streampb.Rejected{Id: "s", Code: "STRM-FILTER-X", Message: "m", Remedy: "r"}
+	p := start(t, config(j, n.address), j.handle)
+	v := n.welcomed(t, 1)
+	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: rejected}})
+	refused, isError := errors.AsType[*client.Error](p.wait())
+	if !isError || refused.Code != rejected.GetCode() || refused.Remedy != "r" || !strings.Contains(refused.Error(), `"s": m`) {
+		t.Errorf("Run returned %v", refused)
+	}
+
+	cfg := config(j, n.address)
+	var asked []notice.Rejected
+	cfg.OnRejected = func(_ context.Context, r notice.Rejected) client.Decision {
+		asked = append(asked, r)
+		return client.Skip
+	}
+	p = start(t, cfg, j.handle)
+	v = n.welcomed(t, 1)
+	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: rejected}})
+	v.bookmarks(1, at("a"))
+	v.acked(0, at("a"))
+	p.end()
+	if len(asked) != 1 || asked[0] != (notice.Rejected{Subscription: "s", Code: "STRM-FILTER-X", Message: "m", Remedy: "r"}) {
+		t.Errorf("asked about %v", asked)
+	}
+
+	// One that is made while Run runs ends nothing.
+	p = start(t, config(j, n.address), j.handle)
+	v = n.welcomed(t, 1)
+	if err := p.Subscribe(client.Subscription{ID: "late"}, j.handle); err != nil {
+		t.Fatal(err)
+	}
+	for len(v.next().GetSubscribe().GetSubscriptions()) == 0 {
+	}
+	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: &streampb.Rejected{Id: "late", Code: "STRM-FILTER-X"}}})
+	v.bookmarks(1, at("b"))
+	told(t, j, func(n notice.Rejected) bool { return n.Subscription == "late" })
+	p.end()
+}
+
 func TestRejectedSubscriptionIsToldAndForgotten(t *testing.T) {
 	n, j := newNode(t), newJournal()
-	p := start(t, config(j, n.address), j.handle)
+	cfg := config(j, n.address)
+	cfg.OnRejected = func(context.Context, notice.Rejected) client.Decision { return client.Skip }
+	p := start(t, cfg, j.handle)
 	v := n.welcomed(t, 1)
 	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: &streampb.Rejected{Id: "s", Code: "STRM-FILTER-X", Message: "m", Remedy: "r"}}})
 	v.bookmarks(1, at("a"))

@@ -52,6 +52,11 @@ type Config struct {
 	RetryWait, MaxRetryWait time.Duration
 	// OnPoison decides about what has failed so often. Defaults to Stop.
 	OnPoison func(context.Context, Poison) Decision
+	// OnRejected decides about a subscription made before Run that a node refuses, because of its filter, say, or because the program may not
+	// have it: Stop ends Run with what the node said, an *Error; Skip goes on without the subscription. It must not block: nothing is
+	// received meanwhile. Defaults to Stop: a program that receives nothing would not notice. A refused subscription that was made while Run
+	// runs never ends it. OnNotice hears of those that Run goes on without.
+	OnRejected func(context.Context, notice.Rejected) Decision
 	// OnNotice hears of losses, in their place between the changes of a partition, and of how the service does. Losses come from the
 	// goroutine of their partition, and are tried again like changes if it fails; everything else comes from a goroutine of its own,
 	// in order, and an error is only logged. Required: a program that does not want to know of losses says so by a function that does
@@ -134,6 +139,9 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.OnPoison == nil {
 		c.OnPoison = func(context.Context, Poison) Decision { return Stop }
+	}
+	if c.OnRejected == nil {
+		c.OnRejected = func(context.Context, notice.Rejected) Decision { return Stop }
 	}
 	return c
 }

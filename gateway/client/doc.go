@@ -1,12 +1,17 @@
 // Package client subscribes to MongoDB's changes at a Streamer node: filtered, acknowledged, resumable.
 //
 //	c, err := client.New(client.Config{Addresses: …, GatewayID: "orders", Start: client.StartResume, OnNotice: …})
-//	err = c.Subscribe(client.Subscription{ID: "paid", DB: "shop", Coll: "orders", Filter: `doc.status == "paid"`}, handler)
+//	orders := client.Subscription{ID: "paid", DB: "shop", Coll: "orders", Ops: []string{"insert", "replace"}, Filter: `doc.status == "paid"`}
+//	err = c.Subscribe(orders, handler)
 //	err = c.Run(ctx)
+//
+// Inserts and replaces carry the document, so that filters can read it; updates do where the nodes' mongodb.full_document asks for it, and a
+// filter that reads what is not there is refused.
 //
 // New starts nothing; Run connects, blocks, and owns every goroutine. It reconnects by itself, to each address in turn, after waits that
 // grow and have a random part, and resumes where it stands. It returns nil when its context has ended, and an error where trying again
-// would not help: the node refuses what the program asks for, a newer process has the gateway's id, or a change is poison.
+// would not help: the node refuses the program, or a subscription made before Run (unless Config.OnRejected goes on without), a newer process
+// has the gateway's id, or a change is poison.
 //
 // With Config.Partitions Owned it keeps a session with each node for the partitions that the node owns, and follows them when they move;
 // package fleet tells how.

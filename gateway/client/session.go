@@ -184,8 +184,9 @@ func (s *session) runReceive(ctx context.Context) error {
 			}
 		case *streampb.ConnectResponse_Rejected:
 			if r := m.Rejected; s.outbox.Answered(r.GetId(), true) {
-				s.client.reject(r.GetId())
-				err = s.notify(ctx, notice.Rejected{Subscription: r.GetId(), Code: r.GetCode(), Message: r.GetMessage(), Remedy: r.GetRemedy()})
+				rejected := notice.Rejected{Subscription: r.GetId(), Code: r.GetCode(), Message: r.GetMessage(), Remedy: r.GetRemedy()}
+				err = s.notify(ctx, rejected)
+				s.client.reject(ctx, rejected)
 			}
 		case *streampb.ConnectResponse_Notice:
 			s.notice(notice.Of(m.Notice))

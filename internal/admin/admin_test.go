@@ -219,7 +219,7 @@ func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 		s, mongo := world(t)
 		mongo.now = tt.now.Time
 		before, _ := s.List(t.Context())
-		plan, err := admin.PlanAdopt(t.Context(), s, mongo, tt.to)
+		plan, err := admin.PlanAdopt(t.Context(), s, mongo, tt.to, checkpoint.Backend{})
 		if err != nil || len(plan.Ahead) != tt.ahead || plan.Check(false) != nil {
 			t.Fatalf("%s: %+v, %v", name, plan, err)
 		}
@@ -257,17 +257,17 @@ func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 func TestAdoptOfAnotherDeploymentMustBeAccepted(t *testing.T) {
 	s, mongo := world(t)
 	mongo.identity = "replicaset/rs1/2"
-	plan, err := admin.PlanAdopt(t.Context(), s, mongo, change.Timestamp{})
+	plan, err := admin.PlanAdopt(t.Context(), s, mongo, change.Timestamp{}, checkpoint.Backend{})
 	if err != nil || !plan.NewSource || fault.Of(plan.Check(false)) != fault.CheckpointSource || plan.Check(true) != nil {
 		t.Fatalf("%+v, %v", plan, err)
 	}
 	if origin, err := plan.Apply(t.Context(), s, "me"); err != nil || origin.Source != mongo.identity {
 		t.Errorf("%+v, %v", origin, err)
 	}
-	if _, err := admin.PlanAdopt(t.Context(), s, mongo, at(2000).Time); fault.Of(err) != fault.CheckpointRewind {
+	if _, err := admin.PlanAdopt(t.Context(), s, mongo, at(2000).Time, checkpoint.Backend{}); fault.Of(err) != fault.CheckpointRewind {
 		t.Errorf("restored to the future: %v", err)
 	}
-	if _, err := admin.PlanAdopt(t.Context(), checkpoint.NewMemory(partitions), mongo, change.Timestamp{}); fault.Of(err) != fault.ClusterUnknown {
+	if _, err := admin.PlanAdopt(t.Context(), checkpoint.NewMemory(partitions), mongo, change.Timestamp{}, checkpoint.Backend{}); fault.Of(err) != fault.ClusterUnknown {
 		t.Errorf("nothing to adopt: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -26,19 +27,27 @@ type AdoptPlan struct {
 	To Position `json:"to"`
 	// StartAhead says that the origin's start is ahead too.
 	StartAhead bool `json:"start_ahead"`
+	// Etcd is the etcd that the configuration leads to, NewEtcd whether the origin names another one.
+	Etcd    Backend `json:"etcd"`
+	NewEtcd bool    `json:"new_etcd"`
 
-	last  checkpoint.Origin
-	ahead []checkpoint.Mark
-	to    change.Timestamp
+	backend checkpoint.Backend
+	last    checkpoint.Origin
+	ahead   []checkpoint.Mark
+	to      change.Timestamp
 }
 
 // PlanAdopt finds out what adopting would do. The time that may be given is the one to which the deployment was restored: marks behind
 // it go back to it. Without one, marks ahead of the deployment's time go back to the log's oldest entry: whatever the restored
-// deployment has written since is delivered, and more. It changes nothing.
-func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp) (*AdoptPlan, error) {
+// deployment has written since is delivered, and more. The backend is that of the configuration, which the origin names afterwards; one
+// that keeps marks elsewhere than the origin says is the fault ClusterBackend. It changes nothing.
+func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp, backend checkpoint.Backend) (*AdoptPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return nil, err
+	}
+	if stands := origin.Backend.Store; stands != "" && backend.Store != "" && stands != backend.Store {
+		return nil, fault.Newf(fault.ClusterBackend, "the marks are in %s; reliability.checkpoint.backend is %s", stands, backend.Store)
 	}
 	identity, err := source.Identity(ctx)
 	if err != nil {
@@ -57,7 +66,8 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp)
 	}
 	plan := &AdoptPlan{
 		Origin: ShowOrigin(origin), Source: identity, NewSource: !origin.Of(identity), Now: ShowPosition(change.At(now)), Ahead: []Mark{},
-		last: origin, to: to,
+		Etcd: ShowBackend(backend), NewEtcd: backend.With(origin.Backend) != origin.Backend.With(backend),
+		last: origin, to: to, backend: backend,
 	}
 	lost := func(t change.Timestamp) bool { return ahead(t, now) }
 	if to.IsZero() {
@@ -104,6 +114,9 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	next := p.last
 	next.Incarnation++
 	next.Source, next.At, next.By = p.Source, time.Now().UTC(), by
+	if next.Backend = p.backend; p.backend.Prefix != "" { // an etcd that is not the same as before, whatever its id
+		next.Backend.ID = rand.Text()
+	}
 	if p.StartAhead {
 		next.Start = p.to
 	}

@@ -32,6 +32,7 @@ type archived struct {
 	At      time.Time       `json:"exported_at"`
 	By      string          `json:"by"`
 	Origin  json.RawMessage `json:"origin"`
+	Backend json.RawMessage `json:"backend,omitempty"`
 	Marks   []archivedMark  `json:"marks"`
 }
 
@@ -56,7 +57,11 @@ func (a Archive) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	out := archived{Version: archiveVersion, At: a.At, By: a.By, Origin: origin, Marks: make([]archivedMark, len(a.Marks))}
+	backend, err := record.EncodeBackend(a.Origin.Backend)
+	if err != nil {
+		return err
+	}
+	out := archived{Version: archiveVersion, At: a.At, By: a.By, Origin: origin, Backend: backend, Marks: make([]archivedMark, len(a.Marks))}
 	for i, m := range a.Marks {
 		value, err := record.EncodeMark(m, checkpoint.Trail{}, a.Origin.Partitions)
 		if err != nil {
@@ -99,6 +104,9 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 	}
 	a := Archive{At: in.At, By: in.By}
 	if a.Origin, err = record.DecodeOrigin(name+", origin", 0, in.Origin); err != nil {
+		return Archive{}, err
+	}
+	if a.Origin.Backend, err = record.DecodeBackend(name+", backend", in.Backend); err != nil {
 		return Archive{}, err
 	}
 	for _, archived := range in.Marks {

@@ -101,12 +101,14 @@ func moveOf(from, to change.Position) Move {
 	return Stays
 }
 
-// Found writes the archive's origin where there is none, which must be before anything can be claimed.
-func (p *ImportPlan) Found(ctx context.Context, s Store) error {
+// Found writes the archive's origin where there is none, of the backend, which must be before anything can be claimed.
+func (p *ImportPlan) Found(ctx context.Context, s Store, backend checkpoint.Backend) error {
 	if !p.Founds {
 		return nil
 	}
-	stands, err := s.Found(ctx, p.archive.Origin)
+	o := p.archive.Origin
+	o.Backend = backend
+	stands, err := s.Found(ctx, o)
 	if err == nil && !stands.Equal(p.archive.Origin) {
 		err = fault.New(fault.ClusterChanged, checkpoint.ErrOriginMoved)
 	}

@@ -81,13 +81,26 @@ type Origin struct {
 	Start       Position  `json:"start"`
 	At          time.Time `json:"at"`
 	By          string    `json:"by"`
+	Backend     Backend   `json:"backend"`
 }
+
+// A Backend is what is shown of a checkpoint.Backend: what keeps the marks, and through which etcd nodes share the partitions. What is not
+// known is empty.
+type Backend struct {
+	Store  string `json:"store,omitempty"`
+	Etcd   string `json:"etcd,omitempty"`
+	Prefix string `json:"prefix,omitempty"`
+	ID     string `json:"id,omitempty"`
+}
+
+// ShowBackend returns what may be shown of a backend.
+func ShowBackend(b checkpoint.Backend) Backend { return Backend(b) }
 
 // ShowOrigin returns what may be shown of an origin.
 func ShowOrigin(o checkpoint.Origin) Origin {
 	return Origin{
 		Cluster: o.Cluster, Incarnation: o.Incarnation, Partitions: o.Partitions, Source: o.Source, Start: ShowPosition(change.At(o.Start)),
-		At: o.At, By: o.By,
+		At: o.At, By: o.By, Backend: ShowBackend(o.Backend),
 	}
 }
 

@@ -62,8 +62,11 @@ type MongoDB struct {
 	FullDocument string `key:"full_document" default:"default" one:"default updateLookup whenAvailable required"`
 	// FullDocumentBeforeChange is the change stream option of that name.
 	FullDocumentBeforeChange string `key:"full_document_before_change" default:"off" one:"off whenAvailable required"`
-	// MaxAwait is how long the server waits for a change before it answers with none.
-	MaxAwait time.Duration `key:"max_await" default:"1s" range:"1ms..1m"`
+	// MaxAwait is how long the server waits for a change before it answers with none; 0 is 1 s for a replica set, 100 ms for a sharded
+	// cluster.
+	MaxAwait time.Duration `key:"max_await" default:"0s" range:"0s..1m"`
+	// Tick is how often a sharded cluster's shards are asked to advance while changes may wait for them; 0 is never.
+	Tick time.Duration `key:"tick" default:"0s" range:"0s..10s"`
 	// MaxStreams bounds the change streams of this node, the tail included.
 	MaxStreams int `key:"max_streams" default:"5" range:"2..1000"`
 	// RingSize bounds the replies that the tail holds.
@@ -81,7 +84,7 @@ type MongoDB struct {
 
 // Etcd says where etcd is, and under which prefix the streamer's keys stand.
 type Etcd struct {
-	// Endpoints are host:port, or the same behind http:// or https://.
+	// Endpoints are host:port, or the same behind http:// or https://, of all members.
 	Endpoints []string `key:"endpoints" default:"127.0.0.1:2379" check:"endpoint"`
 	// Prefix begins with a slash and does not end with one.
 	Prefix      string        `key:"prefix" default:"/streamer" check:"prefix"`

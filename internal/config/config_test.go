@@ -34,7 +34,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Node:    Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
-			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxAwait: time.Second, MaxStreams: 5,
+			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
 			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute, Outage: time.Hour,
 		},

@@ -3,15 +3,21 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/internal/config/table"
 )
+
+// leastTick is the shortest mongodb.tick.
+const leastTick = 10 * time.Millisecond
 
 // findConflicts complains of values that are fine alone and cannot work together.
 func (c *Config) findConflicts(t *table.Table) {
 	backend := c.Reliability.Checkpoint.Backend
 	t.Conflict(c.MongoDB.Prefetch > c.MongoDB.RingSize, "mongodb.prefetch", "mongodb.ring_size",
 		"what is fetched ahead must fit in the ring")
+	t.Conflict(c.MongoDB.Tick > 0 && c.MongoDB.Tick < leastTick, "mongodb.tick", "mongodb.max_await",
+		"shards report their time when max_await is over: asking them more often than every 10ms only costs writes")
 	t.Conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",
 		"marks in etcd need an endpoint")
 	ours := func(namespace string) bool { return strings.HasPrefix(namespace, c.Marks.Database+".") }

@@ -12,7 +12,11 @@ import (
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if !devetcdtest.RunMember() {
+		goleak.VerifyTestMain(m)
+	}
+}
 
 // run runs a server until stop is called.
 func run(t *testing.T, cfg devetcd.Config) (endpoints []string, stop func()) {

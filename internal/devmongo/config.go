@@ -8,15 +8,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free port.
 type Config struct {
 	// Addr is where to listen, host:port. Defaults to "127.0.0.1:0".
 	Addr string
-	// Release is the MongoDB release to be: "4.4" or "7.0". Defaults to "4.4".
+	// Release is the MongoDB release to be: "4.4", "6.0", "7.0" or "8.0". Defaults to "4.4".
 	Release string
+	// Preset is the name of what changes the behaviour of any release (package profile). Defaults to none.
+	Preset string
+	// Adjust changes single behaviours after that. Defaults to none.
+	Adjust func(*profile.Profile)
 	// Standalone makes a server that is no replica set: no change streams, no transactions.
 	Standalone bool
 	// Members are other members of the replica set, host:port, to tell clients of. Nothing is replicated: start them from one
@@ -31,7 +35,7 @@ type Config struct {
 	Snapshot string
 	// SnapshotEvery is how often the snapshot is written while something changes. Defaults to 30 s.
 	SnapshotEvery time.Duration
-	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to never.
+	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to what the profile says.
 	NoopEvery time.Duration
 	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its monitor begins such a
 	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients
@@ -45,9 +49,18 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// profile is how the server behaves.
+func (c Config) profile() profile.Profile {
+	p, _ := profile.Of(c.Release, c.Preset) // the names are valid
+	if c.Adjust != nil {
+		c.Adjust(&p)
+	}
+	return p
+}
+
 func (c Config) withDefaults() Config {
 	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
-	c.Release = cmp.Or(c.Release, string(oplog.R44))
+	c.Release = cmp.Or(c.Release, string(profile.R44))
 	c.OplogBytes = cmp.Or(c.OplogBytes, 64<<20)
 	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, 30*time.Second)
 	c.CursorTimeout = cmp.Or(c.CursorTimeout, 10*time.Minute)
@@ -61,8 +74,8 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
-	if !oplog.Release(c.Release).Valid() {
-		errs = append(errs, fmt.Errorf("release %q: devmongo can be 4.4 or 7.0", c.Release))
+	if _, err := profile.Of(c.Release, c.Preset); err != nil {
+		errs = append(errs, err)
 	}
 	if c.RequireAuth {
 		errs = append(errs, errors.New("devmongo has no authentication; use a failCommand fail point with error 13"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -129,6 +130,9 @@ func (c *conn) keep(buf []byte) {
 // serve carries a request out and returns its whole reply. An error ends the connection.
 func (c *conn) serve(ctx context.Context, r *node.Request) ([]byte, error) {
 	effect := r.Enter()
+	if longest := c.server.node.Delay; longest > 0 {
+		effect.Block += rand.N(longest)
+	}
 	if effect.Block > 0 {
 		if err := node.Pause(ctx, effect.Block); err != nil {
 			return nil, err

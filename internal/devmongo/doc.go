@@ -17,13 +17,15 @@
 //	query       filters, projections, sorts            update    operators, replacements, pipelines
 //	keystring   sortable keys; decimal, typebits       generate  changes faster than a client's
 //	snapshot    the file that outlives a restart       fault     error codes and their labels
+//	profile     how servers differ
 //	doc         BSON: walking, building, printing      identity  _ids and UUIDs
 //
 // It behaves as the recordings of a real MongoDB 4.4 say, wherever a client of change streams depends on it: the
-// conformance test replays all of them. Release "7.0" has the shapes of that release instead: wallTime, tokens of
-// version 2, expanded events, images, $changeStreamSplitLargeEvent. What it does not support it refuses with
-// MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that would change an
-// answer.
+// conformance test replays all of them. Later releases have their own shapes instead: wallTime, tokens of version 2,
+// expanded events, images, $changeStreamSplitLargeEvent. What else differs from server to server is a field of
+// profile.Profile: a test takes a release and a preset, and adjusts single behaviours. What devmongo does not
+// support it refuses with MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that
+// would change an answer.
 //
 // # Life
 //
@@ -43,10 +45,13 @@
 //
 // # What differs from a server
 //
-//   - There is no authentication, no TLS, no compression, no sharding, no election, no replication. Other members may be
-//     told of; one that is started from the same snapshot has the same log, and may be a secondary.
-//   - Majority is immediate, unless held: there is no lag between a write and its event. While it is held, reads
-//     that want a majority wait for it, because there are no old versions; a lookup may see what is not committed.
+//   - There is no authentication, no TLS, no compression, no election, no replication. Other members may be told of; one
+//     that is started from the same snapshot has the same log, and may be a secondary, which writes nothing to it.
+//   - Behind a router (preset sharded) there is one server that keeps apart which shard an entry of its log is of: by the _id of
+//     the document. Shards share one clock, so that no two have entries of the same time; all collections are sharded, and a
+//     drop is told once.
+//   - Majority is immediate, unless it is held or the profile has a journal (preset lively). While it is held, reads that want a
+//     majority wait for it; with a journal they see what is committed. A lookup may see what is not committed.
 //   - Transactions read what is committed now, not a snapshot; they lock the documents that they write.
 //   - Aggregation is $match, $sort, $skip, $limit, $project, $count and the $group of countDocuments; change
 //     streams take $match, $project and the split. $expr, $regex, arrays' operators, collations, text and geo
@@ -57,9 +62,9 @@
 //   - findAndModify logs no images, createIndexes one entry, and a retried findAndModify is answered with its
 //     first reply. Since 7.0 the oplog's deltas take names made of digits for array indexes.
 //   - dropDatabase drops collections in the order of their creation, a server in the order of their UUIDs.
-//   - On 4.4, a start equal to the first entry's time is not lost; some builds of 4.4 refuse it.
 //   - A stream without a starting point that was opened with batch size 0 fails with 136 if the log is cut before
 //     its first getMore; 4.4 passes over the loss in silence.
 //   - The limit of a fragment of a split event may be off by some bytes.
-//   - hello is known to release 4.4 as well, as it is to 4.4.2.
+//   - hello is known to release 4.4 as well, as it is to 4.4.2; appendOplogNote is not known to routers of 4.4, as it is not
+//     before 4.4.17.
 package devmongo

@@ -51,8 +51,44 @@ func TestEventTooLarge(t *testing.T) {
 	if got := s.fails(); got != 10334 {
 		t.Errorf("code %d", got)
 	}
+	if msg := s.Err().Error(); !strings.Contains(msg, `First element: _id: { _data: "82`) || !strings.HasSuffix(msg, `" }`) || strings.Contains(msg, "...") {
+		t.Errorf("message %s", msg)
+	}
 	cured := watch(t, c, []bson.D{d("$project", d("updateDescription", 0))}, lookup, resumeAfter(base))
 	equal(t, cured.types(2), []string{"insert", "update"})
+}
+
+// A server shows 150 bytes of a string that is not short: tokens of version 2 never fit, those of version 1 only with a short _id.
+func TestLongTokensAreCutInMessages(t *testing.T) {
+	for release, id := range map[string]string{"4.4": strings.Repeat("long", 30), "6.0": strings.Repeat("long", 30), "7.0": "short", "8.0": "short"} {
+		_, client := start(t, devmongo.Config{Release: release, OplogBytes: 256 << 20})
+		c := client.Database("a").Collection("x")
+		insert(t, c, d("_id", id, "p", ""))
+		s := watch(t, c, nil, func(o *options.ChangeStreamOptionsBuilder) { o.SetFullDocument(options.UpdateLookup) })
+		if _, err := c.UpdateOne(t.Context(), d("_id", id), d("$set", d("p", strings.Repeat("y", 9<<20)))); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.fails(); got != 10334 {
+			t.Errorf("%s: code %d", release, got)
+		}
+		_, quoted, _ := strings.Cut(s.Err().Error(), `_data: "`)
+		if token, _, cut := strings.Cut(quoted, `..."`); !cut || len(token) != 150 {
+			t.Errorf("%s: message %s", release, s.Err())
+		}
+	}
+}
+
+// Where one field is larger than a fragment may be, with its token twice, there is nothing to split.
+func TestEventThatCannotBeSplit(t *testing.T) {
+	_, client := start(t, devmongo.Config{Release: "7.0", OplogBytes: 256 << 20})
+	c := client.Database("a").Collection("x")
+	insert(t, c, d("_id", 0))
+	s := watch(t, c, []bson.D{d("$changeStreamSplitLargeEvent", d())})
+	id := strings.Repeat("k", 5<<10)
+	insert(t, c, d("_id", id, "p", strings.Repeat("x", 16<<20-len(id)-64)))
+	if got := s.fails(); got != 7182500 {
+		t.Errorf("code %d: %v", got, s.Err())
+	}
 }
 
 func TestSplitEvents(t *testing.T) {

@@ -1,11 +1,13 @@
 package devmongo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,9 +18,11 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/admin"
 	"github.com/mongostream/streamer/internal/devmongo/crud"
 	"github.com/mongostream/streamer/internal/devmongo/cursor"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/generate"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/session"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 )
@@ -50,11 +54,17 @@ func Listen(c Config) (*Server, error) {
 	maps.Copy(s.commands, crud.Commands())
 	s.mu.conns = map[*conn]struct{}{}
 	s.node = &node.Node{
-		Release: oplog.Release(c.Release), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
+		Profile: c.profile(), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
 		Members: c.Members, Primary: c.Primary, Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
 	}
 	if err := s.restore(); err != nil {
 		return nil, err
+	}
+	if s.node.Shards > 0 {
+		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.node.Set).Document()
+		if err := s.node.Store.Insert(name, version, store.Writer{}); err != nil && !fault.Is(err, fault.DuplicateKey) {
+			return nil, err
+		}
 	}
 	s.node.Sessions = session.NewRegistry(s.node.Store)
 	listener, err := net.Listen("tcp", c.Addr)
@@ -70,8 +80,11 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // URI is the connection string of the server.
 func (s *Server) URI() string {
-	if s.config.Standalone {
+	switch {
+	case s.config.Standalone:
 		return fmt.Sprintf("mongodb://%s/?directConnection=true", s.Addr())
+	case s.node.Mongos:
+		return fmt.Sprintf("mongodb://%s/?directConnection=false", s.Addr())
 	}
 	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), node.SetName)
 }
@@ -83,6 +96,19 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.runHousekeeping(serving) })
+	if s.node.Shards > 0 {
+		every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery)
+		for shard := range s.node.Shards {
+			keeper.Go(func() { s.runNoops(serving, shard, every) })
+		}
+		keeper.Go(func() { s.runNoops(serving, s.node.Shards, s.node.ConfigNoopEvery) })
+	}
+	if s.node.JournalEvery > 0 {
+		keeper.Go(func() { s.runJournal(serving) })
+	}
+	if s.node.StrangerEvery > 0 && s.config.Primary == "" {
+		keeper.Go(func() { s.runStranger(serving) })
+	}
 	unblock := context.AfterFunc(serving, func() { _ = s.listener.Close() })
 	defer unblock()
 	s.log.InfoContext(ctx, "devmongo listening", "addr", s.Addr().String(), "release", s.config.Release)
@@ -151,6 +177,9 @@ func (s *Server) DropConnections() {
 // stays.
 func (s *Server) TruncateOplog(keep int) { s.node.Oplog.Truncate(keep) }
 
+// TruncateOplogBefore drops the entries before a cluster time, as TruncateOplog does where others write as well. The newest one stays.
+func (s *Server) TruncateOplogBefore(ts uint64) { s.node.Oplog.TruncateBefore(ts) }
+
 // HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change streams
 // show nothing new, and writes that want a majority wait.
 func (s *Server) HoldMajority(on bool) { s.node.Oplog.Hold(on) }
@@ -197,8 +226,8 @@ func (s *Server) runHousekeeping(ctx context.Context) {
 	snapshots := time.NewTicker(s.config.SnapshotEvery)
 	defer snapshots.Stop()
 	var noops <-chan time.Time
-	if s.config.NoopEvery > 0 {
-		t := time.NewTicker(s.config.NoopEvery)
+	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 && s.config.Primary == "" {
+		t := time.NewTicker(every)
 		defer t.Stop()
 		noops = t.C
 	}
@@ -217,6 +246,60 @@ func (s *Server) runHousekeeping(ctx context.Context) {
 				s.node.Oplog.Noop("periodic noop")
 			}
 			applied = s.node.Oplog.Applied()
+		}
+	}
+}
+
+// runNoops has an idle shard write that it is there.
+func (s *Server) runNoops(ctx context.Context, shard int, every time.Duration) {
+	if every <= 0 {
+		return
+	}
+	noop := time.NewTicker(every)
+	defer noop.Stop()
+	for last := uint64(1); ; last = s.node.Oplog.AppliedOn(shard) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-noop.C:
+			s.node.Oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
+		}
+	}
+}
+
+// runJournal commits what has been written.
+func (s *Server) runJournal(ctx context.Context) {
+	flush := time.NewTicker(s.node.JournalEvery)
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-flush.C:
+			s.node.Oplog.Flush()
+		}
+	}
+}
+
+// runStranger writes what no client has asked for: a few documents that come and go, and entries that change nothing.
+func (s *Server) runStranger(ctx context.Context) {
+	name := store.Name{DB: "stranger", Coll: "noise"}
+	for n := int64(0); node.Pause(ctx, rand.N(2*s.node.StrangerEvery)) == nil; n++ {
+		id := doc.New().Int64("_id", n/3).Document()
+		var err error
+		switch n % 3 {
+		case 0:
+			err = s.node.Store.Insert(name, id, store.Writer{})
+		case 1:
+			s.node.Oplog.Noop("stranger")
+		case 2:
+			var filter *query.Filter
+			if filter, err = query.Parse(id); err == nil {
+				_, err = s.node.Store.Delete(name, filter, true, store.Writer{})
+			}
+		}
+		if err != nil {
+			s.log.WarnContext(ctx, "devmongo stranger", "error", err)
 		}
 	}
 }

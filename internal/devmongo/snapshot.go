@@ -12,7 +12,7 @@ import (
 
 // restore reads the snapshot, or begins a new replica set where there is none.
 func (s *Server) restore() error {
-	config := oplog.Config{Release: s.node.Release, MaxBytes: s.config.OplogBytes}
+	config := oplog.Config{Release: s.node.Release, MaxBytes: s.config.OplogBytes, Lags: s.node.JournalEvery > 0, Shards: s.node.Shards}
 	if s.config.Snapshot != "" {
 		x, err := snapshot.Read(s.config.Snapshot, s.config.Release)
 		if err == nil {

@@ -6,24 +6,27 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 )
 
 // Config says how etcd is reached and where the keys of this cluster stand.
 type Config struct {
-	// Endpoints are addresses as host:port or URLs; any one that answers is enough.
+	// Endpoints are addresses as host:port or URLs, of all members: a majority of them must answer.
 	Endpoints []string
 	// Prefix and Cluster name the keys: <prefix>/<cluster>/….
 	Prefix, Cluster string
@@ -34,12 +37,19 @@ type Config struct {
 	CAFile, CertFile, KeyFile string
 	// DialTimeout bounds Dial. Defaults to 5 s.
 	DialTimeout time.Duration
+	// LeaseTTL is the life of the shortest lease that must not be lost. With several endpoints, each attempt of a request has a timeout of a
+	// twelfth of it, and at most 800 ms; it grows when all endpoints are slower. Defaults to 10 s.
+	LeaseTTL time.Duration
+	// Logger hears of endpoints that do not answer. Defaults to one that discards.
+	Logger *slog.Logger
 }
 
 // How a connection is kept. Without these limits a client tries a lost server only every two minutes in the end, and
 // notices one that has vanished only when the operating system does.
 const (
 	defaultDialTimeout = 5 * time.Second
+	defaultLeaseTTL    = 10 * time.Second
+	longestAttempt     = 800 * time.Millisecond
 
 	reconnectMin   = 100 * time.Millisecond
 	reconnectMax   = time.Second
@@ -47,12 +57,17 @@ const (
 
 	pingInterval = 10 * time.Second // the least that gRPC takes
 	pingTimeout  = 3 * time.Second  // for TCP's acknowledgements too
+
+	maxRequestBytes = 2 << 20 // etcd takes 1.5 MiB by default
 )
 
 // A Client is a connection to etcd and the keys of one cluster in it.
 type Client struct {
-	etcd *clientv3.Client
-	keys Keys
+	etcd      *clientv3.Client // without a connection of its own
+	endpoints *endpoints
+	keys      Keys
+
+	id, prefix string
 }
 
 // Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are the faults
@@ -62,52 +77,100 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) { return DialWith(ct
 // DialWith is Dial with further options, for tests that get in the way of calls.
 func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Client, error) {
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	security, err := tlsOf(cfg)
+	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, defaultLeaseTTL)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	c, err := open(cfg, options...)
 	if err != nil {
 		return nil, err
 	}
-	var failure lastFailure
-	base, closeBase := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, closeBase) // New takes no context for the calls it makes
-	client, err := clientv3.New(clientv3.Config{
-		Context:     base,
-		Endpoints:   cfg.Endpoints,
-		Username:    cfg.Username,
-		Password:    cfg.Password,
-		TLS:         security,
-		DialTimeout: timeout,
-		Logger:      zap.NewNop(),
-		DialOptions: append(connectionOptions(), append(options, grpc.WithChainUnaryInterceptor(failure.watch))...),
-	})
-	if err == nil {
-		c := &Client{etcd: client, keys: newKeys(cfg.Prefix, cfg.Cluster)}
-		if _, err = client.Get(ctx, c.keys.Origin(), clientv3.WithKeysOnly()); err == nil && stop() {
-			return c, nil
-		}
-		_ = client.Close()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c.endpoints.wait(ctx)
+	var resp *clientv3.GetResponse
+	if resp, err = c.etcd.Get(ctx, c.keys.Origin(), clientv3.WithKeysOnly()); err == nil {
+		c.id = clusterID(resp.Header)
+		return c, nil
 	}
-	closeBase()
+	_ = c.Close()
+	where := strings.Join(cfg.Endpoints, ", ")
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, fmt.Errorf("reach %s: %w", strings.Join(cfg.Endpoints, ", "), context.Cause(ctx))
+		return nil, fmt.Errorf("reach %s: %w", where, context.Cause(ctx))
 	}
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-		return nil, fault.Newf(fault.EtcdUnreachable, "no answer from %s within %s: %s", strings.Join(cfg.Endpoints, ", "), timeout,
-			cmp.Or(failure.text(), context.DeadlineExceeded.Error()))
+		return nil, fault.Newf(fault.EtcdUnreachable, "no answer from %s within %s: %s", where, timeout,
+			cmp.Or(c.endpoints.lastFailure(), context.DeadlineExceeded.Error()))
 	}
-	return nil, fmt.Errorf("reach %s: %w", strings.Join(cfg.Endpoints, ", "), Named(err))
+	return nil, fmt.Errorf("reach %s: %w", where, Named(err))
 }
 
-// Driver returns the connection itself, for the packages below this one.
+// open makes a client that has sent nothing yet.
+func open(cfg Config, options ...grpc.DialOption) (*Client, error) {
+	all, err := connect(cfg, options...)
+	if err != nil {
+		return nil, err
+	}
+	c := clientv3.NewCtxClient(context.Background())
+	c.KV = clientv3.NewKVFromKVClient(pb.NewKVClient(all), c)
+	c.Lease = clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(all), c, cfg.LeaseTTL)
+	c.Watcher = clientv3.NewWatchFromWatchClient(pb.NewWatchClient(all), c)
+	c.Auth = clientv3.NewAuthFromAuthClient(pb.NewAuthClient(all), c)
+	c.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(all), c)
+	return &Client{
+		etcd: c, endpoints: all, keys: newKeys(cfg.Prefix, cfg.Cluster), prefix: strings.TrimRight(cfg.Prefix, "/") + "/",
+	}, nil
+}
+
+// Driver returns what etcd's own client does through the connection, for the packages below this one.
 func (c *Client) Driver() *clientv3.Client { return c.etcd }
+
+// Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were set up alike have in common, and the prefix.
+func (c *Client) Backend() checkpoint.Backend {
+	return checkpoint.Backend{Etcd: c.id, Prefix: c.prefix}
+}
+
+// clusterID returns the id of the etcd cluster that has answered, as it stands in etcd's log; empty where the answer has none.
+func clusterID(h *pb.ResponseHeader) string {
+	if h.GetClusterId() == 0 {
+		return ""
+	}
+	return strconv.FormatUint(h.GetClusterId(), 16)
+}
+
+// KeepAlive opens a stream on which leases are renewed: each request is answered, in order. It ends with the context, and when an answer
+// does not come in time.
+func (c *Client) KeepAlive(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
+	return pb.NewLeaseClient(c.endpoints).LeaseKeepAlive(ctx)
+}
+
+// Endpoints returns the addresses that the client was given.
+func (c *Client) Endpoints() []string {
+	addresses := make([]string, len(c.endpoints.all))
+	for i, at := range c.endpoints.all {
+		addresses[i] = at.address
+	}
+	return addresses
+}
+
+// Status asks one of the endpoints how it is, and no other.
+func (c *Client) Status(ctx context.Context, address string) (*clientv3.StatusResponse, error) {
+	i := slices.IndexFunc(c.endpoints.all, func(at *endpoint) bool { return at.address == address })
+	if i < 0 {
+		return nil, fmt.Errorf("%s is none of the endpoints", address)
+	}
+	one := clientv3.NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(c.endpoints.all[i].conn), c.etcd)
+	return one.Status(ctx, address)
+}
 
 // Keys returns the names of the cluster's keys.
 func (c *Client) Keys() Keys { return c.keys }
 
 // Close ends the connection.
 func (c *Client) Close() error {
-	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	err := c.etcd.Close()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if err = errors.Join(err, c.endpoints.close()); err != nil {
 		return fmt.Errorf("close connection to etcd: %w", err)
 	}
 	return nil
@@ -120,6 +183,7 @@ func connectionOptions() []grpc.DialOption {
 			MinConnectTimeout: connectTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(maxRequestBytes), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	}
 }
 
@@ -134,27 +198,4 @@ func tlsOf(cfg Config) (*tls.Config, error) {
 		return nil, fmt.Errorf("read etcd's TLS files: %w", err)
 	}
 	return security, nil
-}
-
-// A lastFailure keeps why the last call failed: where a call ends because its time is up, clientv3 tells no more than that,
-// while gRPC knows what was wrong with the connection.
-type lastFailure struct {
-	err atomic.Pointer[error]
-}
-
-func (f *lastFailure) watch(
-	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	err := invoke(ctx, method, req, reply, conn, opts...)
-	if err != nil {
-		f.err.Store(&err)
-	}
-	return err
-}
-
-func (f *lastFailure) text() string {
-	if err := f.err.Load(); err != nil {
-		return status.Convert(*err).Message()
-	}
-	return ""
 }

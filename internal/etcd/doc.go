@@ -4,6 +4,7 @@
 // Everything of one cluster of ours stands under one prefix and is JSON:
 //
 //	<prefix>/<cluster>/origin             where it all began          written once, and by Adopt
+//	<prefix>/<cluster>/origin/backend     where marks are kept        written with the origin, or completed
 //	<prefix>/<cluster>/owner/00042        who owns partition 42       written at claim and transfer, under a lease
 //	<prefix>/<cluster>/member/<node>      who is there, how it does   a heartbeat every 2 s, under the same lease
 //	<prefix>/<cluster>/leader/<lease>     who wants to lead           the oldest key's does, under a lease of its own
@@ -11,7 +12,7 @@
 //	<prefix>/<cluster>/mark/00042         where partition 42 stands   written by Save and Rewind
 //	<prefix>/<cluster>/history/00042/07   where it stood, a ring      written with the mark
 //	<prefix>/<cluster>/gap/<id>           what the log had lost       written by AddGap
-//	<prefix>/<cluster>/row/<gateway>      how far a gateway got       written by SaveRow
+//	<prefix>/<cluster>/row/<gateway>      how far a gateway got       written by SaveRow, under a lease of a day
 //
 // # The fence
 //
@@ -32,6 +33,15 @@
 //
 // etcd takes 128 operations in a transaction, counted per level: what a level uses is taken off what its nested transactions
 // may use. A nested one needs two (two conditions, two puts, two gets), so at most 126 go into one.
+//
+// # Members that do not answer
+//
+// A member that is cut off from the others, stopped, stalled or slow harms nobody while a majority answers. [Client] has a connection to each
+// endpoint and uses one at a time. Every request and every stream requires a leader, so that a member without one refuses it at once, and every
+// attempt has a timeout below a tenth of the lease's life. What fails or takes too long is retried at another endpoint if it is safe to carry
+// it out twice; if not, it returns an error of which [Insist] knows that the outcome is unknown, and callers repeat it with Insist: each
+// finds its own deed. Once another endpoint has answered, streams of the one that did not are ended, and are opened again there. When all
+// endpoints are too slow the timeout doubles, up to three times. A single endpoint has no timeout.
 //
 // # Who may block
 //

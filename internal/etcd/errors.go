@@ -36,6 +36,10 @@ func unknown(err error) bool {
 	return ok && slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown}, failure.Code())
 }
 
+// WatchAtMost bounds the life of a watch that is to go on for ever. A watch waits silently for the revision that it begins at, or has come to:
+// after etcd was restored from a copy, that may take very long.
+const WatchAtMost = 30 * time.Second
+
 // sayAgain is the pause before a request of which nobody knows whether it was carried out is sent again.
 const sayAgain = 50 * time.Millisecond
 
@@ -46,11 +50,7 @@ func Insist(ctx context.Context, do func() error) error {
 		if err == nil || !unknown(err) {
 			return err
 		}
-		pause := time.NewTimer(sayAgain)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pauseFor(ctx, sayAgain) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}

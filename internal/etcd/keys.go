@@ -22,6 +22,9 @@ func newKeys(prefix, cluster string) Keys {
 // Origin is the key of the origin.
 func (k Keys) Origin() string { return k.root + "origin" }
 
+// Backend is the key of the origin's backend: the origin's key is a prefix of it, so that both are read at once.
+func (k Keys) Backend() string { return k.Origin() + "/backend" }
+
 // Secrets is the key of the keys that seal cursors.
 func (k Keys) Secrets() string { return k.root + "keys" }
 

@@ -35,13 +35,13 @@ func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (
 func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, value string) (done bool, err error) {
 	one := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1)}
 	read, err := c.etcd.Txn(ctx).Then(
-		clientv3.OpGet(c.keys.Origin()), clientv3.OpGet(c.keys.Members(), one...), clientv3.OpGet(c.keys.Owners(), one...),
+		clientv3.OpGet(c.keys.Origin(), clientv3.WithPrefix()), clientv3.OpGet(c.keys.Members(), one...), clientv3.OpGet(c.keys.Owners(), one...),
 		clientv3.OpGet(c.keys.marks(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return false, err
 	}
-	stands, err := StandingOf(read.Responses[0].GetResponseRange().Kvs, 0)
+	stands, err := c.standing(read.Responses[0].GetResponseRange().Kvs, 0)
 	switch {
 	case err != nil:
 		return false, err
@@ -68,14 +68,18 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 			return false, fmt.Errorf("partition %d stands at %s, before %s: %w", p, m.Position, next.Start, checkpoint.ErrOriginMoved)
 		}
 	}
+	puts, err := c.putBackend(next.Backend.With(stands.Backend))
+	if err != nil {
+		return false, err
+	}
 	none := func(prefix string) clientv3.Cmp {
 		return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
 	}
 	resp, err := c.etcd.Txn(ctx).
 		If(c.Is(stands), none(c.keys.Members()), none(c.keys.Owners()),
 			clientv3.Compare(clientv3.ModRevision(c.keys.marks()), "<", read.Header.Revision+1).WithPrefix()).
-		Then(clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.marks(), clientv3.WithPrefix()),
-			clientv3.OpDelete(c.keys.Plan()), clientv3.OpDelete(c.keys.Pins(), clientv3.WithPrefix())).
+		Then(append(puts, clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.marks(), clientv3.WithPrefix()),
+			clientv3.OpDelete(c.keys.Plan()), clientv3.OpDelete(c.keys.Pins(), clientv3.WithPrefix()))...).
 		Commit()
 	return err == nil && resp.Succeeded, err
 }

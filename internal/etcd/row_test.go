@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/checkpoint/rowtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
@@ -31,6 +32,27 @@ func TestStoreKeepsRows(t *testing.T) {
 			if _, err := client.etcd.Txn(t.Context()).Then(puts...).Commit(); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}, func(t *testing.T, s checkpointtest.Store, gateway string, by time.Duration) {
+		client := s.(*Store).client
+		key := client.keys.rows() + url.PathEscape(gateway)
+		resp, err := client.etcd.Get(t.Context(), key)
+		if err != nil || len(resp.Kvs) != 1 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		left, err := client.etcd.TimeToLive(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease))
+		if err != nil || left.TTL < int64((24*time.Hour).Seconds()) {
+			t.Fatalf("%+v, %v", left, err)
+		}
+		lease, err := client.etcd.Grant(t.Context(), max(left.TTL-int64(by.Seconds()), 1))
+		if err == nil {
+			_, err = client.etcd.Put(t.Context(), key, string(resp.Kvs[0].Value), clientv3.WithLease(lease.ID))
+		}
+		if err == nil && lease.TTL == 1 { // it would run out in a second
+			_, err = client.etcd.Revoke(t.Context(), lease.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	})
 }
@@ -125,21 +147,27 @@ func TestRowThatSomebodyElseWritesMeanwhileIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestRowsAreReadPageByPageAndOldOnesDroppedUnlessRenewed(t *testing.T) {
+// Versions before saved rows under no lease. Whoever lists them puts them under one, as they are, unless they are saved again meanwhile.
+func TestRowsAreReadPageByPageAndPutUnderLeases(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
 	store, l := p.linked()
-	const all, young = 450, 300
+	const all = 450
 	for n := range all {
-		r := rowAt(fmt.Sprintf("gw/%04d", n), n)
-		if n%3 == 0 {
-			r.SeenAt = r.SeenAt.Add(-checkpoint.RowLife - time.Hour)
+		r := rowAt(fmt.Sprintf("gw/%04d", n), n+1)
+		if n%3 > 0 {
+			if err := store.SaveRow(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
-		if err := store.SaveRow(t.Context(), r); err != nil {
+		value, err := record.EncodeRow(r)
+		if err != nil {
 			t.Fatal(err)
 		}
+		p.put(p.key("row/%s", url.PathEscape(r.Gateway)), value)
 	}
 	p.put(p.key("row/no gateway"), []byte("{}"))
-	// The first transaction of the listing drops the old ones of the first page, of which one comes back.
+	// The first transaction of the listing puts the first of them under a lease, which is saved again before.
 	l.Next(func(ctx context.Context, send func(context.Context) error) error {
 		if err := p.store(nil, "").SaveRow(ctx, rowAt("gw/0000", 7)); err != nil {
 			t.Error(err)
@@ -147,14 +175,44 @@ func TestRowsAreReadPageByPageAndOldOnesDroppedUnlessRenewed(t *testing.T) {
 		return send(ctx)
 	})
 	rows, err := store.Rows(t.Context())
-	if len(rows) != young || fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), p.key("row/no gateway")) {
+	if len(rows) != all || fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), p.key("row/no gateway")) {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
-	resp, err := p.raw.Get(t.Context(), p.key("row/"), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil || resp.Count != young+2 {
-		t.Errorf("%d rows are left, %v", resp.Count, err)
+	resp, err := p.raw.Get(t.Context(), p.key("row/gw"), clientv3.WithPrefix())
+	if err != nil || resp.Count != all {
+		t.Fatalf("%d rows are left, %v", resp.Count, err)
+	}
+	leases := map[int64]int{}
+	for _, kv := range resp.Kvs {
+		leases[kv.Lease]++
+	}
+	if leases[0] != 0 || len(leases) != 2 {
+		t.Errorf("rows by lease: %v", leases)
 	}
 	if got, ok, err := store.Row(t.Context(), "gw/0000"); err != nil || !ok || got.Base.Compare(checkpointtest.Event(7)) != 0 {
 		t.Errorf("what came back is %+v, %t, %v", got, ok, err)
+	}
+}
+
+// The lease under which rows are saved may be gone, because etcd was restored or the machine stood still: the next is taken.
+func TestRowsAreSavedWhenTheirLeaseIsGone(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	store := p.store(nil, "")
+	for round := range 2 {
+		for _, gateway := range []string{"a", "b"} {
+			if err := store.SaveRow(t.Context(), rowAt(gateway, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resp, err := p.raw.Get(t.Context(), p.key("row/"), clientv3.WithPrefix())
+		if err != nil || len(resp.Kvs) != 2 || resp.Kvs[0].Lease != resp.Kvs[1].Lease || resp.Kvs[0].Lease == 0 {
+			t.Fatalf("round %d: %v, %v", round, resp, err)
+		}
+		if _, err := p.raw.Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
+			t.Fatal(err)
+		}
+		if rows, err := store.Rows(t.Context()); err != nil || len(rows) != 0 {
+			t.Errorf("%v, %v", rows, err)
+		}
 	}
 }

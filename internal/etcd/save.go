@@ -45,7 +45,7 @@ func (s *Store) Save(ctx context.Context, marks []checkpoint.Mark) []error {
 	}
 	for len(queue) > 0 {
 		n := fitting(queue)
-		again, err := s.commit(ctx, queue[:n], results)
+		again, err := s.insist(ctx, queue[:n], results)
 		if err != nil {
 			for _, w := range queue[:n] {
 				if results[w.at] != nil {
@@ -69,6 +69,27 @@ func fitting(queue []write) int {
 		}
 	}
 	return len(queue)
+}
+
+// insist commits writes until it is known whether that was done. One that is fenced after an attempt of which that is not known may have
+// been carried out before: nothing is known of it.
+func (s *Store) insist(ctx context.Context, batch []write, results []error) (again []write, err error) {
+	doubts := make(map[int]error)
+	err = Insist(ctx, func() error {
+		again, err = s.commit(ctx, batch, results)
+		for _, w := range batch {
+			if err != nil && results[w.at] == nil {
+				doubts[w.at] = err
+			}
+		}
+		return err
+	})
+	for at, doubt := range doubts {
+		if errors.Is(results[at], checkpoint.ErrFenced) {
+			results[at] = fmt.Errorf("save a mark that is fenced by now: %w", Named(doubt))
+		}
+	}
+	return again, err
 }
 
 // commit makes one transaction of the writes. It fills in the results of those that are settled by it and returns the

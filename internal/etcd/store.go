@@ -67,7 +67,7 @@ var (
 // NewStore makes the store of the client's marks, which must be of the given number of partitions. With 0 it reads those of
 // any number and saves none.
 func NewStore(client *Client, partitions int) *Store {
-	s := &Store{client: client, partitions: partitions, Keeper: row.NewKeeper(client.etcd, client.keys.rows(), Named)}
+	s := &Store{client: client, partitions: partitions, Keeper: row.NewKeeper(client.etcd, client.keys.rows(), Insist, Named)}
 	s.Log = gaplog.New(client.etcd, client.keys.gaps(), partitions, Insist, Named)
 	s.mu.seen = make(map[change.Partition]seen)
 	return s
@@ -104,9 +104,12 @@ func (s *Store) List(ctx context.Context) ([]checkpoint.Mark, error) {
 
 // Delete implements [checkpoint.Store].
 func (s *Store) Delete(ctx context.Context, p change.Partition) error {
-	_, err := s.client.etcd.Txn(ctx).Then(
-		clientv3.OpDelete(s.client.keys.mark(p)), clientv3.OpDelete(s.client.keys.history(p), clientv3.WithPrefix()),
-	).Commit()
+	err := Insist(ctx, func() error {
+		_, err := s.client.etcd.Txn(ctx).Then(
+			clientv3.OpDelete(s.client.keys.mark(p)), clientv3.OpDelete(s.client.keys.history(p), clientv3.WithPrefix()),
+		).Commit()
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("delete mark of partition %d: %w", p, Named(err))
 	}
@@ -179,6 +182,12 @@ func (s *Store) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Orig
 		return checkpoint.Origin{}, fmt.Errorf("an origin of %d partitions for marks of %d", o.Partitions, s.partitions)
 	}
 	stands, err := s.client.found(ctx, o)
+	return stands.Origin, err
+}
+
+// Complete implements [checkpoint.OriginKeeper].
+func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.Origin, error) {
+	stands, err := s.client.complete(ctx, s.partitions, b)
 	return stands.Origin, err
 }
 

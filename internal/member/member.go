@@ -100,7 +100,7 @@ func New(cfg Config) *Member {
 	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
 		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, Rebalance: cfg.Rebalance, TTL: cfg.TTL,
-		Trusted: m.share.Trusted, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Trusted: m.leads, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	return m
 }
@@ -165,11 +165,28 @@ func (m *Member) Topology() gateway.Topologist {
 	return m.told
 }
 
+// leads reports whether the node may lead: it is a member, and can read what the cluster shares.
+func (m *Member) leads() bool { return m.share.Trusted() && m.share.Sees() == nil }
+
+// Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
+func (m *Member) Sees() error {
+	if m.share == nil {
+		return nil
+	}
+	return m.share.Sees()
+}
+
+// DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
+func (m *Member) DeadlineLag() time.Duration { return m.share.DeadlineLag() }
+
 // Trusted reports whether the node may hand anything to anybody now.
 func (m *Member) Trusted() bool { return m.share == nil || m.share.Trusted() }
 
 // Alone reports whether this is a cluster of one.
 func (m *Member) Alone() bool { return m.share == nil }
+
+// Leads reports whether what one node of the cluster does for all of them is this node's to do.
+func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
 
 // View returns the last view of the cluster; none before the first and in a cluster of one.
 func (m *Member) View() (roster.View, bool) {
@@ -241,7 +258,7 @@ func (m *Member) report() roster.Heartbeat {
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed(), roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Ready,
+			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed() && m.share.Sees() == nil, roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Ready,
 		}
 	}
 	switch {

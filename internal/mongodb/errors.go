@@ -35,6 +35,8 @@ var (
 	malformedCodes = []int{9, 15, 40647, 40648, 40649, 50811}
 	// Unauthorized, AuthenticationFailed, AtlasError (which is about credentials).
 	rightsCodes = []int{13, 18, 8000}
+	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is larger than a fragment, or that has only an _id.
+	tooLargeCodes = []int{10334, 7182500, 7182502}
 	// What passes by itself: cursors killed, elections, rollbacks, shutdowns, overload.
 	transientCodes = []int{
 		6, 7, 43, 63, 89, 91, 133, 150, 175, 189, 234, 237, 262, 317, 358, 365, 384, 407, 462, 9001, 10107, 11600, 11601, 11602, 13388, 13435, 13436,
@@ -42,7 +44,6 @@ var (
 )
 
 const (
-	codeTooLarge      = 10334 // BSONObjectTooLarge
 	codeNoImage       = 47    // NoMatchingDocument
 	codeNotReplicaSet = 40573 // Location40573: the $changeStream stage is only supported on replica sets
 )
@@ -60,7 +61,7 @@ func Classify(err error) Class {
 		return Lost
 	case has(tokenCodes):
 		return BadToken
-	case server.HasErrorCode(codeTooLarge):
+	case has(tooLargeCodes):
 		return Poison
 	case server.HasErrorCode(codeNoImage):
 		return NoImage
@@ -99,7 +100,7 @@ func AsFault(err error) error {
 		return fault.New(fault.MongoStandalone, err)
 	case has(malformedCodes):
 		return fault.New(fault.LogTokenRefused, err)
-	case ok && server.HasErrorCode(codeTooLarge):
+	case has(tooLargeCodes):
 		return fault.New(fault.LogPoisonEvent, err)
 	case ok:
 		return fault.New(fault.MongoRefused, err)

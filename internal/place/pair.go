@@ -1,7 +1,9 @@
 package place
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +25,7 @@ type pair struct {
 	found  func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
 	stands func(context.Context) (checkpoint.Origin, error)                    // likewise
 	roster roster.Store
+	owner  *mark.Owner
 }
 
 // members is a roster whose members share marks in MongoDB.
@@ -34,50 +37,89 @@ type members struct {
 
 // Join implements roster.Store. Who has everything as a cluster of one is to be found in MongoDB.
 func (m members) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
-	if err := m.owner.Share(ctx, cluster.Member{Node: first.Node, Process: first.Process}); err != nil {
+	who := cluster.Member{Node: first.Node, Process: first.Process}
+	if err := m.owner.Share(ctx, who); err != nil {
 		return nil, err
 	}
-	return m.Store.Join(ctx, first, ttl)
-}
-
-// Found implements checkpoint.OriginKeeper.
-func (s pair) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
-	stands, err := s.Store.Found(ctx, o)
+	membership, err := m.Store.Join(ctx, first, ttl)
 	if err != nil {
-		return stands, err
+		return nil, err
 	}
-	return stands, s.Agree(ctx, stands)
+	// Who takes over claims in MongoDB, and then ends the memberships in etcd: one that came in between sees the claim.
+	if err := m.owner.MayShare(ctx, who); err != nil {
+		return nil, errors.Join(err, membership.Leave(context.WithoutCancel(ctx)))
+	}
+	return membership, nil
 }
 
-// Agree copies the origin to etcd where there is none, and returns the fault ClusterOrigin where another one stands, or where epochs that
-// are given out there would be lower than those that marks have.
-func (s pair) Agree(ctx context.Context, o checkpoint.Origin) error {
-	there, err := s.etcd.Found(ctx, o)
+// agree makes sure that etcd has a copy of the origin, and returns the origin that stands. Where the nodes have not agreed on an etcd yet, it is
+// this one, mine, from then on. The fault ClusterOrigin says that they use another one, that the origins differ, or that epochs that are given
+// out there would be lower than those that marks have; ClusterBackend that the marks are in etcd.
+func (s pair) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
+	there, err := s.copied(ctx, o, mine)
 	if err != nil {
-		return err
+		return o, err
 	}
 	if there.Cluster != o.Cluster || there.Incarnation != o.Incarnation || there.Source != o.Source {
-		return fault.Newf(fault.ClusterOrigin, "etcd has incarnation %d of %s, of %s; MongoDB has incarnation %d of %s, of %s",
+		return o, fault.Newf(fault.ClusterOrigin, "etcd has incarnation %d of %s, of %s; MongoDB has incarnation %d of %s, of %s",
 			there.Incarnation, there.Cluster, there.Source, o.Incarnation, o.Cluster, o.Source)
+	}
+	if there.Backend.Store == checkpoint.BackendEtcd {
+		return o, fault.Newf(fault.ClusterBackend, "the origin in etcd says that the marks are there; reliability.checkpoint.backend is %s", mine.Store)
 	}
 	view, err := s.roster.View(ctx)
 	if err != nil {
-		return err
+		return o, err
 	}
 	highest, err := s.Highest(ctx, int64(o.Incarnation))
 	if err != nil {
-		return err
+		return o, err
 	}
 	if highest > view.Revision {
-		return fault.Newf(fault.ClusterOrigin, "marks are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
+		return o, fault.Newf(fault.ClusterOrigin, "marks are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
 	}
-	return nil
+	if there.Backend.ID == "" {
+		if there, err = s.etcd.Complete(ctx, identified(mine)); err != nil {
+			return o, err
+		}
+	}
+	if o.Backend.ID == "" { // of nodes at two etcds one is the first
+		if o, err = s.Store.Complete(ctx, there.Backend); err != nil {
+			return o, err
+		}
+	}
+	return o, cmp.Or(otherEtcd(o.Cluster, o.Backend, there.Backend), otherEtcd(o.Cluster, o.Backend, mine))
+}
+
+// copied returns the copy of the origin in etcd, which is made only while the nodes have not agreed on an etcd.
+func (s pair) copied(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
+	if o.Backend.ID == "" {
+		o.Backend = identified(mine)
+		return s.etcd.Found(ctx, o)
+	}
+	there, err := s.etcd.Origin(ctx)
+	switch {
+	case errors.Is(err, checkpoint.ErrNoOrigin):
+		err = noCopy(o.Backend)
+	case fault.Of(err) == fault.CheckpointPartitions:
+		if older, readErr := s.stands(ctx); readErr == nil && older.Incarnation < o.Incarnation {
+			err = fault.Newf(fault.ClusterOrigin, "etcd has incarnation %d, of %d partitions; MongoDB has incarnation %d, of %d", older.Incarnation,
+				older.Partitions, o.Incarnation, o.Partitions)
+		}
+	}
+	return there, err
+}
+
+// identified returns the backend with an id of its own.
+func identified(b checkpoint.Backend) checkpoint.Backend {
+	b.ID = rand.Text()
+	return b
 }
 
 // Adopt implements checkpoint.Adopter: in MongoDB and then in etcd, for an incarnation that is new to both. Where it ends half-way no node
 // starts, and adopting again does the rest.
 func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
-	there, err := s.etcd.Origin(ctx)
+	there, err := s.stands(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
 	if err != nil && !none {
 		return err
@@ -86,9 +128,13 @@ func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := s.Store.Adopt(ctx, last, next); err != nil {
 		return err
 	}
-	if none {
+	next.Backend = next.Backend.With(last.Backend)
+	switch {
+	case none:
 		_, err = s.etcd.Found(ctx, next)
-	} else {
+	case there.Partitions != next.Partitions: // they were counted anew while a node was alone
+		_, err = s.etcd.Repartition(ctx, there, next)
+	default:
 		err = s.etcd.Adopt(ctx, there, next)
 	}
 	if err != nil {
@@ -100,6 +146,12 @@ func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 // Repartition implements admin.Repartitioner: in etcd, where nodes would be, and then in MongoDB, whose origin counts. Where it ends half-way
 // no node starts, whatever it is configured for, and repartitioning again does the rest.
 func (s pair) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
+	if err := s.owner.Vacate(ctx); err != nil { // a node that is alone, of which etcd does not know
+		if held, is := errors.AsType[*cluster.HeldError](err); is {
+			err = fault.New(fault.NodeRunning, held)
+		}
+		return checkpoint.Origin{}, err
+	}
 	there, err := s.stands(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
 	if err != nil && !none {

@@ -3,8 +3,10 @@ package place
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
@@ -53,56 +55,103 @@ func New(cfg config.Config, application string, logger *slog.Logger) *Place {
 	return &Place{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
 
-// OpenMarks connects to the store of marks: to MongoDB only where they are there, so that marks in etcd can be looked at while MongoDB
-// is away; to etcd where they are there, or where nodes share the partitions.
+// OpenMarks connects a node to the store of marks: to MongoDB only where they are there, so that marks in etcd can be looked at while MongoDB
+// is away; to etcd where they are there, or where the configuration says that nodes share the partitions.
 func (p *Place) OpenMarks(ctx context.Context) error {
-	cfg := p.Config
-	inMongo := cfg.Reliability.Checkpoint.Backend == config.BackendMongo
-	if inMongo {
-		client, err := p.Mongo(ctx)
+	return p.open(ctx, p.Config.Cluster.ExpectedNodes > 1)
+}
+
+// OpenForOperator connects an operator to the store of marks. Whether nodes share the partitions is what they have said there, whatever the
+// configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of Verify, after which the place is
+// open all the same.
+func (p *Place) OpenForOperator(ctx context.Context, nodes bool) error {
+	several := nodes && p.Config.Cluster.ExpectedNodes > 1
+	if nodes && p.inMongo() {
+		shared, err := p.shared(ctx)
 		if err != nil {
 			return err
 		}
-		store := mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions)
-		p.Marks, p.Keys, p.Owner = store, mongokeys.New(client, cfg.Marks.Database, cfg.Cluster.ID), mark.NewOwner(client, store)
+		several = several || shared
 	}
-	if inMongo && cfg.Cluster.ExpectedNodes < 2 {
-		return nil
+	if err := p.open(ctx, several); err != nil {
+		return err
+	}
+	if claims, alone := p.Owner.(sole); alone {
+		claims.operator = true
+		p.Owner = claims
+	}
+	_, err := p.Verify(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return nil // most commands say so themselves
+	}
+	return err
+}
+
+func (p *Place) inMongo() bool { return p.Config.Reliability.Checkpoint.Backend == config.BackendMongo }
+
+// shared reports whether nodes share the partitions of marks in MongoDB, by their own account.
+func (p *Place) shared(ctx context.Context) (bool, error) {
+	store, err := p.openMongo(ctx)
+	if err != nil {
+		return false, err
+	}
+	return mark.NewOwner(p.mongo, store).Shared(ctx)
+}
+
+// openMongo connects to the store of marks in MongoDB.
+func (p *Place) openMongo(ctx context.Context) (*mark.Store, error) {
+	client, err := p.Mongo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := p.Config
+	return mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
+}
+
+// open connects to the store of marks, and to etcd where several nodes share the partitions.
+func (p *Place) open(ctx context.Context, several bool) error {
+	cfg := p.Config
+	var marks *mark.Store
+	if p.inMongo() {
+		var err error
+		if marks, err = p.openMongo(ctx); err != nil {
+			return err
+		}
+		p.Marks, p.Keys = marks, mongokeys.New(p.mongo, cfg.Marks.Database, cfg.Cluster.ID)
+		p.Owner = sole{Owner: mark.NewOwner(p.mongo, marks), at: p}
+		if !several {
+			return nil
+		}
 	}
 	if _, err := p.OpenRoster(ctx); err != nil {
 		return err
 	}
 	client := p.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
-	p.Owner = owner.NewRegistry(client)
-	if marks, there := p.Marks.(*mark.Store); there {
-		p.Marks = pair{
-			Store: marks, etcd: store, roster: p.Roster, stands: etcd.NewStore(client, 0).Origin,
-			found: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
-				return etcd.NewStore(client, o.Partitions).Found(ctx, o)
-			},
-		}
-	} else {
-		p.Marks, p.Keys = store, etcdkeys.New(client)
+	if marks == nil {
+		p.Marks, p.Keys, p.Owner = store, etcdkeys.New(client), owner.NewRegistry(client)
+		return nil
+	}
+	p.Marks = pair{
+		Store: marks, etcd: store, roster: p.Roster, stands: etcd.NewStore(client, 0).Origin,
+		found: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+			return etcd.NewStore(client, o.Partitions).Found(ctx, o)
+		},
+		owner: mark.NewOwner(p.mongo, marks),
 	}
 	return nil
 }
 
 // OpenAsFound opens the marks again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
-// Where there are no marks it is the fault ClusterUnknown. OpenMarks comes first.
+// Where there are no marks it is the fault ClusterUnknown. The place has been opened before.
 func (p *Place) OpenAsFound(ctx context.Context) error {
-	var keeper checkpoint.OriginKeeper
-	if cfg := p.Config; cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
-		keeper = mark.NewStore(p.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
-	} else {
-		keeper = etcd.NewStore(p.etcd, 0)
-	}
-	origin, err := admin.ReadOrigin(ctx, keeper)
+	origin, err := admin.ReadOrigin(ctx, p.anyNumber())
 	if err != nil || origin.Partitions == p.Config.Cluster.Partitions {
 		return err
 	}
 	p.Config.Cluster.Partitions = origin.Partitions
-	return p.OpenMarks(ctx)
+	_, several := p.Marks.(pair)
+	return p.open(ctx, several)
 }
 
 // OpenRoster connects to etcd alone and returns what several nodes have in common.
@@ -113,15 +162,6 @@ func (p *Place) OpenRoster(ctx context.Context) (roster.Store, error) {
 	}
 	p.Roster = council.New(client, council.Config{Partitions: p.Config.Cluster.Partitions, ElectionTTL: p.Config.Cluster.LeaseTTL})
 	return p.Roster, nil
-}
-
-// Agree makes sure that wherever the origin stands it is this one: where marks in MongoDB are shared through etcd it is there too, and is
-// written there where it is missing. The fault ClusterOrigin says that it is another.
-func (p *Place) Agree(ctx context.Context, o checkpoint.Origin) error {
-	if two, are := p.Marks.(pair); are {
-		return two.Agree(ctx, o)
-	}
-	return nil
 }
 
 // UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
@@ -143,13 +183,29 @@ func (p *Place) Ledger() *transfer.Keeper {
 	return transfer.New(p.etcd, p.Config.Cluster.Partitions, p.Marks)
 }
 
-// Shared returns the cluster as operators who move partitions see it. Where nodes share nothing it is the fault CommandBadArgument. OpenMarks
-// comes first.
-func (p *Place) Shared() (move.Cluster, error) {
-	council, shared := p.Roster.(*council.Store)
-	if !shared || p.Config.Cluster.ExpectedNodes < 2 {
-		return move.Cluster{}, fault.Newf(fault.CommandBadArgument, "cluster.expected_nodes is 1: a node that is alone has everything")
+// Shared returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
+// OpenForOperator comes first.
+func (p *Place) Shared(ctx context.Context) (move.Cluster, error) {
+	alone := fault.Newf(fault.CommandBadArgument, "no nodes share the partitions of cluster %s: a node that is alone has everything", p.Config.Cluster.ID)
+	if p.inMongo() {
+		if shared, err := p.shared(ctx); err != nil || !shared {
+			return move.Cluster{}, cmp.Or(err, error(alone))
+		}
 	}
+	if _, err := p.OpenRoster(ctx); err != nil {
+		return move.Cluster{}, err
+	}
+	if _, err := p.Verify(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+		return move.Cluster{}, err
+	}
+	view, err := p.Roster.View(ctx)
+	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+		return move.Cluster{}, err
+	}
+	if owned := slices.ContainsFunc(view.Owners, func(o roster.Owner) bool { return o != (roster.Owner{}) }); owned && len(view.Members) == 0 {
+		return move.Cluster{}, alone
+	}
+	council := p.Roster.(*council.Store)
 	notices := bulletin.New(p.etcd, bulletin.Config{Process: "operator", Keep: p.Config.Notices.Keep})
 	return move.Cluster{Roster: council, Wisher: council, Ledger: p.Ledger(), History: notices}, nil
 }
@@ -180,6 +236,7 @@ func (p *Place) Etcd(ctx context.Context) (*etcd.Client, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{
 		Endpoints: cfg.Endpoints, Prefix: cfg.Prefix, Cluster: p.Config.Cluster.ID, Username: cfg.Username, Password: string(cfg.Password),
 		CAFile: cfg.TLS.CAFile, CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, DialTimeout: cfg.DialTimeout,
+		LeaseTTL: p.Config.Cluster.LeaseTTL, Logger: p.logger,
 	})
 	if err != nil {
 		return nil, err

@@ -149,6 +149,23 @@ func Majority(last, majority time.Time) Finding {
 	return fine("it has the last operation")
 }
 
+// Shards judges how late changes of a sharded cluster arrive. refused is why shards cannot be asked to advance, configRefused why the config
+// servers cannot; nil where they can.
+func Shards(sharded bool, tick time.Duration, refused, configRefused error) Finding {
+	const held = "mongos holds a change until every shard is past it, up to 10s where a shard has no writes"
+	switch {
+	case !sharded:
+		return fine("a replica set: a change is sent as soon as a majority has it")
+	case tick == 0:
+		return warning(fault.MongoShards, "%s: mongodb.tick is 0s", held)
+	case refused != nil:
+		return warning(fault.MongoShards, "%s: mongodb.tick is %s, and is refused: %s", held, tick, refused)
+	case configRefused != nil:
+		return warning(fault.MongoShards, "mongos holds a change until the config servers are past it, up to 1s: they cannot be asked to advance: %s", configRefused)
+	}
+	return fine("shards are asked to advance every %s while changes may wait for them", tick)
+}
+
 // skewLimit is how far clocks may be apart.
 const skewLimit = 5 * time.Second
 

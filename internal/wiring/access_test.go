@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -47,7 +48,7 @@ func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) 
 	n.Helper()
 	p := &program{changes: make(chan string, 1000), notices: make(chan notice.Notice, 1000), ended: make(chan error, 1)}
 	_, port, _ := strings.Cut(n.service.Gateway(), ":")
-	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, client.StartNow
+	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, cmp.Or(cfg.Start, client.StartNow)
 	cfg.OnNotice = func(_ context.Context, told notice.Notice) error {
 		p.notices <- told
 		return nil
@@ -142,7 +143,10 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 		}
 	}
 
-	p := n.connect(client.Config{GatewayID: "shipping", TLS: ca.Client(t, "gw"), Token: token("good")}, orders, client.Subscription{ID: "crm", DB: "crm", Coll: "x"})
+	p := n.connect(client.Config{
+		GatewayID: "shipping", TLS: ca.Client(t, "gw"), Token: token("good"),
+		OnRejected: func(context.Context, notice.Rejected) client.Decision { return client.Skip },
+	}, orders, client.Subscription{ID: "crm", DB: "crm", Coll: "x"})
 	p.told(t, "the subscription to what is not allowed is rejected", func(n notice.Notice) bool {
 		r, ok := n.(notice.Rejected)
 		return ok && r.Subscription == "crm" && r.Code == string(fault.AccessForbidden) && r.Remedy != ""

@@ -88,6 +88,7 @@ func (s *Service) membership() *health.Membership {
 	}
 	view, _ := s.member.View()
 	m := &health.Membership{Detached: !s.member.Trusted(), Leader: view.Leader, Plan: view.Plan.Version, Members: map[string]int{}}
+	m.LeaseDeadlineLag = s.member.DeadlineLag().Seconds()
 	for _, seat := range view.Members {
 		status := cmp.Or(string(seat.Status), "unknown") // of another version, or not to be read
 		m.Members[status]++
@@ -177,6 +178,10 @@ func (s *Service) health() *health.Registry {
 	r.Register(health.Check{
 		Name: "nodes_alike", Severity: health.Warning, Text: "All nodes of the cluster read the same of MongoDB, so that it does not matter which one a gateway is with.",
 		Test: s.member.Alike,
+	})
+	r.Register(health.Check{
+		Name: "cluster_read", Severity: health.Warning, Text: "The node can read what the nodes share: who is there, who owns what, and the plan.",
+		Test: s.member.Sees,
 	})
 	for _, check := range s.door.Checks() {
 		r.Register(check)

@@ -67,7 +67,7 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 
 // wantOneLoss holds what a node tells of one lost stretch against what was missed: one notice and one gap entry for each partition,
 // whose bounds contain every missed event, and nothing more afterwards.
-func (n *live) wantOneLoss(missed []change.Position, first change.Timestamp) {
+func (n *live) wantOneLoss(missed []change.Position, onward change.Timestamp) {
 	n.Helper()
 	n.until("every partition is told", func() bool { return len(n.notices()) >= partitions })
 	n.goesOn()
@@ -77,8 +77,8 @@ func (n *live) wantOneLoss(missed []change.Position, first change.Timestamp) {
 		if b.Notice.Kind != delivery.Resync || b.Notice.Reason != string(gap.HistoryLost) || b.Notice.Advice == "" || !slices.Equal(b.Notice.Namespaces, []string{"shop.*"}) {
 			n.Errorf("notice %+v", b.Notice)
 		}
-		if b.To.Time != first {
-			n.Errorf("partition %d: the loss ends at %v, the log begins at %v", b.Partition, b.To, first)
+		if b.To.Time != onward {
+			n.Errorf("partition %d: the loss ends at %v, the log can be read from %v on", b.Partition, b.To, onward)
 		}
 		for _, p := range missed {
 			if !p.After(b.From) || !b.To.After(p) {
@@ -91,7 +91,7 @@ func (n *live) wantOneLoss(missed []change.Position, first change.Timestamp) {
 		n.Errorf("%d partitions in %d notices, %d gap entries", len(told), len(n.notices()), len(gaps))
 	}
 	for _, g := range gaps {
-		if g.Reason != string(gap.HistoryLost) || g.To.Time != first {
+		if g.Reason != string(gap.HistoryLost) || g.To.Time != onward {
 			n.Errorf("gap %+v", g)
 		}
 		for _, p := range missed {
@@ -145,9 +145,11 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			if len(missed) != 40 {
 				t.Fatalf("%d missed", len(missed))
 			}
+			begin := r.server.ClusterTime() + 1
+			r.elsewhere(1)
 			kept := r.series(80, 100)
-			r.server.TruncateOplog(20)
-			first := r.first()
+			r.server.TruncateOplogBefore(begin)
+			onward := r.earliest(release)
 			opened := r.server.Stats().ChangeStreamsOpened
 			n = r.beginDeaf()
 			n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
@@ -156,7 +158,7 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			})
 			n.sees(kept...)
 			n.once(kept...)
-			n.wantOneLoss(missed, first)
+			n.wantOneLoss(missed, onward)
 			n.listen()
 			n.until("no partition is stale", func() bool {
 				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State == health.Stale })
@@ -165,7 +167,7 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			if again := r.server.Stats().ChangeStreamsOpened - opened; again > 5 {
 				t.Errorf("%d streams were opened", again)
 			}
-			n.marked(first)
+			n.marked(onward)
 			n.stopped()
 			n = r.begin()
 			n.goesOn()
@@ -189,7 +191,7 @@ func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 	r.series(40, 80)
 	missed := r.positions(since)
 	r.server.TruncateOplog(0) // and only no-ops follow
-	first := r.first()
+	onward := r.earliest("4.4")
 	n = r.beginDeaf()
 	n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
 	// Rounds of marks go by while the log moves on.
@@ -200,9 +202,9 @@ func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 			t.Errorf("the mark of partition %d has moved from %v to %v", p, before[p].Position, m.Position)
 		}
 	}
-	n.wantOneLoss(missed, first)
+	n.wantOneLoss(missed, onward)
 	n.listen()
-	n.marked(first)
+	n.marked(onward)
 }
 
 // A node that may not look at the oplog, as behind mongos, learns of a loss from the server's refusal alone, which comes with the first
@@ -220,8 +222,9 @@ func TestLossIsToldWithoutTheRightToReadTheOplog(t *testing.T) {
 			since := r.now().Next()
 			r.series(40, 80)
 			missed := r.positions(since)
+			begin := r.server.ClusterTime() + 1
 			r.series(80, 100)
-			r.server.TruncateOplog(20)
+			r.server.TruncateOplogBefore(begin)
 			n = r.begin()
 			n.until("every partition is told", func() bool { return len(n.notices()) == partitions })
 			n.goesOn()

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
@@ -69,9 +70,10 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	}, settings...)}
 }
 
+// dial returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
 func dial(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test"))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,6 +432,16 @@ func (r *rig) first() change.Timestamp {
 		r.Fatal(err)
 	}
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}
+}
+
+// earliest returns the time at which the log can be read from: that of its first entry, or behind it on a server of release 4.4, which wants
+// an entry before.
+func (r *rig) earliest(release string) change.Timestamp {
+	r.Helper()
+	if release == "4.4" {
+		return r.first().Next()
+	}
+	return r.first()
 }
 
 // posted returns the kinds of the notices that operators got on a channel.

@@ -62,7 +62,7 @@ type Service struct {
 	store      place.Store
 	owner      cluster.Registry
 	origin     checkpoint.Origin
-	agree      func(context.Context, checkpoint.Origin) error // wherever it stands it is this one
+	place      *place.Place
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -114,6 +114,7 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
 		Watch: place.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
+		Tick: cfg.Tick, Ticks: func() bool { return s.member.Leads() },
 	}, s.mongo)
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (s *Service) buildMember() {
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce: func(n streamer.Notice) { s.gateway.Announce(n) },
-		Silence:  silence + cfg.MongoDB.MaxAwait, Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
+		Silence:  silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
 }
@@ -235,6 +236,10 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer cancel()
 		return s.runGateway(web)
+	})
+	g.Go(func() error {
+		s.source.Run(web)
+		return nil
 	})
 	g.Go(func() error {
 		s.channels.run(web)

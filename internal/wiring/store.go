@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -16,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/lane"
 )
 
 // openStore connects to the store of checkpoints.
@@ -27,7 +27,7 @@ func (s *Service) openStore(ctx context.Context) error {
 	if err := at.OpenStore(ctx); err != nil {
 		return err
 	}
-	s.store, s.owner, s.roster, s.agree = at.Store, at.Owner, at.Members(), at.Agree
+	s.place, s.store, s.owner, s.roster = at, at.Store, at.Owner, at.Members()
 	if at.Roster != nil {
 		client, err := at.Etcd(ctx)
 		if err != nil {
@@ -47,38 +47,21 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	origin, err := s.store.Origin(ctx)
-	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		origin, err = s.create(ctx, source)
+	cfg := s.opts.Config
+	first := checkpoint.Origin{
+		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, Source: source, At: time.Now(), By: cfg.Node.ID,
 	}
+	s.origin, err = s.place.Settle(ctx, source, func(ctx context.Context) (o checkpoint.Origin, err error) {
+		first.Start, err = s.startTime(ctx)
+		return first, err
+	})
 	if err != nil {
 		return fmt.Errorf("find the origin: %w", err)
 	}
-	if !sameSource(origin.Source, source) {
-		return fault.Newf(fault.CheckpointSource, "the checkpoints of cluster %s are of %s, mongodb.uri leads to %s", s.opts.Config.Cluster.ID, origin.Source, source)
-	}
-	s.origin = origin
-	if err := s.agree(ctx, origin); err != nil {
-		return fmt.Errorf("find the origin: %w", err)
+	if s.origin.Cluster == first.Cluster {
+		s.logger.Info("first start: shared subscribers without a checkpoint begin here", "start", s.origin.Start.String(), "start_from", cfg.StartFrom.String())
 	}
 	return nil
-}
-
-// create writes the origin of a first start.
-func (s *Service) create(ctx context.Context, source string) (checkpoint.Origin, error) {
-	cfg := s.opts.Config
-	o := checkpoint.Origin{
-		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, Source: source, At: time.Now(), By: cfg.Node.ID,
-	}
-	var err error
-	if o.Start, err = s.startTime(ctx); err != nil {
-		return o, err
-	}
-	o, err = s.store.Create(ctx, o)
-	if err == nil {
-		s.logger.Info("first start: shared subscribers without a checkpoint begin here", "start", o.Start.String(), "start_from", cfg.StartFrom.String())
-	}
-	return o, err
 }
 
 // startTime turns start_from into an operation time.
@@ -90,17 +73,15 @@ func (s *Service) startTime(ctx context.Context) (change.Timestamp, error) {
 		if err == nil && !known {
 			err = fault.Newf(fault.ConfigConflict, "start_from: beginning-of-oplog needs the right to read the oplog, which is missing here or does not exist on mongos: give a time")
 		}
-		return first, err
+		if err != nil {
+			return first, err
+		}
+		return lane.Earliest(ctx, s.source, first)
 	case !from.At.IsZero():
 		return change.Timestamp{T: uint32(from.At.Unix()), I: 1}, nil
 	}
 	now, err := s.mongo.Now(ctx)
 	return now.Next(), err // everything after this moment
-}
-
-// sameSource reports whether two identities may be one deployment: where the id could not be read once, the names decide.
-func sameSource(a, b string) bool {
-	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
 // maxGap is the jump of cluster time that counts; turned off, none does.

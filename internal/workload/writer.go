@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -46,7 +47,7 @@ func NewWriter(cfg Config, ledger *Ledger) *Writer {
 
 // Run writes until the context ends, which is no error.
 func (w *Writer) Run(ctx context.Context) error {
-	client, err := mongo.Connect(options.Client().ApplyURI(w.cfg.URI).SetAppName("workload"))
+	client, err := mongo.Connect(options.Client().ApplyURI(w.cfg.URI).SetAppName("workload").SetWriteConcern(writeconcern.Majority()))
 	if err != nil {
 		return fmt.Errorf("connect the writer: %w", err)
 	}

@@ -22,9 +22,10 @@ type Store interface {
 	// Append adds notices of this process, up to MaxBatch, in the order of their ids, and lets the oldest of all go beyond the bound. To
 	// append one again changes nothing.
 	Append(ctx context.Context, notices []notice.Notice) error
-	// Read returns what other processes have added after a place, oldest first, and the place behind that. Place 0 is before all.
+	// Read returns what other processes have added after a place, oldest first, and the place after that. Place 0 is before all. After the
+	// store was restored from a copy, a place may be later than all that there is: then Read returns what it has not returned before.
 	Read(ctx context.Context, after int64) (notices []notice.Notice, place int64, err error)
-	// Wait returns when others may have added something after the place.
+	// Wait returns when others may have added something after the place, and after some seconds at most.
 	Wait(ctx context.Context, after int64) error
 }
 

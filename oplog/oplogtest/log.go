@@ -16,11 +16,12 @@ import (
 type Log struct {
 	// ReplyEvents bounds the events of one reply. Defaults to 100.
 	ReplyEvents int
+	// Strict refuses to open a stream at the time of the oldest event, as MongoDB below 5.0 does.
+	Strict bool
+	// Wraps is how many of the oldest events go just before a stream is opened at a position; the youngest stays.
+	Wraps int
 	// Delay is how long a stream takes for each reply that holds events.
 	Delay time.Duration
-
-	// Strict refuses to open the oldest entry of a truncated log, as servers before 5.0 do.
-	Strict bool
 
 	mu      sync.Mutex
 	hiding  bool // streams that are open do not show what is appended
@@ -138,13 +139,15 @@ func (l *Log) Open(_ context.Context, from change.Position) (oplog.Stream, error
 	if from.IsZero() {
 		s.base, s.next = l.end(), len(l.events)
 	} else {
+		l.first = max(l.first, min(l.first+l.Wraps, len(l.events)-1))
 		for s.next < len(l.events) && !l.events[s.next].position.After(from) {
 			s.next++
 		}
 		if from.Time.T > l.now.T {
 			return nil, &oplog.LostError{Last: l.now, Err: fmt.Errorf("open at %s", from)}
 		}
-		if s.next < l.first || l.Strict && l.first > 0 && from.Token == nil && from.Time == l.events[l.first].Time {
+		strictly := l.Strict && l.first > 0 && l.first < len(l.events) && from.IsProgress() && from.Time.Compare(l.events[l.first].Time) <= 0
+		if s.next < l.first || strictly {
 			lost := &oplog.LostError{Last: l.now, Err: fmt.Errorf("open at %s", from)}
 			if l.first < len(l.events) {
 				lost.First = l.events[l.first].Time

@@ -59,7 +59,7 @@ type imported struct {
 }
 
 func importCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterBackend}}
 	cmd := o.Make("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
@@ -75,15 +75,8 @@ func importCommand() *cobra.Command {
 				return err
 			}
 			i := imported{ImportPlan: plan}
-			if o.DryRun {
-				return o.Print(w, i, i.write)
-			}
-			if o.Output == "" {
-				if err := o.Print(w, i, i.write); err != nil {
-					return err
-				}
-			}
-			if err := o.Confirm(fmt.Sprintf("Import %d marks? What is between is skipped where a mark moves forward.", len(plan.Steps))); err != nil {
+			question := fmt.Sprintf("Import %d marks? Where a mark moves forward, what is between is skipped.", len(plan.Steps))
+			if err := o.Decide(w, i, i.write, nil, question); err != nil {
 				return err
 			}
 			if err := apply(ctx, at, plan, args[0]); err != nil {
@@ -95,7 +88,7 @@ func importCommand() *cobra.Command {
 	cmd.Long = `Take over the marks that "streamer checkpoint export" wrote, for example when they move from etcd to MongoDB. No node may be running.
 Where there is no cluster yet, its origin is taken over too. A mark that moves back is rewound; one that moves forward skips what is
 between.`
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // importTTL is how long the claim of an import lives without being renewed.
@@ -103,7 +96,11 @@ const importTTL = 10 * time.Second
 
 // apply claims the partitions as a node does, so that none can be saving, and imports.
 func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from string) error {
-	if err := plan.Found(ctx, at.Marks); err != nil {
+	held, isHeld := errors.AsType[*cluster.HeldError](at.Nobody(ctx))
+	if isHeld {
+		return fault.New(fault.NodeRunning, held)
+	}
+	if err := plan.Found(ctx, at.Marks, at.First()); err != nil {
 		return err
 	}
 	by := form.Who()
@@ -119,7 +116,10 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	if err == nil && !applied {
 		return fmt.Errorf("import: %w", context.Cause(ctx))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return at.Moved(ctx, by)
 }
 
 func readArchive(name string) (admin.Archive, error) {

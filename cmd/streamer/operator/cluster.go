@@ -29,7 +29,7 @@ type adopted struct {
 }
 
 func adoptCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
 	var to string
 	var source bool
 	cmd := o.Make("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
@@ -40,7 +40,7 @@ func adoptCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if !p.IsProgress() {
+				if p.Token != nil { // of whatever kind: one of progress is a time as well, one of an event stands after its time
 					return fault.Newf(fault.CommandBadArgument, "--to takes a time, not a token")
 				}
 				restored = p.Time
@@ -49,20 +49,12 @@ func adoptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored)
+			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored, at.Backend())
 			if err != nil {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if o.DryRun || o.Output == "" {
-				if err := o.Print(w, a, a.write); err != nil {
-					return err
-				}
-			}
-			if err := plan.Check(source); err != nil || o.DryRun {
-				return err
-			}
-			if err := o.Confirm("Adopt? Every node that runs now ends."); err != nil {
+			if err := o.Decide(w, a, a.write, plan.Check(source), "Adopt the marks? Every node that runs loses its partitions."); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, at.Marks, form.Who())
@@ -76,13 +68,14 @@ func adoptCommand() *cobra.Command {
 	cmd.Long = `Take the marks over after a restore, and before nodes are started again.
 
 After a restore of etcd the epochs that were given since the backup would be given once more. Adopting raises the incarnation, which ends
-every epoch from before: nodes that survived cannot save marks any more.
+every epoch from before: nodes that survived cannot save marks any more. The etcd that the configuration leads to is the cluster's from then
+on, also where it is another one than before.
 
 After a restore of MongoDB marks may be of a log that is no more. Those ahead of MongoDB's time, or with --to behind the time of the backup,
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the marks were made with: the same data, moved or restored")
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // write writes what would be done, or was.
@@ -95,6 +88,10 @@ func (a adopted) write(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "marks are of\t%s\n", a.Origin.Source)
 	if a.NewSource {
 		fmt.Fprintf(t, "MongoDB is\t%s\n", a.Source)
+	}
+	if a.NewEtcd {
+		fmt.Fprintf(t, "etcd was\t%s below %s\n", a.Origin.Backend.Etcd, a.Origin.Backend.Prefix)
+		fmt.Fprintf(t, "etcd is\t%s below %s\n", a.Etcd.Etcd, a.Etcd.Prefix)
 	}
 	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, form.Clock(a.Now.Time))
 	fmt.Fprintf(t, "marks ahead\t%d\n", len(a.Ahead))

@@ -28,12 +28,15 @@ func handoffCommand() *cobra.Command {
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
 			}
-			c, err := at.Shared()
+			c, err := at.Shared(ctx)
 			if err != nil {
 				return err
 			}
 			if _, h.Partition, err = partition(ctx, at, args[0]); err != nil {
 				return err
+			}
+			h.Ask = func(from string) error {
+				return o.Confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}
 			if o.Output == "" {
 				h.Tell = func(s move.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
@@ -52,11 +55,11 @@ The wish is written into etcd, the leader plans with it, and the nodes hand the 
 long as --for says, which is how long the command waits at most too; plans are sticky, so the partition stays where it is afterwards. To
 keep the shares even, the leader may move another partition the other way.
 
-  streamer handoff 17 --to node-2`
+  streamer handoff 17 --to node-2 --yes`
 	cmd.Flags().StringVar(&h.To, "to", "", "the node that is to get it")
 	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "also if that node runs an older version")
 	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long it is wished and waited for")
-	return cmd
+	return o.Writing(cmd)
 }
 
 // How long a handoff may be wished and waited for.
@@ -78,21 +81,23 @@ func drainCommand() *cobra.Command {
 	d := move.Drain{By: form.Who()}
 	cmd := o.Make("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			c, err := at.Shared()
+			c, err := at.Shared(ctx)
 			if err != nil {
 				return err
 			}
 			if d.Node = args[0]; undo {
-				known, err := move.Undrain(ctx, c, d.Node)
-				if err == nil && !known {
-					err = fault.Newf(fault.CommandBadArgument, "nobody has asked for node %q to be drained", d.Node)
+				ask := func() error {
+					return o.Confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
 				}
-				if err != nil {
+				if err := move.Undrain(ctx, c, d.Node, ask); err != nil {
 					return err
 				}
 				return o.Print(w, drained{Drained: move.Drained{Node: d.Node}}, func(t *tabwriter.Writer) {
 					fmt.Fprintf(t, "Node %s gets its share of the partitions again.\n", d.Node)
 				})
+			}
+			d.Ask = func(owned int) error {
+				return o.Confirm(fmt.Sprintf("Hand the %d partitions of node %s over to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
 			if o.Output == "" {
 				d.Tell = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
@@ -120,13 +125,13 @@ A node that is stopped (SIGTERM) does the same by itself, within reliability.shu
 watched, or where the machine is to stay empty for a while.`
 	cmd.Flags().BoolVar(&undo, "undo", false, "take it back: the node gets its share again")
 	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long it is watched; the leader goes on by itself")
-	return cmd
+	return o.Writing(cmd)
 }
 
 // showHandoffs prints what moves, has moved, and is wished.
 func showHandoffs(o *form.Command) form.Deed {
 	return func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-		c, err := at.Shared()
+		c, err := at.Shared(ctx)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ type repartitioned struct {
 }
 
 func repartitionCommand() *cobra.Command {
-	var o form.Command
+	o := form.Command{Nodes: true}
 	var to int
 	cmd := o.Make("repartition --to M", "Change the number of partitions", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
@@ -44,15 +44,8 @@ func repartitionCommand() *cobra.Command {
 				return err
 			}
 			r := repartitioned{RepartitionPlan: plan}
-			if o.DryRun || o.Output == "" {
-				if err := o.Print(w, r, r.write); err != nil {
-					return err
-				}
-			}
-			if err := plan.Check(); err != nil || o.DryRun {
-				return err
-			}
-			if err := o.Confirm(fmt.Sprintf("Count %d partitions instead of %d?", to, plan.Origin.Partitions)); err != nil {
+			question := fmt.Sprintf("Change the number of partitions from %d to %d?", plan.Origin.Partitions, to)
+			if err := o.Decide(w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, at.Marks, form.Who())
@@ -75,7 +68,7 @@ the partitions through etcd, there are two transactions: after a crash between t
 
   streamer checkpoint repartition --to 128 --dry-run`
 	cmd.Flags().IntVar(&to, "to", 0, "how many partitions there are to be")
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // namespaces are those of collections that are read again, without the fields that say when a document was changed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -56,20 +55,8 @@ func rewindCommand() *cobra.Command {
 				return err
 			}
 			r := rewound{RewindPlan: plan}
-			if refused := plan.Check(); refused != nil || o.DryRun {
-				if err := o.Print(w, r, r.write); err != nil || o.DryRun && refused == nil {
-					return err
-				}
-				return refused
-			}
-			// Without a terminal it is done: where to go back to has been said, and --dry-run shows it.
-			if form.Askable() && !o.Yes {
-				if err := form.Printed(os.Stderr, "", r, r.write); err != nil {
-					return err
-				}
-				if err := o.Confirm(fmt.Sprintf("Move %d marks back?", plan.Moves())); err != nil {
-					return err
-				}
+			if err := o.Decide(w, r, r.write, plan.Check(), fmt.Sprintf("Move %d marks back?", plan.Moves())); err != nil {
+				return err
 			}
 			if _, err := plan.Apply(ctx, at.Marks, form.Who(), why); err != nil {
 				return err
@@ -86,7 +73,7 @@ again by itself. Marks that stand before the target stay where they are.
 	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "what it is for; stands in the history")
 	cmd.Flags().BoolVar(&all, "all", false, "every partition")
-	return o.Writing(cmd)
+	return o.Planning(cmd)
 }
 
 // shownGateways bounds how many gateways are shown one by one.

@@ -137,6 +137,7 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
 		fmt.Fprintln(t, "DETACHED: the node is no member of its cluster now, owns nothing and hands out nothing")
 	}
+	fmt.Fprintf(t, "lease ends in\t%.1f s unless it is renewed\n", m.LeaseDeadlineLag)
 	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
 	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
 		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])

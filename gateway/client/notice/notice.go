@@ -46,7 +46,7 @@ type Disconnected struct {
 // Subscribed says that a subscription holds.
 type Subscribed struct{ Subscription string }
 
-// Rejected says why there is no subscription of the id. The client has forgotten it.
+// Rejected says why there is no subscription of the id. The client forgets it.
 type Rejected struct {
 	Subscription          string
 	Code, Message, Remedy string

@@ -15,6 +15,9 @@ type Drain struct {
 	Node, By string
 	// For is how long it is watched at most. The wish stands whatever that sees.
 	For time.Duration
+	// Ask is asked, with how many partitions the node owns, when nothing stands against the drain and before anything is written; an error
+	// ends it. nil is yes.
+	Ask func(owned int) error
 	// Tell is told how many partitions are left, whenever that changes; nil for nobody.
 	Tell func(left int)
 }
@@ -40,6 +43,11 @@ func (d Drain) Run(ctx context.Context, c Cluster) (Drained, error) {
 	}
 	if err == nil {
 		done.Had = owned(view, d.Node)
+		if d.Ask != nil {
+			err = d.Ask(done.Had)
+		}
+	}
+	if err == nil {
 		err = c.Wisher.Drain(ctx, d.Node, roster.Drain{By: d.By, At: begun.UTC()})
 	}
 	if err != nil {
@@ -91,12 +99,20 @@ func (d Drain) check(v roster.View) error {
 	return nil
 }
 
-// Undrain takes a drain back: the node gets its share again. Known is false where there was none.
-func Undrain(ctx context.Context, c Cluster, node string) (known bool, err error) {
+// Undrain takes a drain back: the node gets its share again. Where there was none it is the fault CommandBadArgument. ask is asked before
+// anything is written; an error ends it. nil is yes.
+func Undrain(ctx context.Context, c Cluster, node string, ask func() error) error {
 	view, err := c.Roster.View(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, known = view.Wishes.Drained[node]
-	return known, c.Wisher.Undrain(ctx, node)
+	if _, known := view.Wishes.Drained[node]; !known {
+		return fault.Newf(fault.CommandBadArgument, "nobody has asked for node %q to be drained", node)
+	}
+	if ask != nil {
+		if err := ask(); err != nil {
+			return err
+		}
+	}
+	return c.Wisher.Undrain(ctx, node)
 }

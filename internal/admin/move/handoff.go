@@ -21,6 +21,8 @@ type Handoff struct {
 	AllowOlder bool
 	// For is how long it is wished, and waited for, at most. The partition stays where it is when that is over.
 	For time.Duration
+	// Ask is asked, with the owner's name, when nothing stands against the handoff and before anything is written; an error ends it. nil is yes.
+	Ask func(from string) error
 	// Tell is told of every step as it is seen; nil for nobody.
 	Tell func(Step)
 }
@@ -62,6 +64,11 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
 	w.done = HandedOver{Partition: h.Partition, To: h.To, By: h.By, Steps: []Step{}}
 	if err := w.consider(ctx); err != nil {
 		return w.done, err
+	}
+	if h.Ask != nil {
+		if err := h.Ask(w.done.From); err != nil {
+			return w.done, err
+		}
 	}
 	pin := roster.Pin{To: h.To, By: h.By, At: w.begun.UTC()}
 	err := c.Wisher.Pin(ctx, h.Partition, pin, h.For)

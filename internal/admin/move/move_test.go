@@ -263,11 +263,11 @@ func TestDrainIsFollowedUntilNothingIsOnItsWay(t *testing.T) {
 		if _, err := (move.Drain{Node: "b", By: "ann", For: time.Minute}).Run(s.t.Context(), s.cluster); fault.Of(err) != fault.DrainNobody {
 			t.Errorf("to drain the last one gave %v", err)
 		}
-		if known, err := move.Undrain(s.t.Context(), s.cluster, "a"); err != nil || !known || len(s.wishes().Drained) != 0 {
-			t.Errorf("%v, %v", known, err)
+		if err := move.Undrain(s.t.Context(), s.cluster, "a", nil); err != nil || len(s.wishes().Drained) != 0 {
+			t.Error(err)
 		}
-		if known, err := move.Undrain(s.t.Context(), s.cluster, "a"); err != nil || known {
-			t.Errorf("%v, %v", known, err)
+		if err := move.Undrain(s.t.Context(), s.cluster, "a", nil); fault.Of(err) != fault.CommandBadArgument {
+			t.Error(err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -52,9 +53,16 @@ func Prefix(t testing.TB, endpoints []string) string {
 	t.Cleanup(func() {
 		client := Client(t, endpoints)
 		defer func() { _ = client.Close() }()
-		if _, err := client.Delete(context.Background(), prefix+"/", clientv3.WithPrefix()); err != nil {
-			t.Errorf("delete %s: %v", prefix, err)
+		var err error
+		for range 10 { // a leader may just have been lost
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, err = client.Delete(ctx, prefix+"/", clientv3.WithPrefix())
+			cancel()
+			if err == nil {
+				return
+			}
 		}
+		t.Errorf("delete %s: %v", prefix, err)
 	})
 	return prefix
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
@@ -40,7 +40,7 @@ func images(r *node.Request) (bool, error) {
 	if err != nil || option == nil {
 		return false, err
 	}
-	if r.Release == oplog.R44 {
+	if !r.Release.Since(profile.R60) {
 		return false, fault.New(fault.InvalidOptions, "The field 'changeStreamPreAndPostImages' is not a valid collection option.")
 	}
 	v, _ := doc.Field(option, "enabled")
@@ -60,7 +60,7 @@ func runDrop(ctx context.Context, r *node.Request, b *doc.Builder) error {
 		indexes, err = r.Store.Drop(n)
 		return err
 	}); err != nil {
-		if fault.Is(err, fault.NamespaceNotFound) && r.Release == oplog.R70 {
+		if fault.Is(err, fault.NamespaceNotFound) && r.Release.Since(profile.R70) {
 			return nil // since 7.0 it is no error
 		}
 		return err

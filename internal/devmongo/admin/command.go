@@ -26,6 +26,7 @@ func Commands() map[string]node.Command {
 		"replSetGetStatus":   {Run: runReplSetGetStatus},
 		"replSetGetConfig":   {Run: runReplSetGetConfig},
 		"configureFailPoint": {Run: runConfigureFailPoint},
+		"appendOplogNote":    {Run: runAppendOplogNote, Writes: true},
 		"startSession":       {Run: runStartSession},
 		"refreshSessions":    {Run: runPing},
 		"endSessions":        {Run: runEndSessions},
@@ -45,7 +46,7 @@ func Commands() map[string]node.Command {
 		"collStats":          {Run: runCollStats},
 	}
 	for _, name := range []string{
-		"appendOplogNote", "bulkWrite", "compact", "convertToCapped", "createUser", "currentOp", "dbStats", "distinct",
+		"bulkWrite", "compact", "convertToCapped", "createUser", "currentOp", "dbStats", "distinct",
 		"explain", "fsync", "getLog", "hostInfo", "killAllSessions", "killOp", "listCommands", "mapReduce",
 		"planCacheClear", "reIndex", "replSetInitiate", "replSetReconfig", "replSetStepDown", "saslStart",
 		"setDefaultRWConcern", "setParameter", "shardCollection", "top", "validate",

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
@@ -52,7 +54,7 @@ func knowsTopology(r *node.Request) (time.Duration, bool) {
 
 func topology(r *node.Request, b *doc.Builder) {
 	count := int64(topologyCount)
-	if r.Standalone {
+	if r.Standalone || r.Mongos {
 		count = 0
 	}
 	b.Open("topologyVersion").ObjectID("processId", r.Process).Int64("counter", count).End()
@@ -64,26 +66,23 @@ func Hello(r *node.Request, b *doc.Builder) {
 	if r.Name == "hello" {
 		primary = "isWritablePrimary"
 	}
-	if r.Truth("helloOk") && (r.Name == "hello" || r.Release == oplog.R70) {
+	if r.Truth("helloOk") && (r.Name == "hello" || r.Release.Since(profile.R60)) {
 		b.Bool("helloOk", true)
 	}
-	if r.Standalone {
+	switch {
+	case r.Mongos:
+		b.Bool(primary, true).String("msg", "isdbgrid")
+		topology(r, b)
+	case r.Standalone:
 		b.Bool(primary, true)
 		topology(r, b)
-	} else {
+	default:
 		replication(r, b, primary)
 	}
 	b.Int32("maxBsonObjectSize", store.MaxDocument).Int32("maxMessageSizeBytes", wire.MaxMessage)
 	b.Int32("maxWriteBatchSize", node.MaxWriteBatch).Date("localTime", r.Oplog.Now().UnixMilli())
 	b.Int32("logicalSessionTimeoutMinutes", node.SessionMinutes).Int32("connectionId", r.Client.ID)
-	b.Int32("minWireVersion", 0).Int32("maxWireVersion", wireVersion(r.Release)).Bool("readOnly", false)
-}
-
-func wireVersion(release oplog.Release) int32 {
-	if release == oplog.R70 {
-		return 21
-	}
-	return 9
+	b.Int32("minWireVersion", 0).Int32("maxWireVersion", r.Release.WireVersion()).Bool("readOnly", false)
 }
 
 // replication appends what hello and serverStatus say of the replica set.
@@ -107,11 +106,11 @@ func seconds(ts uint64) int64 { return int64(ts>>32) * 1000 }
 
 func runPing(context.Context, *node.Request, *doc.Builder) error { return nil }
 
-func version(release oplog.Release) (string, [4]int32) {
-	if release == oplog.R70 {
-		return "7.0.0", [4]int32{7, 0, 0, 0}
-	}
-	return "4.4.0", [4]int32{4, 4, 0, 0}
+func version(release profile.Release) (string, [4]int32) {
+	major, minor, _ := strings.Cut(string(release), ".")
+	a, _ := strconv.Atoi(major)
+	b, _ := strconv.Atoi(minor)
+	return string(release) + ".0", [4]int32{int32(a), int32(b), 0, 0}
 }
 
 func runBuildInfo(_ context.Context, r *node.Request, b *doc.Builder) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/node"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
@@ -18,14 +18,14 @@ func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
 	b.Int64("uptimeMillis", up.Milliseconds()).Date("localTime", r.Oplog.Now().UnixMilli())
 	b.Open("connections").Int32("current", int32(st.ConnectionsOpen)).Int32("totalCreated", int32(r.Counters.Connections.Load())).End()
 	b.Open("logicalSessionRecordCache").Int32("activeSessionsCount", int32(r.Sessions.Count())).End()
-	if !r.Standalone {
+	if !r.Standalone && !r.Mongos {
 		if r.Truth("oplog") {
 			first, _ := r.Oplog.First()
 			b.Open("oplog").Timestamp("latestOptime", r.Oplog.Applied()).Timestamp("earliestOptime", first.TS).End()
 		}
 		b.Open("repl")
 		primary := "ismaster"
-		if r.Release == oplog.R70 {
+		if r.Release.Since(profile.R60) {
 			primary = "isWritablePrimary"
 		}
 		replication(r, b, primary)
@@ -37,6 +37,9 @@ func runServerStatus(_ context.Context, r *node.Request, b *doc.Builder) error {
 }
 
 func needSet(r *node.Request) error {
+	if r.Mongos {
+		return fault.New(0, "%s is not supported through mongos", r.Name)
+	}
 	if r.Standalone {
 		return fault.New(76, "not running with --replSet")
 	}

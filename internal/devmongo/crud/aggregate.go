@@ -38,7 +38,7 @@ func runAggregate(ctx context.Context, r *node.Request, b *doc.Builder) error {
 	if err != nil {
 		return fault.New(fault.InvalidNamespace, "{aggregate: 1} is not valid here; a collection is required.")
 	}
-	docs, err := r.Store.Find(n, store.Query{Filter: st.filter}, r.Txn)
+	docs, err := r.Store.Find(n, store.Query{Filter: st.filter, AsOf: r.AsOf}, r.Txn)
 	if node.IsOplog(n) {
 		docs, err = tail.Sorted(r.Oplog, store.Query{Filter: st.filter}), nil
 	}
@@ -65,6 +65,7 @@ func watch(ctx context.Context, r *node.Request, b *doc.Builder, stages []bsonco
 	if coll != "" {
 		ns = r.DB + "." + coll
 	}
+	r.Oplog.TruncateOldest(r.TruncateBeforeOpening)
 	st, err := stream.Open(r.Env(), r.DB, coll, stages)
 	if err != nil {
 		return err

@@ -41,6 +41,7 @@ func parseQuery(r *node.Request) (store.Query, error) {
 	if q.Projection, err = query.ParseProjection(projection); err != nil {
 		return q, err
 	}
+	q.AsOf = r.AsOf
 	q.Skip, _ = r.Int("skip")
 	q.Limit, _ = r.Int("limit")
 	if q.Skip < 0 || q.Limit < 0 {
@@ -192,6 +193,9 @@ func next(ctx context.Context, r *node.Request, b *doc.Builder, c *cursor.Cursor
 	if ms, ok := r.Int("maxTimeMS"); ok && ms >= 0 {
 		wait = time.Duration(ms) * time.Millisecond
 	}
+	if s, ok := c.Source.(sharded); ok {
+		s.Await(wait)
+	}
 	limit := r.BatchSize(0)
 	if limit == 0 {
 		limit = -1
@@ -202,6 +206,14 @@ func next(ctx context.Context, r *node.Request, b *doc.Builder, c *cursor.Cursor
 		return batch.Bytes()
 	}).End()
 	return err
+}
+
+// sharded is a source behind which several servers stand.
+type sharded interface {
+	// Await says how long a getMore waits.
+	Await(d time.Duration)
+	// Due is when there may be more although nothing was written, zero for never.
+	Due() time.Time
 }
 
 func fillOrWait(ctx context.Context, c *cursor.Cursor, batch *cursor.Batch, wait time.Duration) error {
@@ -218,16 +230,37 @@ func fillOrWait(ctx context.Context, c *cursor.Cursor, batch *cursor.Batch, wait
 			timer = time.NewTimer(wait)
 			defer timer.Stop()
 		}
-		select {
-		case <-news:
-		case <-timer.C:
+		over, err := await(ctx, c, news, timer.C)
+		if err != nil {
+			return err
+		}
+		if over {
 			return c.Source.Fill(batch)
-		case <-c.Killed():
-			return fault.New(fault.CursorKilled, "operation was interrupted because the cursor was killed")
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
+}
+
+// await waits for news, for the time at which there may be some, or for the end of the wait, which it reports.
+func await(ctx context.Context, c *cursor.Cursor, news <-chan struct{}, end <-chan time.Time) (over bool, err error) {
+	var due <-chan time.Time
+	if s, ok := c.Source.(sharded); ok {
+		if at := s.Due(); !at.IsZero() {
+			timer := time.NewTimer(time.Until(at))
+			defer timer.Stop()
+			due = timer.C
+		}
+	}
+	select {
+	case <-news:
+	case <-due:
+	case <-end:
+		return true, nil
+	case <-c.Killed():
+		return false, fault.New(fault.CursorKilled, "operation was interrupted because the cursor was killed")
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	return false, nil
 }
 
 func runKillCursors(_ context.Context, r *node.Request, b *doc.Builder) error {

@@ -8,29 +8,36 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// Text prints a document the way the server prints BSON in its messages: { _id: 1, a: "x" }.
+// Text prints a document the way the server prints BSON in its messages: { _id: 1, a: "x" }. Of a string of 160 bytes or more it shows
+// the first 150.
 func Text(d []byte) string { return text(d, "{ ", " }", "{}", true) }
 
 // Compact prints a document the way the server prints what runs through a pipeline: {_id: 1, a: "x"}.
 func Compact(d []byte) string { return text(d, "{", "}", "{}", true) }
 
 // Element prints one named value like Text does: _id: 1.
-func Element(name string, v bsoncore.Value) string { return name + ": " + valueText(v, Text) }
+func Element(name string, v bsoncore.Value) string { return name + ": " + valueText(v, Text, true) }
 
 // Literal prints a value alone, as Text would.
-func Literal(v bsoncore.Value) string { return valueText(v, Text) }
+func Literal(v bsoncore.Value) string { return valueText(v, Text, true) }
+
+// How long a string must be for Text to cut it, and how much of it is left (BSONElement::toString).
+const (
+	longString = 160
+	cutString  = 150
+)
 
 func text(d []byte, open, closing, empty string, names bool) string {
 	if Empty(d) {
 		return empty
 	}
-	nested := Text
+	nested, cut := Text, true
 	if open == "{" {
-		nested = Compact
+		nested, cut = Compact, false
 	}
 	var parts []string
 	for name, v := range All(d) {
-		s := valueText(v, nested)
+		s := valueText(v, nested, cut)
 		if names {
 			s = name + ": " + s
 		}
@@ -39,7 +46,7 @@ func text(d []byte, open, closing, empty string, names bool) string {
 	return open + strings.Join(parts, ", ") + closing
 }
 
-func valueText(v bsoncore.Value, nested func([]byte) string) string {
+func valueText(v bsoncore.Value, nested func([]byte) string, cut bool) string {
 	switch v.Type {
 	case bsoncore.TypeInt32, bsoncore.TypeInt64:
 		n, _ := Int(v)
@@ -47,7 +54,11 @@ func valueText(v bsoncore.Value, nested func([]byte) string) string {
 	case bsoncore.TypeDouble:
 		return doubleText(v.Double())
 	case bsoncore.TypeString:
-		return strconv.Quote(v.StringValue())
+		s := v.StringValue()
+		if cut && len(s) >= longString {
+			return strings.TrimSuffix(strconv.Quote(s[:cutString]), `"`) + `..."`
+		}
+		return strconv.Quote(s)
 	case bsoncore.TypeEmbeddedDocument:
 		return nested(v.Data)
 	case bsoncore.TypeArray:

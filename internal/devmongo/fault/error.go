@@ -13,6 +13,7 @@ type Code int32
 const (
 	InternalError                Code = 1
 	BadValue                     Code = 2
+	NoSuchKey                    Code = 4
 	HostUnreachable              Code = 6
 	HostNotFound                 Code = 7
 	FailedToParse                Code = 9
@@ -23,6 +24,8 @@ const (
 	AuthenticationFailed         Code = 18
 	IllegalOperation             Code = 20
 	InvalidBSON                  Code = 22
+	NoReplicationEnabled         Code = 76
+	StaleClusterTime             Code = 209
 	NamespaceNotFound            Code = 26
 	IndexNotFound                Code = 27
 	CannotBackfillArray          Code = 15891

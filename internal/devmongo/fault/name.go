@@ -30,6 +30,12 @@ func (c Code) Name() string {
 		return "IllegalOperation"
 	case InvalidBSON:
 		return "InvalidBSON"
+	case NoSuchKey:
+		return "NoSuchKey"
+	case NoReplicationEnabled:
+		return "NoReplicationEnabled"
+	case StaleClusterTime:
+		return "StaleClusterTime"
 	case NamespaceNotFound:
 		return "NamespaceNotFound"
 	case IndexNotFound:

@@ -8,23 +8,36 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
+	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
-// settle makes a read that wants a majority wait for it. There are no old versions to read while the majority
-// point is held back, so the read waits until it has caught up.
+// settle makes a read that wants what a majority has read that. Where the majority lags by itself the read sees the past; where it is
+// held back for long there are no old versions, so the read waits until it has caught up.
 func (r *Request) settle(ctx context.Context, cmd Command) error {
 	concern, err := r.Document("readConcern")
 	if err != nil || concern == nil || cmd.Writes {
 		return err
 	}
+	if after, ok := doc.Field(concern, "afterClusterTime"); ok && r.DB == "config" && r.Oplog.Shards() > 0 {
+		// Whoever is asked for what is after a time that it has not reached writes until it has.
+		r.Oplog.NoteOn(r.Oplog.Shards(), doc.New().Int32("noop write for afterClusterTime read concern", 1).Document(), query.Timestamp(after))
+	}
 	level, _ := doc.Field(concern, "level")
 	switch text, _ := level.StringValueOK(); text {
 	case "majority", "linearizable", "snapshot":
-		if _, streams := r.ChangeStream(); streams || r.committed(ctx, r.Oplog.Applied(), r.Limit) {
-			return nil
+		at := r.Oplog.Applied()
+		if text == "majority" && r.Oplog.Lags() {
+			after, _ := doc.Field(concern, "afterClusterTime")
+			at = query.Timestamp(after)
 		}
-		return fault.New(fault.MaxTimeMSExpired, "operation exceeded time limit")
+		if _, streams := r.ChangeStream(); !streams && !r.committed(ctx, at, r.Limit) {
+			return fault.New(fault.MaxTimeMSExpired, "operation exceeded time limit")
+		}
+		if text == "majority" && r.Oplog.Lags() {
+			r.AsOf = r.Oplog.Committed()
+		}
+		return nil
 	case "", "local", "available":
 		return nil
 	default:
@@ -34,6 +47,9 @@ func (r *Request) settle(ctx context.Context, cmd Command) error {
 
 // committed waits until the cluster time is majority-committed, the limit is over (zero is none) or ctx ends.
 func (r *Request) committed(ctx context.Context, ts uint64, limit time.Time) bool {
+	if r.Oplog.Committed() < ts {
+		r.Oplog.Flush() // who waits has the journal written
+	}
 	for r.Oplog.Committed() < ts {
 		changed := r.Oplog.Waiting(r.Oplog.Seek(ts), false)
 		if r.Oplog.Committed() >= ts {
@@ -77,7 +93,7 @@ func (r *Request) concern(ctx context.Context, b *doc.Builder, before uint64) er
 		return nil
 	}
 	text, _ := w.StringValueOK()
-	majority := text == "majority" || !given && r.Release == oplog.R70
+	majority := text == "majority" || !given && r.Release.Since(profile.R60)
 	if ts := r.Oplog.Applied(); !majority || r.Standalone || ts == before && r.Oplog.Committed() >= ts {
 		return nil
 	}

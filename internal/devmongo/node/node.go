@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/failpoint"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/session"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 	"github.com/mongostream/streamer/internal/devmongo/stream"
@@ -24,7 +25,8 @@ const (
 
 // Node is one server, as its commands see it.
 type Node struct {
-	Release    oplog.Release
+	profile.Profile
+
 	Standalone bool
 	Persistent bool          // keeps its data over restarts
 	HelloAwait time.Duration // bounds a waiting hello; 0 is what clients ask for
@@ -52,7 +54,7 @@ type Client struct {
 
 // Env is where change streams live.
 func (n *Node) Env() stream.Env {
-	return stream.Env{Log: n.Oplog, Lookup: n.Store.Lookup, Examined: &n.Counters.Examined, Sent: &n.Counters.Sent}
+	return stream.Env{Profile: n.Profile, Opening: n.Counters.Opened.Load(), Log: n.Oplog, Lookup: n.Store.Lookup, Examined: &n.Counters.Examined, Sent: &n.Counters.Sent}
 }
 
 // Counters count since the start, but for ConnectionsOpen.

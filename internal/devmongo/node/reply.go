@@ -5,7 +5,7 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/store"
 )
 
@@ -14,6 +14,9 @@ func (r *Request) Succeed(b *doc.Builder) {
 	b.Double("ok", 1)
 	if r.Standalone {
 		return
+	}
+	if r.BeforeReply != nil {
+		r.BeforeReply(r.Name, r.namespace())
 	}
 	r.clusterTime(b)
 	b.Timestamp("operationTime", r.operationTime())
@@ -28,7 +31,7 @@ func (r *Request) Fail(b *doc.Builder, err error, labels []string) {
 	if len(labels) > 0 {
 		b.Strings("errorLabels", labels...)
 	}
-	first := r.Release == oplog.R44 && !r.Standalone
+	first := !r.Release.Since(profile.R60) && !r.Standalone
 	if first {
 		b.Timestamp("operationTime", r.operationTime())
 	}

@@ -34,6 +34,7 @@ type Request struct {
 	Writer   store.Writer // on whose behalf a command writes
 	Limit    time.Time    // when maxTimeMS is over; zero is never
 	Streams  bool         // the reply's operation time is the majority's
+	AsOf     uint64       // cluster time that the command reads at; 0 is now
 }
 
 // Read reads what all commands have in common. The request is not nil even when it is refused.
@@ -171,15 +172,19 @@ func generic(name string) bool {
 
 // Enter asks the fail points what happens to the request.
 func (r *Request) Enter() failpoint.Effect {
-	c := failpoint.Call{Command: r.Name, App: r.Client.App}
+	return r.Points.Enter(failpoint.Call{Command: r.Name, App: r.Client.App, Namespace: r.namespace()})
+}
+
+// namespace is the collection that the request is about, empty where it is about none.
+func (r *Request) namespace() string {
 	coll, ok := r.Arg.StringValueOK()
 	if r.Name == "getMore" {
 		coll, ok = r.Text("collection"), true
 	}
-	if ok {
-		c.Namespace = r.DB + "." + coll
+	if !ok {
+		return ""
 	}
-	return r.Points.Enter(c)
+	return r.DB + "." + coll
 }
 
 // BatchSize is the greatest number of documents the client wants in the reply.

@@ -51,8 +51,12 @@ func (r *Request) Run(ctx context.Context, cmd Command, b *doc.Builder) error {
 	return nil
 }
 
-// served refuses what a secondary does not do: writes, and reads whose client does not say that it may answer them.
+// served refuses what the user may not do, and what a secondary does not do: writes, and reads whose client does not say that it may
+// answer them.
 func (r *Request) served(cmd Command) error {
+	if r.DB == "local" && (r.DenyLocal || r.Mongos) {
+		return fault.New(fault.Unauthorized, "not authorized on local to execute command %s", doc.Text(r.Body))
+	}
 	if r.Primary == "" {
 		return nil
 	}

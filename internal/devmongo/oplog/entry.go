@@ -81,7 +81,9 @@ type Entry struct {
 	TS   uint64 // cluster time
 	Wall int64  // wall clock in milliseconds since the epoch
 	Kind Kind
-	NS   *Namespace
+	// Shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
+	Shard uint8
+	NS    *Namespace
 	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
 	Event bsoncore.Document
 	// Detail is what few entries have; it may be nil.

@@ -4,6 +4,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
@@ -25,6 +26,7 @@ type Op struct {
 	Before, After                    bsoncore.Document
 	Session                          *Session
 	Stmt                             int32
+	Shard                            uint8 // of a no-op
 }
 
 // detail returns what of the operation is not in its event, nil when there is nothing.
@@ -40,7 +42,7 @@ func (op *Op) detail() *Detail {
 
 // encoder writes events; it belongs to the writer of the log.
 type encoder struct {
-	release Release
+	release profile.Release
 	tokens  token.Builder
 	buf     []byte
 	key     []byte

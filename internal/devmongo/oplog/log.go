@@ -9,13 +9,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Config is what a log is made of.
 type Config struct {
-	Release Release
+	Release profile.Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
+	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
+	// committed when it is written.
+	Lags bool
+	// Shards is how many shards' logs this is, beside the config servers'. Defaults to none: it is one server's log.
+	Shards int
 	// Now is the wall clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -34,6 +40,7 @@ type Log struct {
 	first    uint64 // number of the oldest entry
 	bytes    int64
 	held     bool
+	onShard  []uint64 // cluster time of the newest entry of each shard, and of the config servers
 
 	committed   atomic.Uint64 // entries below this number are majority-committed
 	committedTS atomic.Uint64
@@ -62,7 +69,10 @@ const (
 // New makes a log that holds the initiation of its replica set.
 func New(c Config) *Log {
 	l := empty(c)
-	l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document()})
+	for shard := range c.Shards + 1 { // and the config servers' log
+		l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document(), Shard: uint8(shard)})
+	}
+	l.Flush()
 	return l
 }
 
@@ -74,6 +84,9 @@ func empty(c Config) *Log {
 		c.Now = time.Now
 	}
 	l := &Log{config: c, encoder: encoder{release: c.Release}}
+	if c.Shards > 0 {
+		l.onShard = make([]uint64, c.Shards+1)
+	}
 	l.clock.now = c.Now
 	return l
 }
@@ -83,7 +96,7 @@ func (l *Log) Append(op Op) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, NS: op.NS, Detail: op.detail()}
+	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.Shard, NS: op.NS, Detail: op.detail()}
 	l.encode(&e, &op)
 	l.push(e)
 	return e.TS
@@ -174,17 +187,41 @@ func (l *Log) AppendRaw(n int, raw Raw) {
 func (l *Log) push(entries ...Entry) {
 	l.mu.Lock()
 	for _, e := range entries {
+		if l.onShard != nil {
+			e.Shard = l.shardOf(&e)
+			l.onShard[e.Shard] = e.TS
+		}
 		l.add(e)
 	}
 	l.trim()
 	applied := entries[len(entries)-1].TS
 	l.appliedTS.Store(applied)
 	l.written.Store(l.next)
+	if !l.held && !l.config.Lags {
+		l.commit()
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+// Flush commits what has been written, unless the majority point is held.
+func (l *Log) Flush() {
+	if l.committed.Load() == l.written.Load() {
+		return
+	}
+	l.mu.Lock()
 	if !l.held {
 		l.commit()
 	}
 	l.mu.Unlock()
 	l.wake()
+}
+
+// Lags reports whether entries may be written and not committed yet without anybody holding the majority point.
+func (l *Log) Lags() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.config.Lags && !l.held
 }
 
 func (l *Log) add(e Entry) {
@@ -259,6 +296,40 @@ func (l *Log) Truncate(keep int) {
 		l.dropFirst()
 	}
 }
+
+// TruncateOldest drops so many of the oldest entries; the newest one stays.
+func (l *Log) TruncateOldest(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := 0; l.next-l.first > 1 && (i < n || l.at(l.first).continues()); i++ {
+		l.dropFirst()
+	}
+}
+
+// TruncateBefore drops the entries before a cluster time; the newest one stays.
+func (l *Log) TruncateBefore(ts uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.next-l.first > 1 && l.at(l.first).TS < ts {
+		l.dropFirst()
+	}
+}
+
+// NoteOn writes an entry that changes nothing to the log of one shard, unless that is at the time already; a time of 0 writes it in any
+// case. It reports whether it did.
+func (l *Log) NoteOn(shard int, o bsoncore.Document, until uint64) bool {
+	l.mu.RLock()
+	at := l.onShard[shard]
+	l.mu.RUnlock()
+	if until > 0 && at >= until {
+		return false
+	}
+	l.Append(Op{Kind: Noop, Object: doc.Clone(o), Shard: uint8(shard)})
+	return true
+}
+
+// Note writes an entry that changes nothing and has the object.
+func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: Noop, Object: doc.Clone(o)}) }
 
 // Noop writes an entry that changes nothing, as an idle primary does periodically.
 func (l *Log) Noop(msg string) uint64 {

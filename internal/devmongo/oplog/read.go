@@ -1,6 +1,10 @@
 package oplog
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/mongostream/streamer/internal/devmongo/profile"
+)
 
 // Read returns entries from seq on: at least one, as many as lie together, at most some hundred. It returns
 // none at the end, and ok false when seq is no longer in the log. Only committed entries are returned, unless
@@ -81,7 +85,7 @@ func (l *Log) Size() (entries, bytes int64) {
 func (l *Log) MaxBytes() int64 { return l.config.MaxBytes }
 
 // Release is the release of the log.
-func (l *Log) Release() Release { return l.config.Release }
+func (l *Log) Release() profile.Release { return l.config.Release }
 
 // Applied is the cluster time of the newest entry, Committed that of the newest majority-committed one.
 func (l *Log) Applied() uint64 { return l.appliedTS.Load() }

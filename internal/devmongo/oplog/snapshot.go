@@ -28,6 +28,7 @@ func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
 	l := empty(c)
 	l.clock.last.Store(max(clusterTime, entries[len(entries)-1].TS))
 	l.push(entries...)
+	l.Flush()
 	return l, nil
 }
 

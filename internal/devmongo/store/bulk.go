@@ -10,6 +10,7 @@ import (
 // Bulk is a collection in the hands of somebody who writes many documents at once and logs them himself.
 type Bulk struct {
 	Log *oplog.Log
+	s   *Store
 	c   *collection
 }
 
@@ -21,7 +22,7 @@ func (s *Store) Bulk(n Name, f func(Bulk) error) error {
 	if err != nil {
 		return err
 	}
-	return f(Bulk{Log: s.log, c: c})
+	return f(Bulk{Log: s.log, s: s, c: c})
 }
 
 // NS is the collection's namespace.
@@ -32,8 +33,12 @@ func (b Bulk) Taken(key string) bool { return b.c.Get(key) != nil }
 
 // Insert adds a document whose key is free.
 func (b Bulk) Insert(key string, d bsoncore.Document, ts uint64) *table.Record {
+	b.s.remember(b.c, key, ts)
 	return b.c.Insert(key, d, ts)
 }
 
 // Replace changes a document.
-func (b Bulk) Replace(r *table.Record, d bsoncore.Document, ts uint64) { b.c.Replace(r, d, ts) }
+func (b Bulk) Replace(r *table.Record, d bsoncore.Document, ts uint64) {
+	b.s.remember(b.c, r.Key, ts)
+	b.c.Replace(r, d, ts)
+}

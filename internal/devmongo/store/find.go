@@ -14,6 +14,8 @@ type Query struct {
 	Sort        *query.Sort
 	Projection  *query.Projection
 	Skip, Limit int64
+	// AsOf is the cluster time at which the documents are wanted, not before the committed one; 0 is now. A transaction sees now.
+	AsOf uint64
 }
 
 // Find returns the matching documents. They are the stored ones where there is no projection: callers must not
@@ -40,7 +42,11 @@ func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	if c == nil {
 		return nil, nil
 	}
-	if byID && t == nil {
+	over := t.overlayOf(c)
+	if t == nil && q.AsOf > 0 {
+		over = s.asOf(c, q.AsOf)
+	}
+	if byID && t == nil && over.Docs == nil {
 		limit := q.Limit
 		if limit > 0 {
 			limit += q.Skip
@@ -51,7 +57,7 @@ func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	if q.Sort == nil && q.Limit > 0 {
 		limit = int(q.Skip + q.Limit)
 	}
-	rows, err := c.Matching(q.Filter, t.overlayOf(c), limit)
+	rows, err := c.Matching(q.Filter, over, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +82,7 @@ func (q Query) page(docs []bsoncore.Document) []bsoncore.Document {
 
 // Count counts the matching documents.
 func (s *Store) Count(n Name, q Query, t *Txn) (int64, error) {
-	if q.Filter == nil && t == nil {
+	if q.Filter == nil && t == nil && q.AsOf == 0 {
 		c, _ := s.Collection(n)
 		return int64(q.total(c.Count)), nil
 	}

@@ -26,6 +26,7 @@ type Store struct {
 	databases map[string]*database
 	byUUID    map[[16]byte]*collection
 	created   int // counts collections, for their order
+	past      []past
 }
 
 // database keeps existing when its last collection is dropped.

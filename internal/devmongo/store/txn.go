@@ -113,6 +113,9 @@ func (s *Store) Commit(t *Txn) (uint64, error) {
 		ts = s.log.AppendTxn(t.ops, t.session)
 	}
 	for c, o := range t.overlays {
+		for _, key := range o.Written {
+			s.remember(c, key, ts)
+		}
 		c.Apply(*o, ts)
 	}
 	s.end(t)

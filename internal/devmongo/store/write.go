@@ -47,7 +47,9 @@ func (s *Store) insert(c *collection, d bsoncore.Document, id bsoncore.Value, w 
 		w.Txn.write(c, key, d, op)
 		return nil
 	}
-	c.Table.Insert(key, d, s.append(op, w))
+	ts := s.append(op, w)
+	s.remember(c, key, ts)
+	c.Table.Insert(key, d, ts)
 	return nil
 }
 
@@ -122,7 +124,9 @@ func (s *Store) change(c *collection, row table.Found, u *update.Update, w Write
 		w.Txn.write(c, row.Key, r.Doc, op)
 		return r.Doc, true, nil
 	}
-	c.Replace(c.Get(row.Key), r.Doc, s.append(op, w))
+	ts := s.append(op, w)
+	s.remember(c, row.Key, ts)
+	c.Replace(c.Get(row.Key), r.Doc, ts)
 	return r.Doc, true, nil
 }
 
@@ -209,6 +213,6 @@ func (s *Store) delete(c *collection, row table.Found, w Writer) {
 		w.Txn.write(c, row.Key, nil, op)
 		return
 	}
-	s.append(op, w)
+	s.remember(c, row.Key, s.append(op, w))
 	c.Remove(c.Get(row.Key))
 }

@@ -10,11 +10,15 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
-// maxWhole is the largest event that $changeStreamSplitLargeEvent leaves whole.
-const maxWhole = maxEvent - 8<<10
+// maxWhole is the largest event that $changeStreamSplitLargeEvent leaves whole, lessWhole that of streams whose splits vary.
+const (
+	maxWhole  = maxEvent - 8<<10
+	lessWhole = 12 << 20
+)
 
 // finish checks an event that has passed the stages and queues it, split where it is too large.
 func (s *Stream) finish(e *oplog.Entry, invalidate bool, event, shown bsoncore.Document) error {
@@ -54,8 +58,11 @@ func (s *Stream) queue(e *oplog.Entry, invalidate bool, fragment int32, d bsonco
 func (s *Stream) tooLarge(d bsoncore.Document) error {
 	name, v, _ := doc.First(d)
 	prefix := ""
-	if s.env.Log.Release() == oplog.R70 {
+	switch {
+	case s.env.Release.Since(profile.R70):
 		prefix = "Executor error during getMore :: caused by :: "
+	case s.env.Release.Since(profile.R60):
+		prefix = "PlanExecutor error during aggregation :: caused by :: "
 	}
 	return fault.New(fault.BSONObjectTooLarge, "%sBSONObj size: %d (0x%X) is invalid. Size must be between 0 and %d(16MB) First element: %s",
 		prefix, len(d), len(d), maxEvent, doc.Element(name, v))
@@ -88,11 +95,11 @@ func (s *Stream) splitEvent(e *oplog.Entry, invalidate bool, d bsoncore.Document
 	skip := int32(0)
 	if s.fragment != nil && s.resume != nil && s.compare(e, invalidate, token.NoFragment) == needsSplit {
 		skip = s.fragment.Fragment
-		if len(d) <= maxWhole {
+		if len(d) <= s.whole {
 			return nil, fault.New(fault.ChangeStreamFatalError, "Attempted to resume from a split event fragment, but the event in the resumed stream was not large enough to be split")
 		}
 	}
-	if len(d) <= maxWhole {
+	if len(d) <= s.whole {
 		return []piece{{token.NoFragment, d}}, nil
 	}
 	pieces, err := s.fragments(e, invalidate, d)
@@ -129,8 +136,8 @@ func (s *Stream) fragments(e *oplog.Entry, invalidate bool, d bsoncore.Document)
 		}
 		return strings.Compare(a.name, b.name)
 	})
-	id := s.identity(e, invalidate, s.env.Log.Release().TokenVersion())
-	groups, err := pack(fields, len(id.Document()))
+	id := s.identity(e, invalidate, s.env.Release.TokenVersion())
+	groups, err := pack(fields, s.whole-len(id.Document()), len(id.Document()))
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +154,9 @@ func (s *Stream) fragments(e *oplog.Entry, invalidate bool, d bsoncore.Document)
 	return pieces, nil
 }
 
-// pack groups fields in order so that each group fits one fragment, whose token has about tokenSize bytes.
-func pack(fields []field, tokenSize int) ([][]field, error) {
+// pack groups fields in order so that each group fits one fragment of at most limit bytes, whose token has about tokenSize bytes.
+func pack(fields []field, limit, tokenSize int) ([][]field, error) {
 	const frame = 64 // of splitEvent and the document itself
-	limit := maxWhole - tokenSize
 	var groups [][]field
 	size := limit
 	for _, f := range fields {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
 )
 
@@ -29,11 +28,11 @@ type pipeline struct {
 	rest  []stage
 }
 
-func parsePipeline(stages []bsoncore.Document, release oplog.Release) (*pipeline, error) {
+func parsePipeline(stages []bsoncore.Document, splits bool) (*pipeline, error) {
 	p := &pipeline{}
 	for i, s := range stages {
 		name, arg, _ := doc.First(s)
-		if name == splitStage && release == oplog.R70 {
+		if name == splitStage && splits {
 			if err := p.parseSplit(arg, i == len(stages)-1); err != nil {
 				return nil, err
 			}

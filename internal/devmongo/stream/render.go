@@ -55,9 +55,9 @@ func (s *Stream) adds(e *oplog.Entry) bool {
 
 // invalidateEvent is the event that ends a stream after a drop or a rename.
 func (s *Stream) invalidateEvent(e *oplog.Entry) bsoncore.Document {
-	b := doc.New().Doc("_id", s.identity(e, true, s.env.Log.Release().TokenVersion()).Document())
+	b := doc.New().Doc("_id", s.identity(e, true, s.env.Release.TokenVersion()).Document())
 	b.String("operationType", "invalidate").Timestamp("clusterTime", e.TS)
-	if s.env.Log.Release().WallTime() {
+	if s.env.Release.WallTime() {
 		b.Date("wallTime", e.Wall)
 	}
 	return b.Document()
@@ -65,7 +65,7 @@ func (s *Stream) invalidateEvent(e *oplog.Entry) bsoncore.Document {
 
 // collectionEvent is the event of a kind that only streams with showExpandedEvents show.
 func (s *Stream) collectionEvent(b *doc.Builder, e *oplog.Entry) {
-	b.Doc("_id", s.identity(e, false, s.env.Log.Release().TokenVersion()).Document())
+	b.Doc("_id", s.identity(e, false, s.env.Release.TokenVersion()).Document())
 	b.String("operationType", e.Kind.String()).Timestamp("clusterTime", e.TS)
 	if e.NS.UUID != nil {
 		b.Binary("collectionUUID", 4, e.NS.UUID[:])

@@ -6,6 +6,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
@@ -24,14 +25,14 @@ func (s *Stream) seek(e *oplog.Entry, invalidate bool, fragment int32) (bool, er
 	if s.resume == nil {
 		return true, nil
 	}
-	if e.TS == s.resume.TS && e.TxnIndex() > s.resume.TxnOpIndex && s.env.Log.Release() == oplog.R44 {
+	if e.TS == s.resume.TS && e.TxnIndex() > s.resume.TxnOpIndex && !s.env.Release.Since(profile.R60) {
 		return false, fault.New(50792, "Invalid resumeToken: txnOpIndex was skipped")
 	}
 	switch s.compare(e, invalidate, fragment) {
 	case found:
 		s.resume = nil
 	case surpassed:
-		id := s.identity(e, invalidate, s.env.Log.Release().TokenVersion())
+		id := s.identity(e, invalidate, s.env.Release.TokenVersion())
 		id.Fragment = fragment
 		return false, fault.New(fault.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. %s", doc.Compact(id.Document()))
 	case earlier, needsSplit:
@@ -53,7 +54,7 @@ func (s *Stream) compare(e *oplog.Entry, invalidate bool, fragment int32) status
 	}
 	own := s.identity(e, invalidate, t.Version)
 	if c := own.CompareUUIDs(*t); c != 0 {
-		return sooner(c < 0 && s.env.Log.Release() != oplog.R44)
+		return sooner(c < 0 && s.env.Release.Since(profile.R60))
 	}
 	if c := own.CompareIdentifiers(*t); c != 0 {
 		return sooner(c < 0)

@@ -6,6 +6,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
@@ -39,7 +40,7 @@ type start struct {
 	chosen bool              // the client chose it: the log must reach back to it
 }
 
-func parseSpec(v bsoncore.Value, release oplog.Release) (*spec, error) {
+func parseSpec(v bsoncore.Value, release profile.Release) (*spec, error) {
 	if v.Type != bsoncore.TypeEmbeddedDocument {
 		return nil, fault.New(50808, "$changeStream stage expects a document as argument.")
 	}
@@ -52,8 +53,8 @@ func parseSpec(v bsoncore.Value, release oplog.Release) (*spec, error) {
 	return s, nil
 }
 
-func (s *spec) option(name string, v bsoncore.Value, release oplog.Release) error {
-	later := release == oplog.R70
+func (s *spec) option(name string, v bsoncore.Value, release profile.Release) error {
+	later := release.Since(profile.R60)
 	switch {
 	case name == "fullDocument":
 		text, ok := v.StringValueOK()
@@ -103,7 +104,7 @@ func typed(ok bool, name string, v bsoncore.Value, want string) error {
 }
 
 // check refuses what may not be watched and options that do not exist.
-func (s *spec) check(db, coll string, release oplog.Release) error {
+func (s *spec) check(db, coll string, release profile.Release) error {
 	ns := db + "." + coll
 	if coll == "" {
 		ns = db + ".$cmd.aggregate"
@@ -119,15 +120,15 @@ func (s *spec) check(db, coll string, release oplog.Release) error {
 	return s.images(release)
 }
 
-func (s *spec) images(release oplog.Release) error {
+func (s *spec) images(release profile.Release) error {
 	switch s.full {
 	case imageDefault, imageLookup:
 	case imageWhenAvailable, imageRequired:
-		if release == oplog.R44 {
+		if !release.Since(profile.R60) {
 			return fault.New(40575, "unrecognized value for the 'fullDocument' option to the $changeStream stage. Expected 'default' or 'updateLookup', got '%s'", s.full)
 		}
 	default:
-		if release == oplog.R44 {
+		if !release.Since(profile.R60) {
 			return fault.New(40575, "unrecognized value for the 'fullDocument' option to the $changeStream stage. Expected 'default' or 'updateLookup', got '%s'", s.full)
 		}
 		return enumeration(string(s.full), "fullDocument")

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"sync/atomic"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -9,16 +10,21 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // Env is what streams need of the server.
 type Env struct {
+	profile.Profile
+
 	Log *oplog.Log
 	// Lookup returns the current document of a collection, nil when there is none.
 	Lookup func(uuid *[16]byte, id bsoncore.Value) bsoncore.Document
 	// Examined counts entries looked at, Sent events delivered, by all streams.
 	Examined, Sent *atomic.Int64
+	// Opening numbers the openings of streams.
+	Opening int64
 }
 
 // Stream is one open change stream.
@@ -29,6 +35,7 @@ type Stream struct {
 	pipeline *pipeline
 	start    start
 	plain    bool // events go out as the log keeps them
+	whole    int  // the largest event that is not split
 
 	begun    bool
 	seq      uint64 // the next entry to look at
@@ -44,20 +51,22 @@ type Stream struct {
 	last      bsoncore.Document // the last event delivered, whose _id is the token
 	ending    bsoncore.Document // the token of the invalidate event
 	decisions decisions
+
+	merge *merge // of the shards behind a router; nil where there is one server
+	held  bool   // the next event waits for a shard
 }
 
 // Open parses a pipeline whose first stage is $changeStream and places a stream. It reads nothing yet.
 func Open(env Env, db, coll string, stages []bsoncore.Document) (*Stream, error) {
-	release := env.Log.Release()
 	_, arg, _ := doc.First(stages[0])
-	sp, err := parseSpec(arg, release)
+	sp, err := parseSpec(arg, env.Release)
 	if err != nil {
 		return nil, err
 	}
-	if err := sp.check(db, coll, release); err != nil {
+	if err := sp.check(db, coll, env.Release); err != nil {
 		return nil, err
 	}
-	p, err := parsePipeline(stages[1:], release)
+	p, err := parsePipeline(stages[1:], env.SplitsEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +74,10 @@ func Open(env Env, db, coll string, stages []bsoncore.Document) (*Stream, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{env: env, scope: Scope{DB: db, Coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event}
+	s := &Stream{env: env, scope: Scope{DB: db, Coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
+	if env.SplitsVary && env.Opening%2 == 0 {
+		s.whole = lessWhole
+	}
 	if sp.cluster {
 		s.scope = Scope{}
 	}
@@ -75,6 +87,7 @@ func Open(env Env, db, coll string, stages []bsoncore.Document) (*Stream, error)
 	if !at.chosen {
 		s.seq = env.Log.Seek(at.ts)
 	}
+	s.merge = newMerge(env.Log, at.ts)
 	s.plain = sp.full == imageDefault && sp.before == imageOff && !sp.expanded && len(p.rest) == 0 && !p.split
 	return s, nil
 }
@@ -83,10 +96,15 @@ func Open(env Env, db, coll string, stages []bsoncore.Document) (*Stream, error)
 func (s *Stream) Closed() bool { return s.closed }
 
 // Invalidated reports whether the reply has to say so, as servers since 5.0 do.
-func (s *Stream) Invalidated() bool { return s.closed && s.env.Log.Release() == oplog.R70 }
+func (s *Stream) Invalidated() bool { return s.closed && s.env.Release.Since(profile.R60) }
 
 // Waiting returns a channel that is closed when there may be more to read.
-func (s *Stream) Waiting() <-chan struct{} { return s.env.Log.Waiting(s.seq, false) }
+func (s *Stream) Waiting() <-chan struct{} {
+	if s.merge != nil {
+		return s.env.Log.Waiting(s.merge.looked, false)
+	}
+	return s.env.Log.Waiting(s.seq, false)
+}
 
 // Token is the post-batch token.
 func (s *Stream) Token() bsoncore.Document {
@@ -104,6 +122,10 @@ func (s *Stream) Token() bsoncore.Document {
 func (s *Stream) Fill(b *cursor.Batch) error {
 	if err := s.begin(); err != nil {
 		return err
+	}
+	if s.merge != nil {
+		s.merge.hear(s, time.Now())
+		s.held = false
 	}
 	before := b.Len()
 	defer func() { s.env.Sent.Add(int64(b.Len() - before)) }()
@@ -128,6 +150,10 @@ func (s *Stream) Fill(b *cursor.Batch) error {
 		if err != nil {
 			return err
 		}
+		if s.held {
+			s.idle()
+			return nil
+		}
 	}
 }
 
@@ -141,7 +167,7 @@ func (s *Stream) begin() error {
 	}
 	s.begun = true
 	if s.start.chosen {
-		if s.resume == nil || s.env.Log.Release() == oplog.R70 {
+		if s.resume == nil || s.env.Release.Since(profile.R60) {
 			if err := s.reachable(); err != nil {
 				return err
 			}
@@ -158,11 +184,11 @@ func (s *Stream) begin() error {
 // reachable checks that the log goes back to the starting point. The log of a new replica set always does.
 func (s *Stream) reachable() error {
 	first, _ := s.env.Log.First()
-	if first.TS <= s.start.ts || first.Initiation() {
+	if first.TS < s.start.ts || first.TS == s.start.ts && !s.env.StrictStart || first.Initiation() {
 		return nil
 	}
 	text := "Resume of change stream was not possible, as the resume point may no longer be in the oplog."
-	if s.env.Log.Release() == oplog.R44 {
+	if !s.env.Release.Since(profile.R60) {
 		text += " " // as it is
 	}
 	return fault.New(fault.ChangeStreamHistoryLost, "%s", text)
@@ -170,7 +196,7 @@ func (s *Stream) reachable() error {
 
 func (s *Stream) lost() error {
 	text := "Error in $cursor stage :: caused by :: CollectionScan died due to failure to restore tailable cursor position. Last seen record id: RecordId(%d)"
-	if s.env.Log.Release() == oplog.R70 {
+	if s.env.Release.Since(profile.R60) {
 		text = "PlanExecutor error during aggregation :: caused by :: CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId(%d)"
 	}
 	return fault.New(fault.CappedPositionLost, text, s.seenTS)
@@ -190,9 +216,13 @@ func (s *Stream) flush(b *cursor.Batch) bool {
 
 // idle moves the token at the end of the log to the newest entry that was looked at.
 func (s *Stream) idle() {
-	if s.seenTS > s.position {
-		s.position = s.seenTS
-		s.token, s.last = token.Mark(s.seenTS, s.env.Log.Release().TokenVersion()).Document(), nil
+	reached := s.seenTS
+	if s.merge != nil {
+		reached = s.merge.reached()
+	}
+	if reached > s.position {
+		s.position = reached
+		s.token, s.last = token.Mark(reached, s.env.Release.TokenVersion()).Document(), nil
 	}
 }
 
@@ -202,6 +232,10 @@ func (s *Stream) read(entries []oplog.Entry, b *cursor.Batch) (int, error) {
 	for i := range entries {
 		e := &entries[i]
 		if e.TS >= s.start.ts && s.wanted(e) {
+			if s.merge != nil && !s.merge.passes(e, s.seq) {
+				s.held = true
+				return i, nil
+			}
 			if s.plain && s.resume == nil && !s.scope.ends(e) && len(e.Event) <= maxEvent {
 				s.position = e.TS
 				if b.Add(e.Event) {
@@ -236,7 +270,7 @@ func (s *Stream) wanted(e *oplog.Entry) bool {
 }
 
 // beforeStages reports whether the resume point is still looked for ahead of the user's stages.
-func (s *Stream) beforeStages() bool { return s.resume != nil && s.env.Log.Release() == oplog.R44 }
+func (s *Stream) beforeStages() bool { return s.resume != nil && !s.env.Release.Since(profile.R60) }
 
 // take runs one entry through everything: it is in scope, and goes to pending when it passes.
 func (s *Stream) take(e *oplog.Entry) error {

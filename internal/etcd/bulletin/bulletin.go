@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,25 +45,38 @@ type Store struct {
 
 		lease clientv3.LeaseID // 0 for none
 		until time.Time        // from when on it takes no more
+
+		reign reign           // of the last reading
+		read  map[string]bool // keys that have been read
+		order []string        // the same, oldest first
 	}
 }
+
+// A reign is one leader's of one etcd. An etcd that was restored, whose revisions count again from where the copy was made, has another one.
+type reign struct{ cluster, term uint64 }
+
+// waitAtMost bounds a wait: a watch from a revision that a restored etcd has yet to come to hears nothing until then.
+const waitAtMost = 5 * time.Second
 
 var _ history.Store = (*Store)(nil)
 
 // New makes a Store.
 func New(c *etcd.Client, cfg Config) *Store {
 	cfg.Keep, cfg.TTL = cmp.Or(cfg.Keep, 1000), cmp.Or(cfg.TTL, 24*time.Hour)
-	return &Store{cfg: cfg, client: c.Driver(), prefix: c.Keys().Notices()}
+	s := &Store{cfg: cfg, client: c.Driver(), prefix: c.Keys().Notices()}
+	s.mu.read = make(map[string]bool)
+	return s
 }
 
 // Append implements [history.Store].
 func (s *Store) Append(ctx context.Context, notices []notice.Notice) error {
-	err := s.append(ctx, notices)
+	add := func() error { return s.append(ctx, notices) }
+	err := etcd.Insist(ctx, add)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // the machine slept, or etcd was restored
 		s.mu.Lock()
 		s.mu.lease = 0
 		s.mu.Unlock()
-		err = s.append(ctx, notices)
+		err = etcd.Insist(ctx, add)
 	}
 	if err != nil {
 		return fmt.Errorf("add notices: %w", etcd.Named(err))
@@ -132,15 +146,22 @@ func (s *Store) trim(ctx context.Context) error {
 	return nil
 }
 
-// Read implements [history.Store]. A place is a revision.
+// Read implements [history.Store]. A place is a revision. Where that may be of before a restore, everything is read that was not read before.
 func (s *Store) Read(ctx context.Context, after int64) ([]notice.Notice, int64, error) {
 	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithMinCreateRev(after+1))
+	again := err == nil && after > 0 && s.restored(resp.Header, after)
+	if again {
+		resp, err = s.client.Get(ctx, s.prefix, clientv3.WithPrefix())
+	}
 	if err != nil {
 		return nil, after, fmt.Errorf("read notices: %w", etcd.Named(err))
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.reign = reign{resp.Header.ClusterId, resp.Header.RaftTerm}
 	var notices []notice.Notice
 	for _, kv := range s.ours(resp.Kvs) {
-		if process, _, _ := s.parse(string(kv.Key)); process == s.cfg.Process {
+		if process, _, _ := s.parse(string(kv.Key)); process == s.cfg.Process || s.noteLocked(string(kv.Key)) && again {
 			continue
 		}
 		if n, err := decode(kv.Value); err == nil {
@@ -153,9 +174,32 @@ func (s *Store) Read(ctx context.Context, after int64) ([]notice.Notice, int64, 
 	return notices, resp.Header.GetRevision(), nil
 }
 
+// restored reports whether a place may be of before a restore: etcd has not come so far, or has had an election since the last reading.
+func (s *Store) restored(now *pb.ResponseHeader, place int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Revision < place || s.mu.reign != reign{now.ClusterId, now.RaftTerm}
+}
+
+// noteLocked notes that a key has been read, and reports whether it was before.
+func (s *Store) noteLocked(key string) bool {
+	if s.mu.read[key] {
+		return true
+	}
+	s.mu.read[key] = true
+	s.mu.order = append(s.mu.order, key)
+	if over := len(s.mu.order) - 2*s.cfg.Keep; over > 0 {
+		for _, old := range s.mu.order[:over] {
+			delete(s.mu.read, old)
+		}
+		s.mu.order = slices.Delete(s.mu.order, 0, over)
+	}
+	return false
+}
+
 // Wait implements [history.Store].
 func (s *Store) Wait(ctx context.Context, after int64) error {
-	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), waitAtMost)
 	defer cancel()
 	options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(after + 1), clientv3.WithFilterDelete()}
 	for resp := range s.client.Watch(watching, s.prefix, options...) {
@@ -171,7 +215,7 @@ func (s *Store) Wait(ctx context.Context, after int64) error {
 			}
 		}
 	}
-	return cmp.Or(context.Cause(ctx), errors.New("watch notices: the watch has ended"))
+	return context.Cause(ctx) // nil when it was long enough: who knows
 }
 
 // key is the key of a notice of this process.

@@ -3,6 +3,7 @@ package bulletin
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
@@ -331,5 +333,68 @@ func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
 				t.Errorf("on %s: %+v", node, n)
 			}
 		}
+	}
+}
+
+// etcd is restored from a copy under a process that reads: it hears what others post from then on, and nothing twice, although the revisions
+// count again from where the copy was made. It was waiting for what follows its place all the time.
+func TestNoticesAreHeardAfterARestore(t *testing.T) {
+	dir, backup := t.TempDir(), t.TempDir()
+	address := ""
+	start := func(dir string) (stop func()) {
+		server, err := devetcd.Listen(devetcd.Config{Dir: dir, Listen: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- server.Run(ctx) }()
+		address = server.Endpoints()[0]
+		return func() {
+			cancel()
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop := start(dir)
+	p := &place{T: t, cfg: etcd.Config{Endpoints: []string{address}, Prefix: "/p", Cluster: "c"}}
+	a, b := p.process(Config{Process: "a"}), p.process(Config{Process: "b"})
+	p.append(a, some("a", 1, 3))
+	got, at := p.read(b, 0)
+	if !slices.Equal(texts(got), []string{"a/1", "a/2"}) {
+		t.Fatalf("%v", texts(got))
+	}
+	stop()
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	stop = start(dir)
+	for id := range uint64(50) {
+		p.append(a, some("a", 3+id, 4+id))
+	}
+	if got, at = p.read(b, at); len(got) != 50 {
+		t.Fatalf("%v", texts(got))
+	}
+	waited := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() { waited <- b.Wait(ctx, at) }()
+	stop()
+	stop = start(backup)
+	defer stop()
+	p.append(a, some("a", 53, 54))
+	if err := <-waited; err != nil {
+		t.Fatalf("wait: %v", err)
+	}
+	if got, at = p.read(b, at); !slices.Equal(texts(got), []string{"a/53"}) {
+		t.Errorf("%v", texts(got))
+	}
+	p.append(a, some("a", 54, 55))
+	if err := b.Wait(ctx, at); err != nil {
+		t.Fatalf("wait: %v", err)
+	}
+	if got, _ = p.read(b, at); !slices.Equal(texts(got), []string{"a/54"}) {
+		t.Errorf("%v", texts(got))
 	}
 }

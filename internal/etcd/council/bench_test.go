@@ -74,7 +74,7 @@ func BenchmarkView(b *testing.B) {
 	}
 	resp := &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}}
 	for _, kvs := range [][]*mvccpb.KeyValue{
-		{{Key: []byte(s.keys.Origin()), Value: []byte(origin), ModRevision: 1}}, heartbeats(b, s.keys, 30, n/30), owners, nil, nil,
+		{{Key: []byte(s.keys.Origin()), Value: []byte(origin), ModRevision: 1}}, heartbeats(b, s.keys, 30, n/30), owners, nil, nil, nil,
 	} {
 		resp.Responses = append(resp.Responses, &etcdserverpb.ResponseOp{
 			Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: &etcdserverpb.RangeResponse{Kvs: kvs}},

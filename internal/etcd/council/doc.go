@@ -27,6 +27,6 @@
 //
 // # Leases
 //
-// A member's lease is renewed when it says so and never by the client. The leader's is the client's own session: that it ends by itself
-// with its process is all that is asked of it.
+// A member's lease is renewed when it says so and never by the client, over one stream for each lease; a renewal counts from when the request
+// was sent that was answered. The leader's is the client's own session: that it ends by itself with its process is all that is asked of it.
 package council

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
@@ -46,7 +47,7 @@ func (s *Store) watch(
 	options = append(options, clientv3.WithCreatedNotify())
 	again := retry.Backoff{First: watchFirst, Longest: watchLongest}
 	for failures := 1; ctx.Err() == nil; failures++ {
-		watching, cancel := context.WithCancel(ctx)
+		watching, cancel := context.WithTimeout(ctx, etcd.WatchAtMost)
 		for resp := range s.etcd.Watch(watching, key, options...) {
 			begun := resp.Created && !resp.Canceled
 			if begun {

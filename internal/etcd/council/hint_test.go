@@ -198,7 +198,8 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 
 	_, stop = start()
 	defer stop()
-	if ttl, err := m.Renew(t.Context()); ttl != time.Minute || err != nil {
+	called := time.Now()
+	if ttl, err := m.Renew(t.Context()); ttl < time.Minute || ttl > time.Minute+time.Since(called) || err != nil {
 		t.Errorf("renew gave %s, %v", ttl, err)
 	}
 	if now := p.claim(m, 1, 2); now[0] != owners[0] || now[1] != owners[1] {

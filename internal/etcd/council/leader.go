@@ -138,12 +138,15 @@ func (l *leadership) watchKey(ctx context.Context, over <-chan struct{}) {
 	again := retry.Backoff{First: watchFirst, Longest: watchLongest}
 	from := l.revision
 	for failures := 1; ctx.Err() == nil; failures++ {
-		for resp := range l.etcd.Watch(ctx, l.key, clientv3.WithRev(from+1), clientv3.WithFilterPut()) {
+		watching, stop := context.WithTimeout(ctx, etcd.WatchAtMost)
+		for resp := range l.etcd.Watch(watching, l.key, clientv3.WithRev(from+1), clientv3.WithFilterPut()) {
 			if len(resp.Events) > 0 {
+				stop()
 				return
 			}
 		}
-		// The watch broke, or what comes after the revision is compacted.
+		stop()
+		// The watch broke or was long enough, or what comes after the revision is compacted.
 		resp, err := l.txn(ctx)
 		switch {
 		case errors.Is(err, roster.ErrDeposed):

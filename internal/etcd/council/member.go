@@ -41,7 +41,10 @@ func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Durat
 	if err != nil {
 		return nil, err
 	}
-	m := &membership{Store: s, stands: stands, key: s.keys.Member(first.Node), node: first.Node, process: first.Process, lease: id}
+	m := &membership{
+		Store: s, stands: stands, key: s.keys.Member(first.Node), node: first.Node, process: first.Process, lease: id,
+		renewer: lease.NewRenewer(s.client, id),
+	}
 	err = etcd.Insist(ctx, func() error { return m.sit(ctx, value) })
 	if err == nil {
 		m.claim, err = lease.Encode(first.Node, first.Process, time.Now())
@@ -103,6 +106,7 @@ type membership struct {
 	key           string // of the heartbeat
 	node, process string
 	lease         clientv3.LeaseID
+	renewer       *lease.Renewer
 	claim         string // the value of owner keys
 }
 
@@ -145,21 +149,21 @@ func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.Txn
 
 // Renew implements [roster.Membership]. That an operator has ended the membership but not the lease, the next heartbeat or claim tells.
 func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
-	resp, err := m.etcd.KeepAliveOnce(ctx, m.lease)
+	life, err := m.renewer.Renew(ctx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return 0, fmt.Errorf("lease %x: %w", int64(m.lease), roster.ErrLeft)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("renew lease %x: %w", int64(m.lease), etcd.Named(err))
-	}
-	return time.Duration(resp.TTL) * time.Second, nil
+	return life, err
 }
 
-// Beat implements [roster.Membership]. One whose answer gets lost is not sent again: the next one is.
+// Beat implements [roster.Membership].
 func (m *membership) Beat(ctx context.Context, h roster.Heartbeat) error {
 	value, err := encodeHeartbeat(h)
 	if err == nil {
-		_, err = m.txn(ctx, clientv3.OpPut(m.key, value, clientv3.WithLease(m.lease)))
+		err = etcd.Insist(ctx, func() error {
+			_, err := m.txn(ctx, clientv3.OpPut(m.key, value, clientv3.WithLease(m.lease)))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("write heartbeat: %w", etcd.Named(err))
@@ -305,6 +309,7 @@ func (m *membership) Give(ctx context.Context, partitions []change.Partition, ep
 
 // Leave implements [roster.Membership].
 func (m *membership) Leave(ctx context.Context) error {
+	defer m.renewer.Close()
 	if err := etcd.Insist(ctx, func() error { return lease.Revoke(ctx, m.client, m.lease) }); err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}

@@ -28,6 +28,9 @@ const n = checkpointtest.Partitions
 var lost = status.Error(codes.Unavailable, "error reading from server: EOF") //nolint:gochecknoglobals // a constant
 
 func TestMain(m *testing.M) {
+	if devetcdtest.RunMember() {
+		return
+	}
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
@@ -167,10 +170,17 @@ func all() []change.Partition {
 	return all
 }
 
-func TestStoreIsAStoreOfTheRoster(t *testing.T) {
-	endpoints := devetcdtest.Endpoints(t)
+func TestStoreIsAStoreOfTheRoster(t *testing.T) { testStore(t, devetcdtest.Endpoints(t)) }
+
+func TestStoreIsAStoreOfTheRosterBesideAnIsolatedMember(t *testing.T) {
+	testStore(t, devetcdtest.Isolated(t))
+}
+
+// testStore runs the suite on an etcd whose first endpoint answers.
+func testStore(t *testing.T, endpoints []string) {
 	suite.Run(t, func(t *testing.T) suite.Harness {
-		p := newPlace(t, endpoints)
+		p := newPlace(t, endpoints[:1])
+		p.cfg.Endpoints = endpoints
 		return suite.Harness{
 			Store: func() roster.Store { return p.store(nil) }, Wisher: func() roster.Wisher { return p.store(nil) }, Partitions: n,
 		}

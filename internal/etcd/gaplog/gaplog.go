@@ -116,7 +116,11 @@ func (l *Log) dropGaps(ctx context.Context) error {
 	}
 	gaps, _ := l.decodeGaps(resp.Kvs) // one that cannot be read stays, and counts
 	for _, g := range gaps[:min(len(gaps), max(0, len(resp.Kvs)-checkpoint.MaxGaps))] {
-		if _, err := l.etcd.Delete(ctx, l.prefix+g.ID()); err != nil {
+		err := l.insist(ctx, func() error {
+			_, err := l.etcd.Delete(ctx, l.prefix+g.ID())
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("drop from the gap log: %w", l.named(err))
 		}
 	}

@@ -29,10 +29,13 @@ func (r *Registry) evict(ctx context.Context, holders []lease.Holder) error {
 		var err error
 		switch {
 		case h.Lease == clientv3.NoLease:
-			_, err = r.etcd.Txn(ctx).
-				If(clientv3.Compare(clientv3.ModRevision(h.Key), "=", h.Revision)).
-				Then(clientv3.OpDelete(h.Key)).
-				Commit()
+			err = etcd.Insist(ctx, func() error {
+				_, err := r.etcd.Txn(ctx).
+					If(clientv3.Compare(clientv3.ModRevision(h.Key), "=", h.Revision)).
+					Then(clientv3.OpDelete(h.Key)).
+					Commit()
+				return err
+			})
 		case !revoked[h.Lease]:
 			revoked[h.Lease] = true
 			err = lease.Revoke(ctx, r.client, h.Lease)

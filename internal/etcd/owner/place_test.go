@@ -16,6 +16,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if devetcdtest.RunMember() {
+		return
+	}
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),

@@ -56,7 +56,7 @@ func (r *Registry) Claim(
 	if err != nil {
 		return nil, err
 	}
-	if err := r.makeWay(ctx, m, takeOver); err != nil {
+	if err := r.MakeWay(ctx, m, takeOver); err != nil {
 		return nil, err
 	}
 	value, err := lease.Encode(m.Node, m.Process, time.Now())
@@ -67,7 +67,7 @@ func (r *Registry) Claim(
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{Registry: r, stands: stands, lease: granted, process: m.Process, value: value}
+	c := &claim{Registry: r, stands: stands, lease: granted, renewer: lease.NewRenewer(r.client, granted), process: m.Process, value: value}
 	c.keys.revisions = make([]int64, n)
 	all := make([]change.Partition, n)
 	for p := range all {
@@ -81,9 +81,9 @@ func (r *Registry) Claim(
 	return epochs, nil
 }
 
-// makeWay sees to it that no partition is owned: it refuses where another process owns one or is a member of a cluster, or ends that
-// process's claim or membership. What an earlier claim of this process left behind is ended too.
-func (r *Registry) makeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
+// MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of a cluster and may own some at any time, it
+// is a *cluster.HeldError; with takeOver that claim or membership is ended. What an earlier claim of this process left behind is ended too.
+func (r *Registry) MakeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
 	holders, err := r.holders(ctx)
 	if err != nil {
 		return err
@@ -102,19 +102,19 @@ func (r *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change
 	if c == nil {
 		return 0, nil, cluster.ErrLost
 	}
-	resp, err := r.etcd.KeepAliveOnce(ctx, c.lease)
+	life, err := c.renewer.Renew(ctx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return 0, nil, fmt.Errorf("lease %x: %w", int64(c.lease), cluster.ErrLost)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("renew lease %x: %w", int64(c.lease), etcd.Named(err))
+		return 0, nil, err
 	}
 	taken, err = c.missing(ctx)
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		return 0, nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
 	}
 	// The lease lives all the same when the keys could not be looked at; what they say is asked again with the next renewal.
-	return time.Duration(resp.TTL) * time.Second, taken, nil
+	return life, taken, nil
 }
 
 // Reclaim implements [cluster.Registry].
@@ -139,6 +139,7 @@ func (r *Registry) Release(ctx context.Context) error {
 	if err := lease.Revoke(ctx, r.client, c.lease); err != nil {
 		return fmt.Errorf("release claim: %w", err)
 	}
+	c.renewer.Close()
 	r.setClaim(nil)
 	return nil
 }
@@ -161,6 +162,7 @@ type claim struct {
 
 	stands  etcd.Standing
 	lease   clientv3.LeaseID
+	renewer *lease.Renewer
 	process string
 	value   string
 

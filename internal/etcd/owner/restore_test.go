@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 // A life is an etcd that runs in a folder until end is called.
@@ -174,7 +175,7 @@ func TestClaimFromBeforeARestoreIsLostOnceTheStoreIsAdopted(t *testing.T) {
 	defer restored.end()
 	client := restored.dial(nil)
 	survivor := NewRegistry(client)
-	claim.Registry = survivor
+	claim.Registry, claim.renewer = survivor, lease.NewRenewer(client, claim.lease)
 	survivor.setClaim(claim)
 	if _, _, err := survivor.Renew(t.Context()); err != nil {
 		t.Fatalf("the lease did not come back: %v", err)

@@ -10,10 +10,17 @@ import (
 	"github.com/mongostream/streamer/internal/etcd"
 )
 
-func TestRegistryIsARegistry(t *testing.T) {
-	endpoints := devetcdtest.Endpoints(t)
+func TestRegistryIsARegistry(t *testing.T) { testRegistry(t, devetcdtest.Endpoints(t)) }
+
+func TestRegistryIsARegistryBesideAnIsolatedMember(t *testing.T) {
+	testRegistry(t, devetcdtest.Isolated(t))
+}
+
+// testRegistry runs the suite on an etcd whose first endpoint answers.
+func testRegistry(t *testing.T, endpoints []string) {
 	clustertest.TestRegistry(t, func(t *testing.T) clustertest.Harness {
-		p := newPlace(t, endpoints)
+		p := newPlace(t, endpoints[:1])
+		p.cfg.Endpoints = endpoints
 		return clustertest.Harness{
 			Join:  func() cluster.Registry { return NewRegistry(p.dial(nil)) },
 			Store: etcd.NewStore(p.dial(nil), checkpointtest.Partitions),

@@ -24,7 +24,7 @@ type Member struct {
 
 // Members asks every endpoint.
 func Members(ctx context.Context, c *etcd.Client) []Member {
-	endpoints := c.Driver().Endpoints()
+	endpoints := c.Endpoints()
 	members := make([]Member, len(endpoints))
 	for i, endpoint := range endpoints {
 		members[i].Endpoint = endpoint
@@ -47,7 +47,7 @@ const patience = 3 * time.Second
 func ask(ctx context.Context, c *etcd.Client, endpoint string) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.Driver().Status(ctx, endpoint)
+	return c.Status(ctx, endpoint)
 }
 
 // Alarms returns the names of the alarms that are raised. A user without the right to ask gets none.
@@ -82,10 +82,13 @@ func Keeps(ctx context.Context, c *etcd.Client, revision int64) (bool, error) {
 // MayWrite finds out whether the user may write below the cluster's keys, by a transaction that writes only if what cannot be is.
 func MayWrite(ctx context.Context, c *etcd.Client) error {
 	key := c.Keys().Origin()
-	_, err := c.Driver().Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "<", 0)).
-		Then(clientv3.OpPut(key, "")).
-		Commit()
+	err := etcd.Insist(ctx, func() error {
+		_, err := c.Driver().Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "<", 0)).
+			Then(clientv3.OpPut(key, "")).
+			Commit()
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("try to write: %w", etcd.Named(err))
 	}

@@ -7,7 +7,7 @@ import (
 
 // FuzzKey gives names keys.
 func FuzzKey(f *testing.F) {
-	k := NewKeeper(nil, "/streamer/c1/row/", nil)
+	k := NewKeeper(nil, "/streamer/c1/row/", nil, nil)
 	for _, name := range []string{"gw", "gw/1", "gw%2F1", "..", "\x00", "é"} {
 		f.Add(name, "gw")
 	}

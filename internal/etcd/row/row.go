@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/checkpoint"
@@ -19,18 +21,73 @@ import (
 // in a transaction.
 const pageLength = 100
 
-// A Keeper keeps rows under one prefix.
+// perLease is for how long rows are saved under one lease, which lives for so much longer than a row. So no row needs a lease of its own, nor a
+// renewal each time that it is saved.
+const perLease = time.Hour
+
+// A Keeper keeps rows under one prefix, under leases: etcd itself reckons how old they are, and drops them.
 type Keeper struct {
 	etcd   *clientv3.Client
 	prefix string
+	insist func(context.Context, func() error) error
 	named  func(error) error
+
+	mu struct {
+		sync.Mutex
+
+		lease   clientv3.LeaseID // the one for rows that are saved now, 0 before the first
+		granted time.Time
+	}
 }
 
 var _ checkpoint.RowKeeper = (*Keeper)(nil)
 
-// NewKeeper makes the keeper of the rows whose keys begin with a prefix. Named gives errors of etcd their codes.
-func NewKeeper(etcd *clientv3.Client, prefix string, named func(error) error) *Keeper {
-	return &Keeper{etcd: etcd, prefix: prefix, named: named}
+// NewKeeper makes the keeper of the rows whose keys begin with a prefix. Insist does what can be done more than once until it is known
+// whether it was done; named gives errors of etcd their codes.
+func NewKeeper(
+	etcd *clientv3.Client, prefix string, insist func(context.Context, func() error) error, named func(error) error,
+) *Keeper {
+	return &Keeper{etcd: etcd, prefix: prefix, insist: insist, named: named}
+}
+
+// lease returns the lease under which rows are saved now.
+func (k *Keeper) lease(ctx context.Context) (clientv3.LeaseID, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.lease != 0 && time.Since(k.mu.granted) < perLease {
+		return k.mu.lease, nil
+	}
+	now := time.Now()
+	granted, err := k.etcd.Grant(ctx, int64((checkpoint.RowLife + perLease).Seconds()))
+	if err != nil {
+		return 0, err
+	}
+	k.mu.lease, k.mu.granted = granted.ID, now
+	return granted.ID, nil
+}
+
+// forget gives up a lease that etcd does not know any more, because it was restored or replaced, or the machine stood still for long.
+func (k *Keeper) forget(id clientv3.LeaseID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.lease == id {
+		k.mu.lease = 0
+	}
+}
+
+// put makes a transaction that puts under the lease of now.
+func (k *Keeper) put(ctx context.Context, transaction func(lease clientv3.OpOption) clientv3.Txn) (*clientv3.TxnResponse, error) {
+	for {
+		id, err := k.lease(ctx)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := transaction(clientv3.WithLease(id)).Commit()
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return resp, err
+		}
+		k.forget(id)
+	}
 }
 
 // key is the key of a gateway's row. The name is escaped as a segment of a path, so that common names can be read, no key contains a
@@ -41,7 +98,10 @@ func (k *Keeper) key(gateway string) string { return k.prefix + url.PathEscape(g
 func (k *Keeper) SaveRow(ctx context.Context, r checkpoint.Row) error {
 	value, err := record.EncodeRow(r)
 	for saved := false; err == nil && !saved; {
-		saved, err = k.save(ctx, r, string(value))
+		err = k.insist(ctx, func() (err error) {
+			saved, err = k.save(ctx, r, string(value))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("save row of gateway %q: %w", r.Gateway, k.named(err))
@@ -52,12 +112,14 @@ func (k *Keeper) SaveRow(ctx context.Context, r checkpoint.Row) error {
 // save makes one attempt; saved is false where somebody else has written the row meanwhile.
 func (k *Keeper) save(ctx context.Context, r checkpoint.Row, value string) (saved bool, err error) {
 	stands, revision, err := k.find(ctx, r.Gateway)
-	if err = cmp.Or(err, r.Over(stands, time.Now())); err != nil {
+	if err = cmp.Or(err, r.Over(stands)); err != nil {
 		return false, err
 	}
 	key := k.key(r.Gateway)
 	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", revision)
-	txn, err := k.etcd.Txn(ctx).If(unchanged).Then(clientv3.OpPut(key, value)).Commit()
+	txn, err := k.put(ctx, func(lease clientv3.OpOption) clientv3.Txn {
+		return k.etcd.Txn(ctx).If(unchanged).Then(clientv3.OpPut(key, value, lease))
+	})
 	if err != nil || !txn.Succeeded {
 		return false, err
 	}
@@ -103,43 +165,47 @@ func (k *Keeper) deleteUnchanged(ctx context.Context, kvs []*mvccpb.KeyValue) er
 		unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
 		deletes[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged}, []clientv3.Op{clientv3.OpDelete(string(kv.Key))}, nil)
 	}
-	_, err := k.etcd.Txn(ctx).Then(deletes...).Commit()
-	return err
+	return k.insist(ctx, func() error {
+		_, err := k.etcd.Txn(ctx).Then(deletes...).Commit()
+		return err
+	})
 }
 
 // Row implements [checkpoint.RowKeeper].
 func (k *Keeper) Row(ctx context.Context, gateway string) (row checkpoint.Row, ok bool, err error) {
-	row, _, err = k.find(ctx, gateway)
+	row, revision, err := k.find(ctx, gateway)
 	if err != nil {
 		return row, false, fmt.Errorf("read row of gateway %q: %w", gateway, k.named(err))
 	}
-	return row, !row.Expired(time.Now()), nil
+	return row, revision != 0, nil
 }
 
 // Rows implements [checkpoint.RowKeeper].
 func (k *Keeper) Rows(ctx context.Context) (rows []checkpoint.Row, err error) {
-	now := time.Now()
+	ages := make(map[int64]time.Duration)
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(k.prefix))
 	for from, more := k.prefix, true; more; {
 		page, failed := k.etcd.Get(ctx, from, end, clientv3.WithLimit(pageLength))
 		if failed != nil {
 			return nil, fmt.Errorf("read rows of gateways: %w", k.named(failed))
 		}
-		var old []*mvccpb.KeyValue
+		var unleased []*mvccpb.KeyValue
 		for _, kv := range page.Kvs {
 			from = string(kv.Key) + "\x00"
 			r, unread := record.DecodeRow(string(kv.Key), kv.Value, k.key)
-			switch {
-			case unread != nil:
+			if unread != nil {
 				err = errors.Join(err, unread)
-			case r.Expired(now):
-				old = append(old, kv)
-			default:
-				rows = append(rows, r)
+				continue
 			}
+			if kv.Lease == 0 {
+				unleased = append(unleased, kv)
+			} else if r.Age, failed = k.age(ctx, kv.Lease, ages); failed != nil {
+				return nil, fmt.Errorf("read rows of gateways: %w", k.named(failed))
+			}
+			rows = append(rows, r)
 		}
-		if failed := k.deleteUnchanged(ctx, old); failed != nil {
-			err = errors.Join(err, fmt.Errorf("drop rows of gateways: %w", k.named(failed)))
+		if failed := k.take(ctx, unleased); failed != nil {
+			err = errors.Join(err, fmt.Errorf("put rows of gateways under a lease: %w", k.named(failed)))
 		}
 		more = page.More
 	}
@@ -147,9 +213,40 @@ func (k *Keeper) Rows(ctx context.Context) (rows []checkpoint.Row, err error) {
 	return rows, err
 }
 
+// age returns for how long at least a row has not been saved that is under a lease; ages has what is known.
+func (k *Keeper) age(ctx context.Context, lease int64, ages map[int64]time.Duration) (time.Duration, error) {
+	if age, known := ages[lease]; known {
+		return age, nil
+	}
+	left, err := k.etcd.TimeToLive(ctx, clientv3.LeaseID(lease))
+	if err != nil {
+		return 0, err
+	}
+	ages[lease] = max(checkpoint.RowLife-time.Duration(left.TTL)*time.Second, 0)
+	return ages[lease], nil
+}
+
+// take puts rows under a lease, as they are: those that an earlier version has saved are under none.
+func (k *Keeper) take(ctx context.Context, kvs []*mvccpb.KeyValue) error {
+	for _, kv := range kvs { // large ones together may be more than a request takes
+		unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
+		_, err := k.put(ctx, func(lease clientv3.OpOption) clientv3.Txn {
+			return k.etcd.Txn(ctx).If(unchanged).Then(clientv3.OpPut(string(kv.Key), string(kv.Value), lease))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // DeleteRow implements [checkpoint.RowKeeper].
 func (k *Keeper) DeleteRow(ctx context.Context, gateway string) error {
-	if _, err := k.etcd.Delete(ctx, k.key(gateway)); err != nil {
+	err := k.insist(ctx, func() error {
+		_, err := k.etcd.Delete(ctx, k.key(gateway))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("delete row of gateway %q: %w", gateway, k.named(err))
 	}
 	return nil

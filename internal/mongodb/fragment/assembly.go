@@ -2,10 +2,14 @@ package fragment
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
+
+// ErrSequence says that a fragment is not the one that was to come.
+var ErrSequence = errors.New("a fragment out of sequence")
 
 // An Assembly puts a whole event together from its fragments. The zero value waits for a first fragment.
 type Assembly struct {
@@ -53,7 +57,7 @@ func (a *Assembly) Add(fragment bson.Raw) (event bson.Raw, err error) {
 		*a = Assembly{next: 1, of: of, pending: true}
 	}
 	if !a.pending || part != a.next || of != a.of {
-		return nil, fmt.Errorf("fragment %d of %d where %d of %d was to come", part, of, a.next, a.of)
+		return nil, fmt.Errorf("%w: %d of %d where %d of %d was to come", ErrSequence, part, of, a.next, a.of)
 	}
 	a.fields = append(a.fields, fields...)
 	if a.next++; part < of {

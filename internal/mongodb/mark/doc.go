@@ -1,7 +1,7 @@
 // Package mark keeps marks in MongoDB, for a cluster whose store is MongoDB, and for a node without etcd also who owns them.
 //
 //	<cluster>.marks     one document for each partition: its epoch, its mark, its history
-//	<cluster>.cluster   the origin, and the owner of all partitions, or who shares them through etcd
+//	<cluster>.cluster   the origin with its backend, and the owner of all partitions, or who shares them through etcd
 //	<cluster>.gaps      the gap log
 //	<cluster>.rows      one document for each gateway: how far it got (package row)
 //

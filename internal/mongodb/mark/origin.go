@@ -19,8 +19,9 @@ const originID = "origin"
 
 // An originDocument is the origin as it is stored.
 type originDocument struct {
-	ID     string `bson:"_id"`
-	Origin string `bson:"origin"`
+	ID      string `bson:"_id"`
+	Origin  string `bson:"origin"`
+	Backend string `bson:"backend,omitempty"`
 }
 
 // Origin implements checkpoint.OriginKeeper.
@@ -29,15 +30,25 @@ func (m *Store) Origin(ctx context.Context) (checkpoint.Origin, error) {
 }
 
 func (m *Store) origin(ctx context.Context, partitions int) (checkpoint.Origin, error) {
-	var d originDocument
-	err := m.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: originID}}).Decode(&d)
+	_, o, err := m.originStands(ctx, partitions)
+	return o, err
+}
+
+// originStands reads the origin, and its document.
+func (m *Store) originStands(ctx context.Context, partitions int) (d originDocument, o checkpoint.Origin, err error) {
+	err = m.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: originID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return checkpoint.Origin{}, checkpoint.ErrNoOrigin
+		return d, o, checkpoint.ErrNoOrigin
 	}
 	if err != nil {
-		return checkpoint.Origin{}, fmt.Errorf("read origin: %w", mongodb.AsFault(err))
+		return d, o, fmt.Errorf("read origin: %w", mongodb.AsFault(err))
 	}
-	return record.DecodeOrigin(m.cluster.Database().Name()+"."+m.cluster.Name()+"/"+originID, partitions, []byte(d.Origin))
+	key := m.cluster.Database().Name() + "." + m.cluster.Name() + "/" + originID
+	if o, err = record.DecodeOrigin(key, partitions, []byte(d.Origin)); err != nil {
+		return d, o, err
+	}
+	o.Backend, err = record.DecodeBackend(key+".backend", []byte(d.Backend))
+	return d, o, err
 }
 
 // Found implements checkpoint.OriginKeeper: the insert of one document is the transaction.
@@ -46,11 +57,37 @@ func (m *Store) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Orig
 	if err != nil {
 		return checkpoint.Origin{}, err
 	}
-	_, err = m.cluster.InsertOne(ctx, originDocument{ID: originID, Origin: string(text)})
+	backend, err := record.EncodeBackend(o.Backend)
+	if err != nil {
+		return checkpoint.Origin{}, err
+	}
+	_, err = m.cluster.InsertOne(ctx, originDocument{ID: originID, Origin: string(text), Backend: string(backend)})
 	if err != nil && !mongo.IsDuplicateKeyError(err) {
 		return checkpoint.Origin{}, fmt.Errorf("write origin: %w", mongodb.AsFault(err))
 	}
 	return m.origin(ctx, o.Partitions)
+}
+
+// Complete implements checkpoint.OriginKeeper: the update of one document, as it was read, is the transaction.
+func (m *Store) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.Origin, error) {
+	for {
+		d, stands, err := m.originStands(ctx, m.partitions)
+		if err != nil || stands.Backend.With(b) == stands.Backend {
+			return stands, err
+		}
+		backend, err := record.EncodeBackend(stands.Backend.With(b))
+		if err != nil {
+			return checkpoint.Origin{}, err
+		}
+		was := bson.E{Key: "backend", Value: bson.D{{Key: "$exists", Value: false}}}
+		if d.Backend != "" {
+			was.Value = d.Backend
+		}
+		filter := bson.D{{Key: "_id", Value: originID}, {Key: "origin", Value: d.Origin}, was}
+		if _, err := m.cluster.UpdateOne(ctx, filter, bson.D{{Key: "$set", Value: bson.D{{Key: "backend", Value: string(backend)}}}}); err != nil {
+			return checkpoint.Origin{}, fmt.Errorf("complete origin: %w", mongodb.AsFault(err))
+		}
+	}
 }
 
 // ofThisLife returns ErrFenced where a term is of an earlier incarnation than the origin.
@@ -88,7 +125,15 @@ func (m *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 		if !stands.Equal(last) {
 			return nil, checkpoint.ErrOriginMoved
 		}
-		set := bson.D{{Key: "$set", Value: bson.D{{Key: "origin", Value: string(text)}}}}
+		fields := bson.D{{Key: "origin", Value: string(text)}}
+		if next.Backend != (checkpoint.Backend{}) {
+			backend, err := record.EncodeBackend(next.Backend.With(stands.Backend))
+			if err != nil {
+				return nil, err
+			}
+			fields = append(fields, bson.E{Key: "backend", Value: string(backend)})
+		}
+		set := bson.D{{Key: "$set", Value: fields}}
 		if _, err := m.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: originID}}, set); err != nil {
 			return nil, err
 		}

@@ -77,19 +77,34 @@ func (c *claim) revision(p change.Partition) int64 {
 }
 
 // Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks. Nodes that share the
-// partitions hold them.
+// partitions hold them, unless it takes over: then they share them no longer.
 func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+	if !takeOver {
+		if err := o.shared(ctx); err != nil {
+			return nil, err
+		}
+	}
+	epochs, err := o.ClaimAnyway(ctx, m, n, ttl, takeOver)
+	switch {
+	case err != nil:
+		return nil, err
+	case takeOver:
+		err = o.Unshare(ctx)
+	default:
+		err = o.shared(ctx) // nodes may have begun to share them meanwhile
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
+	}
+	return epochs, nil
+}
+
+// ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions is there, or is ended. That they share
+// them stays remembered.
+func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.marks.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if takeOver {
-		err = o.unshare(ctx)
-	} else {
-		err = o.shared(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -118,11 +133,6 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 		return nil, err
 	}
 	o.setClaim(&claim{ownerDocument: *next})
-	if !takeOver {
-		if err := o.shared(ctx); err != nil { // nodes have begun to share them meanwhile
-			return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
-		}
-	}
 	return next.epochs(n), nil
 }
 

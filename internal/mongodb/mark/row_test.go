@@ -2,6 +2,7 @@ package mark
 
 import (
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -20,6 +21,16 @@ func TestRowsInMongoDBAreKept(t *testing.T) {
 		}
 		collection := s.(*Store).marks.Database().Collection("c.rows")
 		if _, err := collection.BulkWrite(t.Context(), puts, options.BulkWrite().SetOrdered(false)); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T, s checkpointtest.Store, gateway string, by time.Duration) {
+		collection, key := s.(*Store).marks.Database().Collection("c.rows"), bson.D{{Key: "_id", Value: gateway}}
+		var d struct{ Seen time.Time }
+		err := collection.FindOne(t.Context(), key).Decode(&d)
+		if err == nil {
+			_, err = collection.UpdateOne(t.Context(), key, bson.D{{Key: "$set", Value: bson.D{{Key: "seen", Value: d.Seen.Add(-by)}}}})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -26,7 +26,7 @@ type sharedDocument struct {
 // not even when the members have ended: they may come back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing
 // is changed.
 func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
-	if err := o.vacate(ctx); err != nil {
+	if err := o.Vacate(ctx); err != nil {
 		return err
 	}
 	_, err := o.marks.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
@@ -35,16 +35,30 @@ func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
 		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
 	}
 	// Who claims them looks for this document when the claim stands: of two at once, one sees the other.
-	held := o.vacate(ctx)
+	return o.MayShare(ctx, m)
+}
+
+// MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what Share has said for the member then.
+func (o *Owner) MayShare(ctx context.Context, m cluster.Member) error {
+	held := o.Vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
 		return errors.Join(held, o.unshare(ctx, bson.E{Key: "process", Value: m.Process}))
 	}
 	return held
 }
 
-// vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has run out: who made it may only have stood
+// Shared reports whether nodes share the partitions, through etcd, or did when the last of them ended.
+func (o *Owner) Shared(ctx context.Context) (bool, error) {
+	err := o.shared(ctx)
+	if _, are := errors.AsType[*cluster.HeldError](err); are {
+		return true, nil
+	}
+	return false, err
+}
+
+// Vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has run out: who made it may only have stood
 // still.
-func (o *Owner) vacate(ctx context.Context) error {
+func (o *Owner) Vacate(ctx context.Context) error {
 	d, err := o.owner(ctx)
 	if err != nil || d == nil || d.Process == "" {
 		return err
@@ -84,6 +98,9 @@ func (o *Owner) shared(ctx context.Context) error {
 	}
 	return &cluster.HeldError{Node: d.Node, Process: d.Process}
 }
+
+// Unshare takes back what Share has said, whoever it has said it for.
+func (o *Owner) Unshare(ctx context.Context) error { return o.unshare(ctx) }
 
 // unshare takes back what Share has said, or what it has said for a process.
 func (o *Owner) unshare(ctx context.Context, of ...bson.E) error {

@@ -133,7 +133,7 @@ func TestOneThatClaimsAndOneThatSharesAtOnce(t *testing.T) {
 		default:
 			won["neither"]++ // they try again
 		}
-		if err := errors.Join(alone.Release(t.Context()), alone.unshare(t.Context())); err != nil {
+		if err := errors.Join(alone.Release(t.Context()), alone.Unshare(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}

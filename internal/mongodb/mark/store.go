@@ -77,7 +77,7 @@ func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Stor
 	db := c.Driver().Database(database)
 	m := &Store{
 		now: c.ServerTime, partitions: partitions, marks: db.Collection(cluster + ".marks"), cluster: db.Collection(cluster + ".cluster"),
-		Log: gaplog.New(db.Collection(cluster+".gaps"), partitions), Keeper: row.NewKeeper(db.Collection(cluster + ".rows")),
+		Log: gaplog.New(db.Collection(cluster+".gaps"), partitions), Keeper: row.NewKeeper(db.Collection(cluster+".rows"), c.ServerTime),
 	}
 	m.write = func(ctx context.Context, updates []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
 		return m.marks.BulkWrite(ctx, updates, options.BulkWrite().SetOrdered(false))

@@ -10,11 +10,13 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Dial connects to a deployment until the test ends. After an error that tells of an election the driver waits for the server's
+// Dial connects to a deployment until the test ends, under a name of its own, by which fail points can tell it from others. After an error that tells of an election the driver waits for the server's
 // next word; a fail point changes nothing that the server would tell of at once, so it is asked often.
 func Dial(t testing.TB, uri string) *mongodb.Client {
 	t.Helper()
-	c, err := mongodb.Dial(t.Context(), mongodb.Config{URI: uri + "&heartbeatFrequencyMS=500", SelectionTimeout: 10 * time.Second})
+	c, err := mongodb.Dial(t.Context(), mongodb.Config{
+		URI: uri + "&heartbeatFrequencyMS=500", Application: "streamer " + rand.Text(), SelectionTimeout: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package row
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,22 +15,19 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A document is a gateway's row as it is stored: Row is the whole row in record's form.
-type document struct {
-	Gateway string    `bson:"_id"`
-	Seen    time.Time `bson:"seen"`
-	Row     string    `bson:"row"`
-}
-
-// A Keeper keeps rows in one collection. Reads and writes are with majority concern, as its database's.
+// A Keeper keeps rows in one collection: a document for each gateway, with the whole row in record's form (row) and when it was saved, by the
+// server's clock (seen). Reads and writes are with majority concern, as its database's.
 type Keeper struct {
 	rows *mongo.Collection
+	now  func(context.Context) (time.Time, error)
 }
 
 var _ checkpoint.RowKeeper = (*Keeper)(nil)
 
-// NewKeeper makes the keeper of a collection's rows.
-func NewKeeper(rows *mongo.Collection) *Keeper { return &Keeper{rows: rows} }
+// NewKeeper makes the keeper of a collection's rows. now is the server's clock.
+func NewKeeper(rows *mongo.Collection, now func(context.Context) (time.Time, error)) *Keeper {
+	return &Keeper{rows: rows, now: now}
+}
 
 // key names the document of a gateway in errors.
 func (k *Keeper) key(gateway string) string {
@@ -42,9 +38,12 @@ func (k *Keeper) key(gateway string) string {
 func (k *Keeper) SaveRow(ctx context.Context, r checkpoint.Row) error {
 	text, err := record.EncodeRow(r)
 	for saved := false; err == nil && !saved; {
-		stands, last, failed := k.find(ctx, r.Gateway)
-		if err = cmp.Or(failed, r.Over(stands, time.Now())); err == nil {
-			saved, err = k.replace(ctx, document{r.Gateway, r.SeenAt, string(text)}, last)
+		d, failed := k.find(ctx, r.Gateway)
+		if err = failed; err == nil {
+			err = k.over(ctx, r, d)
+		}
+		if err == nil {
+			saved, err = k.replace(ctx, r.Gateway, string(text), d.text)
 		}
 	}
 	if err != nil {
@@ -53,37 +52,70 @@ func (k *Keeper) SaveRow(ctx context.Context, r checkpoint.Row) error {
 	return nil
 }
 
-// find reads the row of a gateway, and its text, which is empty where there is none.
-func (k *Keeper) find(ctx context.Context, gateway string) (row checkpoint.Row, text string, err error) {
+// over returns ErrRowSuperseded unless a row may take the place of what was found. The server's clock is asked only where it matters.
+func (k *Keeper) over(ctx context.Context, r checkpoint.Row, d found) error {
+	err := r.Over(d.row)
+	if err == nil {
+		return nil
+	}
+	age, failed := k.age(ctx, d)
+	if failed != nil || age > checkpoint.RowLife {
+		return failed
+	}
+	return err
+}
+
+// age returns how long ago a row was saved, by the server's clock.
+func (k *Keeper) age(ctx context.Context, d found) (time.Duration, error) {
+	now, err := k.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return now.Sub(d.seen), nil
+}
+
+// A found is what stands for a gateway: the zero found where nothing does.
+type found struct {
+	row  checkpoint.Row
+	text string
+	seen time.Time
+}
+
+// find reads the row of a gateway.
+func (k *Keeper) find(ctx context.Context, gateway string) (found, error) {
 	d, err := k.rows.FindOne(ctx, bson.D{{Key: "_id", Value: gateway}}).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return row, "", nil
+		return found{}, nil
 	}
 	if err != nil {
-		return row, "", mongodb.AsFault(err)
+		return found{}, mongodb.AsFault(err)
 	}
 	return k.decode(d)
 }
 
 // decode looks at no more of a document than it needs, whose fields may be of any type.
-func (k *Keeper) decode(d bson.Raw) (row checkpoint.Row, text string, err error) {
+func (k *Keeper) decode(d bson.Raw) (f found, err error) {
 	gateway, ok := d.Lookup("_id").StringValueOK()
 	if !ok {
 		gateway = d.Lookup("_id").String()
 	}
-	text, _ = d.Lookup("row").StringValueOK()
-	row, err = record.DecodeRow(k.key(gateway), []byte(text), k.key)
-	return row, text, err
+	f.text, _ = d.Lookup("row").StringValueOK()
+	f.seen, _ = d.Lookup("seen").TimeOK()
+	f.row, err = record.DecodeRow(k.key(gateway), []byte(f.text), k.key)
+	return f, err
 }
 
-// replace puts a row into the place of the one with the text last; saved is false where that one does not stand any longer.
-func (k *Keeper) replace(ctx context.Context, d document, last string) (saved bool, err error) {
+// replace puts a row into the place of the one with the text last, seen now; saved is false where that one does not stand any longer.
+func (k *Keeper) replace(ctx context.Context, gateway, text, last string) (saved bool, err error) {
+	stamped := bson.D{
+		{Key: "$set", Value: bson.D{{Key: "row", Value: text}}}, {Key: "$currentDate", Value: bson.D{{Key: "seen", Value: true}}},
+	}
 	if last != "" {
-		set := bson.D{{Key: "$set", Value: bson.D{{Key: "seen", Value: d.Seen}, {Key: "row", Value: d.Row}}}}
-		result, err := k.rows.UpdateOne(ctx, bson.D{{Key: "_id", Value: d.Gateway}, {Key: "row", Value: last}}, set)
+		result, err := k.rows.UpdateOne(ctx, bson.D{{Key: "_id", Value: gateway}, {Key: "row", Value: last}}, stamped)
 		return err == nil && result.MatchedCount == 1, mongodb.AsFault(err)
 	}
-	if _, err := k.rows.InsertOne(ctx, d); err != nil {
+	absent := bson.D{{Key: "_id", Value: gateway}, {Key: "row", Value: bson.D{{Key: "$exists", Value: false}}}}
+	if _, err := k.rows.UpdateOne(ctx, absent, stamped, options.UpdateOne().SetUpsert(true)); err != nil {
 		if mongo.IsDuplicateKeyError(err) {
 			return false, nil
 		}
@@ -123,16 +155,24 @@ func (k *Keeper) deleteUnchanged(ctx context.Context, found []bson.Raw) error {
 
 // Row implements checkpoint.RowKeeper.
 func (k *Keeper) Row(ctx context.Context, gateway string) (row checkpoint.Row, ok bool, err error) {
-	row, _, err = k.find(ctx, gateway)
+	d, err := k.find(ctx, gateway)
+	var age time.Duration
+	if err == nil && d.text != "" {
+		age, err = k.age(ctx, d)
+	}
 	if err != nil {
 		return row, false, fmt.Errorf("read row of gateway %q: %w", gateway, err)
 	}
-	return row, !row.Expired(time.Now()), nil
+	return d.row, d.text != "" && age <= checkpoint.RowLife, nil
 }
 
 // Rows implements checkpoint.RowKeeper.
 func (k *Keeper) Rows(ctx context.Context) (rows []checkpoint.Row, err error) {
-	expired := bson.D{{Key: "seen", Value: bson.D{{Key: "$lt", Value: time.Now().Add(-checkpoint.RowLife)}}}}
+	now, err := k.now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read rows of gateways: %w", err)
+	}
+	expired := bson.D{{Key: "seen", Value: bson.D{{Key: "$lt", Value: now.Add(-checkpoint.RowLife)}}}}
 	if _, err := k.rows.DeleteMany(ctx, expired); err != nil {
 		return nil, fmt.Errorf("drop rows of gateways: %w", mongodb.AsFault(err))
 	}
@@ -145,12 +185,13 @@ func (k *Keeper) Rows(ctx context.Context) (rows []checkpoint.Row, err error) {
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	for cursor.Next(ctx) {
-		r, _, unread := k.decode(cursor.Current)
+		d, unread := k.decode(cursor.Current)
 		if unread != nil {
 			err = errors.Join(err, unread)
 			continue
 		}
-		rows = append(rows, r)
+		d.row.Age = max(now.Sub(d.seen), 0)
+		rows = append(rows, d.row)
 	}
 	checkpoint.SortRows(rows)
 	return rows, errors.Join(err, mongodb.AsFault(cursor.Err()))

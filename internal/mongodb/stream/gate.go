@@ -17,7 +17,9 @@ type gate struct {
 	least  time.Duration
 	last   time.Time
 	opened int
-	ids    []int64 // of cursors that were opened and, as far as is known, not closed
+	shards bool                // there are shards, whose time is to be noted
+	told   mongodb.ClusterTime // as the last reply has it
+	ids    []int64             // of cursors that were opened and, as far as is known, not closed
 }
 
 type gateKey struct{}
@@ -41,10 +43,16 @@ func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
 	g.opened++
 }
 
-// noteReply is called by the driver when a command was answered. It notes the cursors that are opened and closed.
+// noteReply is called by the driver when a command was answered. It notes the cluster's time, and the cursors that are opened and closed.
 func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
-	if !ok || e.CommandName != "aggregate" {
+	if !ok {
+		return
+	}
+	if g.shards {
+		g.told = mongodb.ClusterTimeOf(e.Reply)
+	}
+	if e.CommandName != "aggregate" {
 		return
 	}
 	if id, ok := e.Reply.Lookup("cursor", "id").AsInt64OK(); ok && id != 0 {

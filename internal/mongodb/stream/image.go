@@ -11,7 +11,8 @@ import (
 // been removed, every stream that meets the event fails. The stream then asks for the images that are there, for the rest of its life:
 // otherwise it would have to be opened anew for each such event. What lacks an image says so.
 
-// Incomplete is the name of the field, true, that an event has which lacks an image that was required.
+// Incomplete is the name of the field, true, of an event that lacks an image that was required, or of which MongoDB could deliver only a
+// part because it is too large.
 const Incomplete = "incomplete"
 
 // images asks for the images that are wanted, or for those of them that are there.
@@ -37,14 +38,16 @@ func (st *stream) relent(cause error) {
 		"error", cause)
 }
 
-// marked returns the event, with the mark if an image that is required is missing.
-func (w Watch) marked(event bson.Raw) bson.Raw {
+// lacks reports whether an image that is required is missing in the event.
+func (w Watch) lacks(event bson.Raw) bool {
 	missing := func(mode, field string) bool {
 		return mode == string(options.Required) && event.Lookup(field).Type == bson.TypeNull
 	}
-	if !missing(w.FullDocument, "fullDocument") && !missing(w.BeforeChange, "fullDocumentBeforeChange") {
-		return event
-	}
+	return missing(w.FullDocument, "fullDocument") || missing(w.BeforeChange, "fullDocumentBeforeChange")
+}
+
+// marked returns the event with the mark that it lacks something.
+func marked(event bson.Raw) bson.Raw {
 	const size = 1 + len(Incomplete) + 1 + 1
 	all := make([]byte, 0, len(event)+size)
 	all = append(all, event[:len(event)-1]...)

@@ -8,6 +8,8 @@ type metrics struct {
 	tooLarge prometheus.Counter
 
 	incomplete, elsewhere prometheus.Counter
+
+	shardMetrics // unset for replica sets
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -30,6 +32,34 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	})
 	if reg != nil {
 		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete, m.elsewhere)
+	}
+	return m
+}
+
+// shardMetrics are those of sharded clusters.
+type shardMetrics struct {
+	wait        prometheus.Histogram
+	ticks       *prometheus.CounterVec
+	ticksFailed prometheus.Counter
+}
+
+func newShardMetrics(reg prometheus.Registerer) shardMetrics {
+	m := shardMetrics{
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "streamer_mongodb_shard_wait_seconds",
+			Help:    "How long the slowest shard took to report that it had reached the newest time of the cluster: how long mongos held changes.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20},
+		}),
+		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "streamer_mongodb_shard_ticks_total",
+			Help: "Ticks by shard and outcome: moved (its log was behind, and got a no-op) or ahead (it had written by itself).",
+		}, []string{"shard", "outcome"}),
+		ticksFailed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_mongodb_ticks_failed_total", Help: "Ticks that failed or were refused.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.wait, m.ticks, m.ticksFailed)
 	}
 	return m
 }

@@ -10,7 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/lane"
 )
 
 // codeUnknownStage is the server's code of a pipeline stage that it does not know.
@@ -26,22 +28,24 @@ type abilities struct {
 // must be called before Open. Its error says what a person must act upon, or that the deployment does not answer.
 func (s *Source) Probe(ctx context.Context) error {
 	s.can = abilities{split: true}
-	err := s.try(ctx)
-	if server, ok := errors.AsType[mongo.ServerError](err); ok && server.HasErrorCode(codeUnknownStage) {
-		s.can.split = false
-		err = s.try(ctx)
-	}
-	if database, one := s.cfg.Watch.database(); one && mongodb.Denied(err) {
-		s.can.database = database
-		if s.try(ctx) == nil {
-			s.client.Logger().Info("watching one database: the user may not watch the cluster", "database", database)
+	database, one := s.cfg.Watch.database()
+	for {
+		err := s.try(ctx)
+		server, _ := errors.AsType[mongo.ServerError](err)
+		switch {
+		case err == nil:
+			if s.can.database != "" {
+				s.client.Logger().Info("watching one database: the user may not watch the cluster", "database", database)
+			}
 			return nil
+		case s.can.split && server != nil && server.HasErrorCode(codeUnknownStage):
+			s.can.split = false
+		case one && s.can.database == "" && mongodb.Denied(err):
+			s.can.database = database
+		default:
+			return fmt.Errorf("try to read the log: %w", mongodb.AsFault(err))
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("try to read the log: %w", mongodb.AsFault(err))
-	}
-	return nil
 }
 
 // try opens a stream once and closes it.
@@ -56,6 +60,28 @@ func (s *Source) try(ctx context.Context) error {
 	defer cancel()
 	_ = cursor.Close(closing) // a server that does not answer forgets it by itself
 	return nil
+}
+
+// holds finds out whether the log reaches back to the time, by opening a stream there and reading from it: the server checks that, while
+// it may be silent about a token that it no longer has. Its error is lane.ErrPositionLost where the log does not.
+func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
+	opts := options.ChangeStream().SetBatchSize(1).SetStartAtOperationTime(&bson.Timestamp{T: t.T, I: t.I})
+	// Everything, so that the first event ends the search, and little of it.
+	cursor, err := s.watch(ctx, at.pool, mongo.Pipeline{bson.D{{Key: "$project", Value: keysOnly.project()}}}, opts)
+	if err == nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
+		defer cancel()
+		_ = cursor.Close(closing)
+		return nil
+	}
+	switch mongodb.Classify(err) {
+	case mongodb.Lost, mongodb.BadToken:
+		return &lane.LostError{Err: err}
+	case mongodb.Poison: // it has read the event
+		return nil
+	default:
+		return err
+	}
 }
 
 // watch opens a change stream of the scope that the user may watch.
@@ -77,7 +103,7 @@ func (s *Source) pipeline(view view) mongo.Pipeline {
 	if project := view.project(); project != nil {
 		pipeline = append(pipeline, bson.D{{Key: "$project", Value: project}})
 	}
-	if s.can.split {
+	if s.can.split && view.splits() {
 		pipeline = append(pipeline, bson.D{{Key: "$changeStreamSplitLargeEvent", Value: bson.D{}}})
 	}
 	return pipeline

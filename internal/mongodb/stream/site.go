@@ -119,6 +119,6 @@ func (st *stream) comesHome() {
 func (st *stream) gotOn(to change.Position) {
 	st.failures, st.unknown = 0, 0
 	if to.After(st.position) {
-		st.byTime, st.tried = false, nil
+		st.byTime, st.ended, st.tried = false, false, nil
 	}
 }

@@ -40,16 +40,18 @@ type pair struct {
 	positions          []change.Position // of the inserts 0 to 9
 }
 
-// newPair makes a pair whose log has ten inserts, of which the stream of from is behind.
+// newPair makes a pair whose log has ten inserts, in a database that has been dropped since. The scene watches that database and its own.
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	dir := t.TempDir()
 	snapshot, copied := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	var p pair
+	var watch Watch
 	t.Run("before", func(t *testing.T) { // the server ends, and writes its snapshot, with this test
 		first := devmongotest.Start(t, devmongo.Config{Snapshot: snapshot})
 		s := newScene(t, first.URI(), SourceConfig{})
 		stream := s.open(change.Position{})
+		watch = s.source.cfg.Watch
 		for i := range 10 {
 			s.insert(i)
 		}
@@ -61,8 +63,7 @@ func newPair(t *testing.T) *pair {
 	a, b := freePort(t), freePort(t)
 	p.primary = devmongotest.Start(t, devmongo.Config{Addr: a, Members: []string{b}, Snapshot: snapshot})
 	p.secondary = devmongotest.Start(t, devmongo.Config{Addr: b, Members: []string{a}, Primary: a, Snapshot: copied})
-	p.scene = newScene(t, p.primary.URI(), SourceConfig{Watch: Watch{Namespaces: []string{"elsewhere.*"}}})
-	p.source.cfg.Watch.Namespaces = nil
+	p.scene = newScene(t, p.primary.URI(), SourceConfig{Watch: watch})
 	return &p
 }
 
@@ -95,19 +96,9 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// shorten cuts the primary's log right behind a position.
+// shorten drops a position, and all before it, from the primary's log.
 func (p *pair) shorten(at change.Position) {
-	p.Helper()
-	for keep := int(p.primary.Stats().OplogEntries); ; keep-- {
-		p.primary.TruncateOplog(keep)
-		first, _, err := p.client.FirstEntry(p.Context())
-		if err != nil {
-			p.Fatal(err)
-		}
-		if first.Compare(at.Time) > 0 {
-			return
-		}
-	}
+	p.primary.TruncateOplogBefore((uint64(at.Time.T)<<32 | uint64(at.Time.I)) + 1)
 }
 
 // What the primary's log has lost is read from a member that still has it, and the stream comes back to the primary.
@@ -115,14 +106,14 @@ func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	p := newPair(t)
 	p.insert("after") // which the secondary never has
 	p.shorten(p.positions[2])
-	stream := p.open(p.positions[1])
-	events := p.read(stream, 8)
+	open := p.open(p.positions[1])
+	events := p.read(open, 8)
 	for i := range 8 {
 		if events[i].Position().Compare(p.positions[2+i]) != 0 {
 			t.Errorf("event %d is %v", i, events[i].Position())
 		}
 	}
-	st, _ := stream.(*stream_)
+	st, _ := open.(*stream)
 	if st.at.host != p.secondary.Addr().String() {
 		t.Fatalf("the stream is at %q", st.at.host)
 	}
@@ -132,7 +123,7 @@ func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	// It stops to serve: the primary has what follows.
 	p.failOn(p.secondary, bson.D{{Key: "failCommands", Value: bson.A{"getMore", "aggregate"}}, {Key: "errorCode", Value: 11600}})
 	for after := false; !after; {
-		for _, e := range p.read(stream, 1) {
+		for _, e := range p.read(open, 1) {
 			after = after || string(e.ID().Text()) == "after"
 		}
 	}

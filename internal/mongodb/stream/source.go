@@ -20,8 +20,13 @@ var ErrNotTried = errors.New("not tried")
 // SourceConfig configures a Source.
 type SourceConfig struct {
 	Watch Watch
-	// MaxAwait is how long the server waits for events before it answers with an empty reply. Defaults to 1 s.
+	// MaxAwait is how long the server waits for events before it answers with an empty reply. Defaults to 1 s, on sharded clusters to
+	// 100 ms: there a change of one shard waits for the others' answers.
 	MaxAwait time.Duration
+	// Tick is how often Run has shards move on while changes may wait for them. Defaults to never.
+	Tick time.Duration
+	// Ticks says whether this node is the one to do so. Defaults to always.
+	Ticks func() bool
 	// MinReopen is the least time between two openings of one stream. Defaults to 1 s.
 	MinReopen time.Duration
 	// MaxBackoff bounds the time between two attempts to open while MongoDB fails. Defaults to 30 s.
@@ -43,6 +48,8 @@ type Source struct {
 	can     abilities
 	metrics metrics
 
+	progress progress
+
 	mu struct {
 		sync.Mutex
 		members map[string]site // by host
@@ -54,7 +61,14 @@ var _ lane.Source = (*Source)(nil)
 
 // NewSource makes a Source.
 func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
-	cfg.MaxAwait = cmp.Or(cfg.MaxAwait, time.Second)
+	await := time.Second
+	if client.Sharded() {
+		await = 100 * time.Millisecond
+	}
+	cfg.MaxAwait = cmp.Or(cfg.MaxAwait, await)
+	if cfg.Ticks == nil {
+		cfg.Ticks = func() bool { return true }
+	}
 	cfg.MinReopen = cmp.Or(cfg.MinReopen, time.Second)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 30*time.Second)
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 5)
@@ -62,6 +76,9 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 		cfg.Guard = func(open func() error) error { return open() }
 	}
 	s := &Source{cfg: cfg, client: client, metrics: newMetrics(cfg.Registerer)}
+	if client.Sharded() {
+		s.metrics.shardMetrics = newShardMetrics(cfg.Registerer)
+	}
 	var err error
 	if s.home, err = s.site(client); err != nil {
 		return nil, err
@@ -70,12 +87,15 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 	return s, nil
 }
 
+// MaxAwait returns how long the server waits for events before it answers with an empty reply.
+func (s *Source) MaxAwait() time.Duration { return s.cfg.MaxAwait }
+
 // Open implements lane.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
 	if err := s.waitForPace(ctx); err != nil {
 		return nil, err
 	}
-	st := &stream{source: s, at: s.home, position: from, gate: gate{least: s.cfg.MinReopen}}
+	st := &stream{source: s, at: s.home, position: from, gate: gate{least: s.cfg.MinReopen, shards: s.client.Sharded()}}
 	if err := st.open(ctx); err != nil {
 		return nil, s.slowDown(err)
 	}

@@ -35,19 +35,20 @@ type stream struct {
 
 	patience context.Context //nolint:containedctx // outlives by a little the context of Next, with which it is made once
 	cursor   *mongo.ChangeStream
-	position change.Position  // everything up to here has been handed out; zero before the first opening at "now"
-	fresh    bool             // the cursor has yet to give out the empty reply of its opening, which proves nothing
-	byTime   bool             // open by operation time next, because the token was refused
-	proven   bool             // the position is known to be in the log, so progress counts
-	suspect  bool             // opened in a way that does not prove that nothing was left out; the next reply says so
-	view     view             // how much of an event is shown
-	large    change.Timestamp // the time of the event for which less is shown, zero before it has come
-	lenient  bool             // images are asked for as far as they are there
+	position change.Position // everything up to here has been handed out; zero before the first opening at "now"
+	fresh    bool            // the cursor has yet to give out the empty reply of its opening, which proves nothing
+	byTime   bool            // open by operation time next, because the token was refused
+	proven   bool            // the position is known to be in the log, so progress counts
+	suspect  bool            // opened in a way that does not prove that nothing was left out; the next reply says so
+	ladder   ladder          // how much of an event is shown
+	skipping bool            // the position is behind an event that was left out, of which nothing has been told yet
+	ended    bool            // an invalidate has ended the cursor, which an opening by time would bring again
+	exact    bool            // open behind a token though the oplog cannot be looked at
+	lenient  bool            // images are asked for as far as they are there
 	parts    fragment.Assembly
-	stepped  *lane.Reply // the place of an event that was left out at an opening, to be handed out next
-	opened   int         // openings that the cursor has behind it, the driver's own included
-	failures int         // in a row, since the last reply
-	unknown  int         // of those, with a code of no known meaning
+	opened   int // openings that the cursor has behind it, the driver's own included
+	failures int // in a row, since the last reply
+	unknown  int // of those, with a code of no known meaning
 }
 
 func (st *stream) Base() change.Position { return st.base }
@@ -68,42 +69,67 @@ func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 				return lane.Reply{}, err
 			}
 		}
-		if reply := st.stepped; reply != nil {
-			st.stepped, reply.At = nil, time.Now()
+		if st.skipping {
+			return st.skipped()
+		}
+		reply, err := st.read(ctx)
+		if err == nil && reply != nil {
 			return *reply, nil
 		}
-		got := st.cursor.TryNext(st.waiting(ctx))
-		at := time.Now()
-		if st.gate.opened != st.opened {
-			st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
-			st.opened, st.fresh, st.proven = st.gate.opened, true, false // the driver has resumed by itself
-			st.sweep(ctx)
-		}
-		switch err := st.cursor.Err(); {
-		case got:
-			return st.collect(at)
-		case err != nil:
-			reply, err := st.failed(ctx, err)
-			if err != nil {
-				return lane.Reply{}, err
-			}
-			if reply != nil {
-				reply.At = at
-				return *reply, nil
-			}
-		case st.cursor.ID() == 0:
-			st.close() // after an invalidate; the position is the invalidate's, which startAfter goes on behind
-		case st.fresh:
-			st.fresh = false
-		default:
-			reply, err := st.quiet(ctx, at)
-			if err == nil {
-				return reply, nil
-			}
-			if _, err := st.failed(ctx, err); err != nil {
+		if err != nil {
+			if err := st.failed(ctx, err); err != nil {
 				return lane.Reply{}, err
 			}
 		}
+	}
+}
+
+// read asks the open cursor once. Without a reply and an error it is to be asked again, or to be opened again.
+func (st *stream) read(ctx context.Context) (*lane.Reply, error) {
+	got := st.cursor.TryNext(st.waiting(ctx))
+	at := time.Now()
+	st.noteProgress(at)
+	resumed := st.gate.opened != st.opened // by the driver itself
+	if resumed {
+		st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
+		st.opened, st.fresh, st.proven = st.gate.opened, true, false
+		st.sweep(ctx)
+	}
+	switch err := st.cursor.Err(); {
+	case err != nil:
+		return nil, err
+	case resumed && !st.mayStay():
+		st.close()
+		return nil, nil //nolint:nilnil // to be opened again
+	case got:
+		return st.collect(at)
+	case st.cursor.ID() == 0:
+		st.close() // after an invalidate; the position is the invalidate's, which startAfter goes on behind
+		st.ended = true
+	case st.fresh:
+		st.fresh = false
+	default:
+		return st.quiet(ctx, at)
+	}
+	return nil, nil //nolint:nilnil // to be asked again
+}
+
+// mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last token that it saw. Between two fragments
+// it may not: the server may split the event differently now. Where the oplog cannot be looked at it may not either: whether the
+// token is still there cannot be proven, while the server checks a time.
+func (st *stream) mayStay() bool { return !st.parts.Pending() && !st.source.client.Blind() }
+
+// noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
+func (st *stream) noteProgress(now time.Time) {
+	if !st.source.client.Sharded() {
+		return
+	}
+	p, err := change.ParseToken(st.cursor.ResumeToken())
+	if err != nil {
+		return
+	}
+	if took, reached := st.source.progress.note(st.gate.told, p.Time, now); reached {
+		st.source.metrics.wait.Observe(took.Seconds())
 	}
 }
 
@@ -121,50 +147,48 @@ func (st *stream) waiting(ctx context.Context) context.Context {
 }
 
 // collect makes a reply of the events of one batch, of which the cursor stands at the first.
-func (st *stream) collect(at time.Time) (lane.Reply, error) {
-	reply := lane.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
+func (st *stream) collect(at time.Time) (*lane.Reply, error) {
+	reply := &lane.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
 	for {
-		if err := st.take(&reply, st.cursor.Current); err != nil {
-			return lane.Reply{}, fault.Newf(fault.MongoRefused, "read a batch: %w", err)
+		if err := st.take(reply, st.cursor.Current); err != nil {
+			return nil, err
 		}
 		if st.cursor.RemainingBatchLength() == 0 || !st.cursor.TryNext(st.patience) {
 			break
 		}
 	}
 	if err := st.cursor.Err(); err != nil {
-		return lane.Reply{}, fault.Newf(fault.MongoRefused, "read a batch: %w", err)
+		return nil, fmt.Errorf("read a batch: %w", err)
 	}
 	position, err := change.ParseToken(st.cursor.ResumeToken())
 	if err != nil {
-		return lane.Reply{}, fault.Newf(fault.LogTokenRefused, "read a resume token: %w", err)
+		return nil, fault.Newf(fault.LogTokenRefused, "read a resume token: %w", err)
 	}
 	// An event has come, so the server has found what it was to resume after.
 	st.fresh, st.proven = false, true
 	st.gotOn(position)
-	st.reach(&reply, position)
+	st.reach(reply, position)
 	return reply, nil
 }
 
 // take adds an event to a reply, or keeps a fragment until the event is whole.
 func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 	reply.Size += len(event)
-	if !fragment.Is(event) {
-		if st.lenient {
-			event = st.source.cfg.Watch.marked(event)
+	if fragment.Is(event) {
+		joined, err := st.parts.Add(event)
+		if err != nil || joined == nil {
+			return err
 		}
-		reply.Events = append(reply.Events, event)
-		st.parts = fragment.Assembly{}
-		return nil
-	}
-	event, err := st.parts.Add(event)
-	if event != nil {
+		event = joined
 		reply.Size += len(event)
-		if st.lenient {
-			event = st.source.cfg.Watch.marked(event)
-		}
-		reply.Events = append(reply.Events, event)
+	} else {
+		st.parts = fragment.Assembly{}
 	}
-	return err
+	if st.ladder.view.less() || st.lenient && st.source.cfg.Watch.lacks(event) {
+		event = marked(event)
+	}
+	reply.Events = append(reply.Events, event)
+	return nil
 }
 
 // reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
@@ -178,20 +202,41 @@ func (st *stream) reach(reply *lane.Reply, to change.Position) {
 			to = st.position
 		}
 	}
-	if st.view != whole {
-		to = st.showAll(reply, to)
+	if st.ladder.view.one() {
+		to = st.given(reply, to)
+	}
+	if st.ladder.view == nameOnly {
+		reply.Events = nil // there is nothing in them
+		if at := st.ladder.large; !at.IsZero() {
+			st.leaveOut(at)
+			return
+		}
 	}
 	st.position = change.Later(st.position, to.Clone())
 	reply.End = st.position
 	reply.Unproven, st.suspect = st.suspect, false
+	st.climb(st.ladder.next(reply.Size, st.position.Time))
+}
+
+// given lets the ladder look at what the cursor has given. What is later than a large event is not handed out here: the position is then
+// before it.
+func (st *stream) given(reply *lane.Reply, to change.Position) change.Position {
+	for i, raw := range reply.Events {
+		e, err := change.Parse(raw)
+		if err == nil && !st.ladder.gives(&e) { // the lane will say so of an event that cannot be read
+			reply.Events = reply.Events[:i]
+			return change.At(e.Time())
+		}
+	}
+	return to
 }
 
 // quiet makes an empty reply, whose progress counts only when it may be believed.
-func (st *stream) quiet(ctx context.Context, at time.Time) (lane.Reply, error) {
-	reply := lane.Reply{At: at}
+func (st *stream) quiet(ctx context.Context, at time.Time) (*lane.Reply, error) {
+	reply := &lane.Reply{At: at}
 	if !st.proven {
 		if err := st.prove(ctx); err != nil {
-			return reply, err
+			return nil, err
 		}
 		st.proven = true
 	}
@@ -201,43 +246,47 @@ func (st *stream) quiet(ctx context.Context, at time.Time) (lane.Reply, error) {
 	}
 	st.gotOn(position)
 	if position.After(st.position) {
-		st.reach(&reply, position)
+		st.reach(reply, position)
 	}
 	return reply, nil
 }
 
-// failed decides what becomes of a stream that broke: without a reply or an error it is to be opened again.
-func (st *stream) failed(ctx context.Context, err error) (*lane.Reply, error) {
+// failed decides what becomes of a stream that broke: without an error it is to be opened again.
+func (st *stream) failed(ctx context.Context, err error) error {
+	between := st.parts.Pending()
 	st.close()
 	st.source.metrics.failures.Inc()
-	class := mongodb.Classify(err)
+	class, at := mongodb.Classify(err), timeIn(err)
+	err = discreet{err}
 	switch {
 	case errors.Is(err, lane.ErrPositionLost):
-		return nil, st.gone(ctx, err)
+		return st.gone(ctx, err)
+	case class == mongodb.BadToken && between:
+		return nil // what the server refuses is a fragment's token, at which the driver has resumed
 	case class == mongodb.BadToken && !st.byTime && !st.position.IsZero():
 		st.byTime = true
-		return nil, nil
+		return nil
 	case class == mongodb.BadToken, class == mongodb.Lost:
-		return nil, st.gone(ctx, st.lost(ctx, err))
-	case class == mongodb.Poison:
-		return st.less(err)
+		return st.gone(ctx, st.lost(ctx, err))
+	case class == mongodb.Poison, errors.Is(err, fragment.ErrSequence):
+		return st.less(ctx, err, at)
 	case class == mongodb.NoImage && !st.lenient:
 		st.relent(err)
-		return nil, nil
-	case class == mongodb.Fatal, class == mongodb.NoImage:
-		return nil, mongodb.AsFault(err)
+		return nil
+	case class == mongodb.Fatal, class == mongodb.NoImage, errors.Is(err, change.ErrToken), errors.Is(err, mongo.ErrMissingResumeToken):
+		return mongodb.AsFault(err)
 	}
 	st.comesHome()
 	st.failures++
 	if !mongodb.Passes(err) && !errors.Is(err, ErrNotTried) {
 		if st.unknown++; st.unknown > maxUnknown {
-			return nil, mongodb.AsFault(err)
+			return mongodb.AsFault(err)
 		}
 	}
 	if st.failures == 1 {
 		st.source.client.Logger().Warn("change stream broke; it is opened again", "error", err)
 	}
-	return nil, st.backOff(ctx)
+	return st.backOff(ctx)
 }
 
 // backOff waits before the next attempt.
@@ -258,12 +307,8 @@ func (st *stream) open(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		reply, err := st.failed(ctx, err)
-		if err != nil {
+		if err := st.failed(ctx, err); err != nil {
 			return err
-		}
-		if reply != nil {
-			st.stepped = reply
 		}
 	}
 }
@@ -280,16 +325,18 @@ func (st *stream) openOnce(ctx context.Context) error {
 			return err
 		}
 		st.position = change.At(now.Next())
+	} else if err := st.reaches(ctx); err != nil {
+		return err // what is lost already costs the server no opening
 	}
-	switch {
-	case st.position.Token == nil || st.byTime || src.client.Blind():
-		opts.SetStartAtOperationTime(&bson.Timestamp{T: st.position.Time.T, I: st.position.Time.I})
-	default:
+	st.exact = st.byToken() && src.client.Blind()
+	if st.byToken() {
 		opts.SetStartAfter(bson.Raw(st.position.Token))
+	} else {
+		opts.SetStartAtOperationTime(&bson.Timestamp{T: st.position.Time.T, I: st.position.Time.I})
 	}
 	var cursor *mongo.ChangeStream
 	err := src.cfg.Guard(func() (err error) {
-		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), st.at.pool, src.pipeline(st.view), opts)
+		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), st.at.pool, src.pipeline(st.ladder.view), opts)
 		return err
 	})
 	if err != nil {
@@ -297,6 +344,12 @@ func (st *stream) openOnce(ctx context.Context) error {
 	}
 	src.metrics.opened.Inc()
 	st.cursor, st.opened, st.fresh, st.proven, st.suspect = cursor, st.gate.opened, true, false, src.client.Blind()
+	if st.ladder.view.one() {
+		cursor.SetBatchSize(1)
+		if st.ladder.view == alone {
+			st.ladder.seen = change.At(st.position.Time)
+		}
+	}
 	st.sweep(ctx)
 	if err := st.prove(ctx); err != nil {
 		st.close()
@@ -308,10 +361,27 @@ func (st *stream) openOnce(ctx context.Context) error {
 	return nil
 }
 
+// byToken reports whether the stream is opened behind its position's token, else by its time. Where the oplog cannot be looked at it is
+// opened by time, which the server checks, unless that would bring the invalidate again that has ended the cursor.
+func (st *stream) byToken() bool {
+	return st.position.Token != nil && !st.byTime && st.ladder.view == whole && (st.ended || !st.source.client.Blind())
+}
+
 // prove finds out whether the position is in the log: the log's first entry, read after the opening, is not younger, and the server's
 // own time is not older. It is asked right after an opening, and again after the first empty answer, because the server looks for the
-// position only when it is first read from. Where the oplog cannot be read the stream was opened by operation time, which the server itself checks.
+// position only when it is first read from. Where the oplog cannot be looked at, the server itself checks a stream that is opened by time;
+// for one that is not, another one is.
 func (st *stream) prove(ctx context.Context) error {
+	if st.exact {
+		if err := st.source.holds(ctx, st.at, st.position.Time); err != nil {
+			return err
+		}
+	}
+	return st.reaches(ctx)
+}
+
+// reaches finds out whether the position is in the log, as far as that can be told without opening a stream.
+func (st *stream) reaches(ctx context.Context) error {
 	reach, err := st.at.client.Reach(ctx)
 	if err != nil {
 		return err
@@ -348,6 +418,7 @@ func (st *stream) lost(ctx context.Context, cause error) error {
 // close closes the cursor on the server too, within a bounded time. Where that fails, or the driver has given the cursor up before, its
 // id is kept.
 func (st *stream) close() {
+	st.parts = fragment.Assembly{} // an event begins with its first fragment when the stream is opened again
 	if st.cursor == nil {
 		return
 	}

@@ -50,6 +50,7 @@ func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 		{Name: "images", Needs: mongo, Find: s.images, Code: fault.MongoRefused},
 		{Name: checkReach, Needs: mongo, Find: s.oplog, Code: fault.MongoRefused},
 		{Name: "majority", Needs: []string{checkMongo, checkReach}, Find: s.majority},
+		{Name: "shards", Needs: mongo, Find: s.shards},
 		{Name: "clock", Needs: mongo, Find: s.clock, Code: fault.MongoRefused},
 		{Name: "connections", Needs: mongo, Find: s.connections, Code: fault.MongoRefused},
 	}...)
@@ -126,6 +127,19 @@ func (s *survey) oplog(ctx context.Context) (f preflight.Finding, err error) {
 
 func (s *survey) majority(context.Context) (preflight.Finding, error) {
 	return preflight.Majority(s.reach.Last.Time(), orZero(s.reach.Majority)), nil
+}
+
+// shards finds out whether shards can be asked to advance, without writing to them.
+func (s *survey) shards(ctx context.Context) (preflight.Finding, error) {
+	tick := s.at.Config.MongoDB.Tick
+	var refused, configRefused error
+	if s.mongo.Sharded() && tick > 0 {
+		if _, refused = s.mongo.AdvanceShards(ctx, mongodb.ClusterTime{}); fault.Of(refused) == fault.MongoShards {
+			refused = errors.Unwrap(refused) // the finding has the code
+		}
+		configRefused = s.mongo.AdvanceConfig(ctx, mongodb.ClusterTime{})
+	}
+	return preflight.Shards(s.mongo.Sharded(), tick, refused, configRefused), nil
 }
 
 // orZero is the time of a cluster time, and zero for none.
@@ -209,10 +223,14 @@ func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
 }
 
 func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
-	origin, err := s.at.Marks.Origin(ctx)
+	_, err = s.at.Verify(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return preflight.Standing(preflight.Marks{}), nil
 	}
+	if err != nil {
+		return f, err
+	}
+	origin, err := s.at.Marks.Origin(ctx)
 	if err != nil {
 		return f, err
 	}

@@ -2,6 +2,7 @@ package form
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -29,6 +31,10 @@ type Command struct {
 	Yes, DryRun bool
 	// Quiet says that the result is no table and no object: -o is not known.
 	Quiet bool
+	// Nodes says that the command must know of all nodes: where they share the partitions of marks in MongoDB it reaches their etcd, too.
+	Nodes bool
+	// Accepts are the faults of place.Verify that the command is there to resolve.
+	Accepts []fault.Code
 }
 
 // A Deed is what a command does. What is written goes to w; an error is told once, whatever it joins.
@@ -57,10 +63,13 @@ func (o *Command) Run(cmd *cobra.Command, args []string, do Deed) error {
 	}
 	at := place.New(cfg, "operator", Logger(cfg))
 	defer at.Close()
-	if err := at.OpenMarks(cmd.Context()); err != nil {
+	if err := at.OpenForOperator(cmd.Context(), o.Nodes); err != nil && !slices.Contains(o.Accepts, fault.Of(err)) {
 		return err
 	}
-	return place.FirstOf(do(cmd.Context(), at, args, cmd.OutOrStdout()))
+	if err := do(cmd.Context(), at, args, cmd.OutOrStdout()); !errors.Is(err, ErrDry) {
+		return place.FirstOf(err)
+	}
+	return nil
 }
 
 // OutputFlag adds -o.
@@ -68,9 +77,14 @@ func OutputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", "json")
 }
 
-// Writing adds the flags of a command that changes something.
-func (o *Command) Writing(cmd *cobra.Command) *cobra.Command {
+// Planning adds the flags of a command that shows a plan before it changes something.
+func (o *Command) Planning(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only show what it would do")
+	return o.Writing(cmd)
+}
+
+// Writing adds the flag of a command that changes something.
+func (o *Command) Writing(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -110,12 +124,37 @@ func Printed(w io.Writer, output string, result any, human func(*tabwriter.Write
 	return nil
 }
 
-// Confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no.
+// Decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
+// plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
+// ErrDry is for --dry-run, refused what is wrong with the plan.
+func (o *Command) Decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
+	switch {
+	case o.DryRun || refused != nil:
+		if err := o.Print(w, plan, human); err != nil {
+			return err
+		}
+		return cmp.Or(refused, ErrDry)
+	case o.Output == "":
+		if err := o.Print(w, plan, human); err != nil {
+			return err
+		}
+	case !o.Yes && askable():
+		if err := Printed(os.Stderr, "", plan, human); err != nil {
+			return err
+		}
+	}
+	return o.Confirm(question)
+}
+
+// ErrDry says that a command was only to show what it would do.
+var ErrDry = errors.New("nothing was done: --dry-run")
+
+// Confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no: the fault CommandUnconfirmed.
 func (o *Command) Confirm(question string) error {
 	if o.Yes {
 		return nil
 	}
-	if !Askable() {
+	if !askable() {
 		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal to ask on: %s", question)
 	}
 	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
@@ -129,8 +168,8 @@ func (o *Command) Confirm(question string) error {
 	return nil
 }
 
-// Askable reports whether there is somebody at standard input.
-func Askable() bool {
+// askable reports whether there is somebody at standard input.
+func askable() bool {
 	stdin, err := os.Stdin.Stat()
 	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
 		return false

@@ -1,2 +1,0 @@
-// Package gaptest is what every keeper of a gap log must pass.
-package gaptest
