@@ -74,8 +74,8 @@ type Readers interface {
 	Low(p change.Partition, progress change.Position) change.Position
 	// Rewound says that an operator has moved a partition back.
 	Rewound(p change.Partition, to change.Position)
-	// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. From then on Low
-	// stays at the last acknowledgements.
+	// Settle takes no more subscribers, waits for what is on its way to be acknowledged, and ends; at the latest when the context does. From then
+	// on Low stays at the last acknowledgements.
 	Settle(ctx context.Context)
 }
 

@@ -20,7 +20,7 @@ func (s *Session) Attach(have map[change.Partition]wire.Place, stood map[change.
 	defer h.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.cause != nil || h.mu.settling {
+	if s.mu.cause != nil || h.mu.closed {
 		return nil // it is over
 	}
 	h.mu.moved = true
@@ -65,6 +65,7 @@ func (s *Session) Detach(partitions []change.Partition) error {
 		s.mu.trails.Detach(p)
 	}
 	s.stir() // it may have credit again
+	s.hub.ease()
 	return nil
 }
 

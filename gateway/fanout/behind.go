@@ -38,7 +38,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s.signal()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.settling {
+	if h.mu.draining {
 		return nil, fault.Newf(fault.NodeStopping, "the node stops")
 	}
 	h.mu.sessions[s], h.mu.moved = struct{}{}, true

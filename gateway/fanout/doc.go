@@ -15,6 +15,11 @@
 // follow each other: each begins where the one before ended. An event of no document is delivered in every partition. Batches grow while
 // the transport is busy, up to their bounds; they never wait while it is not.
 //
+// # Stopping
+//
+// A hub that is about to stop serves on: [Hub.Drain] opens no more sessions and tells those that can go elsewhere, and [Hub.Settle] closes the rest
+// when what was due has been acknowledged and the overlap is over. No session waits for another one.
+//
 // # Marks
 //
 // Sessions on the live path hold the marks of partitions at what they have acknowledged ([Hub.Low]). A session off the live path holds

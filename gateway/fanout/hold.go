@@ -10,35 +10,76 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Settle lets nothing more begin and waits, until the context ends, for what is on its way to be acknowledged. Then it closes the
-// sessions. From then on Low stays at their last acknowledgements: our own closing releases nothing.
+// Drain opens no more sessions, because the node is about to stop, and tells those of all partitions to go elsewhere. They are served until they
+// have: Settle ends the wait. Sessions that attach to partitions follow the owners, and are told when these have changed.
+func (h *Hub) Drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.draining = true
+	for s := range h.mu.sessions {
+		if !s.cfg.Owned {
+			s.tellStop()
+		}
+	}
+}
+
+// tellStop tells a session, once, that the node stops. Under the hub's mutex.
+func (s *Session) tellStop() {
+	if s.told {
+		return
+	}
+	s.told = true
+	s.Tell(Notice{Kind: "shutting_down", Text: "The node stops: acknowledge what you have, and connect again.", Code: fault.NodeStopping, At: time.Now()})
+}
+
+// Settle tells all sessions that the node stops and closes them, when what was on its way has been acknowledged and either they have left by
+// themselves or the overlap is over; at the latest when the context ends. Until then they get what happens: one that acknowledges nothing
+// keeps nobody from anything. From then on Low stays at their last acknowledgements: our own closing releases nothing.
 func (h *Hub) Settle(ctx context.Context) {
+	defer h.closeAll()
 	h.locked(func() {
-		h.mu.passed, h.mu.settling = h.at(), true
+		h.mu.draining, h.mu.settling = true, true
 		for s := range h.mu.sessions {
-			s.Tell(Notice{Kind: "shutting_down", Text: "The node stops: acknowledge what you have, and connect again.", Code: fault.NodeStopping, At: time.Now()})
+			s.tellStop()
+			if s.live {
+				s.mu.Lock()
+				s.mu.trails.Settle()
+				s.mu.Unlock()
+			}
 		}
 	})
-	defer h.closeAll()
-	for h.unacknowledged() {
+	overlap := time.NewTimer(h.cfg.Overlap)
+	defer overlap.Stop()
+	for over := h.cfg.Overlap <= 0; h.waits(over); {
 		select {
-		case <-h.acked:
+		case <-h.eased:
+		case <-overlap.C:
+			over = true
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// unacknowledged reports whether something is on its way to a session on the live path.
-func (h *Hub) unacknowledged() bool {
+// waits reports whether a stop has anything to wait for: sessions that have yet to go elsewhere, or, when the time for that is over, those
+// that have yet to acknowledge what is due.
+func (h *Hub) waits(over bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.mu.sessions {
-		if s.live && s.onItsWay() {
+		if s.due() || !over && s.delivers() {
 			return true
 		}
 	}
 	return false
+}
+
+// ease lets a stop look again whether it has anything to wait for. It never blocks.
+func (h *Hub) ease() {
+	select {
+	case h.eased <- struct{}{}:
+	default:
+	}
 }
 
 // Err returns why nothing may be handed to anybody now, nil where it may: the fault NodeDetached. Ask before each dispatch.
@@ -62,7 +103,7 @@ func (h *Hub) Detach(cause error) {
 
 func (h *Hub) closeAll() {
 	h.mu.Lock()
-	h.mu.settling = true
+	h.mu.passed, h.mu.draining, h.mu.closed = h.at().Clone(), true, true
 	sessions := slices.Collect(maps.Keys(h.mu.sessions))
 	h.mu.Unlock()
 	for _, s := range sessions {
@@ -107,13 +148,17 @@ func (h *Hub) Low(p change.Partition, progress change.Position) change.Position 
 	}
 	low := progress
 	for s := range h.mu.sessions {
-		if !s.live {
+		at := h.at()
+		if !s.live && !s.due() {
 			continue
 		}
-		if at := h.at(); low.After(at) {
+		s.mu.Lock()
+		if !s.live { // it has run out of credit while a stop waited for it
+			at = s.mu.position
+		}
+		if low.After(at) {
 			low = at
 		}
-		s.mu.Lock()
 		if t := s.mu.trails.Of(p); !t.Away() && !t.Idle() && low.After(t.Held()) {
 			low = t.Held()
 		}

@@ -31,6 +31,8 @@ type Config struct {
 	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. What one
 	// reply of MongoDB has for a session may go beyond.
 	CreditEvents, CreditBytes int
+	// Overlap is how long Settle goes on serving sessions that have been told to go elsewhere. Zero, the default, where there is no elsewhere.
+	Overlap time.Duration
 	// Hold is for how long, from Run on, marks stay where they are, unless all gateways that are expected have come to the live path.
 	Hold time.Duration
 	// Bookmark is how often sessions on the live path are told how far they are where nothing happens. Defaults to 15 s.
@@ -53,7 +55,7 @@ type Hub struct {
 	index       *match.Index // the subscriptions of all sessions
 
 	reading sync.WaitGroup // the loops of the sessions
-	acked   chan struct{}  // holds one signal while Settle waits for acknowledgements
+	eased   chan struct{}  // holds one signal: a stop may have less to wait for
 
 	mu struct {
 		sync.Mutex
@@ -62,7 +64,9 @@ type Hub struct {
 		sessions      map[*Session]struct{}
 		subscriptions map[match.ID]*Subscription
 		last          match.ID
-		settling      bool                // nothing more is begun
+		draining      bool                // no session is opened
+		settling      bool                // none joins the live path: a stop waits for what is due
+		closed        bool                // nothing is delivered; what the sessions have not acknowledged still counts
 		moved         bool                // sessions have come, gone, attached or detached since the next two were derived
 		everywhere    bool                // some session delivers all partitions
 		delivered     []bool              // by partition: some session delivers it
@@ -87,7 +91,7 @@ func New(cfg Config, log *logs.Log) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), partitioner: change.NewPartitioner(cfg.Partitions),
-		index: &match.Index{}, acked: make(chan struct{}, 1), writer: wire.Writer{JSON: cfg.JSON}, touched: make(map[*Session][]change.Partition),
+		index: &match.Index{}, eased: make(chan struct{}, 1), writer: wire.Writer{JSON: cfg.JSON}, touched: make(map[*Session][]change.Partition),
 	}
 	h.mu.delivered = make([]bool, cfg.Partitions)
 	h.mu.expected = make(map[string]struct{})
@@ -141,7 +145,7 @@ func (h *Hub) locked(f func()) {
 func (h *Hub) pass(batch *logs.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.settling {
+	if h.mu.closed {
 		return
 	}
 	h.derive()
@@ -191,7 +195,7 @@ func (h *Hub) derive() {
 // at returns how far the hub has read. The cursor counts a reply as read only when it is asked for the next one, but knows how far the
 // log is where nothing happens. Under the mutex.
 func (h *Hub) at() change.Position {
-	if h.mu.settling || h.mu.cursor == nil {
+	if h.mu.closed || h.mu.cursor == nil {
 		return h.mu.passed
 	}
 	return change.Later(h.mu.cursor.Position(), h.mu.passed)
@@ -334,7 +338,7 @@ func (h *Hub) Rewound(p change.Partition, to change.Position) {
 func (h *Hub) bookmark() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.settling {
+	if h.mu.closed {
 		return
 	}
 	at := h.at().Clone()
@@ -374,11 +378,12 @@ func (h *Hub) join(s *Session, at change.Position, rewinds int) (joined, current
 	return true, true
 }
 
-// leave forgets a session.
+// leave forgets a session, unless it is the hub that closes it.
 func (h *Hub) leave(s *Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.settling {
+	defer h.ease()
+	if h.mu.closed {
 		return // it goes on to count
 	}
 	s.mu.Lock()

@@ -57,6 +57,7 @@ type Session struct {
 
 	// Guarded by the hub's mutex.
 	live    bool
+	told    bool            // that the node stops
 	from    change.Position // on the live path: what is not behind it has been considered before the session joined
 	matched []*Subscription // those that match the event that the hub is at
 
@@ -123,18 +124,22 @@ func (s *Session) Ack(p change.Partition, to wire.Place) error {
 	if batches > 0 && s.hasRoom() {
 		s.stir()
 	}
-	select {
-	case s.hub.acked <- struct{}{}:
-	default:
-	}
+	s.hub.ease()
 	return nil
 }
 
-// onItsWay reports whether something was queued or sent and is not acknowledged.
-func (s *Session) onItsWay() bool {
+// due reports whether something is not acknowledged that a stop waits for.
+func (s *Session) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.trails.OnItsWay()
+	return s.mu.trails.Due()
+}
+
+// delivers reports whether there is anything that the session delivers.
+func (s *Session) delivers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.trails.Attached()
 }
 
 // room is the share of the credit that must be free before a session that had none reads on.

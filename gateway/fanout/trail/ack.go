@@ -23,7 +23,7 @@ func (t *Trail) ack(to wire.Place) (events, bytes, batches int, ok bool) {
 			t.acked = b.end
 		}
 	}
-	t.sent, t.given = slices.Delete(t.sent, 0, n), t.given-n
+	t.sent, t.given, t.due = slices.Delete(t.sent, 0, n), t.given-n, max(t.due-n, 0)
 	if stands := change.At(to.Time()); t.away && (stands.After(t.acked) || n == 0 && t.goesBack(stands)) {
 		t.acked = stands
 	}

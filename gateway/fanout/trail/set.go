@@ -185,9 +185,17 @@ func (s *Set) Ack(p change.Partition, to wire.Place) (batches int, ok bool) {
 	return batches, ok
 }
 
-// OnItsWay reports whether anything was queued or sent and is not acknowledged.
-func (s *Set) OnItsWay() bool {
-	return slices.ContainsFunc(s.trails, func(t *Trail) bool { return !t.Idle() })
+// Settle notes what is queued or sent and not acknowledged: a stop waits for it.
+func (s *Set) Settle() {
+	for _, t := range s.trails {
+		t.settle()
+		t.due = len(t.sent)
+	}
+}
+
+// Due reports whether anything is not acknowledged that was there at Settle.
+func (s *Set) Due() bool {
+	return slices.ContainsFunc(s.trails, func(t *Trail) bool { return t.due > 0 })
 }
 
 // Standing returns where the subscriber stands in partitions where that is not wherever the session is. It is false while it has yet to

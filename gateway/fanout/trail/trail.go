@@ -15,6 +15,7 @@ type Trail struct {
 	acked change.Position // everything up to here has been acknowledged
 	sent  []sent          // not acknowledged, in their order
 	given int             // how many of them have been handed out
+	due   int             // how many of them a stop waits for
 	open  *wire.Batch     // the last one of the queue, which may still grow
 	away  bool            // the session does not deliver the partition
 
@@ -176,7 +177,7 @@ func (t *Trail) drop() (events, bytes int) {
 	for _, b := range t.sent {
 		events, bytes = events+b.events, bytes+b.bytes
 	}
-	t.sent, t.given, t.open = nil, 0, nil
+	t.sent, t.given, t.due, t.open = nil, 0, 0, nil
 	return events, bytes
 }
 
