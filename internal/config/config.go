@@ -210,7 +210,7 @@ type Access struct {
 
 // Handoff says how partitions move from node to node.
 type Handoff struct {
-	// Overlap is for how long the node that gave a partition away delivers on to who has not gone along yet.
+	// Overlap is how long a node that stops goes on serving gateways that have not gone to another node yet.
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
 	// PrepareTimeout is how long the node that gets it may take until it is ready.
 	PrepareTimeout time.Duration `key:"prepare_timeout" default:"30s" range:"100ms..1h"`

@@ -18,7 +18,12 @@ import (
 // buildHub makes what reads the log for gateways.
 func (s *Service) buildHub(ctx context.Context) error {
 	cfg := s.opts.Config
+	var overlap time.Duration
+	if cfg.Cluster.ExpectedNodes > 1 { // otherwise there is nowhere else to go
+		overlap = cfg.Handoff.Overlap
+	}
 	s.hub = fanout.New(fanout.Config{
+		Overlap:    overlap,
 		Partitions: cfg.Cluster.Partitions, JSON: stream.DocumentJSON, Epoch: func(p change.Partition) change.Epoch { return s.node.Epoch(p) }, Namespaces: cfg.MongoDB.Watch,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), Hold: cfg.Gateway.Hold, Trusted: func() bool { return s.member.Trusted() }, Logger: s.logger, Registerer: s.registry,
 	}, s.log)

@@ -262,6 +262,7 @@ func (s *Service) Run(ctx context.Context) error {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
+	s.hub.Drain()
 	s.endClients()
 }
 
