@@ -41,6 +41,10 @@ type Cluster struct {
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
 	// Rebalance is how often a cluster looks whether partitions should move because some nodes have more to do than others.
 	Rebalance time.Duration `key:"rebalance" default:"1m" range:"1s..8760h"`
+	// RebalanceFloor is how many events a second a node must have more or less than its share for partitions to move because of it.
+	RebalanceFloor int `key:"rebalance_floor" default:"10" range:"1..1000000000"`
+	// RebalanceCooldown is how long a partition that has moved is not moved again to balance events.
+	RebalanceCooldown time.Duration `key:"rebalance_cooldown" default:"1h" range:"1s..8760h"`
 }
 
 // Node is what this process alone has.

@@ -172,7 +172,8 @@ func (s *Service) buildMember() {
 	cfg := s.opts.Config
 	s.member = member.New(member.Config{
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
-		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime, Rebalance: cfg.Cluster.Rebalance,
+		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
+		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Ledger: s.ledger, Marks: s.store, Overlap: cfg.Handoff.Overlap, PrepareTimeout: cfg.Handoff.PrepareTimeout, Concurrency: cfg.Handoff.Concurrency,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout, Announce: func(n fanout.Notice) { s.gateway.Announce(n) },
