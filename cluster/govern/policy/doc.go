@@ -22,7 +22,7 @@
 // # Verification
 //
 // A partition has to be served by whom the plan gives it to, by that member's own heartbeat under the key's epoch, within Config.Grace of
-// the plan, or of the claim. Where it is not:
+// the plan, or of the claim; who gives up partitions one after the other has as long for each. Where it is not:
 //
 //   - nobody has the key, or its owner does not serve: a failure of the member. The partition goes to another one, the key is taken away.
 //   - another one has the key and serves: the partition stays there, and both are left alone for a while.

@@ -265,3 +265,38 @@ func TestWhatHalfFailToServeIsNobodysFailure(t *testing.T) {
 		t.Errorf("plan %d, %d evicted", w.plan.Version, w.evicted)
 	}
 }
+
+// Giving up many partitions takes its time: who gives up one after the other is not late, and who does not go on is.
+func TestHolderThatMakesProgressIsNotLate(t *testing.T) {
+	const s = time.Second
+	for name, leave := range map[string]func(w *world, a *actor){
+		"drained":  func(w *world, a *actor) { w.wishes.Drained = map[string]bool{a.node: true} },
+		"stopping": func(w *world, a *actor) { a.stopping = true; w.beat(a) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, policy.Config{Partitions: 36, Expected: 3, TTL: 10 * s})
+			w.join("node-0", "node-1", "node-2")
+			w.run(20 * s)
+			a := w.actors["node-1"]
+			a.slow = 8 * s
+			leave(w, a)
+			w.run(80 * s)
+			if len(a.serving) == 0 || len(a.serving) > 4 {
+				t.Fatalf("after ten times eight seconds it has %d partitions of 12", len(a.serving))
+			}
+			if w.evicted > 0 {
+				t.Errorf("%d partitions were taken from it while it gave them up\n%s", w.evicted, strings.Join(w.lines, "\n"))
+			}
+			rest := len(a.serving)
+			a.hoard = true
+			w.run(10 * s)
+			if w.evicted > 0 {
+				t.Errorf("%d partitions were taken from it before it was late", w.evicted)
+			}
+			w.run(15 * s)
+			if w.evicted != rest {
+				t.Errorf("%d partitions of %d were taken from it when it did not go on", w.evicted, rest)
+			}
+		})
+	}
+}

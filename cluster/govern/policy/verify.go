@@ -69,6 +69,9 @@ func (s *State) observe() {
 // observePart takes in one partition and reports whether the plan has moved it.
 func (s *State) observePart(p *part, planned string, o roster.Owner) (moved bool) {
 	served := p.turn == s.turn && o.Node == planned && planned != ""
+	if giver := s.census.Member(p.holder); giver != nil && o.Node != p.holder && p.planned != p.holder && !p.late {
+		giver.Gave = s.now
+	}
 	if planned != p.planned {
 		if moved = p.planned != ""; moved {
 			p.moved = s.now
@@ -121,6 +124,9 @@ func (s *State) verify() {
 			}
 		}
 		due := p.since + s.cfg.Grace
+		if blame != m {
+			due = max(p.since, blame.Gave) + s.cfg.Grace // who gives up one partition after the other is not late with the rest
+		}
 		switch {
 		case s.census.Excused(blame):
 			p.since = s.now
