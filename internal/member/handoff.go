@@ -79,7 +79,7 @@ func (v *mover) release(terms []change.Term) {
 const askTimeout = 2 * time.Second
 
 // move begins the handoffs of terms to the nodes that the plan gives them to. What cannot be handed over is given up, and claimed by whom
-// the plan wants.
+// the plan wants. Where the ledger does not answer, a term stays, and is asked for again with the next view.
 func (v *mover) move(ctx context.Context, terms []change.Term) {
 	view, known := v.View()
 	var rest []change.Term
@@ -97,10 +97,14 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 		order := ledger.Order{
 			Partition: term.Partition, To: to, Cause: fmt.Sprintf("plan %d: %s", view.Plan.Version, view.Plan.Cause), By: v.cfg.Member.Node, AllowOlder: true,
 		}
-		_, err := order.Begin(asking, view, v.cfg.Ledger)
-		moves := err == nil || fault.Of(err) == fault.HandoffMoving && v.moves(asking, term)
+		moves, again, err := v.begin(asking, order, view, term)
 		cancel()
-		if !moves {
+		switch {
+		case moves:
+		case again && ctx.Err() == nil:
+			v.cfg.Logger.Debug("a handoff cannot be begun yet", "partition", term.Partition, "to", to, "error", err)
+			v.share.Keep(term.Partition, term.Epoch)
+		default:
 			v.cfg.Logger.Debug("a partition is given up without a handoff", "partition", term.Partition, "to", to, "error", err)
 			rest = append(rest, term)
 		}
@@ -110,11 +114,19 @@ func (v *mover) move(ctx context.Context, terms []change.Term) {
 	}
 }
 
-// moves reports whether the record that stands is a handoff of the term. One that a process or a term before has left behind comes to
-// nothing, and nobody would be told of its end.
-func (v *mover) moves(ctx context.Context, term change.Term) bool {
+// begin has the handoff of a term begun. It reports whether there is one then, or whether to ask again as that cannot be known.
+//
+// A record that stands may be one of the term. One that a process or a term before has left behind comes to nothing, and nobody would be told of its
+// end.
+func (v *mover) begin(ctx context.Context, order ledger.Order, view roster.View, term change.Term) (moves, again bool, err error) {
+	if _, err := order.Record(view); err != nil {
+		return false, false, err
+	}
+	if _, err = order.Begin(ctx, view, v.cfg.Ledger); fault.Of(err) != fault.HandoffMoving {
+		return err == nil, err != nil && fault.Of(err) != fault.HandoffNoOwner, err
+	}
 	sight, err := v.cfg.Ledger.Look(ctx, term.Partition)
-	return err == nil && sight.Record.From.Process == v.cfg.Member.Process && sight.Record.Epoch == term.Epoch
+	return err == nil && sight.Record.From.Process == v.cfg.Member.Process && sight.Record.Epoch == term.Epoch, err != nil, err
 }
 
 // ended hears what became of a handoff. A partition that stayed though the plan wants it elsewhere is given up.
