@@ -274,6 +274,7 @@ func (e *Exclusive) Close(ctx context.Context, cause error) {
 			delete(n.mu.exclusive, name)
 		}
 	}
+	notify(n.gone)
 }
 
 var _ checkpoint.Source = (*Exclusive)(nil)

@@ -39,6 +39,8 @@ type NodeConfig struct {
 	Board *notice.Board
 	// Policy says when checkpoints are saved.
 	Policy checkpoint.Policy
+	// Overlap is how long a stop goes on serving exclusive subscribers, which find another node meanwhile; zero where there is none.
+	Overlap time.Duration
 	// FlushTimeout bounds how long a stop waits for shared subscribers to acknowledge. Defaults to 10 s.
 	FlushTimeout time.Duration
 	// CheckpointTimeout bounds a save. Defaults to 5 s.
@@ -65,7 +67,7 @@ type Node struct {
 	writer *checkpoint.Writer
 	logger *slog.Logger
 	begun  time.Time
-	losses chan oplog.Loss
+	gone   chan struct{} // holds one signal: an exclusive subscriber has left
 
 	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
 	stop     context.CancelCauseFunc
@@ -86,7 +88,7 @@ func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node 
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	n := &Node{
-		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(),
+		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(), gone: make(chan struct{}, 1),
 		writer: checkpoint.NewWriter(checkpoint.WriterConfig{
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By, Partitions: cfg.Origin.Partitions,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -144,6 +146,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
+	overlap := n.cfg.Overlap
+	if err != nil {
+		overlap = 0 // the log is not read any more
+	}
+	n.partWith(overlap)
 	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
 }
 
@@ -162,8 +169,8 @@ func (n *Node) runLog(ctx context.Context) error {
 	return n.log.Run(ctx, oplog.TailStart(starts, reach.Last))
 }
 
-// beginStop takes no more sessions and terms, and ends the sessions of exclusive subscribers, so that they go on elsewhere at once. A nil
-// cause is a planned stop.
+// beginStop takes no more sessions and terms, and tells exclusive subscribers, so that they go on elsewhere at once. A nil cause is a planned
+// stop.
 func (n *Node) beginStop(cause error) {
 	n.mu.Lock()
 	n.mu.stopping = true
@@ -172,9 +179,24 @@ func (n *Node) beginStop(cause error) {
 		e.session.Notify(Notice{
 			Kind: "shutting_down", Text: "The node stops: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
 		})
-		e.session.Close(fault.Newf(fault.NodeStopping, "the node stops"))
 	}
 	n.stop(cause)
+}
+
+// partWith serves exclusive subscribers until they have left, or for so long, and ends the sessions of those that are still there.
+func (n *Node) partWith(within time.Duration) {
+	over := time.NewTimer(within)
+	defer over.Stop()
+	for waiting := true; waiting && len(n.exclusives()) > 0; {
+		select {
+		case <-n.gone:
+		case <-over.C:
+			waiting = false
+		}
+	}
+	for _, e := range n.exclusives() {
+		e.session.Close(fault.Newf(fault.NodeStopping, "the node stops"))
+	}
 }
 
 // shutdown waits for what was handed to shared subscribers to be acknowledged, saves the last checkpoints, and closes the sessions.

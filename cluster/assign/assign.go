@@ -16,6 +16,11 @@ type Member struct {
 	Capacity float64
 	// Keeps says that the member may keep what it has, Takes that it may be given more; who does not keep takes nothing either.
 	Keeps, Takes bool
+	// Chance is by how many events a second the member may be beside its share by chance: they move nothing. What is no positive number
+	// counts as none.
+	Chance float64
+	// Urgent says that it has had far too many events for long: Input.Exchanges does not hold for it.
+	Urgent bool
 }
 
 // An Input is what a plan is made from.
@@ -28,6 +33,13 @@ type Input struct {
 	Current []string
 	// Rates are events a second by partition; nil when they are unknown. What is no positive number counts as none.
 	Rates []float64
+	// Floor is how many events a second a member must at least have too many or too few for throughput to move anything.
+	Floor float64
+	// Exchanges bounds how many partitions throughput moves for members that are not Urgent: a pair for each exchange, so that 1 is none. Zero is
+	// no bound.
+	Exchanges int
+	// Cooling are the partitions that throughput does not move, because they have moved lately. Nil is none.
+	Cooling []bool
 	// Moves bounds how many partitions are moved away from an owner that may keep them. With 0 only those move that must. Throughput
 	// needs 2: it exchanges partitions.
 	Moves int
@@ -45,7 +57,9 @@ type Assignment struct {
 	Reasons []string
 	// Moves is how many partitions move away from an owner that may keep them.
 	Moves int
-	// Balanced says that another plan, made from this one, would change nothing.
+	// Exchanged is how many of them count against Input.Exchanges.
+	Exchanged int
+	// Balanced says that another plan, made from this one and with what is left of Input.Exchanges, would change nothing.
 	Balanced bool
 }
 
@@ -57,7 +71,9 @@ type seat struct {
 	name         string
 	seed         uint64
 	weight       float64
+	chance       float64
 	keeps, takes bool
+	urgent       bool
 
 	load  int // partitions
 	fixed int // of those, how many stay whatever its share
@@ -73,6 +89,7 @@ type planner struct {
 	pinned  []bool // by partition: an operator has put it there
 	waiting []bool // by partition: it has no move left to go where it is pinned
 	used    int    // of in.Moves
+	traded  int    // of in.Exchanges
 	moved   []text // by partition: why it moves away from its owner
 	first   []int  // by partition: the member it ranks highest
 	homes   []int  // by partition: where the matching has it; nil until asked for
@@ -103,7 +120,7 @@ func Plan(in Input) Assignment {
 func (p *planner) sit() {
 	for _, m := range p.in.Members {
 		p.members = append(p.members, seat{
-			name: m.Node, seed: seed(m.Node), weight: weight(m.Capacity), keeps: m.Keeps, takes: m.Keeps && m.Takes,
+			name: m.Node, seed: seed(m.Node), weight: weight(m.Capacity), chance: m.Chance, urgent: m.Urgent, keeps: m.Keeps, takes: m.Keeps && m.Takes,
 		})
 	}
 	slices.SortFunc(p.members, func(a, b seat) int { return cmp.Compare(a.name, b.name) })
@@ -192,6 +209,7 @@ func (p *planner) settle() (balanced bool) {
 			return false
 		}
 		p.used += cost
+		p.traded += next.traded
 		for _, r := range next.relocations {
 			p.members[p.at[r.partition]].load--
 			p.members[r.to].load++
@@ -205,6 +223,7 @@ func (p *planner) settle() (balanced bool) {
 type step struct {
 	relocations []relocation
 	why         text
+	traded      int // of in.Exchanges
 }
 
 type relocation struct{ partition, to int }
@@ -226,10 +245,11 @@ func (p *planner) cost(partition, to int) int {
 
 func (p *planner) assignment(balanced bool) Assignment {
 	a := Assignment{
-		Owners:   make([]string, p.in.Partitions),
-		Why:      make([]uint8, p.in.Partitions),
-		Moves:    p.used,
-		Balanced: balanced,
+		Owners:    make([]string, p.in.Partitions),
+		Why:       make([]uint8, p.in.Partitions),
+		Moves:     p.used,
+		Exchanged: p.traded,
+		Balanced:  balanced,
 	}
 	var b book
 	for i, m := range p.at {

@@ -13,8 +13,9 @@
 // would rather have each other. This matching exists once and depends on who is there alone, not on what was before; a first plan is
 // this matching. Afterwards partitions stay where they are as long as their owner keeps them and has no more than its share.
 //
-// Which instead? By throughput: where a member's events a second are more than 10 % beside its share, one of its partitions is
-// exchanged for one of another member's, if together they then stand better by at least 1 % of its share. Counts stay as they are.
+// Which instead? By throughput: where a member's events a second are more than 10 % beside its share, by more than Input.Floor
+// and by more than what may be chance, one of its partitions is exchanged for one of another member's, if together they then stand better by at
+// least 1 % of its share and a tenth of the floor. Counts stay as they are, and partitions that are Cooling where they are.
 //
 // # What moves
 //
@@ -31,7 +32,7 @@
 // # Never a spin
 //
 // Every such move lessens, in this order: the pins that wait, the partitions above their owner's share, the events a second beyond
-// 10 % of the shares. The first two are counts, the third falls by at least 1 % of the smallest share with each exchange, so with
+// what the members may have. The first two are counts, the third falls by at least 1 % of the smallest share with each exchange, so with
 // unchanged members and rates it takes at most pins + N + 400 × (all capacities / the smallest) moves until nothing moves any more.
 // Over the lives of 10,000 small clusters counts took 1.00 of the fewest moves possible with equal capacities and 1.02 with unequal
 // ones, throughput 1.10 where it could be brought within the tolerance.

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// tolerance is how much of its share a member's events a second may be above or below it.
+	// tolerance is how much of its share a member's events a second may be above or below it, unless the floor is more.
 	tolerance = 0.10
-	// worthwhile is how much of its share an exchange must gain a member.
-	worthwhile = 0.01
+	// worthwhile is how much of its share an exchange must gain a member, and how much of the floor.
+	worthwhile, worthwhileFloor = 0.01, 0.1
 )
 
 // traffic is who has how many events. They are counted in whole parts of all, so that sums do not depend on the order.
@@ -18,6 +18,8 @@ type traffic struct {
 	units []int64   // by partition
 	rate  []int64   // by member
 	share []float64 // by member: what it should have
+	slack []float64 // by member: by how much it may have more or less
+	least float64   // what an exchange must gain whatever the share
 	lists [][]int   // by member: the partitions that may be exchanged, the quietest first
 }
 
@@ -35,7 +37,10 @@ func (p *planner) count() {
 			total += rates[i]
 		}
 	}
-	t := traffic{rate: make([]int64, len(p.members)), share: make([]float64, len(p.members)), lists: make([][]int, len(p.members))}
+	t := traffic{
+		rate: make([]int64, len(p.members)), share: make([]float64, len(p.members)), slack: make([]float64, len(p.members)),
+		lists: make([][]int, len(p.members)),
+	}
 	if total > 0 {
 		t.units = make([]int64, len(p.at))
 	}
@@ -47,7 +52,7 @@ func (p *planner) count() {
 		t.units[i] = int64(rates[i] / total * all)
 		t.rate[m] += t.units[i]
 		taken += t.units[i]
-		if !p.pinned[i] {
+		if !p.pinned[i] && !(i < len(p.in.Cooling) && p.in.Cooling[i]) {
 			t.lists[m] = append(t.lists[m], i)
 		}
 	}
@@ -57,8 +62,17 @@ func (p *planner) count() {
 			weights += s.weight
 		}
 	}
+	floor := 0.0
+	if p.in.Floor > 0 && total > 0 {
+		floor = p.in.Floor / total * all
+	}
+	t.least = worthwhileFloor * floor
 	for m, s := range p.members {
 		t.share[m] = float64(taken) * s.weight / weights
+		t.slack[m] = max(tolerance*t.share[m], floor)
+		if s.chance > 0 && total > 0 {
+			t.slack[m] += s.chance / total * all
+		}
 		slices.SortFunc(t.lists[m], t.quieter)
 	}
 	p.events = t
@@ -68,9 +82,9 @@ func (t *traffic) quieter(i, j int) int {
 	return cmp.Or(cmp.Compare(t.units[i], t.units[j]), cmp.Compare(i, j))
 }
 
-// excess is by how many events a member with that rate is beyond the tolerance.
+// excess is by how many events a member with that rate is beyond what it may have more or less.
 func (t *traffic) excess(m int, rate float64) float64 {
-	return max(0, math.Abs(rate-t.share[m])-tolerance*t.share[m])
+	return max(0, math.Abs(rate-t.share[m])-t.slack[m])
 }
 
 // beside is how far a member is from its share, as a part of it.
@@ -89,18 +103,25 @@ func (p *planner) exchange() (step, bool) {
 		return step{}, false
 	}
 	for _, m := range p.uneven() {
+		traded := 0
+		if !p.members[m].urgent {
+			traded = 2
+		}
+		if p.in.Exchanges > 0 && traded > 0 && p.traded+traded > p.in.Exchanges {
+			continue
+		}
 		var best trade
 		for other := range p.members {
 			if other != m && p.members[other].takes {
 				t.offer(m, other, p.members[m].weight, p.members[other].weight, &best)
 			}
 		}
-		if best.gain < worthwhile*t.share[m] {
+		if best.gain < max(worthwhile*t.share[m], t.least) {
 			continue
 		}
 		why := p.rebalanced(m)
 		t.carry(best)
-		return step{relocations: []relocation{{best.give, best.other}, {best.take, best.member}}, why: why}, true
+		return step{relocations: []relocation{{best.give, best.other}, {best.take, best.member}}, why: why, traded: traded}, true
 	}
 	return step{}, false
 }

@@ -44,7 +44,7 @@ func TestRegistry(t *testing.T, open func(t *testing.T) Harness) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			h := harness{open(t), t}
-			if _, err := h.Store.Found(t.Context(), checkpointtest.Origin("c1")); err != nil {
+			if _, err := h.Store.Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 				t.Fatal(err)
 			}
 			c.run(h)

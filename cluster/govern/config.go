@@ -41,6 +41,10 @@ type Config struct {
 	Moves int
 	// Rebalance is how often the partitions' rates are looked at anew. Defaults to 1 min.
 	Rebalance time.Duration
+	// RebalanceFloor is how many events a second a member must have more or less than its share for partitions to be exchanged. Defaults to 10.
+	RebalanceFloor float64
+	// RebalanceCooldown is how long a partition that has moved is not exchanged. Defaults to 1 h.
+	RebalanceCooldown time.Duration
 
 	// ResyncDelay is how long after a restart a member is resynced. Defaults to 5 s.
 	ResyncDelay time.Duration
@@ -91,7 +95,8 @@ func (c Config) Validate() error { return c.policy().Validate() }
 func (c Config) policy() policy.Config {
 	return policy.Config{
 		Node: c.Node, Partitions: c.Partitions, Expected: c.Expected, TTL: c.TTL, Beat: c.Beat, Late: c.Late, Silent: c.Silent,
-		Confirm: c.Confirm, Settle: c.Settle, Grace: c.Grace, Moves: c.Moves, Rebalance: c.Rebalance, ResyncDelay: c.ResyncDelay,
+		Confirm: c.Confirm, Settle: c.Settle, Grace: c.Grace, Moves: c.Moves, Rebalance: c.Rebalance,
+		RebalanceFloor: c.RebalanceFloor, RebalanceCooldown: c.RebalanceCooldown, ResyncDelay: c.ResyncDelay,
 		ResyncRate: c.ResyncRate, Failures: c.Failures, Successes: c.Successes, OpenFor: c.OpenFor,
 	}
 }

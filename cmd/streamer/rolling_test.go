@@ -58,27 +58,33 @@ func (c *chronicle) since(begun time.Time) (p99, longest time.Duration, n int) {
 	return some[len(some)*99/100], some[len(some)-1], len(some)
 }
 
+// noticed is how much longer changes may take while nodes are restarted than they take on the same machine at the same time otherwise.
+const noticed = 250 * time.Millisecond
+
 // Three nodes are restarted one after the other under load, with gateways that follow the owners and others that do not: nobody misses
-// anything, changes go on coming, and partitions are back with their nodes afterwards for the most part.
+// anything, changes go on coming, and partitions are back with their nodes afterwards for the most part. How slow the machine is tells a
+// gateway at a fourth node, which is not restarted.
 func TestRollingRestartIsNotNoticed(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "etcd", 3)
+	f := newFleet(t, "etcd", 4)
 	f.begin()
+	addresses, stays := f.addresses()[:3], f.addresses()[3:]
 	gateways := []client.Partitions{client.Owned, client.All, client.Owned, client.All}
 	guests, chronicles := make([]*workload.Check, len(gateways)), make([]*chronicle, len(gateways))
 	for i, which := range gateways {
 		check, kept := workload.NewCheck(&f.ledger), &chronicle{}
 		guests[i], chronicles[i] = check, kept
-		addresses := f.addresses()
-		addresses = slices.Concat(addresses[i%3:], addresses[:i%3])
-		f.handle(fmt.Sprintf("gateway-%d", i), check, kept, addresses, which)
+		f.handle(fmt.Sprintf("gateway-%d", i), check, kept, slices.Concat(addresses[i%3:], addresses[:i%3]), which)
 	}
-	stop := f.write(300)
+	resident, usual := workload.NewCheck(&f.ledger), &chronicle{}
+	f.handle("resident", resident, usual, stays, client.All)
+	guests = append(guests, resident)
+	stop := f.write(150)
 	until(t, "changes come", func() bool {
 		return !slices.ContainsFunc(guests, func(c *workload.Check) bool { n, _ := c.Delivered(); return n < 100 })
 	})
 	before, begun := f.view(), time.Now()
-	for _, s := range f.ships {
+	for _, s := range f.ships[:3] {
 		at := time.Now()
 		s.signal(syscall.SIGTERM)
 		if code := s.wait(); code != 0 {
@@ -92,17 +98,22 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 	}
 	f.settled(nil, patience)
 	stop()
-	for i, check := range guests {
-		until(t, "everything has come", func() bool { return check.Missing() == 0 })
-		p99, longest, n := chronicles[i].since(begun)
-		t.Logf("gateway %d (%v): %d changes during the restarts, p99 %v, longest %v, %+v", i, gateways[i], n, p99, longest, check.Report())
-		if r := check.Report(); r.OutOfOrder != 0 || n == 0 {
+	until(t, "everything has come", func() bool {
+		return !slices.ContainsFunc(guests, func(c *workload.Check) bool { return c.Missing() != 0 })
+	})
+	slow, _, _ := usual.since(begun)
+	for i, kept := range chronicles {
+		p99, longest, n := kept.since(begun)
+		r := guests[i].Report()
+		t.Logf("gateway %d (%v): %d changes during the restarts, p99 %v, longest %v, %+v", i, gateways[i], n, p99, longest, r)
+		if r.OutOfOrder != 0 || n == 0 {
 			t.Errorf("gateway %d: %+v", i, r)
 		}
-		if p99 > 5*time.Second { // 250 ms on a machine that has nothing else to do
-			t.Errorf("gateway %d: p99 %v", i, p99)
+		if p99 > slow+noticed {
+			t.Errorf("gateway %d: p99 %v, and %v where nothing is restarted", i, p99, slow)
 		}
 	}
+	t.Logf("without restarts: p99 %v", slow)
 	after, back := f.view(), 0
 	for p, o := range after.Owners {
 		if o.Node == before.Owners[p].Node {

@@ -158,21 +158,31 @@ func (c *Client) Run(ctx context.Context) error {
 	return c.mu.fatal
 }
 
-// runSessions connects again and again. After a first failure it does so at once where there is another address.
+// runSessions connects again and again. After a first failure it does so at once where there is another address, and while the node of the
+// last session still serves, because it is about to stop.
 func (c *Client) runSessions(ctx context.Context, addresses fleet.Addresses) {
 	wait := link.Backoff{First: c.cfg.ReconnectWait, Longest: c.cfg.MaxReconnectWait}
+	var before *session // the last one whose node is about to stop
+	var running sync.WaitGroup
+	defer running.Wait()
 	for failures := 0; ; {
 		address, ok := addresses.Next(ctx)
 		if !ok {
 			return
 		}
 		began, s := time.Now(), newSession(c, address)
-		err := s.run(ctx)
+		s.before = before
+		ended := make(chan error, 1)
+		running.Go(func() { ended <- s.run(ctx) })
+		err := s.wait(ended, addresses.Others())
 		addresses.Over()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, errLeft):
+			continue
+		case errors.Is(err, errStopping):
+			before, failures = s, 0
 			continue
 		}
 		if s.moved.Load() || s.welcomed && time.Since(began) >= c.cfg.MaxReconnectWait {

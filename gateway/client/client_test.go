@@ -618,6 +618,77 @@ func TestEveryAddressIsTried(t *testing.T) {
 	p.end()
 }
 
+// stopping tells the client that the node stops.
+func (v *visit) stopping() {
+	v.t.Helper()
+	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{Kind: "shutting_down", Text: "text"}}})
+}
+
+// A node that stops serves on until another node does, however long that takes.
+func TestNodeThatStopsIsLeftWhenAnotherServes(t *testing.T) {
+	old, busy, next, j := newNode(t), newNode(t), newNode(t), newJournal()
+	p := start(t, config(j, old.address, busy.address, next.address), j.handle)
+	before := old.welcomed(t, 1)
+	before.bookmarks(1, at("a"))
+	before.batch(batch(0, at("a"), at("b1"), "b1"))
+	before.acked(0, at("b1"))
+	before.stopping()
+	busy.accept(t).close(errBroken) // which is no reason to leave the other
+	after := next.accept(t)
+	if after.hello.GetStart() != streampb.Start_START_RESUME || !slices.Equal(after.stands(), []string{"0:b1"}) {
+		t.Errorf("hello: %v", after.hello)
+	}
+	before.batch(batch(0, at("b1"), at("c1"), "c1"))
+	before.acked(0, at("c1"))
+	after.welcome(1)
+	after.bookmarks(1, at("b1")) // it has yet to come so far
+	after.acked(0, at("b1"))
+	before.batch(batch(0, at("c1"), at("d1"), "d1"))
+	before.acked(0, at("d1"))
+	after.batch(batch(0, at("b1"), at("c1"), "c1"))
+	before.left()
+	after.batch(batch(0, at("c1"), at("e1"), "d1", "e1"))
+	after.acked(0, at("e1"))
+	j.expect(t, "0:b1", "0:c1", "0:d1", "0:e1")
+	p.end()
+	if s := p.Stats(); s.Duplicates != 2 || s.Sessions != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Where there is no other address, or it is not known yet where to go on, the session goes on until the node ends it.
+func TestNodeThatStopsServesWhoeverCannotGoElsewhere(t *testing.T) {
+	for name, tt := range map[string]struct{ alone, bookmarks bool }{"one address": {true, true}, "nothing known": {false, false}} {
+		t.Run(name, func(t *testing.T) {
+			n, other, j := newNode(t), newNode(t), newJournal()
+			addresses := []string{n.address, other.address}
+			if tt.alone {
+				addresses = addresses[:1]
+			}
+			p := start(t, config(j, addresses...), j.handle)
+			v := n.welcomed(t, 2)
+			if tt.bookmarks {
+				v.bookmarks(2, at("a"))
+			}
+			v.stopping()
+			told(t, j, anyOf[notice.ShuttingDown])
+			v.batch(batch(0, at("a"), at("b1"), "b1"))
+			v.acked(0, at("b1"))
+			v.close(errBroken)
+			if tt.alone {
+				other = n
+			}
+			v = other.welcomed(t, 2)
+			v.bookmarks(2, at("a"))
+			v.acked(1, at("a"))
+			p.end()
+			if s := p.Stats(); s.Sessions != 2 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
 func TestErrorsThatTryingAgainDoesNotHelpEndRun(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -114,7 +114,8 @@ type Partitions int
 
 // The ways to spread partitions over nodes.
 const (
-	// All has one session with one node, which serves everything whoever owns it.
+	// All has one session with one node, which serves everything whoever owns it. While a node stops, the client connects to another of its
+	// Addresses first, and drops what both send by position.
 	All Partitions = iota
 	// Owned has a session with each node for the partitions that it owns, so that the cluster shares the work, and follows them when they
 	// move. Addresses are where the topology is first asked for.

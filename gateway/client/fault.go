@@ -35,6 +35,7 @@ var (
 	errProtocol = errors.New("the node does not keep to the protocol")
 	errCluster  = errors.New("the node is of another cluster")
 	errLeft     = errors.New("the node is not needed")
+	errStopping = errors.New("the node is about to stop")
 )
 
 // ErrRunning says that Run was called a second time.

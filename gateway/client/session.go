@@ -29,6 +29,8 @@ type session struct {
 	beat    time.Duration           // between heartbeats
 	closing chan struct{}           // closed when nothing more will be acknowledged
 
+	before   *session      // serves until this one does, as its node is about to stop; may be nil
+	stopping chan struct{} // holds one signal: the node is about to stop
 	welcomed bool
 	moved    atomic.Bool     // something was handled
 	held     []notice.Notice // until it is known where the session began
@@ -42,7 +44,8 @@ var (
 
 func newSession(c *Client, address string) *session {
 	return &session{
-		client: c, address: address, outbox: link.NewOutbox(), closing: make(chan struct{}), timeout: c.cfg.Timeout, beat: c.cfg.Timeout / 3,
+		client: c, address: address, outbox: link.NewOutbox(), closing: make(chan struct{}), stopping: make(chan struct{}, 1),
+		timeout: c.cfg.Timeout, beat: c.cfg.Timeout / 3,
 	}
 }
 
@@ -84,6 +87,21 @@ func (s *session) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return s.serve(ctx, streaming)
+}
+
+// wait waits for the session's end; or only until its node is about to stop, errStopping, where another session can take over meanwhile: at
+// another address, and from where all partitions are known to stand.
+func (s *session) wait(ended <-chan error, others bool) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-s.stopping:
+	}
+	if _, known := s.client.Positions(); known && others {
+		s.client.cfg.Logger.Info("the node is about to stop", "address", s.address)
+		return errStopping
+	}
+	return <-ended
 }
 
 // reason returns why the session has ended: what we ended it for comes before what that led to.
@@ -214,10 +232,15 @@ func (s *session) notify(ctx context.Context, n notice.Notice) error {
 // notice tells of something about the service.
 func (s *session) notice(n notice.Notice) {
 	s.client.offer(told{notice: n})
-	switch n.(type) {
-	case notice.ShuttingDown, notice.Detached:
-		if s.client.fleet != nil {
-			s.client.fleet.Retreat(s)
+	_, stopping := n.(notice.ShuttingDown)
+	_, detached := n.(notice.Detached)
+	switch {
+	case s.client.fleet != nil && (stopping || detached):
+		s.client.fleet.Retreat(s)
+	case stopping:
+		select {
+		case s.stopping <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -240,6 +263,10 @@ func (s *session) batch(ctx context.Context, b *streampb.Batch) error {
 	if s.client.fleet != nil {
 		s.client.fleet.Arrived(s, b.GetPartition())
 	}
+	if s.before != nil && !partition.Of(b.GetFrom()).Equal(partition.Of(b.GetTo())) { // it is past where it begins
+		s.before.Leave()
+		s.before = nil
+	}
 	return all.Push(ctx, s, b)
 }
 
@@ -249,7 +276,7 @@ func (s *session) Attach(partitions []uint32) { s.outbox.Attach(s.all.Stand(part
 // Detach implements fleet.Session.
 func (s *session) Detach(partitions []uint32) { s.outbox.Detach(partitions) }
 
-// Leave implements fleet.Session.
+// Leave implements fleet.Session. A session that has ended stays as it is.
 func (s *session) Leave() { s.fail(errLeft) }
 
 // Ack implements partition.Source.

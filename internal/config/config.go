@@ -41,6 +41,10 @@ type Cluster struct {
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
 	// Rebalance is how often a cluster looks whether partitions should move because some nodes have more to do than others.
 	Rebalance time.Duration `key:"rebalance" default:"1m" range:"1s..8760h"`
+	// RebalanceFloor is how many events a second a node must have more or less than its share for partitions to move because of it.
+	RebalanceFloor int `key:"rebalance_floor" default:"10" range:"1..1000000000"`
+	// RebalanceCooldown is how long a partition that has moved is not moved again to balance events.
+	RebalanceCooldown time.Duration `key:"rebalance_cooldown" default:"1h" range:"1s..8760h"`
 }
 
 // Node is what this process alone has.
@@ -210,7 +214,7 @@ type Access struct {
 
 // Handoff says how partitions move from node to node.
 type Handoff struct {
-	// Overlap is for how long the node that gave a partition away delivers on to who has not gone along yet.
+	// Overlap is how long a node that stops goes on serving gateways that have not gone to another node yet.
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
 	// PrepareTimeout is how long the node that gets it may take until it is ready.
 	PrepareTimeout time.Duration `key:"prepare_timeout" default:"30s" range:"100ms..1h"`

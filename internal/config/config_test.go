@@ -30,7 +30,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second, ExpectedNodes: 1, SettleTime: 10 * time.Second, Rebalance: time.Minute},
+		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second, ExpectedNodes: 1, SettleTime: 10 * time.Second, Rebalance: time.Minute, RebalanceFloor: 10, RebalanceCooldown: time.Hour},
 		Node:    Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{

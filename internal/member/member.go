@@ -37,6 +37,10 @@ type Config struct {
 	Expected int
 	// Settle is how long nodes that join are waited for, Rebalance how often it is looked at who has how much to do.
 	Settle, Rebalance time.Duration
+	// RebalanceFloor is how many events a second a node must have more or less than its share for partitions to move because of it,
+	// RebalanceCooldown how long one that has moved stays.
+	RebalanceFloor    float64
+	RebalanceCooldown time.Duration
 
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
 	// where there is none.
@@ -99,7 +103,8 @@ func New(cfg Config) *Member {
 	}, cfg.Roster)
 	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
-		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, Rebalance: cfg.Rebalance, TTL: cfg.TTL,
+		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
+		Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
 		Trusted: m.leads, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	return m

@@ -143,6 +143,10 @@ func (s *Service) buildLog(context.Context) error {
 // buildNode makes the node and its HTTP server.
 func (s *Service) buildNode(context.Context) (err error) {
 	cfg := s.opts.Config
+	var overlap time.Duration
+	if cfg.Cluster.ExpectedNodes > 1 { // otherwise there is nowhere else to go
+		overlap = cfg.Handoff.Overlap
+	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
 		Logger: s.logger, Registerer: s.registry,
@@ -152,7 +156,7 @@ func (s *Service) buildNode(context.Context) (err error) {
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
-		FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
+		Overlap: overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember() //nolint:contextcheck // it begins nothing
@@ -168,7 +172,8 @@ func (s *Service) buildMember() {
 	cfg := s.opts.Config
 	s.member = member.New(member.Config{
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
-		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime, Rebalance: cfg.Cluster.Rebalance,
+		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
+		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce: func(n streamer.Notice) { s.gateway.Announce(n) },
@@ -251,6 +256,7 @@ func (s *Service) Run(ctx context.Context) error {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
+	s.hub.Drain()
 	s.endClients()
 }
 

@@ -39,6 +39,7 @@ func (c *Census) Look(now, blind time.Duration, view roster.View) []Event {
 	}
 	for _, m := range c.members {
 		m.heard += blind
+		m.Gave += blind
 		for check := range m.failing {
 			m.failing[check] += blind
 		}

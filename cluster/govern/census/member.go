@@ -33,6 +33,7 @@ type Member struct {
 	Late     bool // it should serve partitions and does not: the policy says so
 	Losses   int  // how often it was lost lately
 	Process  string
+	Gave     time.Duration // when it last gave up a partition that it was to give up: the policy says so
 
 	started      time.Time
 	joined, beat int64

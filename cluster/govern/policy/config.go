@@ -19,7 +19,10 @@ type Config struct {
 	TTL, Beat, Late, Silent time.Duration
 	Confirm, Settle, Grace  time.Duration
 	Moves                   int
-	Rebalance, ResyncDelay  time.Duration
+	Rebalance               time.Duration
+	RebalanceFloor          float64
+	RebalanceCooldown       time.Duration
+	ResyncDelay             time.Duration
 	ResyncRate              int
 	Failures, Successes     int
 	OpenFor                 time.Duration
@@ -36,6 +39,8 @@ func (c Config) WithDefaults() Config {
 	c.Grace = cmp.Or(c.Grace, 2*c.TTL)
 	c.Moves = cmp.Or(c.Moves, max(2, c.Partitions/16))
 	c.Rebalance = cmp.Or(c.Rebalance, time.Minute)
+	c.RebalanceCooldown = cmp.Or(c.RebalanceCooldown, time.Hour)
+	c.RebalanceFloor = cmp.Or(c.RebalanceFloor, 10)
 	c.ResyncDelay = cmp.Or(c.ResyncDelay, 5*time.Second)
 	c.ResyncRate = cmp.Or(c.ResyncRate, 10)
 	c.Failures = cmp.Or(c.Failures, 3)
@@ -60,7 +65,7 @@ func (c Config) Validate() error {
 	if d.Grace < d.TTL {
 		wrong = append(wrong, fmt.Errorf("a grace of %s is shorter than the TTL of %s: what a dead member had would count as not taken", d.Grace, d.TTL))
 	}
-	if min(d.TTL, d.Beat, d.Confirm, d.Settle, d.Rebalance, d.ResyncDelay, d.OpenFor) < 0 ||
+	if min(d.TTL, d.Beat, d.Confirm, d.Settle, d.Rebalance, d.RebalanceCooldown, d.ResyncDelay, d.OpenFor) < 0 ||
 		min(d.Expected, d.Moves, d.ResyncRate, d.Failures, d.Successes) < 0 {
 		wrong = append(wrong, errors.New("times and numbers must not be negative"))
 	}

@@ -10,8 +10,10 @@
 //
 // A cluster was off if nobody owns anything, or fewer than half of those are there whom the plan names. Of partitions that could stay where
 // they are, at most Config.Moves are moved by one plan, and no others before their new owners serve them; none at all while half of the
-// members fail the same check. Rates of events enter as they were at the last full minute, each smoothed over one: while traffic
-// changes, a plan for balance may be revised a few minutes later. A new leader's first view is taken as it is: plan and owners stand.
+// members fail the same check. Rates of events enter as averages over the last 20 periods of Config.Rebalance, and how much a
+// member's rate differs between tenths of that time tells what is chance. At most four partitions are exchanged for balance in ten periods, but for a
+// member that has had half of its share too much all the time; who has been moved is not exchanged for Config.RebalanceCooldown, so that noise
+// moves next to nothing and nothing comes back. A new leader measures for five periods first. Its first view is taken as it is: plan and owners stand.
 //
 // Where nobody is fit to be given partitions, the next best are: those that have not settled, or fail what half of all fail; then those
 // that are degraded, or have failed. A partition with a doubtful owner is better off than one without, and where there is nobody at all
@@ -20,7 +22,7 @@
 // # Verification
 //
 // A partition has to be served by whom the plan gives it to, by that member's own heartbeat under the key's epoch, within Config.Grace of
-// the plan, or of the claim. Where it is not:
+// the plan, or of the claim; who gives up partitions one after the other has as long for each. Where it is not:
 //
 //   - nobody has the key, or its owner does not serve: a failure of the member. The partition goes to another one, the key is taken away.
 //   - another one has the key and serves: the partition stays there, and both are left alone for a while.

@@ -19,6 +19,10 @@ func (s *State) plan(wishes Wishes) {
 		goesOn := func(c cause) bool { return !s.balanced && c.replan == ReplanJoin }
 		done := slices.DeleteFunc(s.causes[:s.covered:s.covered], func(c cause) bool { return !goesOn(c) })
 		s.causes, s.covered = append(done, s.causes[s.covered:]...), 0
+		if n := len(s.traded); n > 0 {
+			s.traded[n-1] += s.trading
+		}
+		s.trading = 0
 	}
 	s.wish(wishes)
 	if s.census.Cold() {
@@ -54,6 +58,7 @@ func (s *State) plan(wishes Wishes) {
 	}
 	s.last = assign.Input{}
 	s.publish(roster.Plan{Owners: owners, Why: result.Why, Reasons: result.Reasons}, moved)
+	s.trading = result.Exchanged
 }
 
 // publish has a plan published, for the causes that there are.
@@ -62,7 +67,7 @@ func (s *State) publish(plan roster.Plan, moved int) {
 	s.d.Moved = moved
 	plan.Version, plan.By = s.view.Plan.Version+1, s.cfg.Node
 	s.d.Publish = &plan
-	s.covered, s.pending = len(s.causes), plan.Version
+	s.covered, s.pending, s.trading = len(s.causes), plan.Version, 0
 }
 
 // cause says what a plan is made for.
@@ -105,14 +110,25 @@ func (s *State) wish(wishes Wishes) {
 
 // same says whether the input asks for what the last did, which was that nothing be changed.
 func (s *State) same(in assign.Input) bool {
-	return in.Partitions == s.last.Partitions && in.Moves == s.last.Moves && slices.Equal(in.Members, s.last.Members) &&
-		slices.Equal(in.Current, s.last.Current) && slices.Equal(in.Rates, s.last.Rates) && maps.Equal(in.Pinned, s.last.Pinned)
+	return in.Partitions == s.last.Partitions && in.Moves == s.last.Moves && in.Exchanges == s.last.Exchanges && slices.Equal(in.Members, s.last.Members) &&
+		slices.Equal(in.Current, s.last.Current) && slices.Equal(in.Rates, s.last.Rates) && slices.Equal(in.Cooling, s.last.Cooling) && maps.Equal(in.Pinned, s.last.Pinned)
 }
 
 // input says what is to be planned with.
 func (s *State) input(wishes Wishes) assign.Input {
 	members, trials, fit := s.eligible(wishes)
-	in := assign.Input{Partitions: s.cfg.Partitions, Members: members, Moves: s.cfg.Moves, Rates: s.measure()}
+	in := assign.Input{
+		Partitions: s.cfg.Partitions, Members: members, Moves: s.cfg.Moves, Floor: s.cfg.RebalanceFloor, Exchanges: exchanges, Cooling: make([]bool, len(s.parts)),
+	}
+	s.measure()
+	in.Rates = s.rates.partitions
+	for i := range members {
+		members[i].Chance, members[i].Urgent = s.rates.chance[members[i].Node], s.rates.urgent[members[i].Node]
+	}
+	for _, n := range s.traded {
+		in.Exchanges -= n
+	}
+	in.Exchanges = max(in.Exchanges, 1)
 	keeps, takers := make(map[string]bool, len(members)), 0
 	for _, m := range members {
 		keeps[m.Node] = m.Keeps
@@ -133,6 +149,7 @@ func (s *State) input(wishes Wishes) assign.Input {
 			at = ""
 		}
 		in.Current[i] = at
+		in.Cooling[i] = p.moved > 0 && s.now-p.moved < s.cfg.RebalanceCooldown
 		s.must = s.must || !keeps[at]
 		live = live || p.live
 	}
@@ -177,28 +194,4 @@ func (s *State) eligible(wishes Wishes) (members []assign.Member, trials []int, 
 		members[i].Keeps = members[i].Keeps || best == census.Unfit // there is nobody else
 	}
 	return members, trials, best == census.Fit
-}
-
-// measure returns the partitions' rates, which stay the same for a while, so that plans do not follow every gust. Nil is unknown.
-func (s *State) measure() []float64 {
-	if s.ratedAt > 0 && s.now-s.ratedAt < s.cfg.Rebalance {
-		return s.rates
-	}
-	sum, known := 0.0, 0
-	for i := range s.parts {
-		if rate := s.parts[i].rate; rate >= 0 {
-			sum += rate
-			known++
-		}
-	}
-	if known == 0 || s.census.Sharing() {
-		return s.rates
-	}
-	s.rates, s.ratedAt = make([]float64, len(s.parts)), s.now
-	for i := range s.parts {
-		if s.rates[i] = s.parts[i].rate; s.rates[i] < 0 {
-			s.rates[i] = sum / float64(known)
-		}
-	}
-	return s.rates
 }

@@ -22,12 +22,15 @@ type State struct {
 	census *census.Census
 
 	parts   []part
-	rates   []float64 // as planned with; nil while unknown
-	ratedAt time.Duration
+	rates   rates         // as planned with
+	ratedAt time.Duration // when the period began
+	periods [][]float32   // the partitions' events a second in the last ones, the latest last
 
 	causes   []cause
 	covered  int    // how many of them the last plan was made for
 	pending  uint64 // its version
+	trading  int    // how many partitions it exchanges for balance alone
+	traded   []int  // how many were exchanged in the last periods, the latest last
 	balanced bool
 	must     bool // some have to move
 	drained  map[string]bool
@@ -50,9 +53,6 @@ func New(cfg Config) *State {
 	cfg = cfg.WithDefaults()
 	s := &State{
 		cfg: cfg, census: census.New(cfg.census()), parts: make([]part, cfg.Partitions), balanced: true, tokens: float64(cfg.ResyncRate),
-	}
-	for p := range s.parts {
-		s.parts[p].rate = -1
 	}
 	return s
 }

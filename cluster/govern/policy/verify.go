@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -10,9 +9,6 @@ import (
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/notice"
 )
-
-// rateMemory is how long a partition's rate of events is remembered.
-const rateMemory = time.Minute
 
 // A part is what the leader knows of a partition.
 type part struct {
@@ -24,7 +20,8 @@ type part struct {
 	late            bool          // for longer than the grace
 	stays           bool          // with its holder, because who should take it over did not
 	live            bool          // on its way between members that live, for balance
-	rate            float64       // negative while unknown
+	moved           time.Duration // when the plan last gave it to another, 0 if it has not
+	gauge           gauge
 }
 
 // restart begins the grace anew.
@@ -51,7 +48,7 @@ func (s *State) observe() {
 				p := &s.parts[h.Partition]
 				p.turn = s.turn
 				if m.Fresh {
-					p.learn(h.Rate, s.cfg.Beat)
+					p.gauge.hear(h.Rate)
 				}
 			}
 		}
@@ -72,8 +69,13 @@ func (s *State) observe() {
 // observePart takes in one partition and reports whether the plan has moved it.
 func (s *State) observePart(p *part, planned string, o roster.Owner) (moved bool) {
 	served := p.turn == s.turn && o.Node == planned && planned != ""
+	if giver := s.census.Member(p.holder); giver != nil && o.Node != p.holder && p.planned != p.holder && !p.late {
+		giver.Gave = s.now
+	}
 	if planned != p.planned {
-		moved = p.planned != ""
+		if moved = p.planned != ""; moved {
+			p.moved = s.now
+		}
 		donor := s.census.Member(o.Node)
 		p.live = donor != nil && o.Node != planned && donor.Keeps()
 		p.planned = planned
@@ -99,15 +101,6 @@ func (s *State) observePart(p *part, planned string, o roster.Owner) (moved bool
 	return moved
 }
 
-// learn takes a rate in.
-func (p *part) learn(rate float64, every time.Duration) {
-	if p.rate < 0 {
-		p.rate = rate
-		return
-	}
-	p.rate += (rate - p.rate) * (1 - math.Exp(-float64(every)/float64(rateMemory)))
-}
-
 // A miss is a partition that is not served in time, and who is to blame.
 type miss struct {
 	part  *part
@@ -131,6 +124,9 @@ func (s *State) verify() {
 			}
 		}
 		due := p.since + s.cfg.Grace
+		if blame != m {
+			due = max(p.since, blame.Gave) + s.cfg.Grace // who gives up one partition after the other is not late with the rest
+		}
 		switch {
 		case s.census.Excused(blame):
 			p.since = s.now

@@ -34,9 +34,11 @@ type actor struct {
 	count    int
 	garbled  bool
 
-	lame  bool // claims nothing
-	stuck bool // serves nothing of what it claims
-	hoard bool // gives nothing back
+	lame  bool          // claims nothing
+	stuck bool          // serves nothing of what it claims
+	hoard bool          // gives nothing back
+	slow  time.Duration // how long it takes to give one partition back, one after the other
+	gave  time.Duration // when it last did
 
 	last    roster.Heartbeat
 	nextAt  time.Duration
@@ -196,7 +198,8 @@ func (w *world) act(a *actor) {
 			delete(a.giving, p)
 		case a.giving[p] == 0:
 			a.giving[p] = w.now
-		case w.now-a.giving[p] >= 300*time.Millisecond:
+		case w.now-a.giving[p] >= 300*time.Millisecond && w.now-max(a.giving[p], a.gave) >= a.slow:
+			a.gave = w.now
 			*o = roster.Owner{}
 			delete(a.serving, p)
 			delete(a.giving, p)

@@ -69,7 +69,7 @@ type Info struct {
 
 // Notices about the service. None of them asks for anything: they explain what is seen.
 type (
-	// ShuttingDown says that the node stops; the client goes on elsewhere.
+	// ShuttingDown says that the node is about to stop; the client connects to another one, and leaves this one when that one serves.
 	ShuttingDown struct{ Info }
 	// Detached says that the node is cut off from its cluster; the client goes on elsewhere.
 	Detached struct{ Info }

@@ -102,12 +102,54 @@ func epochOf(stands etcd.Standing, revision int64) change.Epoch {
 	return epoch
 }
 
+// A planForm is a plan as it stands in the store: each name once, so that a plan of all partitions that there can be fits into one request.
+type planForm struct {
+	roster.Plan
+
+	// Nodes are the names of the owners, Places by partition an index into them. A plan without them has the names by partition.
+	Nodes  []string `json:"nodes,omitempty"`
+	Places []int    `json:"places,omitempty"`
+}
+
+func encodePlan(p roster.Plan) (string, error) {
+	form := planForm{Plan: p}
+	form.Owners = nil
+	places := make(map[string]int)
+	for _, node := range p.Owners {
+		place, known := places[node]
+		if !known {
+			place = len(form.Nodes)
+			places[node], form.Nodes = place, append(form.Nodes, node)
+		}
+		form.Places = append(form.Places, place)
+	}
+	return encode(form)
+}
+
+// plan returns the plan with the names by partition.
+func (f planForm) plan() (roster.Plan, error) {
+	for p, place := range f.Places {
+		if place < 0 || place >= len(f.Nodes) {
+			return roster.Plan{}, fmt.Errorf("partition %d is given to node %d of %d", p, place, len(f.Nodes))
+		}
+		if p == 0 {
+			f.Owners = make([]string, len(f.Places))
+		}
+		f.Owners[p] = f.Nodes[place]
+	}
+	return f.Plan, nil
+}
+
 // planOf reads the plan. Its version is the key's, which a hand that writes into it counts up too.
 func planOf(kvs []*mvccpb.KeyValue) (plan roster.Plan, err error) {
 	if len(kvs) == 0 {
 		return roster.Plan{}, nil
 	}
-	if err := json.Unmarshal(kvs[0].Value, &plan); err != nil {
+	var form planForm
+	if err = json.Unmarshal(kvs[0].Value, &form); err == nil {
+		plan, err = form.plan()
+	}
+	if err != nil {
 		return roster.Plan{}, fault.Newf(fault.ClusterCorrupt, "%s: %w", kvs[0].Key, err)
 	}
 	plan.Version = uint64(kvs[0].Version)

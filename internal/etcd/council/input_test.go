@@ -149,9 +149,13 @@ func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
 	if _, err := s.View(t.Context()); fault.Of(err) != fault.ClusterCorrupt || !strings.Contains(err.Error(), p.key("plan")) {
 		t.Errorf("view gave %v", err)
 	}
+	p.put(p.key("plan"), `{"nodes":["x"],"places":[0,1]}`)
+	if _, err := s.View(t.Context()); fault.Of(err) != fault.ClusterCorrupt {
+		t.Errorf("a plan that gives a partition to nobody that it names gave %v", err)
+	}
 	p.put(p.key("plan"), `{"version":99,"owners":["x"],"later":{}}`)
 	plan := p.view(s).Plan
-	if plan.Version != 3 || plan.Owner(0) != "x" {
+	if plan.Version != 4 || plan.Owner(0) != "x" {
 		t.Errorf("%+v", plan)
 	}
 	if err := leads.Publish(t.Context(), roster.Plan{Version: plan.Version + 1}); err != nil {
@@ -358,6 +362,7 @@ func TestUserWithoutRightsIsRefused(t *testing.T) {
 func FuzzRoster(f *testing.F) {
 	f.Add("node-a", []byte(`{"node":"node-a","process":"p","partitions":[{"id":1,"epoch":{"Incarnation":1,"Revision":2}}]}`))
 	f.Add("a%2Fb", []byte(`{"owners":["a",""],"why":"AAE="}`))
+	f.Add("plan", []byte(`{"nodes":["a"],"places":[0,1,-1]}`))
 	f.Add("%zz", []byte("garbage"))
 	f.Fuzz(func(t *testing.T, name string, value []byte) {
 		keys := (&etcd.Client{}).Keys()

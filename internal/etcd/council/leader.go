@@ -177,7 +177,7 @@ func (l *leadership) Lost() <-chan struct{} { return l.lost }
 
 // Publish implements [roster.Leadership]. That the plan stands already is the same, done by a request whose answer got lost.
 func (l *leadership) Publish(ctx context.Context, p roster.Plan) error {
-	value, err := encode(p)
+	value, err := encodePlan(p)
 	if err == nil {
 		err = etcd.Insist(ctx, func() error { return l.publish(ctx, int64(p.Version), value) })
 	}

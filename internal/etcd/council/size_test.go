@@ -1,7 +1,10 @@
 package council
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
@@ -36,5 +39,35 @@ func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
 		if math.Abs(held[q].Rate-h.Held[q].Rate) > 0.001*max(1, h.Held[q].Rate) {
 			t.Fatalf("partition %d: a rate of %g is told as %g", q, h.Held[q].Rate, held[q].Rate)
 		}
+	}
+}
+
+// A plan for every partition that a cluster can have is published, however long the names of the nodes are.
+func TestPlanOfAllPartitionsThatCanBeIsPublished(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	s := p.store(nil)
+	leads, err := s.Campaign(t.Context(), "node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = leads.Resign(t.Context()) }()
+	plan := roster.Plan{Version: 1, Reasons: []string{"by hash", "moved"}}
+	for q := range change.MaxPartitions {
+		name := fmt.Sprintf("%s-%d", strings.Repeat("n", 240), q%100)
+		if q%100 == 99 {
+			name = ""
+		}
+		plan.Owners, plan.Why = append(plan.Owners, name), append(plan.Why, uint8(q%2))
+	}
+	owners := slices.Clone(plan.Owners)
+	if err := leads.Publish(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(plan.Owners, owners) {
+		t.Error("the plan was changed for who published it")
+	}
+	got := p.view(s).Plan
+	if !slices.Equal(got.Owners, owners) || !slices.Equal(got.Why, plan.Why) || got.Reason(3) != "moved" {
+		t.Errorf("%d owners are read, others than were written", len(got.Owners))
 	}
 }
