@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/devmongo/profile"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // blind are the deployments whose oplog a client cannot look at.
@@ -141,11 +141,11 @@ func TestBlindStreamSeesALossBehindADroppedDatabase(t *testing.T) {
 }
 
 // seesTheLoss reads a stream whose position is lost, which must not tell of progress instead.
-func (s *scene) seesTheLoss(stream lane.Stream, from change.Timestamp) {
+func (s *scene) seesTheLoss(stream oplog.Stream, from change.Timestamp) {
 	s.Helper()
 	for range 20 {
 		reply, err := stream.Next(s.Context())
-		if errors.Is(err, lane.ErrPositionLost) {
+		if errors.Is(err, oplog.ErrPositionLost) {
 			return
 		}
 		if err != nil || len(reply.Events) > 0 || reply.End.Time.Compare(from) > 0 {

@@ -1,4 +1,4 @@
-// Package stream opens change streams for lane.Log.
+// Package stream opens change streams for oplog.Log.
 //
 // A stream waits for events with TryNext and a maximum await time, never with a short deadline, because a context that ends inside a
 // wait kills the stream. It reopens itself: whether the driver resumes inside TryNext or we do after it, at most once a second, with
@@ -8,7 +8,7 @@
 //	  ▲        │ transient (network, election, cursor gone): back off
 //	  ├────────┤ token refused: by operation time, once
 //	  └────────┤ event too large: with one event a reply, then with less of that event, then behind it
-//	           │ position dead: on another member that has it; on none: lane.ErrPositionLost
+//	           │ position dead: on another member that has it; on none: oplog.ErrPositionLost
 //	           └ fatal (rights, malformed token): fault.Error
 //
 // # Progress is believed late

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // An event above 16 MiB ends every stream that meets it, together with the reply that it was to come in. Where the server can split it, it
@@ -171,22 +171,22 @@ func (st *stream) leaveOut(at change.Timestamp) {
 }
 
 // skipped makes the reply that holds the place of an event that was left out: the stream has been opened behind it.
-func (st *stream) skipped() (lane.Reply, error) {
+func (st *stream) skipped() (oplog.Reply, error) {
 	st.skipping = false
 	if base, err := change.ParseToken(st.cursor.ResumeToken()); err == nil {
 		st.position = change.Later(base.Clone(), st.position) // base, where they are equal: it has a token
 	}
 	if st.position.Token == nil {
-		return lane.Reply{}, fault.Newf(fault.LogPoisonEvent, "an event cannot be stepped over, because the server tells no place behind it")
+		return oplog.Reply{}, fault.Newf(fault.LogPoisonEvent, "an event cannot be stepped over, because the server tells no place behind it")
 	}
 	event, err := bson.Marshal(bson.D{
 		{Key: "_id", Value: bson.Raw(st.position.Token)}, {Key: "operationType", Value: change.SkippedName},
 		{Key: "clusterTime", Value: bson.Timestamp{T: st.position.Time.T, I: st.position.Time.I}},
 	})
 	if err != nil {
-		return lane.Reply{}, fmt.Errorf("step over an event that is too large: %w", err)
+		return oplog.Reply{}, fmt.Errorf("step over an event that is too large: %w", err)
 	}
-	return lane.Reply{Events: [][]byte{event}, End: st.position, Size: len(event), At: time.Now()}, nil
+	return oplog.Reply{Events: [][]byte{event}, End: st.position, Size: len(event), At: time.Now()}, nil
 }
 
 // timeIn finds the time of the event that an error is about, zero where it does not tell: a message of BSONObjectTooLarge quotes the event's

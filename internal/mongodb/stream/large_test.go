@@ -17,7 +17,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/devmongo/profile"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // large writes a document whose update is an event above 16 MiB when the full document comes with it, between two small changes.
@@ -130,7 +130,7 @@ func TestLargeEventComesWithLessWhereItCannotBeSplit(t *testing.T) {
 
 // inOrder reads events until the last of the ids has come, each once, and returns them by id. What a reopened stream repeats is left
 // out by its position, as the lane does.
-func (s *scene) inOrder(stream lane.Stream, ids ...string) map[string]change.Event {
+func (s *scene) inOrder(stream oplog.Stream, ids ...string) map[string]change.Event {
 	s.Helper()
 	events := make(map[string]change.Event)
 	var at change.Position

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // Who loses a position opens another stream, and a server that has lost that too would be asked again and again, each time by a new
@@ -14,7 +14,7 @@ import (
 
 // slowDown lets a loss cost time.
 func (s *Source) slowDown(err error) error {
-	if errors.Is(err, lane.ErrPositionLost) {
+	if errors.Is(err, oplog.ErrPositionLost) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		now := time.Now()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // codeUnknownStage is the server's code of a pipeline stage that it does not know.
@@ -63,7 +63,7 @@ func (s *Source) try(ctx context.Context) error {
 }
 
 // holds finds out whether the log reaches back to the time, by opening a stream there and reading from it: the server checks that, while
-// it may be silent about a token that it no longer has. Its error is lane.ErrPositionLost where the log does not.
+// it may be silent about a token that it no longer has. Its error is oplog.ErrPositionLost where the log does not.
 func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 	opts := options.ChangeStream().SetBatchSize(1).SetStartAtOperationTime(&bson.Timestamp{T: t.T, I: t.I})
 	// Everything, so that the first event ends the search, and little of it.
@@ -76,7 +76,7 @@ func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 	}
 	switch mongodb.Classify(err) {
 	case mongodb.Lost, mongodb.BadToken:
-		return &lane.LostError{Err: err}
+		return &oplog.LostError{Err: err}
 	case mongodb.Poison: // it has read the event
 		return nil
 	default:

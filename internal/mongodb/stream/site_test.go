@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 func TestUntriedIsTheFirstThatWasNotAsked(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPositionThatNoMemberHasIsLost(t *testing.T) {
 			p.shorten(p.positions[2])
 			spoil(p)
 			before := p.secondary.Stats().Aggregates
-			if _, err := p.source.Open(t.Context(), p.positions[1]); !errors.Is(err, lane.ErrPositionLost) {
+			if _, err := p.source.Open(t.Context(), p.positions[1]); !errors.Is(err, oplog.ErrPositionLost) {
 				t.Errorf("%v", err)
 			}
 			if n := p.secondary.Stats().Aggregates - before; n > 1 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // ErrNotTried says that a stream was not opened because its guard did not let it.
@@ -40,7 +40,7 @@ type SourceConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// A Source opens change streams on a deployment. It implements lane.Source.
+// A Source opens change streams on a deployment. It implements oplog.Source.
 type Source struct {
 	cfg     SourceConfig
 	client  *mongodb.Client
@@ -57,7 +57,7 @@ type Source struct {
 	}
 }
 
-var _ lane.Source = (*Source)(nil)
+var _ oplog.Source = (*Source)(nil)
 
 // NewSource makes a Source.
 func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
@@ -90,8 +90,8 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 // MaxAwait returns how long the server waits for events before it answers with an empty reply.
 func (s *Source) MaxAwait() time.Duration { return s.cfg.MaxAwait }
 
-// Open implements lane.Source.
-func (s *Source) Open(ctx context.Context, from change.Position) (lane.Stream, error) {
+// Open implements oplog.Source.
+func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
 	if err := s.waitForPace(ctx); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // A scene is a deployment, a collection of its own in it, and a source that watches that collection.
@@ -55,7 +55,7 @@ func newScene(t *testing.T, uri string, cfg SourceConfig) *scene {
 }
 
 // open opens a stream until the test ends.
-func (s *scene) open(from change.Position) lane.Stream {
+func (s *scene) open(from change.Position) oplog.Stream {
 	s.Helper()
 	stream, err := s.source.Open(s.Context(), from)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *scene) insert(ids ...any) {
 }
 
 // read reads n events.
-func (s *scene) read(stream lane.Stream, n int) (events []change.Event) {
+func (s *scene) read(stream oplog.Stream, n int) (events []change.Event) {
 	s.Helper()
 	for len(events) < n {
 		reply, err := stream.Next(s.Context())
@@ -278,7 +278,7 @@ func TestStreamEndsWithWhatAPersonMustActUpon(t *testing.T) {
 						_, err = stream.Next(t.Context())
 					}
 				}
-				if fault.Of(err) != c.want || errors.Is(err, lane.ErrPositionLost) != c.lost {
+				if fault.Of(err) != c.want || errors.Is(err, oplog.ErrPositionLost) != c.lost {
 					t.Errorf("%v", err)
 				}
 			})
@@ -304,7 +304,7 @@ func TestSilentOpeningOfALostPositionIsSeenThrough(t *testing.T) {
 	for name, from := range map[string]change.Position{
 		"an event": events[0].Position(), "a time": change.At(events[0].Time()), "a point of progress": change.At(events[1].Time()),
 	} {
-		if _, err := s.source.Open(t.Context(), from); !errors.Is(err, lane.ErrPositionLost) {
+		if _, err := s.source.Open(t.Context(), from); !errors.Is(err, oplog.ErrPositionLost) {
 			t.Errorf("opened at %s: %v", name, err)
 		}
 	}
@@ -330,7 +330,7 @@ func TestLogThatWrapsWhileTheDriverResumesIsSeenThrough(t *testing.T) {
 	for {
 		reply, err := stream.Next(t.Context())
 		if err != nil {
-			if !errors.Is(err, lane.ErrPositionLost) {
+			if !errors.Is(err, oplog.ErrPositionLost) {
 				t.Error(err)
 			}
 			return
@@ -360,7 +360,7 @@ func TestLogThatWrapsRightAfterTheOpeningIsSeenThrough(t *testing.T) {
 	server.TruncateOplog(2)
 	for range 5 {
 		reply, err := reopened.Next(t.Context())
-		if errors.Is(err, lane.ErrPositionLost) {
+		if errors.Is(err, oplog.ErrPositionLost) {
 			return
 		}
 		if err != nil || len(reply.Events) > 0 || reply.End.After(from) {
@@ -432,7 +432,7 @@ func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
 			_, err = stream.Next(t.Context())
 		}
 		stream.Close()
-		if !errors.Is(err, lane.ErrPositionLost) {
+		if !errors.Is(err, oplog.ErrPositionLost) {
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/fragment"
 	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/lane"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // maxUnknown bounds how often in a row an error of no known meaning is taken for transient.
@@ -25,7 +25,7 @@ const maxUnknown = 5
 // reopenAfter is the wait after a first failure.
 const reopenAfter = 500 * time.Millisecond
 
-// A stream is one change stream that reopens itself. It implements lane.Stream and belongs to one goroutine.
+// A stream is one change stream that reopens itself. It implements oplog.Stream and belongs to one goroutine.
 type stream struct {
 	source *Source
 	base   change.Position
@@ -53,20 +53,20 @@ type stream struct {
 
 func (st *stream) Base() change.Position { return st.base }
 
-// Next implements lane.Stream.
-func (st *stream) Next(ctx context.Context) (lane.Reply, error) {
+// Next implements oplog.Stream.
+func (st *stream) Next(ctx context.Context) (oplog.Reply, error) {
 	reply, err := st.next(ctx)
 	return reply, st.source.slowDown(err)
 }
 
-func (st *stream) next(ctx context.Context) (lane.Reply, error) {
+func (st *stream) next(ctx context.Context) (oplog.Reply, error) {
 	for {
 		if ctx.Err() != nil {
-			return lane.Reply{}, context.Cause(ctx)
+			return oplog.Reply{}, context.Cause(ctx)
 		}
 		if st.cursor == nil {
 			if err := st.open(ctx); err != nil {
-				return lane.Reply{}, err
+				return oplog.Reply{}, err
 			}
 		}
 		if st.skipping {
@@ -78,14 +78,14 @@ func (st *stream) next(ctx context.Context) (lane.Reply, error) {
 		}
 		if err != nil {
 			if err := st.failed(ctx, err); err != nil {
-				return lane.Reply{}, err
+				return oplog.Reply{}, err
 			}
 		}
 	}
 }
 
 // read asks the open cursor once. Without a reply and an error it is to be asked again, or to be opened again.
-func (st *stream) read(ctx context.Context) (*lane.Reply, error) {
+func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 	got := st.cursor.TryNext(st.waiting(ctx))
 	at := time.Now()
 	st.noteProgress(at)
@@ -147,8 +147,8 @@ func (st *stream) waiting(ctx context.Context) context.Context {
 }
 
 // collect makes a reply of the events of one batch, of which the cursor stands at the first.
-func (st *stream) collect(at time.Time) (*lane.Reply, error) {
-	reply := &lane.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
+func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
+	reply := &oplog.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
 	for {
 		if err := st.take(reply, st.cursor.Current); err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (st *stream) collect(at time.Time) (*lane.Reply, error) {
 }
 
 // take adds an event to a reply, or keeps a fragment until the event is whole.
-func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
+func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
 	reply.Size += len(event)
 	if fragment.Is(event) {
 		joined, err := st.parts.Add(event)
@@ -192,7 +192,7 @@ func (st *stream) take(reply *lane.Reply, event bson.Raw) error {
 }
 
 // reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
-func (st *stream) reach(reply *lane.Reply, to change.Position) {
+func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	if st.parts.Pending() {
 		if n := len(reply.Events); n > 0 {
 			if e, err := change.Parse(reply.Events[n-1]); err == nil {
@@ -220,7 +220,7 @@ func (st *stream) reach(reply *lane.Reply, to change.Position) {
 
 // given lets the ladder look at what the cursor has given. What is later than a large event is not handed out here: the position is then
 // before it.
-func (st *stream) given(reply *lane.Reply, to change.Position) change.Position {
+func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position {
 	for i, raw := range reply.Events {
 		e, err := change.Parse(raw)
 		if err == nil && !st.ladder.gives(&e) { // the lane will say so of an event that cannot be read
@@ -232,8 +232,8 @@ func (st *stream) given(reply *lane.Reply, to change.Position) change.Position {
 }
 
 // quiet makes an empty reply, whose progress counts only when it may be believed.
-func (st *stream) quiet(ctx context.Context, at time.Time) (*lane.Reply, error) {
-	reply := &lane.Reply{At: at}
+func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error) {
+	reply := &oplog.Reply{At: at}
 	if !st.proven {
 		if err := st.prove(ctx); err != nil {
 			return nil, err
@@ -259,7 +259,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	class, at := mongodb.Classify(err), timeIn(err)
 	err = discreet{err}
 	switch {
-	case errors.Is(err, lane.ErrPositionLost):
+	case errors.Is(err, oplog.ErrPositionLost):
 		return st.gone(ctx, err)
 	case class == mongodb.BadToken && between:
 		return nil // what the server refuses is a fragment's token, at which the driver has resumed
@@ -387,7 +387,7 @@ func (st *stream) reaches(ctx context.Context) error {
 		return err
 	}
 	if err := outside(reach, st.position); err != nil {
-		return &lane.LostError{First: reach.First, Last: reach.Last, Err: err}
+		return &oplog.LostError{First: reach.First, Last: reach.Last, Err: err}
 	}
 	return nil
 }
@@ -405,7 +405,7 @@ func outside(reach mongodb.Reach, p change.Position) error {
 
 // lost makes the error for a position that the server has refused, with what the log holds instead.
 func (st *stream) lost(ctx context.Context, cause error) error {
-	e := &lane.LostError{Err: cause}
+	e := &oplog.LostError{Err: cause}
 	if reach, err := st.at.client.Reach(ctx); err == nil {
 		e.First = reach.First
 		if reach.Behind(st.position.Time) {
@@ -431,7 +431,7 @@ func (st *stream) close() {
 	st.cursor = nil
 }
 
-// Close implements lane.Stream.
+// Close implements oplog.Stream.
 func (st *stream) Close() {
 	st.close()
 	st.sweep(context.Background())
