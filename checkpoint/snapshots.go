@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/mongostream/streamer/change"
@@ -22,13 +23,18 @@ func cloneSnapshots(all []snapshot.Progress) []snapshot.Progress {
 
 // trimmedSnapshots returns a copy that needs at most maxSnapshots bytes. Where that is too little, snapshots that are under way begin again, and
 // then complete ones are forgotten: whoever wants one gets it again.
-func trimmedSnapshots(all []snapshot.Progress) ([]snapshot.Progress, error) {
+func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progress, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
 	all = cloneSnapshots(all)
 	total := 0
 	for _, p := range all {
+		for _, of := range p.Partitions {
+			if int(of) >= partitions {
+				return nil, fmt.Errorf("the snapshot of subscription %q is of partition %d of %d", p.Subscription, of, partitions)
+			}
+		}
 		total += storedSize(p)
 	}
 	for i, p := range all {

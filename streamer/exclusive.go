@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A StartPolicy says where a subscriber begins of which nothing is known.
@@ -142,14 +143,18 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 	switch {
 	case r.Known && (stands == nil || r.Generation >= stands.Generation):
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
-	case stands != nil:
-		e.begin, cfg.Start = BeginCheckpoint, Place{At: n.openable(stands.Position, stands.Fingerprint)}
-		cfg.Partitions = make(map[change.Partition]Place, len(stands.Positions))
-		for p, at := range stands.Positions {
-			cfg.Partitions[p] = Place{At: n.openable(at, stands.Fingerprint)}
+		if stands != nil {
+			cfg.Snapshots = stands.Recounted(n.cfg.Origin.Partitions).Snapshots
+			if r.before(*stands) { // a document that came in between came to nobody
+				cfg.Snapshots = again(cfg.Snapshots)
+			}
 		}
-		if stands.Partitions != n.cfg.Origin.Partitions { // counted anew since
-			cfg.Start, cfg.Partitions = Place{At: n.openable(stands.Earliest(), stands.Fingerprint)}, nil
+	case stands != nil: // counted anew since, perhaps
+		at := stands.Recounted(n.cfg.Origin.Partitions)
+		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, Place{At: n.openable(at.Position, at.Fingerprint)}, at.Snapshots
+		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
+		for p, position := range at.Positions {
+			cfg.Partitions[p] = Place{At: n.openable(position, at.Fingerprint)}
 		}
 	default:
 		e.begin = BeginStart
@@ -177,6 +182,37 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 		}
 	}
 	return cfg, n.ahead(ctx, cfg.Start)
+}
+
+// before reports whether the subscriber is, by its own account, earlier than the checkpoint in some partition.
+func (r Request) before(c checkpoint.Checkpoint) bool {
+	at := c.Earliest().Ref()
+	earlier := func(p Place) bool {
+		own := p.Ref
+		if !p.At.IsZero() {
+			own = p.At.Ref()
+		}
+		return !own.IsZero() && own.Compare(at) < 0
+	}
+	if earlier(r.At) {
+		return true
+	}
+	for _, place := range r.Partitions {
+		if earlier(place) {
+			return true
+		}
+	}
+	return false
+}
+
+// again returns the snapshots as they are before they begin, but for complete ones: whoever wants those gets them again.
+func again(all []snapshot.Progress) (begun []snapshot.Progress) {
+	for _, p := range all {
+		if !p.Done {
+			begun = append(begun, snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason})
+		}
+	}
+	return begun
 }
 
 // aheadSlack is how far a position may be later than MongoDB's time, which different servers of a deployment tell a little differently.
@@ -214,6 +250,7 @@ func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoi
 	}
 	first := checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: r.Subscriber}, Position: cfg.Start.From(), Partitions: n.cfg.Origin.Partitions, Fingerprint: n.cfg.Fingerprint,
+		Snapshots:  cfg.Snapshots,
 		Generation: e.mu.generation, At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin,
 	}
 	for p, place := range cfg.Partitions {
@@ -289,7 +326,7 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 	}
 	return []checkpoint.Progress{{
 		Checkpoint: checkpoint.Checkpoint{
-			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Generation: e.mu.generation, Claim: e.mu.claim,
+			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: e.mu.generation, Claim: e.mu.claim,
 		},
 		Events: st.Acked,
 	}}

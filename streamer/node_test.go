@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/snapshot"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -210,6 +211,77 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 			t.Errorf("the one at a: %v", err)
 		}
 		a.stop(t)
+	})
+}
+
+// What is left of a subscriber's snapshots goes with its checkpoint. Where the subscriber is earlier by its own account, those that are under
+// way begin again.
+func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
+		defer n.stop(t)
+		synctest.Wait()
+		wants := func() []streamer.Subscription {
+			subscriptions := everything(t)
+			subscriptions[0].Snapshot = true
+			return subscriptions
+		}
+		connect := func(process string, r streamer.Request) *streamer.Exclusive {
+			t.Helper()
+			r.Subscriber, r.Process, r.Started = "orders", process, time.Now()
+			e, err := n.Connect(t.Context(), r, wants())
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return e
+		}
+		e := connect("1", streamer.Request{Start: streamer.StartNow})
+		first := source.Append(inserts(3, 0)...)
+		batches := receive(t, e.Session(), 3)
+		if err := e.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		e.Close(t.Context(), nil)
+		stored, err := w.store.Load(t.Context(), "orders")
+		if err != nil || len(stored) != 1 || len(stored[0].Snapshots) != 1 || stored[0].Snapshots[0].Reason != snapshot.Start {
+			t.Fatalf("%+v, %v", stored, err)
+		}
+		// Half of it has been read since.
+		half := stored[0]
+		half.Snapshots[0].Listed, half.Snapshots[0].Read = true, 50
+		half.Snapshots[0].Left = []snapshot.Left{{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, From: change.Value{Type: 0x10, Data: []byte{1, 0, 0, 0}}}}
+		if err := w.store.Save(t.Context(), []checkpoint.Checkpoint{half})[0]; err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			request streamer.Request
+			read    uint64
+		}{
+			"at the checkpoint":    {streamer.Request{}, 50},
+			"at its own position":  {streamer.Request{Known: true, At: streamer.Place{Ref: half.Position.Ref()}}, 50},
+			"at an earlier one":    {streamer.Request{Known: true, At: streamer.Place{At: first[0].Position()}}, 0},
+			"and in one partition": {streamer.Request{Known: true, At: streamer.Place{At: half.Position}, Partitions: map[change.Partition]streamer.Place{1: {At: first[0].Position()}}}, 0},
+		} {
+			s, err := w.store.Load(t.Context(), "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := half.Clone()
+			again.Claim = s[0].Claim
+			if err := w.store.Save(t.Context(), []checkpoint.Checkpoint{again})[0]; err != nil {
+				t.Fatal(err)
+			}
+			got := connect(name, c.request)
+			if all := got.Session().Snapshots(); len(all) != 1 || all[0].Read != c.read || all[0].Listed != (c.read > 0) {
+				t.Errorf("%s: %+v", name, all)
+			}
+			got.Session().Close(nil) // killed
+			time.Sleep(time.Second)
+		}
 	})
 }
 

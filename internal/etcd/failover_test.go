@@ -78,7 +78,7 @@ func dialAt(t *testing.T, cluster *devetcdtest.Cluster, member *devetcdtest.Memb
 func requestsOf(t *testing.T, client *etcd.Client) map[string]func(context.Context) error {
 	t.Helper()
 	store := etcd.NewStore(client, checkpointtest.Partitions)
-	if _, err := store.Found(t.Context(), checkpointtest.Origin("c1")); err != nil {
+	if _, err := store.Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
 	id, _, err := lease.Grant(t.Context(), client, time.Hour)

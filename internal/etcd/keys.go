@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -24,9 +25,6 @@ func (k Keys) Origin() string { return k.root + "origin" }
 
 // Backend is the key of the origin's backend: the origin's key is a prefix of it, so that both are read at once.
 func (k Keys) Backend() string { return k.Origin() + "/backend" }
-
-// Secrets is the key of the keys that seal cursors.
-func (k Keys) Secrets() string { return k.root + "keys" }
 
 // Notices is the prefix of the keys of notices.
 func (k Keys) Notices() string { return k.root + "notice/" }
@@ -70,20 +68,40 @@ func (k Keys) Handoffs() string { return k.root + "handoff/" }
 // Handoff is the key of a partition's handoff.
 func (k Keys) Handoff(p change.Partition) string { return k.Handoffs() + padded(p) }
 
-func (k Keys) marks() string                  { return k.root + "mark/" }
-func (k Keys) mark(p change.Partition) string { return k.marks() + padded(p) }
+// checkpoints is the prefix of the keys of all checkpoints; below it are those of exclusive subscribers and those of shared ones.
+func (k Keys) checkpoints() string { return k.root + "checkpoint/" }
+func (k Keys) exclusive() string   { return k.checkpoints() + "exclusive/" }
+func (k Keys) shared() string      { return k.checkpoints() + "shared/" }
 
-// history is the prefix of the keys of a partition's history, entry one of those: a ring of places.
-func (k Keys) history(p change.Partition) string { return k.root + "history/" + padded(p) + "/" }
-func (k Keys) entry(p change.Partition, slot int) string {
-	return fmt.Sprintf("%s%02d", k.history(p), slot)
+// partitions is the prefix of the keys of a shared subscriber's checkpoints.
+func (k Keys) partitions(subscriber string) string {
+	return k.shared() + url.PathEscape(subscriber) + "/"
+}
+
+// checkpoint is the key of a checkpoint. The subscriber's name is escaped as in Member.
+func (k Keys) checkpoint(of checkpoint.Key) string {
+	if of.Shared {
+		return k.partitions(of.Subscriber) + padded(of.Partition)
+	}
+	return k.exclusive() + url.PathEscape(of.Subscriber)
+}
+
+// history is the prefix of the keys of the history of a checkpoint with a key, entry one of those: a ring of places.
+func (k Keys) history(checkpoint string) string {
+	return k.root + "history/" + strings.TrimPrefix(checkpoint, k.checkpoints()) + "/"
+}
+
+func (k Keys) entry(checkpoint string, slot int) string {
+	return fmt.Sprintf("%s%02d", k.history(checkpoint), slot)
+}
+
+// histories is the prefix of the keys of the histories of a shared subscriber.
+func (k Keys) histories(subscriber string) string {
+	return k.root + "history/" + strings.TrimPrefix(k.partitions(subscriber), k.checkpoints())
 }
 
 // gaps is the prefix of the keys of the gap log.
 func (k Keys) gaps() string { return k.root + "gap/" }
-
-// rows is the prefix of the keys of gateways' rows.
-func (k Keys) rows() string { return k.root + "row/" }
 
 // padded writes a partition so that keys sort as partitions do.
 func padded(p change.Partition) string { return fmt.Sprintf("%05d", p) }

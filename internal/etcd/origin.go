@@ -81,8 +81,8 @@ func (c *Client) Nest(ctx context.Context, stands Standing, nested []clientv3.Op
 	return resp, err
 }
 
-// found writes the origin if there is none and returns the one that stands.
-func (c *Client) found(ctx context.Context, o checkpoint.Origin) (Standing, error) {
+// create writes the origin if there is none and returns the one that stands.
+func (c *Client) create(ctx context.Context, o checkpoint.Origin) (Standing, error) {
 	value, err := record.EncodeOrigin(o)
 	if err != nil {
 		return Standing{}, err

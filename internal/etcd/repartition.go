@@ -13,8 +13,9 @@ import (
 )
 
 // Repartition puts next, which may count the partitions otherwise, in the place of last, and takes away in the same transaction what stands
-// by the old count: all marks, so that every partition begins at next's start, the plan and pins. Histories, the gap log and rows tell of
-// how many partitions they are, and stay. No mark may stand before next's start, and nobody may be a member or own anything: else it is
+// by the old count: the checkpoints of shared subscribers, which begin at next's start in every partition, the plan and pins. Histories and the
+// checkpoints of exclusive subscribers tell of how many partitions they are, and stay, and so does the gap log. No shared checkpoint may be
+// earlier than next's start, and nobody may be a member or own anything: else it is
 // the fault NodeRunning. Where last does not stand it is checkpoint.ErrOriginMoved; that next stands already is nil.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	value, err := record.EncodeOrigin(next)
@@ -36,7 +37,7 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 	one := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1)}
 	read, err := c.etcd.Txn(ctx).Then(
 		clientv3.OpGet(c.keys.Origin(), clientv3.WithPrefix()), clientv3.OpGet(c.keys.Members(), one...), clientv3.OpGet(c.keys.Owners(), one...),
-		clientv3.OpGet(c.keys.marks(), clientv3.WithPrefix()),
+		clientv3.OpGet(c.keys.shared(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return false, err
@@ -56,16 +57,12 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 		}
 	}
 	for _, kv := range read.Responses[3].GetResponseRange().Kvs {
-		p, err := PartitionOf(c.keys.marks(), string(kv.Key))
-		if err != nil {
-			return false, err
-		}
-		m, _, err := record.DecodeMark(string(kv.Key), p, last.Partitions, kv.Value)
+		m, _, err := record.DecodeCheckpoint(string(kv.Key), c.keys.checkpoint, last.Partitions, kv.Value)
 		if err != nil {
 			return false, err
 		}
 		if change.At(next.Start).After(m.Position) {
-			return false, fmt.Errorf("partition %d stands at %s, before %s: %w", p, m.Position, next.Start, checkpoint.ErrOriginMoved)
+			return false, fmt.Errorf("%s is at %s, before %s: %w", m.Key, m.Position, next.Start, checkpoint.ErrOriginMoved)
 		}
 	}
 	puts, err := c.putBackend(next.Backend.With(stands.Backend))
@@ -77,8 +74,8 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 	}
 	resp, err := c.etcd.Txn(ctx).
 		If(c.Is(stands), none(c.keys.Members()), none(c.keys.Owners()),
-			clientv3.Compare(clientv3.ModRevision(c.keys.marks()), "<", read.Header.Revision+1).WithPrefix()).
-		Then(append(puts, clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.marks(), clientv3.WithPrefix()),
+			clientv3.Compare(clientv3.ModRevision(c.keys.shared()), "<", read.Header.Revision+1).WithPrefix()).
+		Then(append(puts, clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.shared(), clientv3.WithPrefix()),
 			clientv3.OpDelete(c.keys.Plan()), clientv3.OpDelete(c.keys.Pins(), clientv3.WithPrefix()))...).
 		Commit()
 	return err == nil && resp.Succeeded, err

@@ -6,211 +6,193 @@ import (
 	"fmt"
 	"slices"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 )
 
-const (
-	// maxBytes bounds the marks of one transaction; etcd refuses requests above 1.5 MiB (--max-request-bytes).
-	maxBytes = 1 << 20
-	// trailBytes is about what a trail and a generation add to a mark.
-	trailBytes = 128
-)
+// maxBytes bounds what one transaction writes, unless it is a single checkpoint; etcd refuses requests above 1.5 MiB (--max-request-bytes).
+const maxBytes = 1 << 20
 
-// A write is a mark on its way into the store.
+// A write is a checkpoint on its way into the store.
 type write struct {
-	mark  checkpoint.Mark // as it is kept
-	size  int             // of what it puts, about
-	at    int             // its place among the marks given to Save
-	after seen
+	checkpoint checkpoint.Checkpoint // trimmed
+	result     *error                // where Save returns what became of it
+	doubt      error                 // of the attempt before: nobody knows whether it was made
+
+	over    seen  // what is to be there
+	after   seen  // what is there then
+	puts    int   // how many operations write it
+	refused error // what it gets if over is still there
 }
 
-// Save implements [checkpoint.Store]. As many marks as fit go into one transaction; those that met another mark than the
-// last seen follow in a further one.
-func (s *Store) Save(ctx context.Context, marks []checkpoint.Mark) []error {
-	results := make([]error, len(marks))
-	queue := make([]write, 0, len(marks))
-	for i, m := range marks {
-		w := write{mark: m.Trimmed(), at: i}
-		value, err := record.EncodeMark(w.mark, checkpoint.Trail{}, s.partitions)
-		if err != nil {
+// Save implements [checkpoint.Store]. As many checkpoints as fit go into one transaction; those that met another one than the last seen follow
+// in a further one.
+func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) []error {
+	results := make([]error, len(checkpoints))
+	queue := make([]*write, 0, len(checkpoints))
+	for i, c := range checkpoints {
+		c, err := c.Trimmed()
+		switch {
+		case err != nil:
 			results[i] = err
-			continue
+		case c.Shared && c.Partitions != s.partitions:
+			results[i] = fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, s.partitions)
+		default:
+			queue = append(queue, &write{checkpoint: c, result: &results[i]})
 		}
-		w.size = 2 * (len(value) + trailBytes) // once as the mark, once as an entry of the history
-		queue = append(queue, w)
 	}
 	for len(queue) > 0 {
-		n := fitting(queue)
-		again, err := s.insist(ctx, queue[:n], results)
+		var batch, rest []*write
+		err := Insist(ctx, func() (err error) {
+			batch, rest, err = s.commit(ctx, queue)
+			return err
+		})
 		if err != nil {
-			for _, w := range queue[:n] {
-				if results[w.at] != nil {
-					continue // fenced already
-				}
-				results[w.at] = fmt.Errorf("save mark of partition %d: %w", w.mark.Partition, Named(err))
+			for _, w := range batch {
+				*w.result = fmt.Errorf("save checkpoint of %s: %w", w.checkpoint.Key, Named(err))
 			}
 		}
-		queue = append(queue[n:], again...)
+		queue = rest
 	}
 	return results
 }
 
-// fitting returns how many of the writes fit into one transaction, at least one.
-func fitting(queue []write) int {
-	bytes := 0
-	for n, w := range queue {
-		bytes += w.size
-		if n == MaxNested || n > 0 && bytes > maxBytes {
-			return n
-		}
+// settle says what became of a write. One that is refused after an attempt of which nobody knows whether it was made may have been saved before.
+func (w *write) settle(err error) {
+	if w.doubt != nil && (errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrRewound)) {
+		err = fmt.Errorf("save a checkpoint that is refused by now: %w", Named(w.doubt))
 	}
-	return len(queue)
+	*w.result = err
 }
 
-// insist commits writes until it is known whether that was done. One that is fenced after an attempt of which that is not known may have
-// been carried out before: nothing is known of it.
-func (s *Store) insist(ctx context.Context, batch []write, results []error) (again []write, err error) {
-	doubts := make(map[int]error)
-	err = Insist(ctx, func() error {
-		again, err = s.commit(ctx, batch, results)
-		for _, w := range batch {
-			if err != nil && results[w.at] == nil {
-				doubts[w.at] = err
-			}
-		}
-		return err
-	})
-	for at, doubt := range doubts {
-		if errors.Is(results[at], checkpoint.ErrFenced) {
-			results[at] = fmt.Errorf("save a mark that is fenced by now: %w", Named(doubt))
-		}
-	}
-	return again, err
-}
-
-// commit makes one transaction of the writes. It fills in the results of those that are settled by it and returns the
-// others; an error says that of those without a result nothing is known.
-func (s *Store) commit(ctx context.Context, batch []write, results []error) (again []write, err error) {
-	stands, err := s.standing(ctx, batch)
+// commit makes one transaction of the first writes of a queue, which it settles where it can. It returns those that it was made of, and those
+// that are left, of the batch and of the rest of the queue; with an error nothing is known of the batch, which is not among those left.
+func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*write, err error) {
+	stands, err := s.standing(ctx, queue)
 	if err != nil {
-		return nil, err
+		return queue, nil, err
 	}
-	writes := make([]write, 0, len(batch))
-	nested := make([]clientv3.Op, 0, len(batch))
-	for _, w := range batch {
-		if stands.Fences(w.mark.Epoch) {
-			results[w.at] = fencedByOrigin(w.mark.Partition, w.mark.Epoch, stands)
+	bytes, nested := 0, make([]clientv3.Op, 0, min(len(queue), MaxNested))
+	for i, w := range queue {
+		if len(batch) == MaxNested {
+			rest = queue[i:]
+			break
+		}
+		if c := w.checkpoint; c.Shared && stands.Fences(c.Epoch) {
+			w.settle(fencedByOrigin(c.Partition, c.Epoch, stands))
 			continue
 		}
-		w.after = s.lastSeen(w.mark.Partition)
-		if results[w.at] = w.after.fences(w.mark); results[w.at] != nil {
-			continue
-		}
-		w.mark.Generation = max(w.mark.Generation, w.after.generation)
-		op, err := s.nested(&w)
+		op, size, err := s.nested(w)
 		if err != nil {
-			results[w.at] = err
+			w.settle(err)
 			continue
 		}
-		writes = append(writes, w)
-		nested = append(nested, op)
+		if bytes += size; len(batch) > 0 && bytes > maxBytes {
+			rest = queue[i:]
+			break
+		}
+		batch, nested = append(batch, w), append(nested, op)
 	}
-	if len(writes) == 0 {
-		return nil, nil
+	if len(batch) == 0 {
+		return nil, rest, nil
 	}
 	resp, err := s.client.Nest(ctx, stands, nested)
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		s.forgetOrigin()
-		return writes, nil
+		return nil, slices.Concat(batch, rest), nil
 	}
 	if err != nil {
-		return nil, err
+		for _, w := range batch {
+			w.doubt = err
+		}
+		return batch, rest, err
 	}
-	for i, w := range writes {
+	var again []*write
+	for i, w := range batch {
 		answer := resp.Responses[i].GetResponseTxn()
 		switch {
 		case !answer.Succeeded:
-			owner, mark := answer.Responses[0].GetResponseRange(), answer.Responses[1].GetResponseRange()
-			settled, err := s.readBack(w, owner.Kvs, mark.Kvs)
-			if !settled {
+			if !s.readBack(w, answer.Responses) {
 				again = append(again, w)
 			}
-			results[w.at] = err
-		case len(answer.Responses) > 0:
+			continue
+		case w.puts > 0:
 			w.after.revision = resp.Header.Revision
-			s.remember(w.mark.Partition, w.after)
+			s.remember(w.checkpoint.Key, w.after)
 		}
+		w.settle(w.refused)
 	}
-	return again, nil
+	return nil, slices.Concat(rest, again), nil
 }
 
-// nested is the transaction of one mark. A mark that stands before the one last seen is not put: only the fence is asked. What is
-// seen after a put is noted in w.
-func (s *Store) nested(w *write) (clientv3.Op, error) {
-	p := w.mark.Partition
-	expected := []clientv3.Cmp{
-		s.client.owns(p, w.mark.Epoch),
-		clientv3.Compare(clientv3.ModRevision(s.client.keys.mark(p)), "=", w.after.revision),
-	}
+// nested is the transaction of one checkpoint, and the size of what it puts. Nothing is put of one that changes nothing or would be refused:
+// only the fence is asked, and whether what was last seen is still there.
+func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
+	key := s.client.keys.checkpoint(w.checkpoint.Key)
+	w.over, w.after, w.puts, w.refused = s.lastSeen(w.checkpoint.Key), seen{}, 0, nil
+	merged, changed, err := checkpoint.Merge(w.over.checkpoint, w.checkpoint)
 	var puts []clientv3.Op
-	if w.mark.Position.After(w.after.position) {
-		var err error
-		if puts, w.after, err = s.puts(w.mark, w.after.trail); err != nil {
-			return clientv3.Op{}, err
+	switch {
+	case !w.checkpoint.Shared && w.over.checkpoint == nil:
+		w.refused = fmt.Errorf("%s has not been claimed: %w", w.checkpoint.Key, checkpoint.ErrFenced)
+	case err != nil:
+		w.refused = err
+	case changed:
+		merged = merged.Clone()
+		if merged, err = merged.Trimmed(); err != nil {
+			return op, 0, err
+		}
+		if puts, size, w.after, err = s.puts(merged, w.over); err != nil {
+			return op, 0, err
+		}
+		w.puts = len(puts)
+	}
+	expected, otherwise := []clientv3.Cmp{unchanged(key, w.over)}, []clientv3.Op{clientv3.OpGet(key)}
+	if c := w.checkpoint; c.Shared {
+		expected = append(expected, s.client.owns(c.Partition, c.Epoch))
+		otherwise = append(otherwise, clientv3.OpGet(s.client.keys.Owner(c.Partition), clientv3.WithKeysOnly()))
+	}
+	return clientv3.OpTxn(expected, puts, otherwise), size, nil
+}
+
+// readBack decides a write that met another owner or another checkpoint than it expected. It is not settled where it has to be merged with
+// what is there, which is the last seen now.
+func (s *Store) readBack(w *write, read []*etcdserverpb.ResponseOp) (settled bool) {
+	c := w.checkpoint
+	if c.Shared {
+		owner := read[1].GetResponseRange().Kvs
+		if len(owner) == 0 || uint64(owner[0].ModRevision) != c.Epoch.Revision {
+			w.settle(fencedByOwner(c.Partition, c.Epoch, owner))
+			return true
 		}
 	}
-	return clientv3.OpTxn(expected, puts, []clientv3.Op{
-		clientv3.OpGet(s.client.keys.Owner(p), clientv3.WithKeysOnly()), clientv3.OpGet(s.client.keys.mark(p)),
-	}), nil
-}
-
-// puts are the operations, at most two, that write a mark which follows a trail. What is to be seen then has no revision yet.
-func (s *Store) puts(m checkpoint.Mark, t checkpoint.Trail) ([]clientv3.Op, seen, error) {
-	next, entry := t.Next(m)
-	value, err := record.EncodeMark(m, next, s.partitions)
+	what, err := s.look(c.Key, read[0].GetResponseRange().Kvs)
 	if err != nil {
-		return nil, seen{}, err
+		w.settle(err)
+		return true
 	}
-	puts := []clientv3.Op{clientv3.OpPut(s.client.keys.mark(m.Partition), string(value))}
-	if entry {
-		puts = append(puts, clientv3.OpPut(s.client.keys.entry(m.Partition, next.Slot()), string(value)))
+	if what.checkpoint == nil && !c.Shared {
+		w.settle(fmt.Errorf("%s has not been claimed: %w", c.Key, checkpoint.ErrFenced))
+		return true
 	}
-	return puts, seen{position: m.Position.Clone(), generation: m.Generation, trail: next}, nil
-}
-
-// readBack decides a write that met another owner or another mark than it expected. It is not settled when the mark that
-// stands, which is the last seen now, stands before it.
-func (s *Store) readBack(w write, owner, mark []*mvccpb.KeyValue) (settled bool, err error) {
-	if len(owner) == 0 || uint64(owner[0].ModRevision) != w.mark.Epoch.Revision {
-		return true, fencedByOwner(w.mark.Partition, w.mark.Epoch, owner)
+	_, changed, err := checkpoint.Merge(what.checkpoint, c)
+	if err == nil && changed {
+		return false
 	}
-	stored, err := s.look(w.mark.Partition, mark)
-	if err != nil && !errors.Is(err, checkpoint.ErrNoMark) {
-		return true, err
-	}
-	if fenced := s.lastSeen(w.mark.Partition).fences(w.mark); fenced != nil {
-		return true, fenced
-	}
-	return !w.mark.Position.After(stored.Position), nil
+	w.settle(err)
+	return true
 }
 
 // standing returns the origin as it was last seen, or reads it where it is unknown or not that of all the writes.
-func (s *Store) standing(ctx context.Context, batch []write) (Standing, error) {
+func (s *Store) standing(ctx context.Context, queue []*write) (Standing, error) {
 	s.mu.Lock()
 	stands := s.mu.origin
 	s.mu.Unlock()
-	if stands.Revision == 0 || slices.ContainsFunc(batch, func(w write) bool { return stands.Fences(w.mark.Epoch) }) {
+	other := func(w *write) bool { return w.checkpoint.Shared && stands.Fences(w.checkpoint.Epoch) }
+	if stands.Revision == 0 || slices.ContainsFunc(queue, other) {
 		return s.readOrigin(ctx)
 	}
 	return stands, nil
-}
-
-func (s *Store) forgetOrigin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.origin = Standing{}
 }

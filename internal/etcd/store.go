@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,18 +14,19 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/internal/etcd/gaplog"
-	"github.com/mongostream/streamer/internal/etcd/row"
 )
 
-// MaxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
-const MaxNested = 126
+const (
+	// MaxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
+	MaxNested = 126
+	// pageLength is how many checkpoints are read at once: in the worst case one has more than a megabyte.
+	pageLength = 100
+	// maxSeen bounds what is remembered of checkpoints that may be saved again; forgotten ones are read.
+	maxSeen = 8 * change.MaxPartitions
+)
 
-// A Store keeps marks and the origin, and the rows of gateways.
+// A Store keeps checkpoints, the origin and the gap log.
 type Store struct {
-	*row.Keeper
-	*gaplog.Log
-
 	client     *Client
 	partitions int
 
@@ -32,142 +34,119 @@ type Store struct {
 		sync.Mutex
 
 		origin Standing // zero when unknown
-		seen   map[change.Partition]seen
+		seen   map[checkpoint.Key]seen
 	}
 }
 
-// A seen is what a mark's key was seen to hold: at that revision the mark stood there. It is true for ever, and of use as
-// long as the key is not written.
+// A seen is what a checkpoint's key was seen to hold at a revision. It is true for ever, and of use as long as the key is not written.
 type seen struct {
-	revision   int64 // 0 when there was none
-	position   change.Position
-	generation uint64
+	revision   int64                  // 0 when there was none
+	checkpoint *checkpoint.Checkpoint // nil when there was none; never changed
 	trail      checkpoint.Trail
 }
 
-// fences returns ErrFenced for a mark of an earlier generation.
-func (s seen) fences(m checkpoint.Mark) error {
-	if m.Generation == 0 || m.Generation >= s.generation {
-		return nil
-	}
-	return fmt.Errorf("partition %d, generation %d of %d: %w", m.Partition, m.Generation, s.generation, checkpoint.ErrFenced)
-}
-
 var (
-	_ checkpoint.Store         = (*Store)(nil)
-	_ checkpoint.Claimer       = (*Store)(nil)
-	_ checkpoint.OriginKeeper  = (*Store)(nil)
-	_ checkpoint.HistoryKeeper = (*Store)(nil)
-	_ checkpoint.GapKeeper     = (*Store)(nil)
-	_ checkpoint.Rewinder      = (*Store)(nil)
-	_ checkpoint.RowKeeper     = (*Store)(nil)
-	_ checkpoint.Adopter       = (*Store)(nil)
+	_ checkpoint.Store        = (*Store)(nil)
+	_ checkpoint.Claimer      = (*Store)(nil)
+	_ checkpoint.OriginKeeper = (*Store)(nil)
+	_ checkpoint.GapKeeper    = (*Store)(nil)
+	_ checkpoint.Rewinder     = (*Store)(nil)
+	_ checkpoint.Adopter      = (*Store)(nil)
 )
 
-// NewStore makes the store of the client's marks, which must be of the given number of partitions. With 0 it reads those of
-// any number and saves none.
+// NewStore makes the store of the client's checkpoints; shared ones must be of the given number of partitions. With 0 it reads those of any
+// number and saves none of them.
 func NewStore(client *Client, partitions int) *Store {
-	s := &Store{client: client, partitions: partitions, Keeper: row.NewKeeper(client.etcd, client.keys.rows(), Insist, Named)}
-	s.Log = gaplog.New(client.etcd, client.keys.gaps(), partitions, Insist, Named)
-	s.mu.seen = make(map[change.Partition]seen)
+	s := &Store{client: client, partitions: partitions}
+	s.mu.seen = make(map[checkpoint.Key]seen)
 	return s
 }
 
 // Load implements [checkpoint.Store].
-func (s *Store) Load(ctx context.Context, p change.Partition) (checkpoint.Mark, error) {
-	resp, err := s.client.etcd.Get(ctx, s.client.keys.mark(p))
+func (s *Store) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
+	resp, err := s.client.etcd.Get(ctx, s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber}))
 	if err != nil {
-		return checkpoint.Mark{}, fmt.Errorf("read mark of partition %d: %w", p, Named(err))
+		return nil, fmt.Errorf("read checkpoints of %s: %w", subscriber, Named(err))
 	}
-	return s.look(p, resp.Kvs)
+	all, unread := s.decodeAll(nil, resp.Kvs)
+	shared, err := s.list(ctx, s.client.keys.partitions(subscriber))
+	all = append(all, shared...)
+	checkpoint.Sort(all)
+	return all, errors.Join(unread, err)
 }
 
 // List implements [checkpoint.Store].
-func (s *Store) List(ctx context.Context) ([]checkpoint.Mark, error) {
-	prefix := s.client.keys.marks()
-	resp, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix())
-	if err != nil {
-		return nil, fmt.Errorf("list marks: %w", Named(err))
+func (s *Store) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	all, err := s.list(ctx, s.client.keys.checkpoints())
+	checkpoint.Sort(all)
+	return all, err
+}
+
+// list reads the checkpoints whose keys begin with a prefix, in the order of the keys.
+func (s *Store) list(ctx context.Context, prefix string) (all []checkpoint.Checkpoint, err error) {
+	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))
+	for from, more := prefix, true; more; {
+		page, failed := s.client.etcd.Get(ctx, from, end, clientv3.WithLimit(pageLength))
+		if failed != nil {
+			return nil, fmt.Errorf("read checkpoints: %w", Named(failed))
+		}
+		var unread error
+		all, unread = s.decodeAll(all, page.Kvs)
+		err = errors.Join(err, unread)
+		if more = page.More; more {
+			from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		}
 	}
-	marks := make([]checkpoint.Mark, 0, len(resp.Kvs))
+	return all, err
+}
+
+// decodeAll appends what was read. The error says what cannot be decoded.
+func (s *Store) decodeAll(all []checkpoint.Checkpoint, kvs []*mvccpb.KeyValue) ([]checkpoint.Checkpoint, error) {
 	var unread []error
-	for _, kv := range resp.Kvs {
-		m, err := s.listed(kv)
+	for _, kv := range kvs {
+		c, _, err := record.DecodeCheckpoint(string(kv.Key), s.client.keys.checkpoint, s.partitions, kv.Value)
 		if err != nil {
 			unread = append(unread, err)
 			continue
 		}
-		marks = append(marks, m)
+		all = append(all, c)
 	}
-	return marks, errors.Join(unread...)
+	return all, errors.Join(unread...)
 }
 
 // Delete implements [checkpoint.Store].
-func (s *Store) Delete(ctx context.Context, p change.Partition) error {
+func (s *Store) Delete(ctx context.Context, subscriber string) error {
+	exclusive, shared := s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber}), s.client.keys.partitions(subscriber)
 	err := Insist(ctx, func() error {
 		_, err := s.client.etcd.Txn(ctx).Then(
-			clientv3.OpDelete(s.client.keys.mark(p)), clientv3.OpDelete(s.client.keys.history(p), clientv3.WithPrefix()),
+			clientv3.OpDelete(exclusive), clientv3.OpDelete(s.client.keys.history(exclusive), clientv3.WithPrefix()),
+			clientv3.OpDelete(shared, clientv3.WithPrefix()), clientv3.OpDelete(s.client.keys.histories(subscriber), clientv3.WithPrefix()),
 		).Commit()
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("delete mark of partition %d: %w", p, Named(err))
+		return fmt.Errorf("delete checkpoints of %s: %w", subscriber, Named(err))
 	}
 	return nil
 }
 
-// Claim implements [checkpoint.Claimer]. The owner keys are the fence, so nothing is written.
-func (s *Store) Claim(ctx context.Context, terms []change.Term) ([]checkpoint.Mark, error) {
-	marks := make([]checkpoint.Mark, 0, len(terms))
-	for chunk := range slices.Chunk(terms, MaxNested) {
-		found, err := s.claim(ctx, chunk)
-		for errors.Is(err, checkpoint.ErrOriginMoved) {
-			found, err = s.claim(ctx, chunk)
-		}
+// History implements [checkpoint.Store].
+func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Checkpoint, error) {
+	resp, err := s.client.etcd.Get(ctx, s.client.keys.history(s.client.keys.checkpoint(k)), clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("read history of %s: %w", k, Named(err))
+	}
+	entries := make(record.History, 0, len(resp.Kvs))
+	var unread []error
+	for _, kv := range resp.Kvs {
+		c, trail, err := record.DecodeEntry(string(kv.Key), k, kv.Value)
 		if err != nil {
-			return nil, fmt.Errorf("claim marks: %w", err)
+			unread = append(unread, err)
+			continue
 		}
-		marks = append(marks, found...)
+		entries.Add(c, trail)
 	}
-	return marks, nil
-}
-
-// claim reads the marks of at most MaxNested terms.
-func (s *Store) claim(ctx context.Context, terms []change.Term) ([]checkpoint.Mark, error) {
-	stands, err := s.readOrigin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	reads := make([]clientv3.Op, len(terms))
-	for i, term := range terms {
-		if stands.Fences(term.Epoch) {
-			return nil, fencedByOrigin(term.Partition, term.Epoch, stands)
-		}
-		reads[i] = clientv3.OpTxn(
-			[]clientv3.Cmp{s.client.owns(term.Partition, term.Epoch)},
-			[]clientv3.Op{clientv3.OpGet(s.client.keys.mark(term.Partition))},
-			[]clientv3.Op{clientv3.OpGet(s.client.keys.Owner(term.Partition), clientv3.WithKeysOnly())},
-		)
-	}
-	resp, err := s.client.Nest(ctx, stands, reads)
-	if err != nil {
-		return nil, Named(err)
-	}
-	marks := make([]checkpoint.Mark, len(terms))
-	for i, term := range terms {
-		read := resp.Responses[i].GetResponseTxn()
-		kvs := read.Responses[0].GetResponseRange().Kvs
-		if !read.Succeeded {
-			return nil, fencedByOwner(term.Partition, term.Epoch, kvs)
-		}
-		marks[i], err = s.look(term.Partition, kvs)
-		if errors.Is(err, checkpoint.ErrNoMark) {
-			marks[i].Partition = term.Partition
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	return marks, nil
+	return entries.Newest(), errors.Join(unread...)
 }
 
 // Origin implements [checkpoint.OriginKeeper].
@@ -176,12 +155,12 @@ func (s *Store) Origin(ctx context.Context) (checkpoint.Origin, error) {
 	return stands.Origin, err
 }
 
-// Found implements [checkpoint.OriginKeeper]. Where its answer gets lost, founding again tells which origin stands.
-func (s *Store) Found(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+// Create implements [checkpoint.OriginKeeper].
+func (s *Store) Create(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
 	if o.Partitions != s.partitions {
-		return checkpoint.Origin{}, fmt.Errorf("an origin of %d partitions for marks of %d", o.Partitions, s.partitions)
+		return checkpoint.Origin{}, fmt.Errorf("an origin of %d partitions for checkpoints of %d", o.Partitions, s.partitions)
 	}
-	stands, err := s.client.found(ctx, o)
+	stands, err := s.client.create(ctx, o)
 	return stands.Origin, err
 }
 
@@ -209,46 +188,72 @@ func (s *Store) readOrigin(ctx context.Context) (Standing, error) {
 	return stands, err
 }
 
-// look decodes what the key of a partition's mark was read to hold, and remembers it.
-func (s *Store) look(p change.Partition, kvs []*mvccpb.KeyValue) (checkpoint.Mark, error) {
-	m, what, err := s.decode(p, kvs)
-	if err == nil || errors.Is(err, checkpoint.ErrNoMark) {
-		s.remember(p, what)
-	}
-	return m, err
-}
-
-// decode decodes what the key of a partition's mark was read to hold.
-func (s *Store) decode(p change.Partition, kvs []*mvccpb.KeyValue) (checkpoint.Mark, seen, error) {
-	if len(kvs) == 0 {
-		return checkpoint.Mark{}, seen{}, checkpoint.ErrNoMark
-	}
-	m, trail, err := record.DecodeMark(string(kvs[0].Key), p, s.partitions, kvs[0].Value)
-	if err != nil {
-		return checkpoint.Mark{}, seen{}, err
-	}
-	return m, seen{revision: kvs[0].ModRevision, position: m.Position.Clone(), generation: m.Generation, trail: trail}, nil
-}
-
-func (s *Store) listed(kv *mvccpb.KeyValue) (checkpoint.Mark, error) {
-	p, err := PartitionOf(s.client.keys.marks(), string(kv.Key))
-	if err != nil {
-		return checkpoint.Mark{}, err
-	}
-	m, _, err := record.DecodeMark(string(kv.Key), p, s.partitions, kv.Value)
-	return m, err
-}
-
-func (s *Store) remember(p change.Partition, what seen) {
+func (s *Store) forgetOrigin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.seen[p] = what
+	s.mu.origin = Standing{}
 }
 
-func (s *Store) lastSeen(p change.Partition) seen {
+// read reads what a checkpoint's key holds, and remembers it.
+func (s *Store) read(ctx context.Context, k checkpoint.Key) (seen, error) {
+	resp, err := s.client.etcd.Get(ctx, s.client.keys.checkpoint(k))
+	if err != nil {
+		return seen{}, fmt.Errorf("read checkpoint of %s: %w", k, err)
+	}
+	return s.look(k, resp.Kvs)
+}
+
+// look decodes what a checkpoint's key was read to hold, and remembers it.
+func (s *Store) look(k checkpoint.Key, kvs []*mvccpb.KeyValue) (what seen, err error) {
+	if len(kvs) > 0 {
+		c, trail, err := record.DecodeCheckpoint(string(kvs[0].Key), s.client.keys.checkpoint, s.partitions, kvs[0].Value)
+		if err != nil {
+			return seen{}, err
+		}
+		what = seen{revision: kvs[0].ModRevision, checkpoint: &c, trail: trail}
+	}
+	s.remember(k, what)
+	return what, nil
+}
+
+func (s *Store) remember(k checkpoint.Key, what seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.seen[p]
+	if len(s.mu.seen) >= maxSeen {
+		clear(s.mu.seen)
+	}
+	s.mu.seen[k] = what
+}
+
+func (s *Store) lastSeen(k checkpoint.Key) seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.seen[k]
+}
+
+// puts are the operations, at most two, that write a checkpoint in the place of what was seen, and their size. What is to be seen then has no
+// revision yet.
+func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, size int, after seen, err error) {
+	next, entry := over.trail.Next(c)
+	value, err := record.EncodeCheckpoint(c, next)
+	if err != nil {
+		return nil, 0, seen{}, err
+	}
+	key := s.client.keys.checkpoint(c.Key)
+	puts, size = []clientv3.Op{clientv3.OpPut(key, string(value))}, len(key)+len(value)
+	if entry {
+		at := s.client.keys.entry(key, next.Slot())
+		if value, err = record.EncodeCheckpoint(c.Entry(), next); err != nil {
+			return nil, 0, seen{}, err
+		}
+		puts, size = append(puts, clientv3.OpPut(at, string(value))), size+len(at)+len(value)
+	}
+	return puts, size, seen{checkpoint: &c, trail: next}, nil
+}
+
+// unchanged is the condition that a key has not been written since it was seen.
+func unchanged(key string, what seen) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", what.revision)
 }
 
 // owns is the condition that the epoch owns the partition.
@@ -265,4 +270,209 @@ func fencedByOwner(p change.Partition, e change.Epoch, owner []*mvccpb.KeyValue)
 		return fmt.Errorf("partition %d, epoch %s, nobody owns it: %w", p, e, checkpoint.ErrFenced)
 	}
 	return fmt.Errorf("partition %d, epoch %s, owned since revision %d: %w", p, e, owner[0].ModRevision, checkpoint.ErrFenced)
+}
+
+// ClaimTerms implements [checkpoint.Claimer]. The owner keys are the fence, so nothing is written.
+func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
+	claimed := make([]checkpoint.Checkpoint, 0, len(terms))
+	for chunk := range slices.Chunk(terms, MaxNested) {
+		found, err := s.claimTerms(ctx, subscriber, chunk)
+		for errors.Is(err, checkpoint.ErrOriginMoved) {
+			found, err = s.claimTerms(ctx, subscriber, chunk)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("claim checkpoints of %s: %w", subscriber, err)
+		}
+		claimed = append(claimed, found...)
+	}
+	return claimed, nil
+}
+
+// claimTerms reads the checkpoints of at most MaxNested terms.
+func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
+	stands, err := s.readOrigin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keyOf := func(t change.Term) checkpoint.Key {
+		return checkpoint.Key{Subscriber: subscriber, Shared: true, Partition: t.Partition}
+	}
+	reads := make([]clientv3.Op, len(terms))
+	for i, t := range terms {
+		if stands.Fences(t.Epoch) {
+			return nil, fencedByOrigin(t.Partition, t.Epoch, stands)
+		}
+		reads[i] = clientv3.OpTxn(
+			[]clientv3.Cmp{s.client.owns(t.Partition, t.Epoch)},
+			[]clientv3.Op{clientv3.OpGet(s.client.keys.checkpoint(keyOf(t)))},
+			[]clientv3.Op{clientv3.OpGet(s.client.keys.Owner(t.Partition), clientv3.WithKeysOnly())},
+		)
+	}
+	resp, err := s.client.Nest(ctx, stands, reads)
+	if err != nil {
+		return nil, Named(err)
+	}
+	claimed := make([]checkpoint.Checkpoint, len(terms))
+	for i, t := range terms {
+		read := resp.Responses[i].GetResponseTxn()
+		kvs := read.Responses[0].GetResponseRange().Kvs
+		if !read.Succeeded {
+			return nil, fencedByOwner(t.Partition, t.Epoch, kvs)
+		}
+		what, err := s.look(keyOf(t), kvs)
+		if err != nil {
+			return nil, err
+		}
+		claimed[i] = checkpoint.Checkpoint{Key: keyOf(t), Partitions: s.partitions}
+		if what.checkpoint != nil {
+			claimed[i] = what.checkpoint.Clone()
+		}
+	}
+	return claimed, nil
+}
+
+// ClaimName implements [checkpoint.Claimer]. A claim that nobody knows the outcome of is made again: to the same process it is the same.
+func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
+	first, err := first.Trimmed()
+	var claimed checkpoint.Checkpoint
+	for done := false; err == nil && !done; {
+		err = Insist(ctx, func() error {
+			claimed, done, err = s.claimName(ctx, c, first)
+			return err
+		})
+	}
+	if err != nil {
+		return checkpoint.Checkpoint{}, fmt.Errorf("claim subscriber %q: %w", first.Subscriber, Named(err))
+	}
+	return claimed, nil
+}
+
+// claimName makes one attempt; done is false where somebody else has written the checkpoint meanwhile.
+func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoint.Checkpoint) (claimed checkpoint.Checkpoint, done bool, err error) {
+	what, err := s.read(ctx, next.Key)
+	if err != nil {
+		return next, false, err
+	}
+	claim, err := c.Claimed(what.checkpoint, time.Now())
+	if err != nil {
+		return next, false, err
+	}
+	key := s.client.keys.checkpoint(next.Key)
+	var puts []clientv3.Op
+	var after seen
+	if what.checkpoint == nil {
+		next.Claim = claim
+		puts, _, after, err = s.puts(next, what)
+	} else {
+		next = what.checkpoint.Clone()
+		next.Claim = claim
+		after = seen{checkpoint: &next, trail: what.trail} // who saves may change, and the history does not
+		var value []byte
+		value, err = record.EncodeCheckpoint(next, what.trail)
+		puts = []clientv3.Op{clientv3.OpPut(key, string(value))}
+	}
+	if err != nil {
+		return next, false, err
+	}
+	resp, err := s.client.etcd.Txn(ctx).If(unchanged(key, what)).Then(puts...).Commit()
+	if err != nil || !resp.Succeeded {
+		return next, false, err
+	}
+	after.revision = resp.Header.Revision
+	s.remember(next.Key, after)
+	if what.revision == 0 {
+		err = s.makeRoom(ctx)
+	}
+	return next.Clone(), true, err
+}
+
+// makeRoom deletes the exclusive subscribers, whether or not they can be read, that were saved longest ago, as far as there are too many. To
+// count them etcd walks over all, so it is asked only where one is new.
+func (s *Store) makeRoom(ctx context.Context) error {
+	prefix := s.client.keys.exclusive()
+	all, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || all.Count <= checkpoint.MaxSubscribers {
+		return err
+	}
+	oldest, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend), clientv3.WithLimit(min(all.Count-checkpoint.MaxSubscribers, MaxNested)))
+	if err != nil || len(oldest.Kvs) == 0 {
+		return err
+	}
+	deletes := make([]clientv3.Op, len(oldest.Kvs))
+	for i, kv := range oldest.Kvs {
+		key := string(kv.Key)
+		deletes[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged(key, seen{revision: kv.ModRevision})}, []clientv3.Op{
+			clientv3.OpDelete(key), clientv3.OpDelete(s.client.keys.history(key), clientv3.WithPrefix()),
+		}, nil)
+	}
+	_, err = s.client.etcd.Txn(ctx).Then(deletes...).Commit()
+	return err
+}
+
+// Rewind implements [checkpoint.Rewinder].
+func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position, by, why string) (checkpoint.Checkpoint, error) {
+	moved, err := s.move(ctx, k, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
+		if stands == nil {
+			return checkpoint.Checkpoint{}, fmt.Errorf("%s: %w", k, checkpoint.ErrNone)
+		}
+		return stands.Rewound(to, o.Incarnation, by, why)
+	})
+	if err != nil {
+		return checkpoint.Checkpoint{}, fmt.Errorf("rewind: %w", Named(err))
+	}
+	return moved, nil
+}
+
+// Put implements [checkpoint.Rewinder].
+func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
+	_, err := s.move(ctx, c.Key, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
+		return c.Imported(stands, o)
+	})
+	if err != nil {
+		return fmt.Errorf("put: %w", Named(err))
+	}
+	return nil
+}
+
+// move writes what an operator wants in the place of a checkpoint. A save that comes between the reading and the writing is read, too. Where
+// an answer gets lost, what was written is known by its generation and when it was made.
+func (s *Store) move(
+	ctx context.Context, k checkpoint.Key, want func(*checkpoint.Checkpoint, checkpoint.Origin) (checkpoint.Checkpoint, error),
+) (next checkpoint.Checkpoint, err error) {
+	sent := false // nobody knows whether next was written
+	try := func() (done bool, err error) {
+		stands, err := s.readOrigin(ctx)
+		if err != nil {
+			return false, err
+		}
+		what, err := s.read(ctx, k)
+		if err != nil {
+			return false, err
+		}
+		if is := what.checkpoint; sent && is != nil && is.Generation == next.Generation && is.At.Equal(next.At) && is.By == next.By {
+			return true, nil
+		}
+		if next, err = want(what.checkpoint, stands.Origin); err != nil {
+			return false, err
+		}
+		puts, _, after, err := s.puts(next, what)
+		if err != nil {
+			return false, err
+		}
+		resp, err := s.client.etcd.Txn(ctx).If(s.client.Is(stands), unchanged(s.client.keys.checkpoint(k), what)).Then(puts...).Commit()
+		if sent = err != nil; sent || !resp.Succeeded {
+			return false, err
+		}
+		after.revision = resp.Header.Revision
+		s.remember(k, after)
+		return true, nil
+	}
+	for done := false; err == nil && !done; {
+		err = Insist(ctx, func() error {
+			done, err = try()
+			return err
+		})
+	}
+	return next.Clone(), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/checkpoint/gaptest"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/checkpoint/rewindtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
@@ -99,8 +98,8 @@ func (p place) put(key string, value []byte) int64 {
 	return resp.Header.Revision
 }
 
-// found makes the origin of an incarnation.
-func (p place) found(incarnation uint64) {
+// origin makes the origin of an incarnation.
+func (p place) origin(incarnation uint64) {
 	p.Helper()
 	origin := checkpointtest.Origin("c1")
 	origin.Incarnation = incarnation
@@ -153,7 +152,7 @@ func openerOn(endpoints []string) func(t *testing.T) checkpointtest.Harness {
 			Store: store,
 			Begin: func(partitions ...change.Partition) []change.Term {
 				if p.get(p.key("origin")) == nil {
-					p.found(1)
+					p.origin(1)
 				}
 				o, err := record.DecodeOrigin("origin", checkpointtest.Partitions, p.get(p.key("origin")))
 				if err != nil {
@@ -162,29 +161,52 @@ func openerOn(endpoints []string) func(t *testing.T) checkpointtest.Harness {
 				return p.begin(o.Incarnation, partitions...)
 			},
 			Reopen: func() checkpointtest.Store { return p.store(nil, "") },
-			Damage: func(partition change.Partition, d checkpointtest.Damage) {
-				p.put(p.key("mark/%05d", partition), d.JSON())
-			},
-			Raw:  func(partition change.Partition) []byte { return p.get(p.key("mark/%05d", partition)) },
-			Link: l,
+			Put:    func(k checkpoint.Key, stored []byte) { p.put(p.checkpoint(k), stored) },
+			PutGap: func(id string, stored []byte) { p.put(p.key("gap/%s", id), stored) },
+			Raw:    func(k checkpoint.Key) []byte { return p.get(p.checkpoint(k)) },
+			Fill:   p.fill,
+			Link:   l,
+		}
+	}
+}
+
+// checkpoint is the key of a checkpoint.
+func (p place) checkpoint(k checkpoint.Key) string {
+	return newKeys(p.cfg.Prefix, p.cfg.Cluster).checkpoint(k)
+}
+
+// fill puts many checkpoints.
+func (p place) fill(all []checkpoint.Checkpoint) {
+	p.Helper()
+	for chunk := range slices.Chunk(all, MaxNested) {
+		var puts []clientv3.Op
+		for _, c := range chunk {
+			value, err := record.EncodeCheckpoint(c, checkpoint.Trail{})
+			if err != nil {
+				p.Fatal(err)
+			}
+			puts = append(puts, clientv3.OpPut(p.checkpoint(c.Key), string(value)))
+		}
+		if _, err := p.raw.Txn(p.Context()).Then(puts...).Commit(); err != nil {
+			p.Fatal(err)
 		}
 	}
 }
 
 func TestStoreIsAStore(t *testing.T) { checkpointtest.TestStore(t, opener(t)) }
+
 func TestStoreIsAStoreBesideAnIsolatedMember(t *testing.T) {
 	checkpointtest.TestStore(t, openerOn(devetcdtest.Isolated(t)))
 }
-func TestStoreKeepsHistory(t *testing.T) { rewindtest.TestStore(t, opener(t)) }
+
 func TestStoreCountsAnew(t *testing.T) {
-	rewindtest.TestRepartition(t, opener(t), func(h checkpointtest.Harness) {
+	checkpointtest.TestRepartition(t, opener(t), func(h checkpointtest.Harness) {
 		c := h.Store.(*Store).client
 		if _, err := c.etcd.Delete(t.Context(), c.keys.Owners(), clientv3.WithPrefix()); err != nil {
 			t.Error(err)
 		}
 	})
 }
-func TestStoreKeepsTheGapLog(t *testing.T) { gaptest.TestKeeper(t, opener(t)) }
 
 func allPartitions() []change.Partition {
 	partitions := make([]change.Partition, checkpointtest.Partitions)
@@ -196,19 +218,19 @@ func allPartitions() []change.Partition {
 
 func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store, l := p.linked()
 	terms := p.begin(1, allPartitions()...)
-	if _, err := store.Claim(t.Context(), terms); err != nil {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, terms); err != nil {
 		t.Fatal(err)
 	}
 	save := func(store *Store, n int) {
 		t.Helper()
-		marks := make([]checkpoint.Mark, len(terms))
+		saved := make([]checkpoint.Checkpoint, len(terms))
 		for i, term := range terms {
-			marks[i] = checkpointtest.MarkAt(term, checkpointtest.Event(n))
+			saved[i] = checkpointtest.Shared(term, checkpointtest.Event(n))
 		}
-		if err := errors.Join(store.Save(t.Context(), marks)...); err != nil {
+		if err := errors.Join(store.Save(t.Context(), saved)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -236,7 +258,7 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 
 func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store := p.store(nil, "")
 	stands, err := store.readOrigin(t.Context())
 	if err != nil {
@@ -245,9 +267,9 @@ func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 	var nested []clientv3.Op
 	for i := range MaxNested + 1 {
 		term := change.Term{Partition: change.Partition(i), Epoch: change.Epoch{Incarnation: 1, Revision: 1}}
-		m := checkpointtest.MarkAt(term, checkpointtest.Event(1))
-		m.Reason = checkpoint.ReasonFinal // an entry of the history too: two operations
-		op, err := store.nested(&write{mark: m})
+		c := checkpointtest.Shared(term, checkpointtest.Event(1))
+		c.Reason = checkpoint.ReasonFinal // an entry of the history too: two operations
+		op, _, err := store.nested(&write{checkpoint: c})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,41 +285,41 @@ func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 
 func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store := p.store(nil, "")
 	old := p.begin(1, 0, 1)
-	if _, err := store.Claim(t.Context(), old); err != nil {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, old); err != nil {
 		t.Fatal(err)
 	}
 	save := func(term change.Term, n int) error {
-		return store.Save(t.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(n))})[0]
+		return store.Save(t.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(n))})[0]
 	}
 	if err := save(old[0], 1); err != nil {
 		t.Fatal(err)
 	}
-	p.found(2)
+	p.origin(2)
 	if err := save(old[0], 2); !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("save with the incarnation before: %v", err)
 	}
-	if _, err := store.Claim(t.Context(), old); !errors.Is(err, checkpoint.ErrFenced) {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, old); !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("claim with the incarnation before: %v", err)
 	}
 	young := p.begin(2, 0)
-	marks, err := store.Claim(t.Context(), young)
-	if err != nil || marks[0].Position.Compare(checkpointtest.Event(1)) != 0 {
-		t.Fatalf("claim found %v, %v", marks, err)
+	claimed, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, young)
+	if err != nil || claimed[0].Position.Compare(checkpointtest.Event(1)) != 0 {
+		t.Fatalf("claim found %v, %v", claimed, err)
 	}
-	results := store.Save(t.Context(), []checkpoint.Mark{
-		checkpointtest.MarkAt(old[1], checkpointtest.Event(3)),
-		checkpointtest.MarkAt(young[0], checkpointtest.Event(3)),
+	results := store.Save(t.Context(), []checkpoint.Checkpoint{
+		checkpointtest.Shared(old[1], checkpointtest.Event(3)),
+		checkpointtest.Shared(young[0], checkpointtest.Event(3)),
 	})
 	if !errors.Is(results[0], checkpoint.ErrFenced) || results[1] != nil {
 		t.Errorf("both incarnations saved together: %v", results)
 	}
-	p.found(3)
-	results = store.Save(t.Context(), []checkpoint.Mark{
-		checkpointtest.MarkAt(p.begin(3, 1)[0], checkpointtest.Event(4)),
-		checkpointtest.MarkAt(young[0], checkpointtest.Event(4)),
+	p.origin(3)
+	results = store.Save(t.Context(), []checkpoint.Checkpoint{
+		checkpointtest.Shared(p.begin(3, 1)[0], checkpointtest.Event(4)),
+		checkpointtest.Shared(young[0], checkpointtest.Event(4)),
 	})
 	if results[0] != nil || !errors.Is(results[1], checkpoint.ErrFenced) {
 		t.Errorf("both incarnations saved together: %v", results)
@@ -309,19 +331,19 @@ var lost = status.Error(codes.Unavailable, "error reading from server: EOF") //n
 
 func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store, l := p.linked()
 	old := p.begin(1, 0)[0]
-	p.found(2)
+	p.origin(2)
 	young := p.begin(2, 1)[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	l.Next(func(context.Context, func(context.Context) error) error {
 		cancel()
 		return lost
 	})
-	results := store.Save(ctx, []checkpoint.Mark{
-		checkpointtest.MarkAt(old, checkpointtest.Event(1)),
-		checkpointtest.MarkAt(young, checkpointtest.Event(1)),
+	results := store.Save(ctx, []checkpoint.Checkpoint{
+		checkpointtest.Shared(old, checkpointtest.Event(1)),
+		checkpointtest.Shared(young, checkpointtest.Event(1)),
 	})
 	if !errors.Is(results[0], checkpoint.ErrFenced) || !errors.Is(results[1], context.Canceled) {
 		t.Errorf("the results are %v", results)
@@ -332,47 +354,47 @@ func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
 	store := p.store(nil, "")
 	term := p.begin(1, 0)[0]
-	mark := checkpointtest.MarkAt(term, checkpointtest.Event(1))
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
+	c := checkpointtest.Shared(term, checkpointtest.Event(1))
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("save without an origin: %v", err)
 	}
-	if _, err := store.Claim(t.Context(), []change.Term{term}); !errors.Is(err, checkpoint.ErrNoOrigin) {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, []change.Term{term}); !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("claim without an origin: %v", err)
 	}
-	unclaimed := mark
+	unclaimed := c
 	unclaimed.Partition, unclaimed.Epoch = 1, change.Epoch{}
-	if err := store.Save(t.Context(), []checkpoint.Mark{unclaimed})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{unclaimed})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("save with no epoch without an origin: %v", err)
 	}
-	p.found(1)
+	p.origin(1)
 	unclaimed.Epoch.Incarnation = 1
-	if err := store.Save(t.Context(), []checkpoint.Mark{unclaimed})[0]; !errors.Is(err, checkpoint.ErrFenced) {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{unclaimed})[0]; !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("save with the epoch of no claim: %v", err)
 	}
 	noClaim := []change.Term{{Partition: 1, Epoch: unclaimed.Epoch}}
-	if _, err := store.Claim(t.Context(), noClaim); !errors.Is(err, checkpoint.ErrFenced) {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, noClaim); !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("claim with the epoch of no claim: %v", err)
 	}
 	if _, err := p.raw.Delete(t.Context(), p.key("owner/00000")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; !errors.Is(err, checkpoint.ErrFenced) {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("save without an owner: %v", err)
 	}
-	if _, err := store.Claim(t.Context(), []change.Term{term}); !errors.Is(err, checkpoint.ErrFenced) {
+	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, []change.Term{term}); !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("claim without an owner: %v", err)
 	}
 	if _, err := p.raw.Delete(t.Context(), p.key("origin")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("save after the origin was deleted: %v", err)
 	}
 }
 
 func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	client := p.dial(nil, "")
 	store := NewStore(client, 64)
 	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.CheckpointPartitions {
@@ -380,31 +402,144 @@ func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 	}
 	origin := checkpointtest.Origin("c2")
 	origin.Partitions = 64
-	if _, err := store.Found(t.Context(), origin); fault.Of(err) != fault.CheckpointPartitions {
-		t.Errorf("found: %v", err)
+	if _, err := store.Create(t.Context(), origin); fault.Of(err) != fault.CheckpointPartitions {
+		t.Errorf("create: %v", err)
 	}
 	if o, err := NewStore(client, 0).Origin(t.Context()); err != nil || o.Partitions != checkpointtest.Partitions {
 		t.Errorf("a reader of any number: %v, %v", o, err)
 	}
 }
 
-func TestListNamesAKeyThatNamesNoPartition(t *testing.T) {
+func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store := p.store(nil, "")
 	term := p.begin(1, 7)[0]
-	if err := store.Save(t.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(1))})[0]; err != nil {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(1))})[0]; err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"7", "000007", "16384", "0000x", "00007/x"} {
-		p.put(p.key("mark/%s", name), p.get(p.key("mark/00007")))
-		marks, err := store.List(t.Context())
-		if fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), "mark/"+name) || len(marks) != 1 {
-			t.Errorf("%s: %v, %v", name, marks, err)
+	whole := p.get(p.key("checkpoint/shared/stdout/00007"))
+	if whole == nil {
+		t.Fatal("the checkpoint is elsewhere")
+	}
+	for _, name := range []string{
+		"shared/stdout/7", "shared/stdout/000007", "shared/stdout/16384", "shared/stdout/0000x", "shared/stdout/00007/x", "shared/stdout2/00007",
+		"exclusive/stdout", "stdout",
+	} {
+		p.put(p.key("checkpoint/%s", name), whole)
+		listed, err := store.List(t.Context())
+		if fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), name) || len(listed) != 1 {
+			t.Errorf("%s: %v, %v", name, listed, err)
 		}
-		if _, err := p.raw.Delete(t.Context(), p.key("mark/%s", name)); err != nil {
+		if _, err := p.raw.Delete(t.Context(), p.key("checkpoint/%s", name)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What is stored of a subscriber is read page by page.
+func TestListReadsManyPages(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	store := p.store(nil, "")
+	var all []checkpoint.Checkpoint
+	for n := range 4*pageLength + 7 {
+		all = append(all, checkpointtest.Exclusive(fmt.Sprintf("gw-%04d", n), checkpoint.Claim{Number: 1}, checkpointtest.Event(n+1)))
+	}
+	p.fill(all)
+	p.put(p.key("checkpoint/exclusive/gw-0150x"), []byte("{}"))
+	listed, err := store.List(t.Context())
+	if len(listed) != len(all) || fault.Of(err) != fault.CheckpointCorrupt {
+		t.Fatalf("%d checkpoints, %v", len(listed), err)
+	}
+	for i, c := range listed {
+		if c.Subscriber != all[i].Subscriber || c.Position.Compare(all[i].Position) != 0 {
+			t.Fatalf("checkpoint %d is %+v", i, c)
+		}
+	}
+}
+
+// A save that meets what somebody else has written meanwhile is merged with that, or refused.
+func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	p.origin(1)
+	store, l := p.linked()
+	other := p.store(nil, "")
+	claim := func(s *Store, process string, started time.Time) checkpoint.Claim {
+		t.Helper()
+		c, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: process, Started: started}, checkpointtest.Exclusive("gw/1", checkpoint.Claim{}, checkpointtest.Event(1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Claim
+	}
+	started := time.Now().Add(-time.Hour)
+	mine := claim(store, "mine", started)
+	at := func(partition change.Partition, n int) checkpoint.Checkpoint {
+		c := checkpointtest.Exclusive("gw/1", mine, change.Position{})
+		c.Positions = map[change.Partition]change.Position{partition: checkpointtest.Event(n)}
+		return c
+	}
+	between := func(do func(ctx context.Context)) {
+		l.Next(func(ctx context.Context, send func(context.Context) error) error {
+			do(ctx)
+			return send(ctx)
+		})
+	}
+	between(func(ctx context.Context) {
+		if err := other.Save(ctx, []checkpoint.Checkpoint{at(1, 10)})[0]; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{at(2, 20)})[0]; err != nil {
+		t.Fatal(err)
+	}
+	stored, err := other.Load(t.Context(), "gw/1")
+	if err != nil || stored[0].In(1).Compare(checkpointtest.Event(10)) != 0 || stored[0].In(2).Compare(checkpointtest.Event(20)) != 0 {
+		t.Errorf("%+v, %v", stored, err)
+	}
+	between(func(context.Context) { claim(other, "later", started.Add(time.Minute)) })
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{at(2, 30)})[0]; !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("saved over a later process: %v", err)
+	}
+	between(func(ctx context.Context) {
+		if err := other.Delete(ctx, "gw/1"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{at(2, 30)})[0]; !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("saved what was deleted: %v", err)
+	}
+	// A store that remembers a claim that was deleted since does not refuse the one that stands now.
+	mine = claim(other, "again", started)
+	if mine.Number != 1 {
+		t.Errorf("claimed as %+v", mine)
+	}
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{at(2, 40)})[0]; err != nil {
+		t.Error(err)
+	}
+}
+
+// A save that was made before its answer got lost, and is fenced when it is made again, may have been saved: nobody is told that it was not.
+func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
+	p := newPlace(t, devetcdtest.Endpoints(t))
+	p.origin(1)
+	store, l := p.linked()
+	term := p.begin(1, 0)[0]
+	l.Next(func(ctx context.Context, send func(context.Context) error) error {
+		if err := send(ctx); err != nil {
+			t.Error(err)
+		}
+		p.begin(1, 0)
+		return lost
+	})
+	save := func() error {
+		return store.Save(t.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(5))})[0]
+	}
+	if err := save(); err == nil || errors.Is(err, checkpoint.ErrFenced) || fault.Of(err) != fault.EtcdUnreachable {
+		t.Errorf("save gave %v", err)
+	}
+	if err := save(); !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("the next save gave %v", err)
 	}
 }
 
@@ -421,11 +556,11 @@ func TestSaveOverABadNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, endpoints)
-			p.found(1)
+			p.origin(1)
 			store, l := p.linked()
 			term := p.begin(1, 0)[0]
 			save := func(ctx context.Context, n int) error {
-				return store.Save(ctx, []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(n))})[0]
+				return store.Save(ctx, []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(n))})[0]
 			}
 			if err := save(t.Context(), 1); err != nil {
 				t.Fatal(err)
@@ -448,8 +583,8 @@ func TestSaveOverABadNetwork(t *testing.T) {
 			if err := save(t.Context(), 100); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := store.Load(t.Context(), 0); err != nil || m.Position.Compare(checkpointtest.Event(100)) != 0 {
-				t.Errorf("the mark is %v, %v", m, err)
+			if c, err := store.Load(t.Context(), checkpointtest.Subscriber); err != nil || c[0].Position.Compare(checkpointtest.Event(100)) != 0 {
+				t.Errorf("the checkpoint is %v, %v", c, err)
 			}
 		})
 	}
@@ -457,20 +592,20 @@ func TestSaveOverABadNetwork(t *testing.T) {
 
 func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	store, l := p.linked()
 	term := p.begin(1, 0)[0]
 	l.Proxy.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	mark := checkpointtest.MarkAt(term, checkpointtest.Event(1))
-	if err := store.Save(ctx, []checkpoint.Mark{mark})[0]; err == nil {
+	c := checkpointtest.Shared(term, checkpointtest.Event(1))
+	if err := store.Save(ctx, []checkpoint.Checkpoint{c})[0]; err == nil {
 		t.Error("saved without a server")
 	}
 	if err := l.Proxy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
 		t.Error(err)
 	}
 }
@@ -478,12 +613,29 @@ func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
 // FuzzPartitionOf reads any key.
 func FuzzPartitionOf(f *testing.F) {
 	k := newKeys("/streamer", "c1")
-	f.Add(k.mark(0))
-	f.Add(k.mark(change.MaxPartitions - 1))
-	f.Add(k.marks() + "-0001")
+	f.Add(k.Owner(0))
+	f.Add(k.Owner(change.MaxPartitions - 1))
+	f.Add(k.Owners() + "-0001")
 	f.Fuzz(func(t *testing.T, key string) {
-		if p, err := PartitionOf(k.marks(), k.marks()+key); err == nil && k.mark(p) != k.marks()+key {
+		if p, err := PartitionOf(k.Owners(), k.Owners()+key); err == nil && k.Owner(p) != k.Owners()+key {
 			t.Fatalf("%q gave partition %d", key, p)
+		}
+	})
+}
+
+// FuzzKey gives names keys: no two have one, and none is part of another's.
+func FuzzKey(f *testing.F) {
+	k := newKeys("/streamer", "c1")
+	for _, name := range []string{"gw", "gw/1", "gw%2F1", "..", "\x00", "é"} {
+		f.Add(name, "gw")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		keyA, keyB := k.checkpoint(checkpoint.Key{Subscriber: a}), k.checkpoint(checkpoint.Key{Subscriber: b})
+		if (a == b) != (keyA == keyB) || strings.Contains(strings.TrimPrefix(keyA, k.exclusive()), "/") {
+			t.Fatalf("%q is kept as %s, %q as %s", a, keyA, b, keyB)
+		}
+		if a != b && strings.HasPrefix(k.partitions(a), k.partitions(b)) {
+			t.Fatalf("%q is kept below %q", a, b)
 		}
 	})
 }

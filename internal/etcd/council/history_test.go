@@ -73,13 +73,13 @@ func (c *chronicle) known(what string, err error) bool {
 type player struct {
 	*chronicle
 
-	client  int
-	rng     *rand.Rand
-	store   *Store
-	marks   *etcd.Store
-	process int
-	seat    roster.Membership
-	terms   map[change.Partition]change.Term // as it believes
+	client      int
+	rng         *rand.Rand
+	store       *Store
+	checkpoints *etcd.Store
+	process     int
+	seat        roster.Membership
+	terms       map[change.Partition]change.Term // as it believes
 }
 
 // play makes so many moves.
@@ -166,13 +166,13 @@ func (p *player) claim() {
 // begin reads the mark under a term.
 func (p *player) begin(term change.Term) {
 	call := time.Since(p.began)
-	marks, err := p.marks.Claim(p.Context(), []change.Term{term})
+	claimed, err := p.checkpoints.ClaimTerms(p.Context(), checkpointtest.Subscriber, []change.Term{term})
 	if !p.known("begin", err) {
 		return
 	}
 	var o outcome
 	if o.refused = err != nil; !o.refused {
-		o.at = 4 * int(marks[0].Position.Time.I)
+		o.at = 4 * int(claimed[0].Position.Time.I)
 	}
 	p.note(p.client, call, deed{kind: "begin", partition: term.Partition, process: p.process, epoch: term.Epoch.Revision}, o)
 }
@@ -181,11 +181,11 @@ func (p *player) save() {
 	for partition, term := range p.terms {
 		d := deed{kind: "save", partition: partition, process: p.process, epoch: term.Epoch.Revision, at: 4 * int(p.event.Add(1))}
 		call := time.Since(p.began)
-		mark := checkpointtest.MarkAt(term, checkpointtest.Event(d.at))
-		err := p.marks.Save(p.Context(), []checkpoint.Mark{mark})[0]
+		c := checkpointtest.Shared(term, checkpointtest.Event(d.at))
+		err := p.checkpoints.Save(p.Context(), []checkpoint.Checkpoint{c})[0]
 		for !p.known("save", err) {
 			d.again = true
-			err = p.marks.Save(p.Context(), []checkpoint.Mark{mark})[0]
+			err = p.checkpoints.Save(p.Context(), []checkpoint.Checkpoint{c})[0]
 		}
 		p.note(p.client, call, d, outcome{refused: err != nil})
 		if err != nil && p.rng.IntN(4) == 0 {
@@ -313,7 +313,7 @@ func checkHistory(t *testing.T, endpoints []string, seed uint64, moves int) (ope
 		client := c.dial(links[i])
 		p := &player{
 			chronicle: c, client: i + 1, rng: random(uint64(i)),
-			store: New(client, Config{Partitions: n}), marks: etcd.NewStore(client, n),
+			store: New(client, Config{Partitions: n}), checkpoints: etcd.NewStore(client, n),
 		}
 		players.Go(func() { p.play(moves) })
 	}

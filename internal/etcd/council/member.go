@@ -244,6 +244,9 @@ func (m *membership) handSome(ctx context.Context, to roster.Seat, partitions []
 		return nil, err
 	}
 	if len(seat.Kvs) == 0 || seat.Kvs[0].Lease == 0 || seatOf(to.Node, seat.Kvs[0]).Process != to.Process {
+		if _, err := m.txn(ctx); err != nil { // whose own membership has ended learns that first
+			return nil, err
+		}
 		return nil, roster.ErrAbsent
 	}
 	target := clientv3.LeaseID(seat.Kvs[0].Lease)

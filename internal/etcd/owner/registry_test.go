@@ -100,8 +100,8 @@ func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 		t.Errorf("the owner key holds %+v", stored)
 	}
 
-	mark := checkpointtest.MarkAt(change.Term{Partition: 42, Epoch: epochs[42]}, checkpointtest.Event(1))
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
+	c := checkpointtest.Shared(change.Term{Partition: 42, Epoch: epochs[42]}, checkpointtest.Event(1))
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
 		t.Errorf("save under the claim: %v", err)
 	}
 	if ttl, taken, err := registry.Renew(t.Context()); ttl != time.Minute || len(taken) > 0 || err != nil {
@@ -115,7 +115,7 @@ func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 	if owners := p.owners(); len(owners) != 0 {
 		t.Errorf("%d partitions are still owned", len(owners))
 	}
-	if err := store.Save(t.Context(), []checkpoint.Mark{mark})[0]; !errors.Is(err, checkpoint.ErrFenced) {
+	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("save after the release: %v", err)
 	}
 	if _, _, err := registry.Renew(t.Context()); !errors.Is(err, cluster.ErrLost) {
@@ -210,9 +210,9 @@ func TestTakeOverEndsTheClaimOfTheOther(t *testing.T) {
 	if err := first.Release(t.Context()); err != nil {
 		t.Errorf("release of the deposed: %v", err)
 	}
-	results := store.Save(t.Context(), []checkpoint.Mark{
-		checkpointtest.MarkAt(change.Term{Partition: 1, Epoch: old[1]}, checkpointtest.Event(1)),
-		checkpointtest.MarkAt(change.Term{Partition: 2, Epoch: epochs[2]}, checkpointtest.Event(1)),
+	results := store.Save(t.Context(), []checkpoint.Checkpoint{
+		checkpointtest.Shared(change.Term{Partition: 1, Epoch: old[1]}, checkpointtest.Event(1)),
+		checkpointtest.Shared(change.Term{Partition: 2, Epoch: epochs[2]}, checkpointtest.Event(1)),
 	})
 	if !errors.Is(results[0], checkpoint.ErrFenced) || results[1] != nil {
 		t.Errorf("the deposed and the owner saved: %v", results)

@@ -48,7 +48,7 @@ func live(t *testing.T, dir string) life {
 // found writes the origin of a first start.
 func (l life) found() {
 	l.Helper()
-	if _, err := etcd.NewStore(l.dial(nil), n).Found(l.Context(), checkpointtest.Origin("c1")); err != nil {
+	if _, err := etcd.NewStore(l.dial(nil), n).Create(l.Context(), checkpointtest.Origin("c1")); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -66,14 +66,14 @@ func (l life) process(name string) (*etcd.Store, *Registry, []change.Term) {
 	for p, epoch := range epochs {
 		terms[p] = change.Term{Partition: change.Partition(p), Epoch: epoch, Context: l.Context()}
 	}
-	if _, err := store.Claim(l.Context(), terms); err != nil {
+	if _, err := store.ClaimTerms(l.Context(), checkpointtest.Subscriber, terms); err != nil {
 		l.Fatal(err)
 	}
 	return store, registry, terms
 }
 
 func (l life) save(store *etcd.Store, term change.Term, event int) error {
-	return store.Save(l.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(event))})[0]
+	return store.Save(l.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(event))})[0]
 }
 
 // etcd is restored from a copy of its folder: its revisions go back, and the epochs that were given after the copy was made are given
@@ -87,7 +87,7 @@ func TestRestoredEtcdIsAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := store.AddGap(t.Context(), checkpoint.Gap{
-		Partition: 3, From: checkpointtest.Event(4), To: checkpointtest.Event(8), Reason: "history_lost", Found: time.Now(),
+		From: checkpointtest.Event(4), To: checkpointtest.Event(8), Reason: "history_lost", Found: time.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestRestoredEtcdIsAdopted(t *testing.T) {
 	if gaps, err := store.Gaps(t.Context()); err != nil || len(gaps) != 1 {
 		t.Errorf("the gap log is %v, %v", gaps, err)
 	}
-	if history, err := store.History(t.Context(), 0); err != nil || len(history) == 0 || history[len(history)-1].Position.Compare(checkpointtest.Event(40)) != 0 {
+	if history, err := store.History(t.Context(), checkpointtest.SharedKey(0)); err != nil || len(history) == 0 || history[len(history)-1].Position.Compare(checkpointtest.Event(40)) != 0 {
 		t.Errorf("the history is %v, %v", history, err)
 	}
 }

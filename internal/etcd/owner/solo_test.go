@@ -44,7 +44,7 @@ func (p place) solo(process string, takeOver bool) (serving chan []change.Term, 
 }
 
 func (p place) save(store *etcd.Store, term change.Term, event int) error {
-	return store.Save(p.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(event))})[0]
+	return store.Save(p.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(event))})[0]
 }
 
 func TestSoloWaitsForTheClaimOfACrashedProcess(t *testing.T) {

@@ -3,6 +3,7 @@ package owner
 import (
 	"testing"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
@@ -24,6 +25,11 @@ func testRegistry(t *testing.T, endpoints []string) {
 		return clustertest.Harness{
 			Join:  func() cluster.Registry { return NewRegistry(p.dial(nil)) },
 			Store: etcd.NewStore(p.dial(nil), checkpointtest.Partitions),
+			Take: func(partition change.Partition) {
+				if _, err := p.raw.Delete(t.Context(), p.key("owner/%05d", partition)); err != nil {
+					t.Error(err)
+				}
+			},
 		}
 	})
 }
