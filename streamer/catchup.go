@@ -135,12 +135,14 @@ func (s *Session) catchUp(ctx context.Context) error {
 			return fault.New(fault.LogAhead, err)
 		case err != nil:
 			return err
-		case batch != nil:
-			c.consider(batch)
-		case s.position().IsZero(): // it begins where the log's tail does
+		}
+		if s.position().IsZero() { // it begins where the log's tail does
 			if at := cursor.Position(); !at.IsZero() {
 				s.welcome(at)
 			}
+		}
+		if batch != nil {
+			c.consider(batch)
 		}
 		if s.seen == nil && !h.position().After(s.position()) && s.joins() {
 			return nil

@@ -185,6 +185,33 @@ func TestSessionsGetWhatTheyAskForInOrder(t *testing.T) {
 	})
 }
 
+// The first batch is empty and ends where the session begins, however much there is to deliver by the time that it is received.
+func TestFirstBatchSaysWhereTheSessionBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(30, 0)...)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		for _, place := range []streamer.Place{{At: old[9].Position()}, {Ref: old[9].Position().Ref()}, {}} {
+			s := b.open(streamer.SessionConfig{Start: place}, everything(t))
+			synctest.Wait()
+			want := place.From()
+			if place.IsZero() {
+				want = old[29].Position()
+				source.Append(inserts(10, 100)...)
+				synctest.Wait()
+			}
+			batches, _, err := s.Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first := batches[0]; first.Seq != 1 || len(first.Events) > 0 || first.To.Compare(want) != 0 || len(batches) < 2 {
+				t.Errorf("from %+v: the first of %d batches has %d events and ends at %s", place, len(batches), len(first.Events), first.To)
+			}
+		}
+	})
+}
+
 func parse(t *testing.T, ev changetest.Event) *change.Event {
 	t.Helper()
 	e, err := change.Parse(ev.Bytes())
