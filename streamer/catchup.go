@@ -67,17 +67,13 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place) {
 func (s *Session) run(ctx context.Context) {
 	defer s.forget()
 	for {
-		if !s.isLive() {
-			if s.ready() {
-				if err := s.catchUp(ctx); err != nil {
-					s.Close(err)
-				}
-			} else {
-				s.handle(false)
+		if s.handle(false); s.ready() {
+			if err := s.catchUp(ctx); err != nil {
+				s.Close(err)
 			}
-		}
-		if !s.isLive() && s.ready() && !s.over() {
-			continue
+			if !s.over() {
+				continue
+			}
 		}
 		select {
 		case <-s.stirred:
@@ -103,11 +99,11 @@ func (s *Session) forget() {
 	delete(h.mu.sessions, s)
 }
 
-// ready reports whether it is worth to read on. The session's own loop asks.
+// ready reports whether the session is to read on by itself. Its own loop asks.
 func (s *Session) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.paused && s.hasRoom() && len(s.mu.mailbox) == 0
+	return !s.mu.live && !s.paused && s.hasRoom()
 }
 
 func (s *Session) over() bool {

@@ -212,6 +212,40 @@ func TestFirstBatchSaysWhereTheSessionBegins(t *testing.T) {
 	})
 }
 
+// A session that waits by itself for the log to go on does at once what it is asked for.
+func TestSessionThatWaitsForTheLogDoesWhatItIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		last := source.Append(inserts(10, 0)...)[9].Position()
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		// The log has nothing at this place, so that the session does not know whether it has passed it.
+		other := changetest.Event{ID: 77, Time: last.Time}
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: other.Position().Ref()}, Attached: true}, everything(t))
+		synctest.Wait()
+		if s.Standing().Live {
+			t.Fatal("it does not wait by itself")
+		}
+		here := map[change.Partition]streamer.Place{3: {At: last}}
+		for what, ask := range map[string]func(){
+			"attach": func() { _ = s.Attach(here, nil) }, "detach": func() { _ = s.Detach([]change.Partition{3}) }, "pause": s.Pause,
+			"subscribe": func() { s.Subscribe(everything(t)) }, "unsubscribe": func() { s.Unsubscribe([]string{"all"}) },
+		} {
+			did := make(chan struct{})
+			go func() { ask(); close(did) }()
+			synctest.Wait()
+			select {
+			case <-did:
+			default:
+				t.Errorf("%s waits", what)
+				s.Close(nil)
+				<-did
+				return
+			}
+		}
+	})
+}
+
 func parse(t *testing.T, ev changetest.Event) *change.Event {
 	t.Helper()
 	e, err := change.Parse(ev.Bytes())
