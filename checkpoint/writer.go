@@ -59,6 +59,7 @@ type Writer struct {
 	mu    struct {
 		sync.Mutex
 		keepers map[*Keeper]struct{}
+		asked   map[*Keeper]*asked
 		lost    []Gap         // that are not in the gap log yet
 		last    time.Time     // when the last round began
 		failing bool          // the last round had an error
@@ -75,7 +76,7 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 		metrics: newMetrics(cfg.Registerer),
 		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
-	w.mu.keepers, w.mu.idle = make(map[*Keeper]struct{}), w.policy.IdleInterval
+	w.mu.keepers, w.mu.asked, w.mu.idle = make(map[*Keeper]struct{}), make(map[*Keeper]*asked), w.policy.IdleInterval
 	return w
 }
 
@@ -163,9 +164,46 @@ func (k *Keeper) Room() <-chan struct{} {
 	return k.room
 }
 
-// Save saves what has moved now.
+// An asked is a keeper that is to be saved in the next round.
+type asked struct {
+	reason Reason
+	saved  chan struct{} // closed when it has been, or has failed
+	err    error
+}
+
+// Save saves what has moved now, in one round with all others that ask for it: of thousands that leave together none waits for the rounds of
+// the others. Its error joins those of the round.
 func (k *Keeper) Save(ctx context.Context, reason Reason) error {
-	return k.writer.save(ctx, time.Now(), func(of *Keeper, _ Progress, _ *saved) (Reason, bool) { return reason, of == k })
+	w := k.writer
+	a := &asked{reason: reason, saved: make(chan struct{})}
+	w.mu.Lock()
+	if before := w.mu.asked[k]; before != nil {
+		a = before
+	}
+	w.mu.asked[k] = a
+	w.mu.Unlock()
+	select {
+	case <-a.saved:
+		return a.err
+	case w.round <- struct{}{}:
+		defer func() { <-w.round }()
+	case <-ctx.Done():
+		w.locked(func() { delete(w.mu.asked, k) })
+		return context.Cause(ctx)
+	}
+	w.mu.Lock()
+	all := w.mu.asked
+	w.mu.asked = make(map[*Keeper]*asked)
+	w.mu.Unlock()
+	err := w.saveRound(ctx, time.Now(), slices.Collect(maps.Keys(all)), func(of *Keeper, _ Progress, _ *saved) (Reason, bool) { return all[of].reason, true })
+	for _, of := range all {
+		of.err = err
+		close(of.saved)
+	}
+	if _, mine := all[k]; mine {
+		return err
+	}
+	return a.err // another round had it
 }
 
 // End ends the saving.
@@ -285,7 +323,7 @@ type candidate struct {
 	events     uint64
 }
 
-// save saves the chosen checkpoints that have moved, in one call of the store. Another save is waited for, until the context ends.
+// save saves the chosen checkpoints that have moved. Another save is waited for, until the context ends.
 func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	select {
 	case w.round <- struct{}{}:
@@ -293,10 +331,19 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	w.mu.Lock()
+	keepers := slices.Collect(maps.Keys(w.mu.keepers))
+	w.mu.last = now
+	w.mu.Unlock()
+	return w.saveRound(ctx, now, keepers, choose)
+}
+
+// saveRound saves the chosen checkpoints of keepers, in one call of the store.
+func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
 	defer cancel()
 	unrecorded := w.record(ctx)
-	round, taken := w.collect(now, choose)
+	round, taken := w.collect(now, keepers, choose)
 	if unrecorded != nil {
 		gaps := w.unrecorded()
 		round = slices.DeleteFunc(round, func(c candidate) bool {
@@ -382,11 +429,7 @@ func passes(c Checkpoint, gaps []Gap) bool {
 
 // collect makes the checkpoints of a round, and counts the events of their keepers. One that has not moved counts as saved, but is shown to the
 // store now and then: so a subscriber that does nothing hears of a rewind, too.
-func (w *Writer) collect(now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) (round []candidate, taken map[*Keeper]int64) {
-	w.mu.Lock()
-	keepers := slices.Collect(maps.Keys(w.mu.keepers))
-	w.mu.last = now
-	w.mu.Unlock()
+func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) (round []candidate, taken map[*Keeper]int64) {
 	taken = make(map[*Keeper]int64)
 	for _, k := range keepers {
 		events := k.events.Load() // before the progress, which has at least these

@@ -58,9 +58,9 @@ func (b *Batch) Payload(i int) []byte {
 // Size returns the length of the payloads in bytes.
 func (b *Batch) Size() int { return b.size }
 
-// grows reports whether an event may still be added.
+// grows reports whether an event may still be added. The first batch stays empty: it says where the session begins.
 func (b *Batch) grows() bool {
-	return b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
+	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
 }
 
 // A Kind says what a loss is about.

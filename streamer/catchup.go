@@ -67,17 +67,13 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place) {
 func (s *Session) run(ctx context.Context) {
 	defer s.forget()
 	for {
-		if !s.isLive() {
-			if s.ready() {
-				if err := s.catchUp(ctx); err != nil {
-					s.Close(err)
-				}
-			} else {
-				s.handle(false)
+		if s.handle(false); s.ready() {
+			if err := s.catchUp(ctx); err != nil {
+				s.Close(err)
 			}
-		}
-		if !s.isLive() && s.ready() && !s.over() {
-			continue
+			if !s.over() {
+				continue
+			}
 		}
 		select {
 		case <-s.stirred:
@@ -105,11 +101,11 @@ func (s *Session) forget() {
 	delete(h.mu.sessions, s)
 }
 
-// ready reports whether it is worth to read on. The session's own loop asks.
+// ready reports whether the session is to read on by itself. Its own loop asks.
 func (s *Session) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.paused && s.hasRoom() && len(s.mu.mailbox) == 0
+	return !s.mu.live && !s.paused && s.hasRoom()
 }
 
 func (s *Session) over() bool {
@@ -137,12 +133,14 @@ func (s *Session) catchUp(ctx context.Context) error {
 			return fault.New(fault.LogAhead, err)
 		case err != nil:
 			return err
-		case batch != nil:
-			c.consider(batch)
-		case s.position().IsZero(): // it begins where the log's tail does
+		}
+		if s.position().IsZero() { // it begins where the log's tail does
 			if at := cursor.Position(); !at.IsZero() {
 				s.welcome(at)
 			}
+		}
+		if batch != nil {
+			c.consider(batch)
 		}
 		if s.seen == nil && !h.position().After(s.position()) && s.joins(ctx) {
 			return nil

@@ -185,6 +185,67 @@ func TestSessionsGetWhatTheyAskForInOrder(t *testing.T) {
 	})
 }
 
+// The first batch is empty and ends where the session begins, however much there is to deliver by the time that it is received.
+func TestFirstBatchSaysWhereTheSessionBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(inserts(30, 0)...)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		for _, place := range []streamer.Place{{At: old[9].Position()}, {Ref: old[9].Position().Ref()}, {}} {
+			s := b.open(streamer.SessionConfig{Start: place}, everything(t))
+			synctest.Wait()
+			want := place.From()
+			if place.IsZero() {
+				want = old[29].Position()
+				source.Append(inserts(10, 100)...)
+				synctest.Wait()
+			}
+			batches, _, err := s.Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first := batches[0]; first.Seq != 1 || len(first.Events) > 0 || first.To.Compare(want) != 0 || len(batches) < 2 {
+				t.Errorf("from %+v: the first of %d batches has %d events and ends at %s", place, len(batches), len(first.Events), first.To)
+			}
+		}
+	})
+}
+
+// A session that waits by itself for the log to go on does at once what it is asked for.
+func TestSessionThatWaitsForTheLogDoesWhatItIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		last := source.Append(inserts(10, 0)...)[9].Position()
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		// The log has nothing at this place, so that the session does not know whether it has passed it.
+		other := changetest.Event{ID: 77, Time: last.Time}
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: other.Position().Ref()}, Attached: true}, everything(t))
+		synctest.Wait()
+		if s.Standing().Live {
+			t.Fatal("it does not wait by itself")
+		}
+		here := map[change.Partition]streamer.Place{3: {At: last}}
+		for what, ask := range map[string]func(){
+			"attach": func() { _ = s.Attach(here, nil) }, "detach": func() { _ = s.Detach([]change.Partition{3}) }, "pause": s.Pause,
+			"subscribe": func() { s.Subscribe(everything(t)) }, "unsubscribe": func() { s.Unsubscribe([]string{"all"}) },
+		} {
+			did := make(chan struct{})
+			go func() { ask(); close(did) }()
+			synctest.Wait()
+			select {
+			case <-did:
+			default:
+				t.Errorf("%s waits", what)
+				s.Close(nil)
+				<-did
+				return
+			}
+		}
+	})
+}
+
 func parse(t *testing.T, ev changetest.Event) *change.Event {
 	t.Helper()
 	e, err := change.Parse(ev.Bytes())

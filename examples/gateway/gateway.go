@@ -12,8 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/mongostream/streamer/gateway/client"
-	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/client"
 )
 
 const (
@@ -58,11 +57,11 @@ func newGateway(cfg client.Config) (*gateway, error) {
 }
 
 // notice tells browsers what concerns them.
-func (g *gateway) notice(_ context.Context, n notice.Notice) error {
+func (g *gateway) notice(_ context.Context, n client.Notice) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch n := n.(type) {
-	case notice.Resync:
+	case client.Resync:
 		message, err := json.Marshal(map[string]any{"notice": "resync", "namespaces": n.Namespaces, "advice": n.Advice})
 		if err != nil {
 			return err
@@ -70,11 +69,11 @@ func (g *gateway) notice(_ context.Context, n notice.Notice) error {
 		for _, b := range g.mu.browsers {
 			b.push(message)
 		}
-	case notice.Subscribed:
+	case client.Subscribed:
 		if b := g.mu.browsers[n.Subscription]; b != nil {
 			b.push([]byte(`{"notice":"subscribed"}`))
 		}
-	case notice.Rejected:
+	case client.Rejected:
 		if b := g.mu.browsers[n.Subscription]; b != nil {
 			b.leave(fmt.Errorf("%s: %s", n.Code, n.Message))
 		}

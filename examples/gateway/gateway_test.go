@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
@@ -30,16 +30,24 @@ func (node) Connect(stream streampb.Gateway_ConnectServer) error {
 	if err != nil {
 		return err
 	}
-	places := []*streampb.Position{{Head: []byte{1}}, {Head: []byte{2}, Hashes: [][]byte{{1}}}, {Head: []byte{3}}}
+	var places [3][]byte
+	for i := range places {
+		places[i] = make([]byte, 34)
+		places[i][0] = byte(i + 1)
+	}
+	places[1][18] = 1
+	seq := uint64(0)
 	send := func(m *streampb.ConnectResponse) error { return stream.Send(m) }
 	batch := func(b *streampb.Batch) error {
+		seq++
+		b.Seq = seq
 		return send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: b}})
 	}
 	welcome := &streampb.Welcome{Cluster: "c", PartitionCount: 1}
 	if err := send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
 	}
-	if err := batch(&streampb.Batch{From: places[0], To: places[0]}); err != nil {
+	if err := batch(&streampb.Batch{To: places[0]}); err != nil {
 		return err
 	}
 	for subscriptions := first.GetHello().GetSubscriptions(); ; {
@@ -56,11 +64,11 @@ func (node) Connect(stream streampb.Gateway_ConnectServer) error {
 				return err
 			}
 			change := &streampb.Event{Position: places[1], Subscriptions: []string{sub.GetId()}, Change: []byte(`{"operationType":"insert","coll":"` + sub.GetColl() + `"}`)}
-			if err := batch(&streampb.Batch{From: places[0], To: places[1], Events: []*streampb.Event{change}}); err != nil {
+			if err := batch(&streampb.Batch{To: places[1], Events: []*streampb.Event{change}}); err != nil {
 				return err
 			}
 			lost := &streampb.Loss{Kind: streampb.Loss_KIND_RESYNC, Namespaces: []string{"shop.orders"}}
-			if err := batch(&streampb.Batch{From: places[1], To: places[2], Loss: lost}); err != nil {
+			if err := batch(&streampb.Batch{To: places[2], Loss: lost}); err != nil {
 				return err
 			}
 		}
@@ -91,7 +99,7 @@ func start(t *testing.T) string {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- serve(ctx, browsers, client.Config{Addresses: []string{nodes.Addr().String()}, GatewayID: "g", Start: client.StartNow})
+		ended <- serve(ctx, browsers, client.Config{Addresses: []string{nodes.Addr().String()}, Subscriber: "g", Start: client.StartNow})
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/mongostream/streamer/gateway/client"
+	"github.com/mongostream/streamer/client"
 )
 
 //go:embed page.html
@@ -28,7 +28,7 @@ func main() {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *listen)
 	if err == nil {
 		logger.Info("open http://" + listener.Addr().String() + "/?coll=orders") //nolint:sloglint // an address to click on
-		err = serve(ctx, listener, client.Config{Addresses: []string{*node}, GatewayID: "browsers", Start: client.StartNow, Logger: logger})
+		err = serve(ctx, listener, client.Config{Addresses: []string{*node}, Subscriber: "browsers", Start: client.StartNow, Logger: logger})
 	}
 	if err != nil {
 		logger.Error("the gateway has ended", "error", err)

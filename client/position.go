@@ -1,0 +1,261 @@
+package client
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// A Position is how far a program has handled the log, in every partition. It is opaque: as text it can be kept anywhere, in the transaction
+// that keeps what the changes led to, say, and [Config.Position] goes on there. It grows with the number of partitions in which the program
+// is elsewhere than in the others, by 40 bytes or so for each. The zero Position is none.
+type Position struct {
+	cluster    string
+	partitions uint32
+	generation uint64
+	rest       point // in the partitions that are not in elsewhere
+	elsewhere  []partitionPoint
+}
+
+// A partitionPoint is how far a program is in one partition.
+type partitionPoint struct {
+	partition uint32
+	at        point
+}
+
+// IsZero reports whether the position is none.
+func (p Position) IsZero() bool { return p.partitions == 0 }
+
+// After returns where the program is when it has handled a change, too. A handler keeps c.Position().After(change) in the transaction that does
+// what the change asks for; see [Client.Position]. A change that did not come from a client changes nothing.
+func (p Position) After(c Change) Position {
+	if p.IsZero() || c.place.isZero() {
+		return p
+	}
+	elsewhere := make([]partitionPoint, 0, len(p.elsewhere)+1)
+	if c.AllPartitions {
+		p.rest.reach(&c.place)
+		for _, e := range p.elsewhere {
+			if e.at.reach(&c.place); !e.at.equal(&p.rest) {
+				elsewhere = append(elsewhere, e)
+			}
+		}
+		p.elsewhere = elsewhere
+		return p
+	}
+	at, i := p.rest, 0
+	for ; i < len(p.elsewhere) && p.elsewhere[i].partition < c.Partition; i++ {
+	}
+	next := i
+	if i < len(p.elsewhere) && p.elsewhere[i].partition == c.Partition {
+		at, next = p.elsewhere[i].at, i+1
+	}
+	at.reach(&c.place)
+	elsewhere = append(append(elsewhere, p.elsewhere[:i]...), partitionPoint{c.Partition, at})
+	p.elsewhere = append(elsewhere, p.elsewhere[next:]...)
+	return p
+}
+
+// Merge returns where a program is that keeps one position for each partition, as handlers must that run at the same time and commit by
+// themselves: the later of both in every partition. Of two positions between which an operator has moved the subscriber back, and of those
+// of different clusters or numbers of partitions, it is the one of the receiver, unless the receiver is zero or of an earlier time.
+func (p Position) Merge(other Position) Position {
+	switch {
+	case other.IsZero(), !p.IsZero() && (other.cluster != p.cluster || other.partitions != p.partitions || other.generation < p.generation):
+		return p
+	case p.IsZero(), other.generation > p.generation:
+		return other
+	}
+	return gather(Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation}, func() func(uint32) point {
+		mine, theirs := p.reader(), other.reader()
+		return func(partition uint32) point {
+			at, theirs := mine(partition), theirs(partition)
+			at.join(&theirs)
+			return at
+		}
+	})
+}
+
+// reader returns a function that tells how far the program is in each partition, asked in their order.
+func (p *Position) reader() func(partition uint32) point {
+	i := 0
+	return func(partition uint32) point {
+		if i < len(p.elsewhere) && p.elsewhere[i].partition == partition {
+			i++
+			return p.elsewhere[i-1].at
+		}
+		return p.rest
+	}
+}
+
+// gather fills in where a program is, as in tells when it is asked for each partition in their order: where more than half of them are, or
+// else where the earliest is, and the others.
+func gather(p Position, in func() func(partition uint32) point) Position {
+	at, votes := in(), 0
+	var low point
+	for partition := range p.partitions { // if there is a majority, it is what is left (Boyer and Moore)
+		here := at(partition)
+		if partition == 0 || here.compare(&low.place) < 0 {
+			low = here
+		}
+		switch {
+		case votes == 0:
+			p.rest, votes = here, 1
+		case here.equal(&p.rest):
+			votes++
+		default:
+			votes--
+		}
+	}
+	p.elsewhere = except(&p.rest, p.partitions, in())
+	if len(p.elsewhere) >= (int(p.partitions)+1)/2 && !low.equal(&p.rest) {
+		p.rest = low
+		p.elsewhere = except(&low, p.partitions, in())
+	}
+	return p
+}
+
+// except returns the partitions in which a program is elsewhere.
+func except(rest *point, partitions uint32, at func(uint32) point) (elsewhere []partitionPoint) {
+	for partition := range partitions {
+		if here := at(partition); !here.equal(rest) {
+			elsewhere = append(elsewhere, partitionPoint{partition, here})
+		}
+	}
+	return elsewhere
+}
+
+// lowest returns how far the program is in all partitions.
+func (p *Position) lowest() point {
+	low := p.rest
+	for i := range p.elsewhere {
+		switch e := &p.elsewhere[i].at; e.compare(&low.place) {
+		case -1:
+			low = *e
+		case 0:
+			low.join(e) // hashes name changes, whatever their partition
+		}
+	}
+	return low
+}
+
+const (
+	positionVersion = 1
+	maxPartitions   = 1 << 16
+)
+
+var errPosition = errors.New("not a position of this client, or a damaged one")
+
+// MarshalText returns the position as text: letters, digits, - and _. Of the zero Position it is empty.
+func (p Position) MarshalText() ([]byte, error) {
+	if p.IsZero() {
+		return []byte{}, nil
+	}
+	b := []byte{positionVersion}
+	b = binary.AppendUvarint(b, uint64(len(p.cluster)))
+	b = append(b, p.cluster...)
+	b = binary.AppendUvarint(b, uint64(p.partitions))
+	b = binary.AppendUvarint(b, p.generation)
+	b = p.rest.append(b)
+	b = binary.AppendUvarint(b, uint64(len(p.elsewhere)))
+	for i := range p.elsewhere {
+		b = binary.AppendUvarint(b, uint64(p.elsewhere[i].partition))
+		b = p.elsewhere[i].at.append(b)
+	}
+	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return base64.RawURLEncoding.AppendEncode(nil, b), nil
+}
+
+func (at *point) append(b []byte) []byte {
+	b = append(b, at.place[:]...)
+	b = binary.AppendUvarint(b, uint64(len(at.others)))
+	for i := range at.others {
+		b = append(b, at.others[i][:]...)
+	}
+	return b
+}
+
+// UnmarshalText reads what MarshalText has written.
+func (p *Position) UnmarshalText(text []byte) error {
+	*p = Position{}
+	if len(text) == 0 {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.AppendDecode(nil, text)
+	if err != nil || len(b) < 5 || b[0] != positionVersion || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
+		return errPosition
+	}
+	r := reader{b: b[1 : len(b)-4]}
+	var q Position
+	q.cluster = string(r.bytes(r.number()))
+	partitions := r.number()
+	q.generation = r.number()
+	q.rest = r.point()
+	for n, last := r.number(), -1; n > 0 && r.ok(); n-- {
+		e := partitionPoint{partition: uint32(r.number()), at: r.point()}
+		if int(e.partition) <= last || uint64(e.partition) >= partitions {
+			return errPosition
+		}
+		last = int(e.partition)
+		q.elsewhere = append(q.elsewhere, e)
+	}
+	if !r.ok() || len(r.b) > 0 || partitions == 0 || partitions > maxPartitions || q.rest.isZero() {
+		return errPosition
+	}
+	q.partitions = uint32(partitions)
+	*p = q
+	return nil
+}
+
+// String returns the position as MarshalText does.
+func (p Position) String() string {
+	text, _ := p.MarshalText() //nolint:errcheck // there is none
+	return string(text)
+}
+
+// ParsePosition reads what String has written. The empty text is the zero Position.
+func ParsePosition(text string) (p Position, err error) {
+	if err := p.UnmarshalText([]byte(text)); err != nil {
+		return Position{}, fmt.Errorf("read a position: %w", err)
+	}
+	return p, nil
+}
+
+// A reader takes a text apart. Once something was missing there is nothing more in it.
+type reader struct {
+	b      []byte
+	failed bool
+}
+
+func (r *reader) ok() bool { return !r.failed }
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.failed, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.failed, r.b = true, nil
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) point() (at point) {
+	copy(at.place[:], r.bytes(placeSize))
+	for n := r.number(); n > 0 && r.ok(); n-- {
+		at.others = append(at.others, [16]byte{})
+		copy(at.others[len(at.others)-1][:], r.bytes(16))
+	}
+	return at
+}

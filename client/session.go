@@ -1,0 +1,394 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// A session is one connection, from Hello to its end.
+type session struct {
+	feed
+
+	client  *Client
+	address string
+	stream  stream
+	silence *time.Timer   // runs while something is to come
+	timeout time.Duration // of silence
+	beat    time.Duration // between heartbeats
+	closing chan struct{} // closed when nothing more will be acknowledged
+
+	before   *session      // serves until this one does, because its node is about to stop; may be nil
+	stopping chan struct{} // holds one signal: the node is about to stop
+	welcome  *streampb.Welcome
+	rewound  bool // it does not begin where the client is, because an operator has moved that
+	welcomed bool
+	begun    bool     // it is known where it begins
+	held     []Notice // until then
+	topology *streampb.Topology
+	seq      uint64 // of the last batch
+	to       place  // of that
+	work     *work  // of the welcome
+}
+
+var _ member = (*session)(nil)
+
+func newSession(c *Client, address string, before *session) *session {
+	s := &session{
+		client: c, address: address, before: before, closing: make(chan struct{}), stopping: make(chan struct{}, 1),
+		timeout: c.cfg.Timeout, beat: c.cfg.Timeout / 3,
+	}
+	s.outbox, s.rest = newOutbox(), make(chan struct{}, 1)
+	return s
+}
+
+// run is the session from beginning to end. Its error says why it ended.
+func (s *session) run(ctx context.Context) error {
+	c := s.client
+	// The stream outlives the context, for the last acknowledgements.
+	streaming, fail := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer fail(errEnded)
+	s.fail = fail
+	s.silence = time.AfterFunc(s.timeout, func() { fail(errSilent) })
+	defer s.silence.Stop()
+	opening := context.AfterFunc(ctx, func() { fail(context.Cause(ctx)) })
+	defer opening()
+	defer func() {
+		c.mu.Lock()
+		delete(c.mu.sessions, s)
+		c.mu.Unlock()
+		if s.work != nil {
+			s.work.forget(&s.feed)
+		}
+		if c.fleet != nil {
+			c.fleet.down(s)
+		}
+	}()
+	var err error
+	if s.stream, err = c.dial(streaming, s.address); err != nil {
+		return s.reason(streaming, err)
+	}
+	defer func() { _ = s.stream.Close() }() // it is over either way
+	hello := c.hello(s)
+	if err := s.stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return s.reason(streaming, err)
+	}
+	if err := s.answered(ctx, hello); err != nil {
+		return s.reason(streaming, err)
+	}
+	if !opening() {
+		return context.Cause(ctx)
+	}
+	return s.serve(ctx, streaming)
+}
+
+// wait waits for the session's end; or only until its node is about to stop, errStopping, where another session can take over meanwhile: at
+// another address, from where it is known that all partitions are.
+func (s *session) wait(ended <-chan error, others bool) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-s.stopping:
+	}
+	if others && !s.client.Position().IsZero() {
+		s.client.cfg.Logger.Info("the node is about to stop", "address", s.address)
+		return errStopping
+	}
+	return <-ended
+}
+
+// hasMoved reports whether something has been handled that the session brought.
+func (s *session) hasMoved() bool { return s.work != nil && s.work.hasMoved(&s.feed) }
+
+// reason returns why the session has ended: what we ended it for comes before what that led to.
+func (s *session) reason(streaming context.Context, err error) error {
+	if streaming.Err() != nil {
+		return context.Cause(streaming)
+	}
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return faultOf(err)
+}
+
+// answered reads the answer to the Hello.
+func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
+	message, err := s.receive()
+	if err != nil {
+		return err
+	}
+	_, m, err := s.client.read(message)
+	if err != nil {
+		return err
+	}
+	w := m.GetWelcome()
+	if w == nil || w.GetPartitionCount() == 0 || w.GetPartitionCount() > maxPartitions {
+		return fmt.Errorf("%w: no welcome", errProtocol)
+	}
+	if interval := w.GetLimits().GetHeartbeatIntervalMs(); interval > 0 {
+		s.beat = time.Duration(interval) * time.Millisecond
+	}
+	if timeout := w.GetLimits().GetHeartbeatTimeoutMs(); timeout > 0 {
+		s.timeout = time.Duration(timeout) * time.Millisecond
+	}
+	s.welcome, s.welcomed = w, true
+	s.rewound = hello.GetPosition() != nil && w.GetBegin() != streampb.Begin_BEGIN_POSITIONS
+	s.client.stats.sessions.Add(1)
+	before := s.client.working()
+	if s.work, err = s.client.adopt(ctx, w.GetCluster(), w.GetPartitionCount()); err != nil {
+		return err
+	}
+	if s.work != before {
+		s.era = 0
+	}
+	s.client.cfg.Logger.Info("session began", "address", s.address, "node", w.GetNode(), "begin", w.GetBegin().String())
+	s.held = []Notice{Connected{
+		Address: s.address, Cluster: w.GetCluster(), Node: w.GetNode(), PartitionCount: w.GetPartitionCount(), Begin: Begin(w.GetBegin()),
+	}}
+	return nil
+}
+
+// serve sends and receives until the session breaks, or the context ends and the last acknowledgements have been sent.
+func (s *session) serve(ctx, streaming context.Context) error {
+	receiving, stop := context.WithCancel(ctx) // it ends with either
+	defer stop()
+	defer context.AfterFunc(streaming, stop)()
+	broken := make(chan error, 1)
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() { broken <- s.runReceive(receiving) })
+	both.Go(func() { s.runSend(streaming) })
+	defer s.fail(errEnded) // the first reason stays
+	select {
+	case err := <-broken:
+		return s.reason(streaming, err)
+	case <-ctx.Done():
+	}
+	s.work.close()
+	if s.client.cfg.Acks == AckAuto { // there are no last words
+		return context.Cause(ctx)
+	}
+	close(s.closing)
+	patience := time.NewTimer(s.client.cfg.StopTimeout)
+	defer patience.Stop()
+	select {
+	case err := <-broken:
+		s.client.cfg.Logger.Debug("session stopped", "address", s.address, "error", err)
+	case <-patience.C:
+	}
+	return context.Cause(ctx)
+}
+
+// receive takes one message. While there is none, the silence is timed.
+func (s *session) receive() ([]byte, error) {
+	s.silence.Reset(s.timeout)
+	m, err := s.stream.Recv()
+	s.silence.Stop()
+	return m, err
+}
+
+// runReceive takes messages until the session breaks. Once the context has ended they are of no use.
+func (s *session) runReceive(ctx context.Context) error {
+	for {
+		message, err := s.receive()
+		if err != nil {
+			return err
+		}
+		b, m, err := s.client.read(message)
+		switch {
+		case err != nil:
+		case b != nil:
+			err = s.batch(ctx, b)
+		default:
+			err = s.other(ctx, m)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// other deals with a message that is no batch.
+func (s *session) other(ctx context.Context, m *streampb.ConnectResponse) error {
+	switch m := m.GetMessage().(type) {
+	case *streampb.ConnectResponse_Subscribed:
+		if s.outbox.answered(m.Subscribed.GetId(), false) {
+			return s.notify(ctx, Subscribed{Subscription: m.Subscribed.GetId()})
+		}
+	case *streampb.ConnectResponse_Rejected:
+		if r := m.Rejected; s.outbox.answered(r.GetId(), true) {
+			rejected := Rejected{Subscription: r.GetId(), Code: r.GetCode(), Message: r.GetMessage(), Remedy: r.GetRemedy()}
+			err := s.notify(ctx, rejected)
+			s.client.reject(ctx, rejected)
+			return err
+		}
+	case *streampb.ConnectResponse_Notice:
+		s.heard(serviceOf(m.Notice))
+	case *streampb.ConnectResponse_Topology:
+		if s.topology = m.Topology; s.begun && s.client.fleet != nil {
+			s.client.fleet.learn(m.Topology)
+		}
+	default: // a heartbeat, or something of a later version
+	}
+	return nil
+}
+
+// notify tells something that must not be dropped, in its turn.
+func (s *session) notify(ctx context.Context, n Notice) error {
+	if !s.begun {
+		s.held = append(s.held, n)
+		return nil
+	}
+	return s.client.tell(ctx, n)
+}
+
+// heard deals with a notice about the service.
+func (s *session) heard(n Service) {
+	s.client.offer(n)
+	switch {
+	case s.client.fleet != nil && (n.Kind == ShuttingDown || n.Kind == Detached):
+		s.client.fleet.retreat(s)
+	case s.client.fleet == nil && n.Kind == ShuttingDown:
+		notify(s.stopping)
+	}
+}
+
+// batch takes a batch to its partitions. It blocks while too much waits there, at losses, and at changes of all partitions.
+func (s *session) batch(ctx context.Context, b *batch) error {
+	if err := s.check(b); err != nil {
+		return err
+	}
+	s.seq, s.to = b.seq, b.to
+	if !s.begun {
+		if err := s.begins(ctx, b); err != nil {
+			return err
+		}
+	}
+	if err := s.client.room.take(ctx, &s.guest, b.size); err != nil {
+		return err
+	}
+	return s.work.push(ctx, &s.feed, b)
+}
+
+// check says what is wrong with a batch.
+func (s *session) check(b *batch) error {
+	partitions := s.welcome.GetPartitionCount()
+	switch {
+	case b.seq != s.seq+1:
+		return fmt.Errorf("%w: batch %d after %d", errProtocol, b.seq, s.seq)
+	case b.loss != nil && len(b.events) > 0:
+		return fmt.Errorf("%w: batch %d has events and a loss", errProtocol, b.seq)
+	case b.to.compare(&s.to) < 0 && b.attached == nil && b.loss.GetKind() != streampb.Loss_KIND_REWOUND:
+		return fmt.Errorf("%w: batch %d is earlier than the one before", errProtocol, b.seq)
+	case slices.ContainsFunc(b.attached, func(p uint32) bool { return p >= partitions }):
+		return fmt.Errorf("%w: batch %d attaches partitions of %d", errProtocol, b.seq, partitions)
+	case b.attached != nil && s.client.fleet == nil:
+		return fmt.Errorf("%w: batch %d attaches partitions to a session that has all", errProtocol, b.seq)
+	}
+	for i := range b.events {
+		if b.events[i].partition >= partitions {
+			return fmt.Errorf("%w: an event of partition %d of %d", errProtocol, b.events[i].partition, partitions)
+		}
+	}
+	return nil
+}
+
+// begins deals with the first batch, which says where the session begins.
+func (s *session) begins(ctx context.Context, b *batch) error {
+	c := s.client
+	if s.rewound {
+		if err := s.work.rewound(ctx, &s.feed, &b.to, s.welcome.GetGeneration()); err != nil {
+			return err
+		}
+	}
+	if !s.work.begin(&s.feed, &b.to, c.fleet == nil, s.before != nil, s.welcome.GetGeneration()) {
+		return errRewound
+	}
+	for _, n := range s.held {
+		if err := c.tell(ctx, n); err != nil {
+			return err
+		}
+	}
+	s.held, s.begun = nil, true
+	if c.fleet != nil {
+		c.fleet.up(s, s.welcome.GetNode(), s.welcome.GetPartitionCount())
+		c.fleet.learn(s.topology)
+	}
+	return nil
+}
+
+// attach implements member.
+func (s *session) attach(partitions []uint32) {
+	s.work.want(&s.feed, partitions, true)
+	s.outbox.attach(partitions, true)
+}
+
+// detach implements member.
+func (s *session) detach(partitions []uint32) {
+	s.work.want(&s.feed, partitions, false)
+	s.outbox.attach(partitions, false)
+}
+
+// leave implements member. A session that has ended stays as it is.
+func (s *session) leave() {
+	s.fail(errLeft)
+	if s.before != nil {
+		s.before.leave()
+	}
+}
+
+// runSend sends what there is until the stream ends, or everything has been acknowledged that will be.
+func (s *session) runSend(streaming context.Context) {
+	beat := time.NewTicker(s.beat)
+	defer beat.Stop()
+	for {
+		var messages []*streampb.ConnectRequest
+		last := false
+		select {
+		case <-s.outbox.woken:
+			s.follow()
+		case <-beat.C:
+			heartbeat := &streampb.Heartbeat{Checks: s.client.checks()}
+			messages = append(messages, &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: heartbeat}})
+		case <-s.closing:
+			last = true
+		case <-streaming.Done():
+			return
+		}
+		messages = append(messages, s.outbox.take(s.client.wanted, func(partitions []uint32) []*streampb.PartitionPosition {
+			return s.work.ask(&s.feed, partitions)
+		})...)
+		for _, m := range messages {
+			if m.GetAck() != nil && s.client.cfg.Acks == AckAuto {
+				continue
+			}
+			if err := s.stream.Send(m); err != nil {
+				if !errors.Is(err, io.EOF) { // io.EOF: the stream has broken, and Recv tells why
+					s.fail(err)
+				}
+				return
+			}
+		}
+		if last {
+			_ = s.stream.CloseSend() // Recv tells
+			return
+		}
+	}
+}
+
+// follow leaves other sessions behind where this one has caught up with them.
+func (s *session) follow() {
+	partitions, caught := s.work.arrived(&s.feed)
+	if s.client.fleet != nil && len(partitions) > 0 {
+		s.client.fleet.arrived(s, partitions)
+	}
+	if before := s.before; before != nil && caught {
+		before.leave()
+	}
+}

@@ -1,0 +1,304 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours is around
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// A stream is a connection to a node. Send and Recv may be called at the same time, each from one goroutine.
+type stream interface {
+	Send(m *streampb.ConnectRequest) error
+	// Recv returns the next message as it came. Its bytes are the caller's.
+	Recv() ([]byte, error)
+	CloseSend() error
+	// Close frees the connection.
+	Close() error
+}
+
+// A call is a stream over gRPC. It has a connection of its own, so that gRPC's own reconnecting does not come between.
+type call struct {
+	grpc.ClientStream
+
+	conn *grpc.ClientConn
+}
+
+var _ stream = (*call)(nil)
+
+// Send implements stream.
+func (c *call) Send(m *streampb.ConnectRequest) error { return c.SendMsg(m) }
+
+// Recv implements stream.
+func (c *call) Recv() (b []byte, err error) {
+	err = c.RecvMsg(&b)
+	return b, err
+}
+
+// Close implements stream.
+func (c *call) Close() error { return c.conn.Close() }
+
+// A codec leaves what is received as it is. Almost all of that are batches, whose payloads are bytes that can stay where they are: to make a
+// message of each event first would cost more than all that is done with it.
+type codec struct{ encoding.CodecV2 }
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if b, ok := v.(*[]byte); ok {
+		*b = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Windows and buffers of a connection: what is on its way to a client that keeps up.
+const (
+	window     = 1 << 20
+	readBuffer = 64 << 10
+)
+
+// dial connects to a node. The stream ends with the context.
+func dial(ctx context.Context, address string, secure *tls.Config, token func(context.Context) (string, error), maxMessage int) (stream, error) {
+	transport := insecure.NewCredentials()
+	if secure != nil {
+		transport = credentials.NewTLS(secure)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window), grpc.WithReadBufferSize(readBuffer),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})),
+	}
+	if token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
+	}
+	conn, err := grpc.NewClient(address, options...)
+	if err != nil {
+		return nil, err
+	}
+	connect, err := conn.NewStream(ctx, &streampb.Gateway_ServiceDesc.Streams[0], streampb.Gateway_Connect_FullMethodName)
+	if err != nil {
+		_ = conn.Close() // it is of no use either way
+		return nil, err
+	}
+	return &call{connect, conn}, nil
+}
+
+// A bearer sends a token with each call. Whether it may go over plaintext the client has decided.
+type bearer func(context.Context) (string, error)
+
+var _ credentials.PerRPCCredentials = bearer(nil)
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := b(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b bearer) RequireTransportSecurity() bool { return false }
+
+// A batch is the next stretch of a session.
+type batch struct {
+	seq      uint64
+	to       place
+	events   []event
+	subs     []*subscribed // of the events
+	loss     *streampb.Loss
+	attached []uint32
+
+	feed *feed
+	size int // what it counts for while it waits
+	left int // events that have yet to be handled, and one more until all have been handed out
+}
+
+// An event is one change in one form.
+type event struct {
+	place place
+	all   bool // it concerns all partitions
+	// first and last are its subscriptions among those of the batch; next is the next event of its partition there, 0 for none.
+	partition, first, last, next uint32
+	format                       Format
+	change                       []byte
+}
+
+// Numbers of fields in proto/streamer/v1/gateway.proto; a test compares them.
+const (
+	fieldBatch         = 4 // of ConnectResponse
+	fieldSeq           = 1 // of Batch
+	fieldTo            = 2
+	fieldEvents        = 3
+	fieldLoss          = 4
+	fieldAttached      = 5
+	fieldPosition      = 1 // of Event
+	fieldPartition     = 2
+	fieldAllPartitions = 3
+	fieldChange        = 4
+	fieldFormat        = 5
+	fieldSubscriptions = 6
+)
+
+// decode reads a message: a batch, or anything else. find returns a subscription, nil where there is none of the id; it does not keep the id.
+// What is read aliases b.
+func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.ConnectResponse, error) {
+	if number, kind, n := protowire.ConsumeTag(b); n > 0 && number == fieldBatch && kind == protowire.BytesType {
+		if value, m := protowire.ConsumeBytes(b[n:]); m == len(b)-n {
+			d := decoder{batch: &batch{size: len(b)}, find: find}
+			if err := d.decode(value); err != nil {
+				return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
+			}
+			return d.batch, nil, nil
+		}
+	}
+	m := &streampb.ConnectResponse{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	if m.GetBatch() != nil { // with something before or after it
+		again, err := proto.Marshal(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: m.GetBatch()}})
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
+		}
+		return decode(again, find)
+	}
+	return nil, m, nil
+}
+
+// A decoder reads one batch.
+type decoder struct {
+	*batch
+
+	find func(id []byte) *subscribed
+	last struct { // found
+		id  []byte
+		sub *subscribed
+	}
+}
+
+// fields calls f with each field of a message: the value of a number, or the bytes. Others it skips.
+func fields(b []byte, f func(number protowire.Number, value uint64, bytes []byte) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		var value uint64
+		var bytes []byte
+		switch kind {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			bytes, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, b)
+			number = 0
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if number > 0 {
+			if err := f(number, value, bytes); err != nil {
+				return err
+			}
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+const eventOverhead = 128 // bytes that an event takes beside its message
+
+func (d *decoder) decode(b []byte) error {
+	events, known := 0, false
+	if err := fields(b, func(number protowire.Number, _ uint64, _ []byte) error {
+		if number == fieldEvents {
+			events++
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if events > 0 {
+		d.events, d.subs = make([]event, 0, events), make([]*subscribed, 0, events)
+	}
+	d.size += eventOverhead * (events + 2)
+	err := fields(b, func(number protowire.Number, value uint64, bytes []byte) (err error) {
+		switch number {
+		case fieldSeq:
+			d.seq = value
+		case fieldTo:
+			d.to, known = readPlace(bytes)
+		case fieldEvents:
+			return d.event(bytes)
+		case fieldLoss:
+			d.loss = &streampb.Loss{}
+			return proto.Unmarshal(bytes, d.loss)
+		case fieldAttached:
+			if bytes == nil {
+				d.attached = append(d.attached, uint32(value))
+				return nil
+			}
+			for len(bytes) > 0 {
+				partition, n := protowire.ConsumeVarint(bytes)
+				if n < 0 {
+					return protowire.ParseError(n)
+				}
+				d.attached, bytes = append(d.attached, uint32(partition)), bytes[n:]
+			}
+		}
+		return nil
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("batch %d has no position", d.seq)
+	}
+	return err
+}
+
+func (d *decoder) event(b []byte) error {
+	d.events = append(d.events, event{first: uint32(len(d.subs))})
+	e, known := &d.events[len(d.events)-1], false
+	err := fields(b, func(number protowire.Number, value uint64, bytes []byte) error {
+		switch number {
+		case fieldPosition:
+			e.place, known = readPlace(bytes)
+		case fieldPartition:
+			e.partition = uint32(value)
+		case fieldAllPartitions:
+			e.all = value != 0
+		case fieldChange:
+			e.change = bytes[:len(bytes):len(bytes)]
+		case fieldFormat:
+			if value == uint64(streampb.Format_FORMAT_JSON) {
+				e.format = JSON
+			} else {
+				e.format = BSON
+			}
+		case fieldSubscriptions:
+			if d.last.id == nil || string(d.last.id) != string(bytes) {
+				d.last.id, d.last.sub = bytes, d.find(bytes)
+			}
+			if d.last.sub != nil {
+				d.subs = append(d.subs, d.last.sub)
+			}
+		}
+		return nil
+	})
+	e.last = uint32(len(d.subs))
+	if err == nil && !known {
+		err = fmt.Errorf("an event of batch %d has no position", d.seq)
+	}
+	return err
+}

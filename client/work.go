@@ -1,0 +1,714 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// A work is the partitions of a cluster as a client handles them: how far they are, a queue for each, and those who take the changes from there
+// to their handlers. A cluster that is partitioned anew gets a new one.
+type work struct {
+	client *Client
+	ctx    context.Context //nolint:containedctx // of the handlers
+	cancel context.CancelCauseFunc
+	ended  sync.WaitGroup // of the workers
+	calls  *sync.Cond     // a lane is ready
+
+	mu struct {
+		sync.Mutex
+		progress
+		lanes   []lane
+		feeds   map[*feed]struct{}
+		first   *lane // of those that are ready
+		last    *lane
+		idle    int    // workers
+		segment uint64 // counts what is handed out in one go
+		meeting bool   // a change of all partitions is being handled
+		outside int    // handlers that run in sessions
+		era     int    // counts the rewinds
+
+		rewinding chan struct{} // closed when the program has been told of a rewind; nil while it is told of none
+	}
+}
+
+// A lane is the queue of one partition. Whoever has made it busy has it, until there is nothing in it.
+type lane struct {
+	partition uint32
+	busy      bool // it is ready, or somebody works there, or it waits for another attempt
+	next      *lane
+	queue     []chunk
+	now       doing // of who has it
+
+	segment uint64 // that was handed out last, and its last event
+	tail    uint32
+}
+
+// A chunk is the events of one partition in a batch.
+type chunk struct {
+	batch *batch
+	event uint32 // the first of them
+}
+
+// A doing is an event that is being handled.
+type doing struct {
+	chunk
+
+	sub      uint32 // of its subscriptions
+	attempts int    // of that handler
+	begun    bool   // a handler has been called with the change
+}
+
+// A feed is a session, as the partitions see it.
+type feed struct {
+	track
+	guest
+
+	outbox *outbox
+	fail   func(error) // ends the session; it does not block
+
+	rest   chan struct{} // holds one signal: all that was handed out has been handled, or another session has moved
+	over   bool
+	era    int
+	moved  bool     // something was handled, or it is known since where to begin
+	queue  []*batch // received and not handled, in their order
+	open   int      // events that were handed out and not handled
+	behind *behind  // while another session is ahead, which it is to replace
+	ahead  []uint32 // partitions in which it no longer is
+	caught bool
+}
+
+// A behind is what a session has to reach before another that has its partitions is left.
+type behind struct {
+	goal       place
+	partitions []uint32
+}
+
+// newWork makes a work, and starts those who work there. They end with the context, or with retire.
+func newWork(ctx context.Context, c *Client, g progress) *work {
+	w := &work{client: c}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.calls = sync.NewCond(&w.mu)
+	w.mu.progress, w.mu.lanes, w.mu.feeds = g, make([]lane, len(g.parts)), make(map[*feed]struct{})
+	for p := range w.mu.lanes {
+		w.mu.lanes[p].partition = uint32(p)
+	}
+	for range c.cfg.Concurrency {
+		w.ended.Go(w.run)
+	}
+	context.AfterFunc(w.ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.calls.Broadcast()
+	})
+	return w
+}
+
+// close waits for the handlers. The context must have ended.
+func (w *work) close() {
+	w.ended.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.mu.outside > 0 {
+		w.calls.Wait()
+	}
+}
+
+// cluster returns the cluster's id.
+func (w *work) cluster() string { return w.mu.progress.cluster }
+
+// step lets go of the mutex, for a handler that runs in a session.
+func (w *work) step() (back func()) {
+	w.mu.outside++
+	w.mu.Unlock()
+	return func() {
+		w.mu.Lock()
+		if w.mu.outside--; w.ctx.Err() != nil {
+			w.calls.Broadcast()
+		}
+	}
+}
+
+// retire ends the handlers' context, and waits for them.
+func (w *work) retire() {
+	w.cancel(errRepartitioned)
+	w.close()
+}
+
+// run handles what is ready until the context ends.
+func (w *work) run() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.ctx.Err() == nil {
+		l := w.mu.first
+		if l == nil {
+			w.mu.idle++
+			w.calls.Wait()
+			w.mu.idle--
+			continue
+		}
+		if w.mu.first, l.next = l.next, nil; w.mu.first == nil {
+			w.mu.last = nil
+		}
+		w.wake()
+		w.serve(l)
+	}
+}
+
+// wake calls a worker if there is something to do. That one calls the next. Under the mutex.
+func (w *work) wake() {
+	if w.mu.first != nil && w.mu.idle > 0 {
+		w.calls.Signal()
+	}
+}
+
+// enqueue makes a lane ready. Under the mutex.
+func (w *work) enqueue(l *lane) {
+	if w.mu.last == nil {
+		w.mu.first = l
+	} else {
+		w.mu.last.next = l
+	}
+	w.mu.last = l
+}
+
+// serve handles what is in a lane, chunk by chunk, in turn with others that are ready. Under the mutex, but for the handlers.
+func (w *work) serve(l *lane) {
+	for w.next(l) {
+		w.mu.Unlock()
+		wait, err := w.client.deliver(w.ctx, &l.now)
+		w.mu.Lock()
+		switch {
+		case err != nil:
+			return // the client ends
+		case wait > 0:
+			time.AfterFunc(wait, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.enqueue(l)
+				w.wake()
+			})
+			return
+		}
+		w.handled(l)
+		if l.now.batch == nil && w.mu.first != nil && len(l.queue) > 0 {
+			w.enqueue(l)
+			return
+		}
+	}
+	l.busy = false
+}
+
+// next finds the next event of a lane that is to be taken to a handler. Under the mutex.
+func (w *work) next(l *lane) bool {
+	for {
+		if l.now.batch == nil {
+			if len(l.queue) == 0 {
+				l.queue = nil
+				return false
+			}
+			l.now = doing{chunk: l.queue[0]}
+			l.queue = l.queue[1:]
+		}
+		b := l.now.batch
+		e := &b.events[l.now.event]
+		switch {
+		case b.feed.era != w.mu.era, b.feed.over && !l.now.begun:
+			l.now = doing{} // another session sends it again
+		case w.mu.saw(l.partition, &e.place):
+			w.client.stats.duplicates.Add(1)
+			w.done(l)
+		case e.first == e.last: // of a subscription that is no longer there
+			w.handled(l)
+		default:
+			l.now.begun = true
+			return true
+		}
+	}
+}
+
+// handled moves a partition to the event at hand. A change may come in several forms, one after the other: it has been handled with the last
+// of them. Under the mutex.
+func (w *work) handled(l *lane) {
+	b := l.now.batch
+	e := &b.events[l.now.event]
+	if b.feed.era == w.mu.era && (e.next == 0 || b.events[e.next].place != e.place) {
+		w.mu.reach(l.partition, &e.place)
+		b.feed.moved = true
+	}
+	w.done(l)
+}
+
+// done goes on to the event after the one at hand. Under the mutex.
+func (w *work) done(l *lane) {
+	b := l.now.batch
+	e := &b.events[l.now.event]
+	if e.next == 0 {
+		l.now = doing{}
+	} else {
+		l.now = doing{chunk: chunk{b, e.next}, begun: l.now.begun && b.events[e.next].place == e.place}
+	}
+	f := b.feed
+	if f.over {
+		return
+	}
+	b.left--
+	if f.open--; f.open == 0 {
+		notify(f.rest)
+	}
+	if b.left == 0 {
+		w.complete(f)
+	}
+}
+
+// complete takes the batches out of a feed that have been handled with all before them. Under the mutex.
+func (w *work) complete(f *feed) {
+	n, seq := 0, uint64(0)
+	for ; n < len(f.queue) && f.queue[n].left == 0; n++ {
+		b := f.queue[n]
+		if b.attached != nil {
+			w.mu.attach(&f.track, b.attached, &b.to)
+			w.follow(f, b.attached)
+		} else {
+			before := f.base.place
+			w.mu.pass(&f.track, &b.to)
+			f.moved = f.moved || before != f.base.place
+		}
+		w.client.room.give(&f.guest, b.size)
+		w.client.stats.batches.Add(1)
+		seq, f.queue[n] = b.seq, nil
+	}
+	if n == 0 {
+		return
+	}
+	f.queue = f.queue[n:]
+	if f.behind != nil && f.base.compare(&f.behind.goal) >= 0 {
+		f.ahead, f.caught, f.behind = append(f.ahead, f.behind.partitions...), true, nil
+	}
+	f.outbox.ack(seq)
+	w.stir()
+}
+
+// stir lets sessions look again that wait for others. Under the mutex.
+func (w *work) stir() {
+	for f := range w.mu.feeds {
+		if f.waits != nil {
+			notify(f.rest)
+		}
+	}
+}
+
+// push hands out the events of a batch to the lanes. It blocks at changes that concern all partitions, and at losses, until everything before
+// them has been handled and they have been, too. Only one goroutine may push for a feed at a time.
+func (w *work) push(ctx context.Context, f *feed, b *batch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.over {
+		w.client.room.leave(&f.guest)
+		return errLeft
+	}
+	f.queue = append(f.queue, b)
+	b.feed, b.left = f, 1
+	w.mu.segment++
+	defer w.wake()
+	for i := 0; i < len(b.events); {
+		if !b.events[i].all {
+			w.hand(b, uint32(i))
+			i++
+			continue
+		}
+		forms := i + 1
+		for forms < len(b.events) && b.events[forms].place == b.events[i].place {
+			forms++
+		}
+		if err := w.meet(ctx, b, uint32(i), uint32(forms)); err != nil {
+			return err
+		}
+		i = forms
+		w.mu.segment++
+	}
+	if b.loss != nil {
+		if err := w.quiet(ctx, f); err != nil {
+			return err
+		}
+		if b.loss.GetKind() == streampb.Loss_KIND_REWOUND {
+			if err := w.goBack(ctx, f, lossOf(b.loss), &b.to, b.loss.GetGeneration(), nil); err != nil {
+				return err
+			}
+			return errRewound // this session ends, too
+		}
+		if err := w.lose(ctx, lossOf(b.loss)); err != nil {
+			return err
+		}
+		if f.over {
+			return errLeft
+		}
+	}
+	b.left--
+	w.complete(f)
+	return nil
+}
+
+// hand puts an event into its lane. Under the mutex.
+func (w *work) hand(b *batch, event uint32) {
+	l := &w.mu.lanes[b.events[event].partition]
+	if l.segment == w.mu.segment {
+		b.events[l.tail].next = event
+	} else {
+		l.queue, l.segment = append(l.queue, chunk{b, event}), w.mu.segment
+		if !l.busy {
+			l.busy = true
+			w.enqueue(l)
+		}
+	}
+	l.tail = event
+	b.left++
+	b.feed.open++
+}
+
+// quiet waits until everything that was handed out of a feed has been handled. Under the mutex, which it lets go of meanwhile.
+func (w *work) quiet(ctx context.Context, f *feed) error {
+	w.wake()
+	for f.open > 0 && !f.over {
+		if err := w.wait(ctx, f); err != nil {
+			return err
+		}
+	}
+	return w.alive(ctx, f)
+}
+
+// wait waits for a signal to a feed. Under the mutex, which it lets go of meanwhile.
+func (w *work) wait(ctx context.Context, f *feed) error { return w.waitFor(ctx, f.rest) }
+
+func (w *work) waitFor(ctx context.Context, signal <-chan struct{}) error {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-signal:
+	case <-w.ctx.Done():
+	case <-ctx.Done():
+	}
+	return w.alive(ctx, nil)
+}
+
+// alive returns why a session that waits is over, if it is.
+func (w *work) alive(ctx context.Context, f *feed) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case w.ctx.Err() != nil:
+		return context.Cause(w.ctx)
+	case f != nil && f.over:
+		return errLeft
+	}
+	return nil
+}
+
+// meet handles a change of all partitions, in the forms from first to last, once: after everything before it has been handled in every
+// partition, whichever session brings that, and before anything after it. Under the mutex, which it lets go of meanwhile.
+func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
+	f, at := b.feed, &b.events[first].place
+	if err := w.quiet(ctx, f); err != nil {
+		return err
+	}
+	f.waits = at
+	defer func() { f.waits = nil }()
+	w.stir()
+	for {
+		switch {
+		case w.mu.sawAll(at):
+			w.client.stats.duplicates.Add(uint64(last - first))
+			return nil
+		case w.mu.meeting:
+		case w.met(at):
+			w.mu.meeting = true
+			err := w.together(ctx, b, first, last)
+			w.mu.meeting = false
+			if err == nil && f.era == w.mu.era {
+				w.mu.reachAll(at)
+				f.moved = true
+			}
+			w.stir()
+			return err
+		case w.stuck(f):
+			return errStuck
+		}
+		if err := w.wait(ctx, f); err != nil {
+			return err
+		}
+		if err := w.alive(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+// met reports whether everything before a place has been handled in every partition: it is later, or a session that has it waits there. Of
+// several changes that share a head a session may bring another one first. Under the mutex.
+func (w *work) met(at *place) bool {
+	for p := range w.mu.parts {
+		if !w.waitsIn(uint32(p), at) && !w.mu.saw(uint32(p), at) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *work) waitsIn(partition uint32, at *place) bool {
+	for _, t := range w.mu.parts[partition].in {
+		if t.waits != nil && t.waits.compare(at) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// stuck reports whether a session waits in vain, because only it is to bring a partition that is not as far, and would begin with that when it
+// reads on. Under the mutex.
+func (w *work) stuck(f *feed) bool {
+	for p := range f.wanted {
+		if !w.mu.has(&f.track, p) && !w.mu.saw(p, f.waits) && !w.comes(p, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// comes reports whether another session has a partition, or will have it. Under the mutex.
+func (w *work) comes(partition uint32, than *feed) bool {
+	if len(w.mu.parts[partition].in) > 0 {
+		return true
+	}
+	for f := range w.mu.feeds {
+		if _, wanted := f.wanted[partition]; wanted && f != than && f.waits == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// together calls the handlers of a change of all partitions. Under the mutex, which it lets go of meanwhile.
+func (w *work) together(ctx context.Context, b *batch, first, last uint32) error {
+	defer w.step()()
+	for event := first; event < last; event++ {
+		d := doing{chunk: chunk{b, event}}
+		for {
+			wait, err := w.client.deliver(w.ctx, &d)
+			if err != nil {
+				return err
+			}
+			if wait == 0 {
+				break
+			}
+			if err := w.pause(ctx, wait); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *work) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.ctx.Done():
+	case <-ctx.Done():
+	}
+	return w.alive(ctx, nil)
+}
+
+// lose tells the program of a loss, until it has dealt with it. Under the mutex, which it lets go of meanwhile.
+func (w *work) lose(ctx context.Context, n Notice) error {
+	defer w.step()()
+	w.client.stats.losses.Add(1)
+	for attempts := 1; ; attempts++ {
+		err := w.client.cfg.OnNotice(w.ctx, n)
+		if err == nil {
+			return nil
+		}
+		wait, err := w.client.failed(w.ctx, Poison{Notice: n, Attempts: attempts, Err: err})
+		if err != nil || wait == 0 {
+			return err
+		}
+		if err := w.pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// begin lets a session begin at a place. It is false where an operator has moved the subscriber back since the session said Hello. follows
+// says that it takes the place of another one.
+func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.era != w.mu.era {
+		return false
+	}
+	w.mu.feeds[f] = struct{}{}
+	w.mu.generation, f.moved = generation, !w.mu.known
+	w.mu.progress.begin(&f.track, at, all)
+	if follows {
+		f.behind = &behind{}
+		for p := range w.mu.parts {
+			w.raise(f.behind, uint32(p))
+		}
+	}
+	return true
+}
+
+// follow has a session take the place of others in partitions that it has from now on, once it is as far as they are now. Under the mutex.
+func (w *work) follow(f *feed, partitions []uint32) {
+	for _, p := range partitions {
+		if !w.mu.has(&f.track, p) {
+			continue
+		}
+		if f.behind == nil {
+			f.behind = &behind{}
+		}
+		f.behind.partitions = append(f.behind.partitions, p)
+		w.raise(f.behind, p)
+	}
+}
+
+func (w *work) raise(b *behind, partition uint32) {
+	if at := w.mu.at(partition); b.goal.compare(&at.place) < 0 {
+		b.goal = at.place
+	}
+}
+
+// arrived takes the partitions in which a session is no longer behind others, and reports whether it has ever caught up.
+func (w *work) arrived(f *feed) (partitions []uint32, caught bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	partitions, f.ahead = f.ahead, nil
+	return partitions, f.caught
+}
+
+// hasMoved reports whether something has been handled that a session brought.
+func (w *work) hasMoved(f *feed) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return f.moved
+}
+
+// forget drops what a session has brought and no handler has begun with. Another one sends it again.
+func (w *work) forget(f *feed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(f)
+}
+
+// drop is forget under the mutex.
+func (w *work) drop(f *feed) {
+	if _, there := w.mu.feeds[f]; there {
+		delete(w.mu.feeds, f)
+		w.mu.progress.end(&f.track)
+	}
+	f.over, f.queue, f.open = true, nil, 0
+	for p := range w.mu.lanes {
+		l := &w.mu.lanes[p]
+		rest := l.queue[:0]
+		for _, c := range l.queue {
+			if c.batch.feed != f {
+				rest = append(rest, c)
+			}
+		}
+		clear(l.queue[len(rest):])
+		l.queue = rest
+	}
+	w.client.room.leave(&f.guest)
+	w.stir()
+}
+
+// rewound tells the program that an operator has moved the subscriber back while the session was not there, and goes there with it.
+func (w *work) rewound(ctx context.Context, f *feed, to *place, generation uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := Rewound{Advice: "An operator has moved this subscriber back: what follows may have been delivered before."}
+	return w.goBack(ctx, f, told, to, generation, f)
+}
+
+// goBack tells the program of a rewind of which a session has heard, moves all partitions back, and ends all sessions but one, which may be nil:
+// they go on there, in the generation. The others have heard of the same, or will not: the program is told once. Under the mutex, which it
+// lets go of meanwhile.
+func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, generation uint64, but *feed) error {
+	for w.mu.rewinding != nil {
+		if err := w.waitFor(ctx, w.mu.rewinding); err != nil {
+			return err
+		}
+	}
+	if f.over || f.era != w.mu.era {
+		return errRewound
+	}
+	w.mu.rewinding = make(chan struct{})
+	defer func() {
+		close(w.mu.rewinding)
+		w.mu.rewinding = nil
+	}()
+	if err := w.lose(ctx, told); err != nil {
+		return err
+	}
+	w.mu.era++
+	w.mu.progress.rewind(to, generation)
+	for other := range w.mu.feeds {
+		if other != but {
+			w.drop(other)
+			other.fail(errRewound)
+		}
+	}
+	if but != nil {
+		but.era = w.mu.era
+	}
+	return nil
+}
+
+// want has a session asked for partitions, or for them no longer.
+func (w *work) want(f *feed, partitions []uint32, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if on {
+		f.want(partitions)
+	} else {
+		w.mu.detach(&f.track, partitions)
+	}
+	w.stir()
+}
+
+// ask returns where partitions are, for a session that is asked for them now.
+func (w *work) ask(f *feed, partitions []uint32) []*streampb.PartitionPosition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	positions := make([]*streampb.PartitionPosition, len(partitions))
+	for i, p := range partitions {
+		f.asked[p]++
+		at := w.mu.at(p)
+		positions[i] = &streampb.PartitionPosition{Partition: p, Position: at.place[:]}
+	}
+	return positions
+}
+
+// position returns where the client is.
+func (w *work) position() Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.position()
+}
+
+// introduce says in a Hello where the client is, and begins a feed's time.
+func (w *work) introduce(m *streampb.Hello, f *feed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.era = w.mu.era
+	p := w.mu.position()
+	if p.IsZero() {
+		return
+	}
+	m.Start, m.Position, m.Cluster, m.PartitionCount, m.Generation = streampb.Start_START_RESUME, p.rest.place[:], p.cluster, p.partitions, p.generation
+	for i := range p.elsewhere {
+		e := &p.elsewhere[i]
+		m.Positions = append(m.Positions, &streampb.PartitionPosition{Partition: e.partition, Position: e.at.place[:]})
+	}
+}

@@ -1,2 +1,0 @@
-// Package subscription is what a program asks for.
-package subscription

@@ -1,0 +1,96 @@
+package gateway_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// An ear keeps what is received as it came.
+type ear struct {
+	encoding.CodecV2
+
+	heard chan []byte
+}
+
+func (e ear) Unmarshal(data mem.BufferSlice, v any) error {
+	e.heard <- data.Materialize()
+	return e.CodecV2.Unmarshal(data, v)
+}
+
+// Batches are written by hand: byte for byte what protobuf writes of the same message.
+func TestBatchesAreWhatProtobufWrites(t *testing.T) {
+	w := newWorld(t, options{})
+	heard := make(chan []byte, 1000)
+	w.client = streampb.NewGatewayClient(w.conn(grpc.WithDefaultCallOptions(grpc.ForceCodecV2(ear{encoding.GetCodecV2("proto"), heard}))))
+	s := w.connect(hello(func(h *streampb.Hello) {
+		h.Subscriptions = []*streampb.Subscription{
+			{Id: "all"}, {Id: "json", Format: streampb.Format_FORMAT_JSON}, {Id: "alike"}, {Id: "v", Fields: []string{"v"}, Ops: []string{"insert"}},
+		}
+		owned(h)
+	}))
+	attach := &streampb.Attach{}
+	for p := range uint32(partitions) {
+		attach.Positions = append(attach.Positions, &streampb.PartitionPosition{Partition: p, Position: s.to})
+	}
+	s.say(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Attach{Attach: attach}})
+	if b := next(s, func(r *streampb.ConnectResponse) *streampb.Batch {
+		if len(r.GetBatch().GetAttached()) > 0 {
+			return r.GetBatch()
+		}
+		return nil
+	}); len(b.GetAttached()) != partitions || len(b.GetEvents()) > 0 {
+		t.Errorf("attached: %v", b)
+	}
+	for id := range int64(20) {
+		w.source.Append(changetest.Event{ID: id, Value: id, Pad: int(id) * 50})
+	}
+	w.source.Append(changetest.Event{Op: "drop", Keyless: true})
+	of := map[uint32]int{}
+	events := s.events(20*3 + 2)
+	for _, e := range events {
+		of[e.GetPartition()]++
+		if len(e.GetPosition()) != 34 || len(e.GetChange()) == 0 {
+			t.Fatalf("%v", e)
+		}
+		switch e.GetFormat() {
+		case streampb.Format_FORMAT_JSON:
+			if !slices.Equal(e.GetSubscriptions(), []string{"json"}) || e.GetChange()[0] != '{' {
+				t.Errorf("%v", e)
+			}
+		default:
+			slices.Sort(e.GetSubscriptions())
+			if !slices.Equal(e.GetSubscriptions(), []string{"alike", "all"}) && !slices.Equal(e.GetSubscriptions(), []string{"v"}) {
+				t.Errorf("%q", e.GetSubscriptions())
+			}
+		}
+	}
+	if len(of) != partitions || !events[60].GetAllPartitions() || !events[61].GetAllPartitions() || events[59].GetAllPartitions() {
+		t.Errorf("%v", of)
+	}
+	batches := 0
+	for len(heard) > 0 {
+		b := <-heard
+		m := &streampb.ConnectResponse{}
+		if err := proto.Unmarshal(b, m); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := proto.Marshal(m); err != nil || m.GetBatch() != nil && !bytes.Equal(b, again) {
+			t.Errorf("%x\nis not\n%x of %v: %v", b, again, m, err)
+		}
+		if m.GetBatch() != nil {
+			batches++
+		}
+	}
+	if batches < 3 {
+		t.Errorf("%d batches", batches)
+	}
+}
