@@ -157,7 +157,7 @@ func (c Checkpoint) Trimmed() (Checkpoint, error) {
 		c.Epoch = change.Epoch{}
 	}
 	var err error
-	if c.Snapshots, err = trimmedSnapshots(c.Snapshots); err != nil {
+	if c.Snapshots, err = trimmedSnapshots(c.Snapshots, c.Partitions); err != nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", c.Key, err)
 	}
 	for _, p := range slices.Sorted(maps.Keys(elsewhere)) {
@@ -246,6 +246,9 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = stands.Snapshots
+		if c.Partitions != stands.Partitions {
+			merged.Snapshots = ofAllPartitions(stands.Snapshots)
+		}
 	} else if !changed {
 		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
 	}
