@@ -13,11 +13,11 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A Harness is an empty place for claims and marks.
+// A Harness is an empty place for claims and checkpoints.
 type Harness struct {
 	// Join returns a registry as a further process has one.
 	Join func() cluster.Registry
-	// Store keeps the marks of the same place.
+	// Store keeps the checkpoints of the same place.
 	Store checkpointtest.Store
 }
 
@@ -30,15 +30,13 @@ func TestRegistry(t *testing.T, open func(t *testing.T) Harness) {
 	}{
 		{"a claim is what the store believes", testClaim},
 		{"a second process is refused, and takes over when told to", testTakeOver},
-		{"a rewind takes one partition out of the claim", testTaken},
+		{"a rewind takes nothing out of the claim", testRewind},
 		{"partitions claimed again have new epochs", testReclaim},
-		{"what was not taken gets a new epoch too", testReclaimUntaken},
-		{"a partition is taken again and again", testTakenAgain},
-		{"all partitions are taken and claimed again", testTakenAll},
-		{"rewinds while nobody owns anything are in nobody's way", testRewoundBefore},
-		{"who takes over stands above what was claimed again", testTakeOverAfterReclaim},
+		{"a claim is above what was claimed again before", testClaimAfterReclaim},
+		{"who takes over is above what was claimed again", testTakeOverAfterReclaim},
 		{"without a claim nothing is claimed again", testReclaimLost},
 		{"an adopted store ends the claim", testAdopted},
+		{"an adopted store ends the claim of a node without shared subscribers", testAdoptedEmpty},
 		{"renewing and claiming again at once loses nothing", testRace},
 	}
 	for _, c := range cases {
@@ -75,15 +73,15 @@ func (h harness) claim(r cluster.Registry, process string, takeOver bool) []chan
 	return h.terms(all, epochs)
 }
 
-// terms claims the marks of partitions, as a node does with terms that it was given.
+// terms claims the checkpoints of a shared subscriber in partitions, as a node does with terms that it was given.
 func (h harness) terms(partitions []change.Partition, epochs []change.Epoch) []change.Term {
 	h.Helper()
 	terms := make([]change.Term, len(partitions))
 	for i, p := range partitions {
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: h.Context()}
 	}
-	if _, err := h.Store.Claim(h.Context(), terms); err != nil {
-		h.Fatalf("claim marks: %v", err)
+	if _, err := h.Store.ClaimTerms(h.Context(), checkpointtest.Subscriber, terms); err != nil {
+		h.Fatalf("claim checkpoints: %v", err)
 	}
 	return terms
 }
@@ -98,7 +96,7 @@ func (h harness) reclaim(r cluster.Registry, partitions ...change.Partition) []c
 }
 
 func (h harness) save(term change.Term, event int) error {
-	return h.Store.Save(h.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(event))})[0]
+	return h.Store.Save(h.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(event))})[0]
 }
 
 func (h harness) mustSave(term change.Term, event int) {
@@ -117,7 +115,7 @@ func (h harness) wantFenced(term change.Term, event int) {
 
 func (h harness) rewind(p change.Partition) {
 	h.Helper()
-	if _, err := h.Store.Rewind(h.Context(), p, change.At(change.Timestamp{T: 1_600_000_000, I: 1}), "ann", ""); err != nil {
+	if _, err := h.Store.Rewind(h.Context(), checkpointtest.SharedKey(p), change.At(change.Timestamp{T: 1_600_000_000, I: 1}), "ann", ""); err != nil {
 		h.Fatalf("rewind: %v", err)
 	}
 }
@@ -188,101 +186,59 @@ func testTakeOver(h harness) {
 	h.wantTaken(second)
 }
 
-func testTaken(h harness) {
+// What fences is the checkpoint's generation: the owner stays, and goes where the operator has moved the subscriber.
+func testRewind(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
 	h.mustSave(terms[7], 40)
-	h.rewind(7)
 	for range 2 {
-		h.wantTaken(r, 7)
+		h.rewind(7)
+		h.wantTaken(r)
 	}
-	h.rewind(200)
-	h.wantTaken(r, 7, 200)
-	h.wantFenced(terms[7], 44)
+	if err := h.save(terms[7], 44); !errors.Is(err, checkpoint.ErrRewound) {
+		h.Errorf("a save of the generation before gave %v", err)
+	}
 	h.mustSave(terms[8], 44)
+	h.release(r)
+	h.claim(h.Join(), "b", false)
 }
 
 func testReclaim(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
-	h.mustSave(terms[7], 40)
-	h.rewind(7)
-	h.rewind(9)
-	again := h.reclaim(r, 7, 9)
-	for i, p := range []int{7, 9} {
-		if again[i].Epoch.Compare(terms[p].Epoch) <= 0 {
-			h.Errorf("epoch %s after %s", again[i].Epoch, terms[p].Epoch)
+	last := []change.Term{terms[7], terms[9]}
+	for range 3 {
+		again := h.reclaim(r, 7, 9)
+		for i := range again {
+			if again[i].Epoch.Compare(last[i].Epoch) <= 0 {
+				h.Errorf("epoch %s after %s", again[i].Epoch, last[i].Epoch)
+			}
+			h.wantFenced(last[i], 8)
+			h.mustSave(again[i], 8)
 		}
-		h.wantFenced(terms[p], 8)
-		h.mustSave(again[i], 8)
+		h.wantTaken(r)
+		last = again
 	}
-	h.wantTaken(r)
 	h.mustSave(terms[8], 8)
 	h.release(r)
 	h.claim(h.Join(), "b", false)
 }
 
-func testReclaimUntaken(h harness) {
+func testClaimAfterReclaim(h harness) {
 	r := h.Join()
-	terms := h.claim(r, "a", false)
-	again := h.reclaim(r, 7)
-	h.wantTaken(r)
-	h.wantFenced(terms[7], 8)
-	h.mustSave(again[0], 8)
-	h.mustSave(terms[6], 8)
-}
-
-func testTakenAgain(h harness) {
-	r := h.Join()
-	term := h.claim(r, "a", false)[7]
-	for round := range 4 {
-		h.mustSave(term, 8)
-		for range round { // also more than once before anybody notices
-			h.rewind(7)
-		}
-		h.rewind(7)
-		h.wantTaken(r, 7)
-		h.wantFenced(term, 12)
-		old := term
-		term = h.reclaim(r, 7)[0]
-		h.wantTaken(r)
-		h.wantFenced(old, 12)
-	}
-	h.mustSave(term, 12)
-}
-
-func testTakenAll(h harness) {
-	r := h.Join()
-	terms := h.claim(r, "a", false)
-	all := make([]change.Partition, len(terms))
-	for i, term := range terms {
-		all[i] = term.Partition
-		h.rewind(term.Partition)
-	}
-	h.wantTaken(r, all...)
-	again := h.reclaim(r, all...)
-	h.wantTaken(r)
-	for _, p := range []int{0, 125, 126, 255} {
-		h.wantFenced(terms[p], 8)
-		h.mustSave(again[p], 8)
-	}
-}
-
-func testRewoundBefore(h harness) {
+	h.claim(r, "a", false)
+	var again change.Term
 	for range 3 {
-		h.rewind(7)
+		again = h.reclaim(r, 7)[0]
 	}
-	r := h.Join()
-	terms := h.claim(r, "a", false)
-	h.wantTaken(r)
-	h.mustSave(terms[7], 8)
 	h.release(r)
-	for range 3 {
-		h.rewind(7)
+	young := h.claim(h.Join(), "b", false)
+	if young[7].Epoch.Compare(again.Epoch) <= 0 {
+		h.Errorf("epoch %s after %s", young[7].Epoch, again.Epoch)
 	}
-	terms = h.claim(h.Join(), "b", false)
-	h.mustSave(terms[7], 8)
-	h.mustSave(terms[8], 8)
+	h.wantFenced(again, 8)
+	h.mustSave(young[7], 8)
+	h.mustSave(young[8], 8)
 }
 
 func testTakeOverAfterReclaim(h harness) {
@@ -290,7 +246,6 @@ func testTakeOverAfterReclaim(h harness) {
 	h.claim(first, "a", false)
 	var again change.Term
 	for range 3 {
-		h.rewind(7)
 		again = h.reclaim(first, 7)[0]
 	}
 	_, err := second.Claim(h.Context(), cluster.Member{Node: "node-b", Process: "b"}, checkpointtest.Partitions, ttl, false)
@@ -334,6 +289,20 @@ func testAdopted(h harness) {
 	h.mustSave(young[0], 12)
 }
 
+func testAdoptedEmpty(h harness) {
+	r := h.Join()
+	if _, err := r.Claim(h.Context(), cluster.Member{Node: "node-a", Process: "a"}, checkpointtest.Partitions, ttl, false); err != nil {
+		h.Fatal(err)
+	}
+	first := checkpointtest.Origin("c1")
+	second := first
+	second.Incarnation++
+	if err := h.Store.Adopt(h.Context(), first, second); err != nil {
+		h.Fatal(err)
+	}
+	h.wantLost(r)
+}
+
 func testRace(h harness) {
 	r := h.Join()
 	h.claim(r, "a", false)
@@ -355,7 +324,6 @@ func testRace(h harness) {
 		})
 	}
 	for range 20 {
-		h.rewind(7)
 		h.mustSave(h.reclaim(r, 7)[0], 8)
 	}
 	close(stop)
