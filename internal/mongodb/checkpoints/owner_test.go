@@ -1,4 +1,4 @@
-package mark
+package checkpoints
 
 import (
 	"testing"
@@ -16,6 +16,6 @@ func TestOwnerIsARegistry(t *testing.T) {
 		c := mongodbtest.Dial(t, uri)
 		name := mongodbtest.Database(t, c)
 		open := func() *Store { return NewStore(c, name, "c", checkpointtest.Partitions) }
-		return clustertest.Harness{Join: func() cluster.Registry { return NewOwner(c, open()) }, Store: open()}
+		return clustertest.Harness{Join: func() cluster.Registry { return NewOwner(open()) }, Store: open()}
 	})
 }
