@@ -119,6 +119,20 @@ func (c Checkpoint) Earliest() change.Position {
 	return earliest
 }
 
+// Recounted returns the checkpoint as one of n partitions: where it is of another number it is where it is earliest, and what is left of its
+// snapshots is left of all partitions.
+func (c Checkpoint) Recounted(n int) Checkpoint {
+	if c.Partitions == n {
+		return c
+	}
+	c.Position, c.Positions, c.Partitions = c.Earliest(), nil, n
+	c.Snapshots = slices.Clone(c.Snapshots)
+	for i := range c.Snapshots {
+		c.Snapshots[i].Partitions = nil
+	}
+	return c
+}
+
 // Clone returns a checkpoint that aliases nothing.
 func (c Checkpoint) Clone() Checkpoint {
 	c.Position, c.Positions = c.Position.Clone(), maps.Clone(c.Positions)
@@ -211,10 +225,7 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	newer := c.Generation > stands.Generation
 	changed = newer || c.Claim.Number > stands.Claim.Number || c.Partitions != stands.Partitions
-	before := *stands
-	if c.Partitions != stands.Partitions {
-		before.Position, before.Positions = stands.Earliest(), nil
-	}
+	before := stands.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		return c, true, nil
 	}
@@ -245,10 +256,7 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		}
 	}
 	if !newer && before.Earliest().After(c.Earliest()) {
-		merged.Snapshots = stands.Snapshots
-		if c.Partitions != stands.Partitions {
-			merged.Snapshots = ofAllPartitions(stands.Snapshots)
-		}
+		merged.Snapshots = before.Snapshots
 	} else if !changed {
 		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
 	}

@@ -21,17 +21,8 @@ func cloneSnapshots(all []snapshot.Progress) []snapshot.Progress {
 	return all
 }
 
-// ofAllPartitions returns snapshots whose partitions were counted otherwise: what is left of them is left in all.
-func ofAllPartitions(all []snapshot.Progress) []snapshot.Progress {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Partitions = nil
-	}
-	return all
-}
-
-// trimmedSnapshots returns a copy for so many partitions that needs at most maxSnapshots bytes. Where that is too little, snapshots that are
-// under way begin again, and then complete ones are forgotten: whoever wants one gets it again.
+// trimmedSnapshots returns a copy that needs at most maxSnapshots bytes. Where that is too little, snapshots that are under way begin again, and
+// then complete ones are forgotten: whoever wants one gets it again.
 func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progress, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -41,7 +32,7 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	for _, p := range all {
 		for _, of := range p.Partitions {
 			if int(of) >= partitions {
-				return nil, fmt.Errorf("a snapshot of partition %d of %d", of, partitions)
+				return nil, fmt.Errorf("the snapshot of subscription %q is of partition %d of %d", p.Subscription, of, partitions)
 			}
 		}
 		total += storedSize(p)

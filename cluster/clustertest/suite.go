@@ -19,6 +19,8 @@ type Harness struct {
 	Join func() cluster.Registry
 	// Store keeps the checkpoints of the same place.
 	Store checkpointtest.Store
+	// Take takes a partition from whoever owns it.
+	Take func(p change.Partition)
 }
 
 // TestRegistry runs the suite. Open returns a new, empty place for every case.
@@ -30,13 +32,15 @@ func TestRegistry(t *testing.T, open func(t *testing.T) Harness) {
 	}{
 		{"a claim is what the store believes", testClaim},
 		{"a second process is refused, and takes over when told to", testTakeOver},
-		{"a rewind takes nothing out of the claim", testRewind},
+		{"one partition is taken out of the claim", testTaken},
 		{"partitions claimed again have new epochs", testReclaim},
-		{"a claim is above what was claimed again before", testClaimAfterReclaim},
-		{"who takes over is above what was claimed again", testTakeOverAfterReclaim},
+		{"what was not taken gets a new epoch too", testReclaimUntaken},
+		{"a partition is taken again and again", testTakenAgain},
+		{"all partitions are taken and claimed again", testTakenAll},
+		{"what is taken while nobody owns anything is in nobody's way", testTakenBefore},
+		{"who takes over stands above what was claimed again", testTakeOverAfterReclaim},
 		{"without a claim nothing is claimed again", testReclaimLost},
 		{"an adopted store ends the claim", testAdopted},
-		{"an adopted store ends the claim of a node without shared subscribers", testAdoptedEmpty},
 		{"renewing and claiming again at once loses nothing", testRace},
 	}
 	for _, c := range cases {
@@ -73,7 +77,7 @@ func (h harness) claim(r cluster.Registry, process string, takeOver bool) []chan
 	return h.terms(all, epochs)
 }
 
-// terms claims the checkpoints of a shared subscriber in partitions, as a node does with terms that it was given.
+// terms claims the checkpoints of partitions, as a node does with terms that it was given.
 func (h harness) terms(partitions []change.Partition, epochs []change.Epoch) []change.Term {
 	h.Helper()
 	terms := make([]change.Term, len(partitions))
@@ -110,13 +114,6 @@ func (h harness) wantFenced(term change.Term, event int) {
 	h.Helper()
 	if err := h.save(term, event); !errors.Is(err, checkpoint.ErrFenced) {
 		h.Errorf("save of partition %d with epoch %s gave %v", term.Partition, term.Epoch, err)
-	}
-}
-
-func (h harness) rewind(p change.Partition) {
-	h.Helper()
-	if _, err := h.Store.Rewind(h.Context(), checkpointtest.SharedKey(p), change.At(change.Timestamp{T: 1_600_000_000, I: 1}), "ann", ""); err != nil {
-		h.Fatalf("rewind: %v", err)
 	}
 }
 
@@ -186,59 +183,101 @@ func testTakeOver(h harness) {
 	h.wantTaken(second)
 }
 
-// What fences is the checkpoint's generation: the owner stays, and goes where the operator has moved the subscriber.
-func testRewind(h harness) {
+func testTaken(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
 	h.mustSave(terms[7], 40)
+	h.Take(7)
 	for range 2 {
-		h.rewind(7)
-		h.wantTaken(r)
+		h.wantTaken(r, 7)
 	}
-	if err := h.save(terms[7], 44); !errors.Is(err, checkpoint.ErrRewound) {
-		h.Errorf("a save of the generation before gave %v", err)
-	}
+	h.Take(200)
+	h.wantTaken(r, 7, 200)
+	h.wantFenced(terms[7], 44)
 	h.mustSave(terms[8], 44)
-	h.release(r)
-	h.claim(h.Join(), "b", false)
 }
 
 func testReclaim(h harness) {
 	r := h.Join()
 	terms := h.claim(r, "a", false)
-	last := []change.Term{terms[7], terms[9]}
-	for range 3 {
-		again := h.reclaim(r, 7, 9)
-		for i := range again {
-			if again[i].Epoch.Compare(last[i].Epoch) <= 0 {
-				h.Errorf("epoch %s after %s", again[i].Epoch, last[i].Epoch)
-			}
-			h.wantFenced(last[i], 8)
-			h.mustSave(again[i], 8)
+	h.mustSave(terms[7], 40)
+	h.Take(7)
+	h.Take(9)
+	again := h.reclaim(r, 7, 9)
+	for i, p := range []int{7, 9} {
+		if again[i].Epoch.Compare(terms[p].Epoch) <= 0 {
+			h.Errorf("epoch %s after %s", again[i].Epoch, terms[p].Epoch)
 		}
-		h.wantTaken(r)
-		last = again
+		h.wantFenced(terms[p], 8)
+		h.mustSave(again[i], 8)
 	}
+	h.wantTaken(r)
 	h.mustSave(terms[8], 8)
 	h.release(r)
 	h.claim(h.Join(), "b", false)
 }
 
-func testClaimAfterReclaim(h harness) {
+func testReclaimUntaken(h harness) {
 	r := h.Join()
-	h.claim(r, "a", false)
-	var again change.Term
+	terms := h.claim(r, "a", false)
+	again := h.reclaim(r, 7)
+	h.wantTaken(r)
+	h.wantFenced(terms[7], 8)
+	h.mustSave(again[0], 8)
+	h.mustSave(terms[6], 8)
+}
+
+func testTakenAgain(h harness) {
+	r := h.Join()
+	term := h.claim(r, "a", false)[7]
+	for round := range 4 {
+		h.mustSave(term, 8)
+		for range round { // also more than once before anybody notices
+			h.Take(7)
+		}
+		h.Take(7)
+		h.wantTaken(r, 7)
+		h.wantFenced(term, 12)
+		old := term
+		term = h.reclaim(r, 7)[0]
+		h.wantTaken(r)
+		h.wantFenced(old, 12)
+	}
+	h.mustSave(term, 12)
+}
+
+func testTakenAll(h harness) {
+	r := h.Join()
+	terms := h.claim(r, "a", false)
+	all := make([]change.Partition, len(terms))
+	for i, term := range terms {
+		all[i] = term.Partition
+		h.Take(term.Partition)
+	}
+	h.wantTaken(r, all...)
+	again := h.reclaim(r, all...)
+	h.wantTaken(r)
+	for _, p := range []int{0, 125, 126, 255} {
+		h.wantFenced(terms[p], 8)
+		h.mustSave(again[p], 8)
+	}
+}
+
+func testTakenBefore(h harness) {
 	for range 3 {
-		again = h.reclaim(r, 7)[0]
+		h.Take(7)
 	}
+	r := h.Join()
+	terms := h.claim(r, "a", false)
+	h.wantTaken(r)
+	h.mustSave(terms[7], 8)
 	h.release(r)
-	young := h.claim(h.Join(), "b", false)
-	if young[7].Epoch.Compare(again.Epoch) <= 0 {
-		h.Errorf("epoch %s after %s", young[7].Epoch, again.Epoch)
+	for range 3 {
+		h.Take(7)
 	}
-	h.wantFenced(again, 8)
-	h.mustSave(young[7], 8)
-	h.mustSave(young[8], 8)
+	terms = h.claim(h.Join(), "b", false)
+	h.mustSave(terms[7], 8)
+	h.mustSave(terms[8], 8)
 }
 
 func testTakeOverAfterReclaim(h harness) {
@@ -246,6 +285,7 @@ func testTakeOverAfterReclaim(h harness) {
 	h.claim(first, "a", false)
 	var again change.Term
 	for range 3 {
+		h.Take(7)
 		again = h.reclaim(first, 7)[0]
 	}
 	_, err := second.Claim(h.Context(), cluster.Member{Node: "node-b", Process: "b"}, checkpointtest.Partitions, ttl, false)
@@ -289,20 +329,6 @@ func testAdopted(h harness) {
 	h.mustSave(young[0], 12)
 }
 
-func testAdoptedEmpty(h harness) {
-	r := h.Join()
-	if _, err := r.Claim(h.Context(), cluster.Member{Node: "node-a", Process: "a"}, checkpointtest.Partitions, ttl, false); err != nil {
-		h.Fatal(err)
-	}
-	first := checkpointtest.Origin("c1")
-	second := first
-	second.Incarnation++
-	if err := h.Store.Adopt(h.Context(), first, second); err != nil {
-		h.Fatal(err)
-	}
-	h.wantLost(r)
-}
-
 func testRace(h harness) {
 	r := h.Join()
 	h.claim(r, "a", false)
@@ -324,6 +350,7 @@ func testRace(h harness) {
 		})
 	}
 	for range 20 {
+		h.Take(7)
 		h.mustSave(h.reclaim(r, 7)[0], 8)
 	}
 	close(stop)
