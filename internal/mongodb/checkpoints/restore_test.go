@@ -1,9 +1,8 @@
-package mark
+package checkpoints
 
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +20,10 @@ import (
 // A backup is what the collections of a store held.
 type backup map[*mongo.Collection][]bson.Raw
 
-func (m *Store) backUp(t *testing.T) backup {
+func (s *Store) backUp(t *testing.T) backup {
 	t.Helper()
 	b := backup{}
-	for _, c := range []*mongo.Collection{m.marks, m.cluster, m.marks.Database().Collection(strings.TrimSuffix(m.marks.Name(), "marks") + "gaps")} {
+	for _, c := range []*mongo.Collection{s.checkpoints, s.cluster, s.gaps} {
 		cursor, err := c.Find(t.Context(), bson.D{})
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +62,7 @@ func TestRestoredMongoDBIsAdopted(t *testing.T) {
 	claim := func(process string) (*Store, *Owner, change.Term) {
 		t.Helper()
 		store := open()
-		owner := NewOwner(c, store)
+		owner := NewOwner(store)
 		epochs, err := owner.Claim(t.Context(), cluster.Member{Node: "n", Process: process}, n, time.Minute, true)
 		if err != nil {
 			t.Fatal(err)
@@ -72,17 +71,19 @@ func TestRestoredMongoDBIsAdopted(t *testing.T) {
 		for p, epoch := range epochs {
 			terms[p] = change.Term{Partition: change.Partition(p), Epoch: epoch, Context: context.Background()}
 		}
-		if _, err := store.Claim(t.Context(), terms); err != nil {
+		if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, terms); err != nil {
 			t.Fatal(err)
 		}
 		return store, owner, terms[0]
 	}
 	save := func(store *Store, term change.Term, event int) error {
-		return store.Save(t.Context(), []checkpoint.Mark{checkpointtest.MarkAt(term, checkpointtest.Event(event))})[0]
+		c := checkpointtest.Shared(term, checkpointtest.Event(event))
+		c.Partitions = n
+		return store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]
 	}
 	origin := checkpointtest.Origin("c1")
 	origin.Partitions = n
-	if _, err := open().Found(t.Context(), origin); err != nil {
+	if _, err := open().Create(t.Context(), origin); err != nil {
 		t.Fatal(err)
 	}
 	store, _, term := claim("a")
@@ -126,7 +127,7 @@ func TestRestoredMongoDBIsAdopted(t *testing.T) {
 	if _, taken, err := owner.Renew(t.Context()); err != nil || len(taken) > 0 {
 		t.Errorf("renew: %v, %v", taken, err)
 	}
-	if history, err := store.History(t.Context(), 0); err != nil || len(history) == 0 || history[len(history)-1].Position.Compare(checkpointtest.Event(40)) != 0 {
+	if history, err := store.History(t.Context(), checkpointtest.SharedKey(0)); err != nil || len(history) == 0 || history[len(history)-1].Position.Compare(checkpointtest.Event(40)) != 0 {
 		t.Errorf("the history is %v, %v", history, err)
 	}
 }

@@ -1,4 +1,4 @@
-package mark
+package checkpoints
 
 import (
 	"context"
@@ -26,8 +26,7 @@ const ownerID = "owner"
 // document holds the owner, its epoch and a stamp of the server's clock that each renewal sets; a claim whose stamp is older than
 // its TTL, by that same clock, has run out.
 type Owner struct {
-	marks  *Store
-	client *mongodb.Client
+	store *Store
 
 	mu struct {
 		sync.Mutex
@@ -37,8 +36,8 @@ type Owner struct {
 
 var _ cluster.Registry = (*Owner)(nil)
 
-// NewOwner makes the registry beside a store of marks.
-func NewOwner(c *mongodb.Client, m *Store) *Owner { return &Owner{client: c, marks: m} }
+// NewOwner makes the registry beside a store of checkpoints.
+func NewOwner(s *Store) *Owner { return &Owner{store: s} }
 
 type ownerDocument struct {
 	Node        string `bson:"node"`
@@ -76,7 +75,7 @@ func (c *claim) revision(p change.Partition) int64 {
 	return c.Claim
 }
 
-// Claim implements cluster.Registry. All partitions get one epoch, above those that rewinds have given to marks. Nodes that share the
+// Claim implements cluster.Registry. All partitions get one epoch, above those that documents carry. Nodes that share the
 // partitions hold them, unless it takes over: then they share them no longer.
 func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	if !takeOver {
@@ -102,14 +101,14 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 // ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions is there, or is ended. That they share
 // them stays remembered.
 func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
-	origin, err := o.marks.Origin(ctx)
+	origin, err := o.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	now, err := o.client.ServerTime(ctx)
+	now, err := o.store.client.ServerTime(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +120,7 @@ func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl ti
 		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
 	}
 	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}
-	if next.Revision, err = o.marks.Highest(ctx, next.Incarnation); err != nil {
+	if next.Revision, err = o.store.highest(ctx, next.Incarnation); err != nil {
 		return nil, err
 	}
 	if before != nil && before.Incarnation == next.Incarnation {
@@ -144,7 +143,7 @@ func (d *ownerDocument) epochs(n int) []change.Epoch {
 // owner reads the owner's document, nil where there is none.
 func (o *Owner) owner(ctx context.Context) (*ownerDocument, error) {
 	var d ownerDocument
-	err := o.marks.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
+	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil //nolint:nilnil // nobody is no error
 	}
@@ -165,7 +164,7 @@ func (o *Owner) replace(ctx context.Context, before, claim *ownerDocument, force
 		{Key: "$currentDate", Value: bson.D{{Key: "stamp", Value: true}}},
 	}
 	if before == nil {
-		if _, err := o.marks.cluster.InsertOne(ctx, bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: ""}}); err != nil && !mongo.IsDuplicateKeyError(err) {
+		if _, err := o.store.cluster.InsertOne(ctx, bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: ""}}); err != nil && !mongo.IsDuplicateKeyError(err) {
 			return fmt.Errorf("claim partitions: %w", mongodb.AsFault(err))
 		}
 		before = &ownerDocument{}
@@ -177,7 +176,7 @@ func (o *Owner) replace(ctx context.Context, before, claim *ownerDocument, force
 			filter = append(filter, bson.E{Key: "stamp", Value: before.Stamp})
 		}
 	}
-	result, err := o.marks.cluster.UpdateOne(ctx, filter, set)
+	result, err := o.store.cluster.UpdateOne(ctx, filter, set)
 	if err == nil && result.MatchedCount == 1 {
 		return nil
 	}
@@ -200,7 +199,7 @@ func (o *Owner) Renew(ctx context.Context) (ttl time.Duration, taken []change.Pa
 	if claim == nil {
 		return 0, nil, cluster.ErrLost
 	}
-	result, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), bson.D{{Key: "$currentDate", Value: bson.D{{Key: "stamp", Value: true}}}})
+	result, err := o.store.cluster.UpdateOne(ctx, claim.identity(), bson.D{{Key: "$currentDate", Value: bson.D{{Key: "stamp", Value: true}}}})
 	if err != nil {
 		return 0, nil, fmt.Errorf("renew claim: %w", mongodb.AsFault(err))
 	}
@@ -211,35 +210,54 @@ func (o *Owner) Renew(ctx context.Context) (ttl time.Duration, taken []change.Pa
 	if errors.Is(err, cluster.ErrLost) {
 		return 0, nil, err
 	}
-	// The claim lives all the same when the marks could not be looked at; what they say is asked again with the next renewal.
+	// The claim lives all the same when the documents could not be read; they are read again with the next renewal.
 	return claim.ttl(), taken, nil
 }
 
-// missing returns the partitions whose marks carry a higher epoch than the claim gave them: rewinds have taken them.
+// missing returns the partitions of which a document carries a higher epoch than the claim gave them. ErrLost says that an operator has
+// adopted the checkpoints, which ends all claims from before.
 func (o *Owner) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
-	higher := bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "incarnation", Value: bson.D{{Key: "$gt", Value: claim.Incarnation}}}},
-		bson.D{{Key: "incarnation", Value: claim.Incarnation}, {Key: "revision", Value: bson.D{{Key: "$gt", Value: claim.Claim}}}},
-	}}}
-	cursor, err := o.marks.marks.Find(ctx, higher, options.Find().SetProjection(bson.D{{Key: "incarnation", Value: 1}, {Key: "revision", Value: 1}}))
+	if err := o.adopted(ctx, claim); err != nil {
+		return nil, err
+	}
+	higher := bson.D{
+		{Key: epochField + ".incarnation", Value: claim.Incarnation}, {Key: epochField + ".revision", Value: bson.D{{Key: "$gt", Value: claim.Claim}}},
+	}
+	cursor, err := o.store.checkpoints.Find(ctx, higher, options.Find().SetProjection(bson.D{{Key: epochField, Value: 1}}))
 	if err != nil {
 		return nil, err
 	}
-	var documents []markDocument
-	if err := cursor.All(ctx, &documents); err != nil {
-		return nil, err
-	}
-	var taken []change.Partition
-	for _, d := range documents {
-		p := change.Partition(d.Partition)
-		switch {
-		case d.Incarnation != claim.Incarnation:
-			return nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
-		case d.Revision > claim.revision(p):
-			taken = append(taken, p)
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	taken := make(map[change.Partition]struct{})
+	for cursor.Next(ctx) {
+		if d, err := o.store.decode(cursor.Current); err == nil && int64(d.epoch.Revision) > claim.revision(d.key.Partition) {
+			taken[d.key.Partition] = struct{}{}
 		}
 	}
-	return taken, nil
+	return slices.Sorted(maps.Keys(taken)), cursor.Err()
+}
+
+// adopted returns ErrLost where the origin is not of the claim's incarnation.
+func (o *Owner) adopted(ctx context.Context, claim *claim) error {
+	origin, err := o.store.Origin(ctx)
+	if err == nil && int64(origin.Incarnation) != claim.Incarnation {
+		return fmt.Errorf("an operator has adopted the checkpoints: %w", cluster.ErrLost)
+	}
+	return err
+}
+
+// highest returns the highest revision that documents of an incarnation carry, 0 where there are none.
+func (s *Store) highest(ctx context.Context, incarnation int64) (int64, error) {
+	sorted := options.FindOne().SetSort(bson.D{{Key: epochField + ".revision", Value: -1}}).SetProjection(bson.D{{Key: epochField, Value: 1}})
+	raw, err := s.checkpoints.FindOne(ctx, bson.D{{Key: epochField + ".incarnation", Value: incarnation}}, sorted).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read epochs: %w", mongodb.AsFault(err))
+	}
+	revision, _ := raw.Lookup(epochField, "revision").AsInt64OK()
+	return revision, nil
 }
 
 // Reclaim implements cluster.Registry: the partitions get one epoch, above every other.
@@ -248,21 +266,17 @@ func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]c
 	if stands == nil {
 		return nil, cluster.ErrLost
 	}
-	origin, err := o.marks.Origin(ctx)
-	if err != nil {
+	if err := o.adopted(ctx, stands); err != nil {
 		return nil, err
 	}
-	if int64(origin.Incarnation) != stands.Incarnation {
-		return nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
-	}
-	highest, err := o.marks.Highest(ctx, stands.Incarnation)
+	highest, err := o.store.highest(ctx, stands.Incarnation)
 	if err != nil {
 		return nil, err
 	}
 	next := &claim{ownerDocument: stands.ownerDocument, again: maps.Clone(stands.again)}
 	next.Revision = max(highest, stands.Revision) + 1
 	// Where the answer gets lost the next attempt says the same; nobody else writes under this claim.
-	result, err := o.marks.cluster.UpdateOne(ctx, stands.identity(), bson.D{{Key: "$max", Value: bson.D{{Key: "revision", Value: next.Revision}}}})
+	result, err := o.store.cluster.UpdateOne(ctx, stands.identity(), bson.D{{Key: "$max", Value: bson.D{{Key: "revision", Value: next.Revision}}}})
 	if err != nil {
 		return nil, fmt.Errorf("claim partitions again: %w", mongodb.AsFault(err))
 	}
@@ -285,7 +299,7 @@ func (o *Owner) Release(ctx context.Context) error {
 	if claim == nil {
 		return nil
 	}
-	_, err := o.marks.cluster.UpdateOne(ctx, claim.identity(), toNobody())
+	_, err := o.store.cluster.UpdateOne(ctx, claim.identity(), toNobody())
 	if err != nil {
 		return fmt.Errorf("release claim: %w", mongodb.AsFault(err))
 	}

@@ -1,22 +1,24 @@
-package mark
+package checkpoints
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/checkpoint/gaptest"
-	"github.com/mongostream/streamer/checkpoint/rewindtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
@@ -35,38 +37,33 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 		store := open(mongodbtest.Dial(t, l.uri))
 		l.stand(store)
 		plain := open(direct)
-		last := change.Epoch{Incarnation: 1}
+		var begun atomic.Uint64
 		return checkpointtest.Harness{
-			Store: store,
-			Begin: func(partitions ...change.Partition) []change.Term {
-				if o, err := plain.Origin(t.Context()); err == nil && o.Incarnation > last.Incarnation {
-					last = change.Epoch{Incarnation: o.Incarnation}
-				}
-				highest, err := plain.Highest(t.Context(), int64(last.Incarnation))
-				if err != nil {
-					t.Fatal(err)
-				}
-				last.Revision = max(last.Revision, uint64(highest)) + 1
-				terms := make([]change.Term, len(partitions))
-				for i, p := range partitions {
-					terms[i] = change.Term{Partition: p, Epoch: last, Context: t.Context()}
-				}
-				return terms
-			},
+			Store:  store,
+			Begin:  func(partitions ...change.Partition) []change.Term { return plain.begin(t, begun.Add(1), partitions...) },
 			Reopen: func() checkpointtest.Store { return open(direct) },
-			Damage: func(p change.Partition, d checkpointtest.Damage) {
-				_, err := plain.marks.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: int32(p)}}, bson.D{{Key: "$set", Value: bson.D{{Key: "mark", Value: string(d.JSON())}}}})
-				if err != nil {
+			Put: func(k checkpoint.Key, stored []byte) {
+				set := bson.D{{Key: checkpointField, Value: string(stored)}}
+				if _, err := plain.checkpoints.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: idOf(k)}}, bson.D{{Key: "$set", Value: set}}, upsert()); err != nil {
 					t.Fatal(err)
 				}
 			},
-			Raw: func(p change.Partition) []byte {
-				documents, err := plain.documents(context.WithoutCancel(t.Context()), bson.D{{Key: "_id", Value: int32(p)}})
+			PutGap: func(id string, stored []byte) {
+				set := bson.D{{Key: gapField, Value: string(stored)}}
+				if _, err := plain.gaps.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: set}}, upsert()); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Raw: func(k checkpoint.Key) []byte {
+				raw, err := plain.checkpoints.FindOne(context.WithoutCancel(t.Context()), bson.D{{Key: "_id", Value: idOf(k)}}).Raw()
+				if errors.Is(err, mongo.ErrNoDocuments) {
+					return nil
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := documents[p]; d != nil && d.Mark != "" {
-					return []byte(d.Mark)
+				if text, there := raw.Lookup(checkpointField).StringValueOK(); there {
+					return []byte(text)
 				}
 				return nil
 			},
@@ -75,12 +72,29 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 	}
 }
 
-func TestMarksInMongoDBAreAStore(t *testing.T)   { checkpointtest.TestStore(t, opener(t)) }
-func TestMarksInMongoDBKeepHistory(t *testing.T) { rewindtest.TestStore(t, opener(t)) }
-func TestMarksInMongoDBAreCountedAnew(t *testing.T) {
-	rewindtest.TestRepartition(t, opener(t), func(checkpointtest.Harness) {})
+func upsert() options.Lister[options.UpdateOneOptions] { return options.UpdateOne().SetUpsert(true) }
+
+// begin begins terms of partitions with a revision, under the origin that stands, or a new one.
+func (s *Store) begin(t *testing.T, revision uint64, partitions ...change.Partition) []change.Term {
+	t.Helper()
+	origin := checkpointtest.Origin("c1")
+	origin.Partitions = s.partitions
+	origin, err := s.Create(t.Context(), origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := change.Epoch{Incarnation: origin.Incarnation, Revision: revision}
+	terms := make([]change.Term, len(partitions))
+	for i, p := range partitions {
+		terms[i] = change.Term{Partition: p, Epoch: epoch, Context: t.Context()}
+	}
+	return terms
 }
-func TestGapLogInMongoDBIsKept(t *testing.T) { gaptest.TestKeeper(t, opener(t)) }
+
+func TestCheckpointsInMongoDBAreAStore(t *testing.T) { checkpointtest.TestStore(t, opener(t)) }
+func TestCheckpointsInMongoDBAreCountedAnew(t *testing.T) {
+	checkpointtest.TestRepartition(t, opener(t), func(checkpointtest.Harness) {})
+}
 
 // A link is the connection of a store under test: a proxy that can be cut, and a function that keeps writes or loses answers.
 type link struct {
@@ -144,7 +158,7 @@ func (l *link) Hold() (held <-chan struct{}, deliver func()) {
 	kept := make(chan struct{})
 	var late func() error
 	l.next(func(ctx context.Context, send func(context.Context) error) error {
-		late = func() error { return send(context.WithoutCancel(ctx)) }
+		late = func() error { return send(context.Background()) } // without the session, which has ended by then
 		close(kept)
 		<-ctx.Done()
 		return ctx.Err()
@@ -161,7 +175,7 @@ func (l *link) Hold() (held <-chan struct{}, deliver func()) {
 func (l *link) Mute() <-chan struct{} {
 	muted := make(chan struct{})
 	l.next(func(ctx context.Context, send func(context.Context) error) error {
-		if err := send(context.WithoutCancel(ctx)); err != nil {
+		if err := send(context.Background()); err != nil {
 			l.Errorf("the write was not taken: %v", err)
 		}
 		close(muted)

@@ -1,4 +1,4 @@
-package mark
+package checkpoints
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
-// A site is where the marks of a cluster are.
+// A site is where the checkpoints of a cluster are.
 type site struct {
 	*testing.T
 
@@ -28,7 +28,7 @@ func newSite(t *testing.T) site {
 	t.Helper()
 	c := mongodbtest.Dial(t, devmongotest.URI(t))
 	s := site{t, c, mongodbtest.Database(t, c)}
-	if _, err := s.store().Found(t.Context(), checkpointtest.Origin("c")); err != nil {
+	if _, err := s.store().Create(t.Context(), checkpointtest.Origin("c")); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -38,13 +38,13 @@ func (s site) store() *Store { return NewStore(s.client, s.name, "c", checkpoint
 
 // claim claims all partitions, as a cluster of one.
 func (s site) claim(ctx context.Context, process string, takeOver bool) (*Owner, error) {
-	o := NewOwner(s.client, s.store())
+	o := NewOwner(s.store())
 	_, err := o.Claim(ctx, cluster.Member{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
 	return o, err
 }
 
 func (s site) share(ctx context.Context, process string) error {
-	return NewOwner(s.client, s.store()).Share(ctx, cluster.Member{Node: "node-" + process, Process: process})
+	return NewOwner(s.store()).Share(ctx, cluster.Member{Node: "node-" + process, Process: process})
 }
 
 // holder returns the process that an error says to be in the way, empty for none.
@@ -96,7 +96,7 @@ func TestPartitionsThatAreSharedAreClaimedByNobodyAlone(t *testing.T) {
 func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	alone := NewOwner(s.client, s.store())
+	alone := NewOwner(s.store())
 	if _, err := alone.Claim(t.Context(), cluster.Member{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
 		t.Fatal(err)
 	}

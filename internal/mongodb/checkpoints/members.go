@@ -1,4 +1,4 @@
-package mark
+package checkpoints
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
 	if err := o.Vacate(ctx); err != nil {
 		return err
 	}
-	_, err := o.marks.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
+	_, err := o.store.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
 		bson.D{{Key: "$set", Value: sharedDocument{Node: m.Node, Process: m.Process}}}, options.UpdateOne().SetUpsert(true))
 	if err != nil && !mongo.IsDuplicateKeyError(err) { // which another member was faster to make
 		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
@@ -63,7 +63,7 @@ func (o *Owner) Vacate(ctx context.Context) error {
 	if err != nil || d == nil || d.Process == "" {
 		return err
 	}
-	now, err := o.client.ServerTime(ctx)
+	now, err := o.store.client.ServerTime(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (o *Owner) Vacate(ctx context.Context) error {
 	if d.lives(now) {
 		return held
 	}
-	result, err := o.marks.cluster.UpdateOne(ctx, append(d.identity(), bson.E{Key: "stamp", Value: d.Stamp}), toNobody())
+	result, err := o.store.cluster.UpdateOne(ctx, append(d.identity(), bson.E{Key: "stamp", Value: d.Stamp}), toNobody())
 	if err != nil {
 		return fmt.Errorf("end a claim that has run out: %w", mongodb.AsFault(err))
 	}
@@ -89,7 +89,7 @@ func (d *ownerDocument) lives(now time.Time) bool {
 // shared returns a *cluster.HeldError where nodes share the partitions.
 func (o *Owner) shared(ctx context.Context) error {
 	var d sharedDocument
-	err := o.marks.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
+	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments), err == nil && d.Process == "":
 		return nil
@@ -104,7 +104,7 @@ func (o *Owner) Unshare(ctx context.Context) error { return o.unshare(ctx) }
 
 // unshare takes back what Share has said, or what it has said for a process.
 func (o *Owner) unshare(ctx context.Context, of ...bson.E) error {
-	_, err := o.marks.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...), toNobody())
+	_, err := o.store.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...), toNobody())
 	if err != nil {
 		return fmt.Errorf("take over from who shares the partitions: %w", mongodb.AsFault(err))
 	}
