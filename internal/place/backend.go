@@ -15,10 +15,10 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/owner"
-	"github.com/mongostream/streamer/internal/mongodb/mark"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// Backend says where the configuration keeps marks and, once it is connected, which etcd it leads to.
+// Backend says where the configuration keeps checkpoints and, once it is connected, which etcd it leads to.
 func (p *Place) Backend() checkpoint.Backend {
 	b := checkpoint.Backend{Store: p.Config.Reliability.Checkpoint.Backend}
 	if p.etcd != nil {
@@ -28,8 +28,8 @@ func (p *Place) Backend() checkpoint.Backend {
 }
 
 // Verify reads the origin, of whatever number of partitions, and holds the configuration against it: the fault ClusterBackend says that the
-// cluster keeps its marks elsewhere, ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin it is
-// ErrNoOrigin, unless there is one where the other backend keeps marks. It writes nothing.
+// cluster keeps its checkpoints elsewhere, ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin it is
+// ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes nothing.
 func (p *Place) Verify(ctx context.Context) (checkpoint.Origin, error) {
 	o, err := p.anyNumber().Origin(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
@@ -42,7 +42,7 @@ func (p *Place) Verify(ctx context.Context) (checkpoint.Origin, error) {
 		case err != nil && none:
 			return o, err
 		case err == nil && (none || o.Cluster == there.Cluster) && p.contradicts(o, there):
-			return o, fault.Newf(fault.ClusterBackend, "the marks of cluster %s are in %s, as far as its origin tells; reliability.checkpoint.backend is %s",
+			return o, fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s, as far as its origin tells; reliability.checkpoint.backend is %s",
 				p.Config.Cluster.ID, orOther(there.Backend.Store, p.Backend().Store), p.Backend().Store)
 		}
 	}
@@ -67,7 +67,7 @@ func noCopy(b checkpoint.Backend) error {
 	return fault.Newf(fault.ClusterOrigin, "the nodes of the cluster use etcd %s below %s; this etcd has no origin of them", called(b), b.Prefix)
 }
 
-// contradicts reports whether an origin where the other backend keeps marks says that they are not where the configuration has them: where
+// contradicts reports whether an origin where the other backend keeps checkpoints says that they are not where the configuration has them: where
 // there is none here, whatever it says. Marks in MongoDB that are shared through etcd have an origin in both.
 func (p *Place) contradicts(here, there checkpoint.Origin) bool {
 	mine := p.Backend().Store
@@ -88,7 +88,7 @@ func orOther(store, mine string) string {
 func (p *Place) differs(stands checkpoint.Backend) error {
 	mine, id := p.Backend(), p.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
-		return fault.Newf(fault.ClusterBackend, "the marks of cluster %s are in %s; reliability.checkpoint.backend is %s", id, stands.Store, mine.Store)
+		return fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s; reliability.checkpoint.backend is %s", id, stands.Store, mine.Store)
 	}
 	return otherEtcd(id, stands, mine)
 }
@@ -112,7 +112,7 @@ func called(b checkpoint.Backend) string {
 
 // Settle returns the origin of a node's cluster. Where there is none, first makes it. What one does not say of its backend, because it was
 // written by an earlier version or by a node without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
-// MarkSource where the marks are of another deployment than source.
+// MarkSource where the checkpoints are of another deployment than source.
 func (p *Place) Settle(
 	ctx context.Context, source string, first func(context.Context) (checkpoint.Origin, error),
 ) (checkpoint.Origin, error) {
@@ -123,25 +123,25 @@ func (p *Place) Settle(
 			return o, err
 		}
 		o.Backend = p.First()
-		o, err = p.Marks.Found(ctx, o)
+		o, err = p.Store.Create(ctx, o)
 	case err == nil && !o.Of(source):
-		err = fault.Newf(fault.CheckpointSource, "the marks of cluster %s are of %s, mongodb.uri leads to %s", p.Config.Cluster.ID, o.Source, source)
+		err = fault.Newf(fault.CheckpointSource, "the checkpoints of cluster %s are of %s, mongodb.uri leads to %s", p.Config.Cluster.ID, o.Source, source)
 	case err == nil:
-		o, err = p.Marks.Origin(ctx) // of the number of partitions that is configured
+		o, err = p.Store.Origin(ctx) // of the number of partitions that is configured
 	}
 	if err == nil && o.Backend.Store == "" {
-		o, err = p.Marks.Complete(ctx, p.First())
+		o, err = p.Store.Complete(ctx, p.First())
 	}
 	if err == nil {
 		err = p.differs(o.Backend)
 	}
-	if two, are := p.Marks.(pair); err == nil && are {
+	if two, are := p.Store.(pair); err == nil && are {
 		return two.agree(ctx, o, p.Backend())
 	}
 	return o, err
 }
 
-// First is the backend of an origin that is written here: which etcd shares the partitions of marks in MongoDB is not said before that has a
+// First is the backend of an origin that is written here: which etcd shares the partitions of checkpoints in MongoDB is not said before that has a
 // copy of the origin.
 func (p *Place) First() checkpoint.Backend {
 	b := p.Backend()
@@ -152,21 +152,21 @@ func (p *Place) First() checkpoint.Backend {
 	return b
 }
 
-// anyNumber is where the marks are, of whatever number of partitions.
+// anyNumber is where the checkpoints are, of whatever number of partitions.
 func (p *Place) anyNumber() checkpoint.OriginKeeper {
 	if cfg := p.Config; cfg.Reliability.Checkpoint.Backend == checkpoint.BackendMongo {
-		return mark.NewStore(p.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
+		return checkpoints.NewStore(p.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
 	}
 	return etcd.NewStore(p.etcd, 0)
 }
 
-// An another is where the other backend keeps the marks of a cluster.
+// An another is where the other backend keeps the checkpoints of a cluster.
 type another interface {
 	checkpoint.OriginKeeper
 	checkpoint.Adopter
 }
 
-// other connects to where the other backend keeps marks, and returns nil where there is none that this configuration knows of.
+// other connects to where the other backend keeps checkpoints, and returns nil where there is none that this configuration knows of.
 func (p *Place) other(ctx context.Context) (another, error) {
 	cfg := p.Config
 	if cfg.Reliability.Checkpoint.Backend == checkpoint.BackendEtcd {
@@ -174,7 +174,7 @@ func (p *Place) other(ctx context.Context) (another, error) {
 		if err != nil {
 			return nil, err
 		}
-		return mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, 0), nil
+		return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, 0), nil
 	}
 	if p.etcd == nil && slices.Equal(cfg.Etcd.Endpoints, []string{byDefault}) && !listens(ctx) {
 		return nil, nil //nolint:nilnil // nobody has configured an etcd
@@ -199,7 +199,7 @@ func listens(ctx context.Context) bool {
 	return true
 }
 
-// elsewhere returns the origin of the cluster where the other backend keeps marks. It is ErrNoOrigin where there is none, and where there can
+// elsewhere returns the origin of the cluster where the other backend keeps checkpoints. It is ErrNoOrigin where there is none, and where there can
 // be none that this user has written. An etcd that is configured and does not answer is the fault ClusterBackend: it may have one.
 func (p *Place) elsewhere(ctx context.Context) (checkpoint.Origin, error) {
 	keeper, err := p.other(ctx)
@@ -212,9 +212,9 @@ func (p *Place) elsewhere(ctx context.Context) (checkpoint.Origin, error) {
 	}
 	switch fault.Of(err) {
 	case fault.MongoUnauthorized, fault.MongoUnreachable:
-		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and marks there would have been written by the same user
+		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and checkpoints there would have been written by the same user
 	case fault.EtcdUnreachable, fault.EtcdRefused:
-		return o, fault.Newf(fault.ClusterBackend, "whether the marks of cluster %s are in etcd cannot be known: %w", p.Config.Cluster.ID, err)
+		return o, fault.Newf(fault.ClusterBackend, "whether the checkpoints of cluster %s are in etcd cannot be known: %w", p.Config.Cluster.ID, err)
 	}
 	return o, err
 }
@@ -228,21 +228,21 @@ func (p *Place) Nobody(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, inMongo := keeper.(*mark.Store)
+	store, inMongo := keeper.(*checkpoints.Store)
 	if !inMongo {
 		return owner.NewRegistry(p.etcd).MakeWay(ctx, cluster.Member{}, false)
 	}
-	err = mark.NewOwner(p.mongo, store).Vacate(ctx)
+	err = checkpoints.NewOwner(store).Vacate(ctx)
 	if fault.Of(err) == fault.MongoUnauthorized {
 		return nil
 	}
 	return err
 }
 
-// Moved makes the place that the configuration names that of the cluster's marks, which have been carried there: an origin of the same cluster
-// where the other backend keeps marks says so, too, so that no node begins there. It raises the incarnation where it changes anything.
+// Moved makes the place that the configuration names that of the cluster's checkpoints, which have been carried there: an origin of the same cluster
+// where the other backend keeps checkpoints says so, too, so that no node begins there. It raises the incarnation where it changes anything.
 func (p *Place) Moved(ctx context.Context, by string) error {
-	last, err := p.Marks.Origin(ctx)
+	last, err := p.Store.Origin(ctx)
 	if err != nil {
 		return err
 	}
@@ -258,10 +258,10 @@ func (p *Place) Moved(ctx context.Context, by string) error {
 	next := last
 	next.Incarnation, next.At, next.By = max(last.Incarnation, there.Incarnation)+1, time.Now().UTC(), by
 	next.Backend = mine
-	if err := p.Marks.Adopt(ctx, last, next); err != nil {
-		return fmt.Errorf("take the marks over: %w", err)
+	if err := p.Store.Adopt(ctx, last, next); err != nil {
+		return fmt.Errorf("take the checkpoints over: %w", err)
 	}
-	if _, both := p.Marks.(pair); both || !copied {
+	if _, both := p.Store.(pair); both || !copied {
 		return nil
 	}
 	keeper, err := p.other(ctx)
@@ -270,14 +270,14 @@ func (p *Place) Moved(ctx context.Context, by string) error {
 	}
 	next.Partitions, next.Backend = there.Partitions, checkpoint.Backend{Store: mine.Store}
 	if err := keeper.Adopt(ctx, there, next); err != nil {
-		return fmt.Errorf("say in %s that the marks are in %s: %w", orOther("", mine.Store), mine.Store, err)
+		return fmt.Errorf("say in %s that the checkpoints are in %s: %w", orOther("", mine.Store), mine.Store, err)
 	}
 	return nil
 }
 
 // A sole claims all partitions in MongoDB, as a cluster of one does.
 type sole struct {
-	*mark.Owner
+	*checkpoints.Owner
 
 	at *Place
 	// operator says that it is not for a node: where nodes share the partitions it is enough that none of them is there.

@@ -13,26 +13,26 @@ import (
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/mongodb/mark"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// A pair is marks in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
+// A pair is checkpoints in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
 // there, so that the origin stands in both; MongoDB's is the one that counts.
 type pair struct {
-	*mark.Store
+	*checkpoints.Store
 
-	etcd   *etcd.Store                                                         // has the origin and no marks
-	found  func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
+	etcd   *etcd.Store                                                         // has the origin and no checkpoints
+	create func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
 	stands func(context.Context) (checkpoint.Origin, error)                    // likewise
 	roster roster.Store
-	owner  *mark.Owner
+	owner  *checkpoints.Owner
 }
 
-// members is a roster whose members share marks in MongoDB.
+// members is a roster whose members share checkpoints in MongoDB.
 type members struct {
 	roster.Store
 
-	owner *mark.Owner
+	owner *checkpoints.Owner
 }
 
 // Join implements roster.Store. Who has everything as a cluster of one is to be found in MongoDB.
@@ -54,7 +54,7 @@ func (m members) Join(ctx context.Context, first roster.Heartbeat, ttl time.Dura
 
 // agree makes sure that etcd has a copy of the origin, and returns the origin that stands. Where the nodes have not agreed on an etcd yet, it is
 // this one, mine, from then on. The fault ClusterOrigin says that they use another one, that the origins differ, or that epochs that are given
-// out there would be lower than those that marks have; ClusterBackend that the marks are in etcd.
+// out there would be lower than those that checkpoints have; ClusterBackend that the checkpoints are in etcd.
 func (s pair) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	there, err := s.copied(ctx, o, mine)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s pair) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Ba
 			there.Incarnation, there.Cluster, there.Source, o.Incarnation, o.Cluster, o.Source)
 	}
 	if there.Backend.Store == checkpoint.BackendEtcd {
-		return o, fault.Newf(fault.ClusterBackend, "the origin in etcd says that the marks are there; reliability.checkpoint.backend is %s", mine.Store)
+		return o, fault.Newf(fault.ClusterBackend, "the origin in etcd says that the checkpoints are there; reliability.checkpoint.backend is %s", mine.Store)
 	}
 	view, err := s.roster.View(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s pair) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Ba
 		return o, err
 	}
 	if highest > view.Revision {
-		return o, fault.Newf(fault.ClusterOrigin, "marks are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
+		return o, fault.Newf(fault.ClusterOrigin, "checkpoints are at epoch %d.%d, and etcd is at revision %d only", o.Incarnation, highest, view.Revision)
 	}
 	if there.Backend.ID == "" {
 		if there, err = s.etcd.Complete(ctx, identified(mine)); err != nil {
@@ -95,7 +95,7 @@ func (s pair) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Ba
 func (s pair) copied(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	if o.Backend.ID == "" {
 		o.Backend = identified(mine)
-		return s.etcd.Found(ctx, o)
+		return s.etcd.Create(ctx, o)
 	}
 	there, err := s.etcd.Origin(ctx)
 	switch {
@@ -131,7 +131,7 @@ func (s pair) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	next.Backend = next.Backend.With(last.Backend)
 	switch {
 	case none:
-		_, err = s.etcd.Found(ctx, next)
+		_, err = s.etcd.Create(ctx, next)
 	case there.Partitions != next.Partitions: // they were counted anew while a node was alone
 		_, err = s.etcd.Repartition(ctx, there, next)
 	default:
@@ -159,7 +159,7 @@ func (s pair) Repartition(ctx context.Context, last, next checkpoint.Origin) (ch
 	}
 	next.Incarnation = max(next.Incarnation, there.Incarnation+1)
 	if none {
-		_, err = s.found(ctx, next)
+		_, err = s.create(ctx, next)
 	} else {
 		_, err = s.etcd.Repartition(ctx, there, next)
 	}

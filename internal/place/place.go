@@ -18,28 +18,34 @@ import (
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/internal/etcd/council"
-	etcdkeys "github.com/mongostream/streamer/internal/etcd/keyring"
 	"github.com/mongostream/streamer/internal/etcd/owner"
-	"github.com/mongostream/streamer/internal/etcd/transfer"
 	"github.com/mongostream/streamer/internal/mongodb"
-	mongokeys "github.com/mongostream/streamer/internal/mongodb/keyring"
-	"github.com/mongostream/streamer/internal/mongodb/mark"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 )
 
-// A Store is all that anybody asks of where marks are kept.
+// A Store is all that anybody asks of where checkpoints are kept.
 type Store interface {
-	admin.Store
-	admin.Repartitioner
+	checkpoint.Store
+	checkpoint.Claimer
+	checkpoint.Rewinder
+	checkpoint.OriginKeeper
+	checkpoint.Adopter
+	checkpoint.GapKeeper
+	// Repartition puts next, which may be of another number of partitions, in the place of last, and takes the checkpoints of shared
+	// subscribers away, so that each of their partitions begins at next's start. It returns the origin that stands then, whose incarnation may
+	// be higher. It is done or not done, whenever it ends; a store that is two may be half-way, where no node starts, and is asked again. The
+	// fault NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last does not stand, or that a checkpoint has moved back
+	// before next's start meanwhile.
+	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// A Place is where the marks of a cluster are, and the MongoDB that they are about.
+// A Place is where the checkpoints of a cluster are, and the MongoDB that they are about.
 type Place struct {
 	Config config.Config
-	// Marks is where they are, Keys where the keys of cursors are, Owner who claims all partitions, Roster what several nodes have in
-	// common, and is to be joined through Members; nil where there is no etcd. All are nil until OpenMarks.
-	Marks  Store
-	Keys   checkpoint.KeyKeeper
+	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in common, and is to be joined through Members;
+	// nil where there is no etcd. All are nil until OpenStore.
+	Store  Store
 	Owner  cluster.Registry
 	Roster roster.Store
 
@@ -55,13 +61,13 @@ func New(cfg config.Config, application string, logger *slog.Logger) *Place {
 	return &Place{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
 
-// OpenMarks connects a node to the store of marks: to MongoDB only where they are there, so that marks in etcd can be looked at while MongoDB
+// OpenStore connects a node to the store of checkpoints: to MongoDB only where they are there, so that checkpoints in etcd can be looked at while MongoDB
 // is away; to etcd where they are there, or where the configuration says that nodes share the partitions.
-func (p *Place) OpenMarks(ctx context.Context) error {
+func (p *Place) OpenStore(ctx context.Context) error {
 	return p.open(ctx, p.Config.Cluster.ExpectedNodes > 1)
 }
 
-// OpenForOperator connects an operator to the store of marks. Whether nodes share the partitions is what they have said there, whatever the
+// OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the partitions is what they have said there, whatever the
 // configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of Verify, after which the place is
 // open all the same.
 func (p *Place) OpenForOperator(ctx context.Context, nodes bool) error {
@@ -89,36 +95,36 @@ func (p *Place) OpenForOperator(ctx context.Context, nodes bool) error {
 
 func (p *Place) inMongo() bool { return p.Config.Reliability.Checkpoint.Backend == config.BackendMongo }
 
-// shared reports whether nodes share the partitions of marks in MongoDB, by their own account.
+// shared reports whether nodes share the partitions of checkpoints in MongoDB, by their own account.
 func (p *Place) shared(ctx context.Context) (bool, error) {
 	store, err := p.openMongo(ctx)
 	if err != nil {
 		return false, err
 	}
-	return mark.NewOwner(p.mongo, store).Shared(ctx)
+	return checkpoints.NewOwner(store).Shared(ctx)
 }
 
-// openMongo connects to the store of marks in MongoDB.
-func (p *Place) openMongo(ctx context.Context) (*mark.Store, error) {
+// openMongo connects to the store of checkpoints in MongoDB.
+func (p *Place) openMongo(ctx context.Context) (*checkpoints.Store, error) {
 	client, err := p.Mongo(ctx)
 	if err != nil {
 		return nil, err
 	}
 	cfg := p.Config
-	return mark.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
+	return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
 }
 
-// open connects to the store of marks, and to etcd where several nodes share the partitions.
+// open connects to the store of checkpoints, and to etcd where several nodes share the partitions.
 func (p *Place) open(ctx context.Context, several bool) error {
 	cfg := p.Config
-	var marks *mark.Store
+	var kept *checkpoints.Store
 	if p.inMongo() {
 		var err error
-		if marks, err = p.openMongo(ctx); err != nil {
+		if kept, err = p.openMongo(ctx); err != nil {
 			return err
 		}
-		p.Marks, p.Keys = marks, mongokeys.New(p.mongo, cfg.Marks.Database, cfg.Cluster.ID)
-		p.Owner = sole{Owner: mark.NewOwner(p.mongo, marks), at: p}
+		p.Store = kept
+		p.Owner = sole{Owner: checkpoints.NewOwner(kept), at: p}
 		if !several {
 			return nil
 		}
@@ -128,29 +134,29 @@ func (p *Place) open(ctx context.Context, several bool) error {
 	}
 	client := p.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
-	if marks == nil {
-		p.Marks, p.Keys, p.Owner = store, etcdkeys.New(client), owner.NewRegistry(client)
+	if kept == nil {
+		p.Store, p.Owner = store, owner.NewRegistry(client)
 		return nil
 	}
-	p.Marks = pair{
-		Store: marks, etcd: store, roster: p.Roster, stands: etcd.NewStore(client, 0).Origin,
-		found: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
-			return etcd.NewStore(client, o.Partitions).Found(ctx, o)
+	p.Store = pair{
+		Store: kept, etcd: store, roster: p.Roster, stands: etcd.NewStore(client, 0).Origin,
+		create: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+			return etcd.NewStore(client, o.Partitions).Create(ctx, o)
 		},
-		owner: mark.NewOwner(p.mongo, marks),
+		owner: checkpoints.NewOwner(kept),
 	}
 	return nil
 }
 
-// OpenAsFound opens the marks again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
-// Where there are no marks it is the fault ClusterUnknown. The place has been opened before.
+// OpenAsFound opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
+// Where there are no checkpoints it is the fault ClusterUnknown. The place has been opened before.
 func (p *Place) OpenAsFound(ctx context.Context) error {
 	origin, err := admin.ReadOrigin(ctx, p.anyNumber())
 	if err != nil || origin.Partitions == p.Config.Cluster.Partitions {
 		return err
 	}
 	p.Config.Cluster.Partitions = origin.Partitions
-	_, several := p.Marks.(pair)
+	_, several := p.Store.(pair)
 	return p.open(ctx, several)
 }
 
@@ -167,20 +173,12 @@ func (p *Place) OpenRoster(ctx context.Context) (roster.Store, error) {
 // UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
 func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
 
-// Members returns the roster for who joins it, nil where there is no etcd. OpenMarks comes first.
+// Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
 func (p *Place) Members() roster.Store {
-	if two, are := p.Marks.(pair); are {
-		return members{p.Roster, mark.NewOwner(p.mongo, two.Store)}
+	if two, are := p.Store.(pair); are {
+		return members{p.Roster, checkpoints.NewOwner(two.Store)}
 	}
 	return p.Roster
-}
-
-// Ledger returns where handoffs are written down, nil where there is no etcd. OpenMarks comes first.
-func (p *Place) Ledger() *transfer.Keeper {
-	if p.Roster == nil {
-		return nil
-	}
-	return transfer.New(p.etcd, p.Config.Cluster.Partitions, p.Marks)
 }
 
 // Shared returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
@@ -207,7 +205,7 @@ func (p *Place) Shared(ctx context.Context) (move.Cluster, error) {
 	}
 	council := p.Roster.(*council.Store)
 	notices := bulletin.New(p.etcd, bulletin.Config{Process: "operator", Keep: p.Config.Notices.Keep})
-	return move.Cluster{Roster: council, Wisher: council, Ledger: p.Ledger(), History: notices}, nil
+	return move.Cluster{Roster: council, Wisher: council, History: notices}, nil
 }
 
 // Mongo returns the connection to MongoDB, which is made when it is first asked for.
@@ -270,7 +268,7 @@ func (p *Place) Close() {
 	}
 }
 
-// Watch says what of the deployment is read. Our own marks are not.
+// Watch says what of the deployment is read. Our own checkpoints are not.
 func Watch(cfg config.Config) stream.Watch {
 	m := cfg.MongoDB
 	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Marks.Database}

@@ -120,7 +120,7 @@ func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl ti
 		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
 	}
 	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}
-	if next.Revision, err = o.store.highest(ctx, next.Incarnation); err != nil {
+	if next.Revision, err = o.store.Highest(ctx, next.Incarnation); err != nil {
 		return nil, err
 	}
 	if before != nil && before.Incarnation == next.Incarnation {
@@ -246,8 +246,8 @@ func (o *Owner) adopted(ctx context.Context, claim *claim) error {
 	return err
 }
 
-// highest returns the highest revision that documents of an incarnation carry, 0 where there are none.
-func (s *Store) highest(ctx context.Context, incarnation int64) (int64, error) {
+// Highest returns the highest revision that documents of an incarnation carry, 0 where there are none.
+func (s *Store) Highest(ctx context.Context, incarnation int64) (int64, error) {
 	sorted := options.FindOne().SetSort(bson.D{{Key: epochField + ".revision", Value: -1}}).SetProjection(bson.D{{Key: epochField, Value: 1}})
 	raw, err := s.checkpoints.FindOne(ctx, bson.D{{Key: epochField + ".incarnation", Value: incarnation}}, sorted).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -269,7 +269,7 @@ func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]c
 	if err := o.adopted(ctx, stands); err != nil {
 		return nil, err
 	}
-	highest, err := o.store.highest(ctx, stands.Incarnation)
+	highest, err := o.store.Highest(ctx, stands.Incarnation)
 	if err != nil {
 		return nil, err
 	}
