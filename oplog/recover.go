@@ -84,6 +84,17 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	return stream, nil
 }
 
+// Earliest returns the earliest time at or after from that the log still holds, found by opening streams there: servers before 5.0 refuse the
+// time of the oldest entry itself, and it may be truncated meanwhile.
+func (l *Log) Earliest(ctx context.Context, from change.Timestamp) (change.Timestamp, error) {
+	stream, err := l.openEarliest(ctx, newSearch(from, from, change.Timestamp{}))
+	if err != nil {
+		return from, fmt.Errorf("look for the earliest place in the log: %w", err)
+	}
+	defer stream.Close()
+	return stream.Base().Time, nil
+}
+
 // openEarliest opens a stream at the earliest place that a search finds.
 func (l *Log) openEarliest(ctx context.Context, s *search) (best Stream, err error) {
 	err = ErrPositionLost

@@ -163,7 +163,11 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 			if reach.First.IsZero() {
 				return cfg, fault.Newf(fault.SessionBadRequest, "the oldest entry of the oplog cannot be found here: give a time")
 			}
-			cfg.Start = Place{At: change.At(reach.First)}
+			first, err := n.log.Earliest(ctx, reach.First)
+			if err != nil {
+				return cfg, fault.New(fault.MongoUnreachable, err)
+			}
+			cfg.Start = Place{At: change.At(first)}
 		case StartTime:
 			cfg.Start = Place{At: change.At(change.Timestamp{T: uint32(r.Time.Unix()), I: 1})}
 		case StartNow:

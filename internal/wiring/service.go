@@ -83,7 +83,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.findOrigin, s.buildLog, s.buildNode, s.buildGateway,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()

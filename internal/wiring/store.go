@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/place"
-	"github.com/mongostream/streamer/lane"
 )
 
 // openStore connects to the store of checkpoints.
@@ -76,7 +75,7 @@ func (s *Service) startTime(ctx context.Context) (change.Timestamp, error) {
 		if err != nil {
 			return first, err
 		}
-		return lane.Earliest(ctx, s.source, first)
+		return s.log.Earliest(ctx, first)
 	case !from.At.IsZero():
 		return change.Timestamp{T: uint32(from.At.Unix()), I: 1}, nil
 	}

@@ -7,15 +7,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/handoff/ledger"
 	"github.com/mongostream/streamer/notice"
 )
-
-// A Ledger is where handoffs are written down, for those who look.
-type Ledger interface {
-	Look(ctx context.Context, p change.Partition) (ledger.Sight, error)
-	List(ctx context.Context) ([]ledger.Record, error)
-}
 
 // A History is the cluster's notices.
 type History interface {
@@ -26,7 +19,6 @@ type History interface {
 type Cluster struct {
 	Roster  roster.Store
 	Wisher  roster.Wisher
-	Ledger  Ledger
 	History History
 }
 

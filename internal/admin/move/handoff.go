@@ -10,7 +10,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/handoff/ledger"
 )
 
 // A Handoff is an operator's wish that a partition be handed over to a node.
@@ -91,23 +90,11 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
 // consider refuses what cannot be. A node of which nothing is heard is found out by listening.
 func (w *wanted) consider(ctx context.Context) error {
 	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
-		order := ledger.Order{Partition: w.Partition, To: w.To, Cause: "an operator's wish", By: w.By, AllowOlder: w.AllowOlder}
-		order.Silent, order.SilentFor = w.listen(v), silence
-		record, err := order.Record(v)
+		owner, err := w.check(v, w.listen(v))
 		if err != nil {
 			return true, err
 		}
-		w.done.From = record.From.Node
-		if pin, pinned := v.Wishes.Pinned[w.Partition]; pinned {
-			return true, fault.Newf(fault.HandoffMoving, "partition %d is wished to be at node %q, by %q", w.Partition, pin.To, pin.By)
-		}
-		sight, err := w.cluster.Ledger.Look(ctx, w.Partition)
-		if err != nil {
-			return true, err
-		}
-		if r := sight.Record; r.Revision != 0 {
-			return true, fault.Newf(fault.HandoffMoving, "partition %d: from %q to %q (%s)", w.Partition, r.From.Node, r.To.Node, r.Cause)
-		}
+		w.done.From = owner.Node
 		return w.heard.After(w.begun), nil
 	})
 }
@@ -137,7 +124,7 @@ func (w *wanted) tell(format string, args ...any) {
 // wait returns when the partition is served where it is wished.
 func (w *wanted) wait(ctx context.Context) error {
 	until := time.Now().Add(w.For)
-	planned, phase := false, ledger.Phase("")
+	planned := false
 	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
 		switch silent := w.listen(v); {
 		case serves(v, w.To, w.Partition):
@@ -149,7 +136,7 @@ func (w *wanted) wait(ctx context.Context) error {
 		case silent >= silence:
 			return true, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", w.To, silent.Round(time.Second))
 		case time.Now().After(until):
-			return true, w.expired(v, planned, phase)
+			return true, w.expired(v, planned)
 		}
 		if v.Plan.Owner(w.Partition) != w.To {
 			return false, nil
@@ -158,14 +145,6 @@ func (w *wanted) wait(ctx context.Context) error {
 			w.done.Plan = v.Plan.Version
 			w.tell("plan %d gives it to node %s", v.Plan.Version, w.To)
 		}
-		sight, err := w.cluster.Ledger.Look(ctx, w.Partition)
-		if err != nil {
-			return true, err
-		}
-		if now := sight.Record.Phase; now != phase && now != "" {
-			w.tell("%s", now)
-		}
-		phase = sight.Record.Phase
 		return false, nil
 	})
 }
@@ -176,15 +155,13 @@ func absent(v roster.View, node string) bool {
 }
 
 // expired says why the time was not enough.
-func (w *wanted) expired(v roster.View, planned bool, phase ledger.Phase) error {
+func (w *wanted) expired(v roster.View, planned bool) error {
 	switch {
 	case v.Leader == "":
 		return fault.Newf(fault.HandoffAbandoned, "nobody leads the cluster, after %s", w.For)
 	case !planned:
 		return fault.Newf(fault.HandoffAbandoned,
 			"the leader has not given it to node %q within %s: the node takes nothing yet (it has just come, or fails checks), or other partitions move", w.To, w.For)
-	case phase != "":
-		return fault.Newf(fault.HandoffAbandoned, "it has got no further than %q within %s; it goes on by itself", phase, w.For)
 	default:
 		return fault.Newf(fault.HandoffAbandoned, "plan %d gives it to node %q, which does not serve it after %s", w.done.Plan, w.To, w.For)
 	}

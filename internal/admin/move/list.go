@@ -9,13 +9,11 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/handoff/ledger"
 	"github.com/mongostream/streamer/notice"
 )
 
-// A List is what moves, what has moved, and what is wished.
+// A List is what has moved, and what is wished.
 type List struct {
-	Running []Running `json:"running"`
 	// Recent are the last ones that have ended, the newest first, as far as the history of notices reaches.
 	Recent  []Recent          `json:"recent"`
 	Pinned  map[string]Wished `json:"pinned"`  // by partition
@@ -29,22 +27,17 @@ type Wished struct {
 	At time.Time `json:"at"`
 }
 
-// A Running is a handoff in the ledger.
-type Running struct {
-	Partition change.Partition `json:"partition"`
-	From      string           `json:"from"`
-	To        string           `json:"to"`
-	Phase     ledger.Phase     `json:"phase"`
-	Since     time.Time        `json:"since"`
-	Cause     string           `json:"cause"`
-	By        string           `json:"by"`
-}
-
-// A Recent is what became of handoffs that ended together.
+// A Recent is a handoff that has ended: partitions that one node gave to another in one transaction.
 type Recent struct {
-	ledger.Digest
-
-	At time.Time `json:"at"`
+	At         time.Time          `json:"at"`
+	From       string             `json:"from"`
+	To         string             `json:"to"`
+	Partitions []change.Partition `json:"partitions"`
+	// HandedOver is how many of them were handed over; the others were given back for the other to claim.
+	HandedOver int    `json:"handed_over"`
+	Plan       uint64 `json:"plan"`
+	Cause      string `json:"cause"`
+	TookMS     int64  `json:"took_ms"`
 }
 
 // mostRecent is how many partitions' handoffs are told.
@@ -56,20 +49,11 @@ func Look(ctx context.Context, c Cluster) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := c.Ledger.List(ctx)
-	if err != nil {
-		return nil, err
-	}
 	notices, _, err := c.History.Read(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Running: []Running{}, Recent: recent(notices), Pinned: map[string]Wished{}, Drained: map[string]Wished{}}
-	for _, r := range records {
-		l.Running = append(l.Running, Running{
-			Partition: r.Partition, From: r.From.Node, To: r.To.Node, Phase: r.Phase, Since: r.Started, Cause: r.Cause, By: r.By,
-		})
-	}
+	l := &List{Recent: recent(notices), Pinned: map[string]Wished{}, Drained: map[string]Wished{}}
 	l.wishes(view.Wishes)
 	return l, nil
 }
@@ -90,18 +74,16 @@ func recent(notices []notice.Notice) []Recent {
 	slices.SortStableFunc(notices, func(a, b notice.Notice) int { return b.At.Compare(a.At) })
 	told := 0
 	for _, n := range notices {
-		var digests []ledger.Digest
-		value, err := json.Marshal(n.Fields["handoffs"])
-		if err != nil || json.Unmarshal(value, &digests) != nil {
+		r := Recent{At: n.At}
+		value, err := json.Marshal(n.Fields)
+		if err != nil || json.Unmarshal(value, &r) != nil {
 			continue // of another version, or shortened
 		}
-		for _, d := range slices.Backward(digests) {
-			if told >= mostRecent {
-				return all
-			}
-			told += len(d.Partitions)
-			all = append(all, Recent{Digest: d, At: n.At})
+		if told >= mostRecent {
+			break
 		}
+		told += len(r.Partitions)
+		all = append(all, r)
 	}
 	return all
 }
