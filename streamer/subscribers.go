@@ -20,8 +20,12 @@ type SubscriberStatus struct {
 	Live bool
 	// Position is up to where it has acknowledged everything, at the earliest.
 	Position change.Position
+	// Partitions is in how many partitions the session serves it.
+	Partitions int
 	// Unacknowledged are queued or sent events, and their bytes; Losses those that it has yet to acknowledge.
 	Unacknowledged, Bytes, Losses int
+	// CreditEvents and CreditBytes may be queued or sent beyond that.
+	CreditEvents, CreditBytes int
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64
 	// Lag is the log time between the position and the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
@@ -33,8 +37,13 @@ type SubscriberStatus struct {
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
-	add := func(s SubscriberStatus, st Standing) {
+	add := func(s SubscriberStatus, of *Session) {
+		st := of.Standing()
 		s.Position = st.At
+		if s.Partitions = n.cfg.Origin.Partitions; of.attached.Load() != nil {
+			s.Partitions = len(st.Partitions)
+		}
+		s.CreditEvents, s.CreditBytes = max(0, of.cfg.CreditEvents-st.Events), max(0, of.cfg.CreditBytes-st.Bytes)
 		for _, at := range st.Partitions {
 			if s.Position.IsZero() || s.Position.After(at) {
 				s.Position = at
@@ -57,10 +66,10 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 		e.mu.Lock()
 		claim, generation := e.mu.claim, e.mu.generation
 		e.mu.Unlock()
-		add(SubscriberStatus{Name: e.name, Process: claim.Process, By: claim.By, Generation: generation}, e.session.Standing())
+		add(SubscriberStatus{Name: e.name, Process: claim.Process, By: claim.By, Generation: generation}, e.session)
 	}
 	for _, s := range n.sharedSubscribers() {
-		add(SubscriberStatus{Name: s.name, Shared: true}, s.session.Standing())
+		add(SubscriberStatus{Name: s.name, Shared: true}, s.session)
 	}
 	slices.SortFunc(all, func(a, b SubscriberStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return all
