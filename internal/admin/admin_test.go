@@ -2,13 +2,15 @@ package admin_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/notice"
 )
 
 func TestTargets(t *testing.T) {
@@ -71,10 +74,11 @@ type source struct {
 	entries    int64
 	asked      bool // for the number of entries
 	unreadable bool
+	away       error
 }
 
 func (s *source) Identity(context.Context) (string, error)      { return s.identity, nil }
-func (s *source) Now(context.Context) (change.Timestamp, error) { return s.now, nil }
+func (s *source) Now(context.Context) (change.Timestamp, error) { return s.now, s.away }
 
 func (s *source) FirstEntry(context.Context) (change.Timestamp, bool, error) {
 	return s.first, !s.unreadable, nil
@@ -87,50 +91,89 @@ func (s *source) CountEntries(context.Context, change.Timestamp, change.Timestam
 
 const partitions = 4
 
+func same(p, q change.Position) bool { return p.Compare(q) == 0 }
+
 func at(seconds uint32) change.Position { return change.At(change.Timestamp{T: 1000 + seconds, I: 1}) }
 
-// world is a store in which partition p stands at 100 + 10·p; the last partition has no mark.
+// sink is the shared subscriber of a world.
+func sink(p change.Partition) checkpoint.Key {
+	return checkpoint.Key{Subscriber: "sink", Shared: true, Partition: p}
+}
+
+// world is a store with a shared subscriber, which is at 100 + 10·p in partition p and has no checkpoint in the last one.
 func world(t *testing.T) (*checkpoint.Memory, *source) {
 	t.Helper()
 	s := checkpoint.NewMemory(partitions)
 	o := checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Source: "replicaset/rs0/1", Start: at(10).Time, At: time.Now(), By: "n"}
-	if _, err := s.Found(t.Context(), o); err != nil {
+	if _, err := s.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	var terms []change.Term
-	var marks []checkpoint.Mark
 	for p := range change.Partition(partitions - 1) {
-		terms = append(terms, change.Term{Partition: p, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: t.Context()})
-		marks = append(marks, checkpoint.Mark{Partition: p, Position: at(100 + 10*uint32(p)), Epoch: terms[p].Epoch, At: time.Now(), By: "n", Reason: checkpoint.ReasonFinal})
-	}
-	if _, err := s.Claim(t.Context(), terms); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Save(t.Context(), marks)...); err != nil {
-		t.Fatal(err)
+		share(t, s, p, checkpoint.Checkpoint{Position: at(100 + 10*uint32(p))})
 	}
 	return s, &source{identity: o.Source, now: at(1000).Time, first: at(5).Time, entries: 1000}
 }
 
+// share saves a checkpoint of the shared subscriber.
+func share(t *testing.T, s *checkpoint.Memory, p change.Partition, c checkpoint.Checkpoint) {
+	t.Helper()
+	term := change.Term{Partition: p, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: t.Context()}
+	if _, err := s.ClaimTerms(t.Context(), "sink", []change.Term{term}); err != nil {
+		t.Fatal(err)
+	}
+	c.Key, c.Partitions, c.Epoch, c.At, c.By, c.Reason = sink(p), partitions, term.Epoch, saved, "n", checkpoint.ReasonFinal
+	if err := s.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// connect makes a checkpoint of an exclusive subscriber, which is at the position but for some partitions.
+func connect(t *testing.T, s *checkpoint.Memory, name string, position change.Position, elsewhere map[change.Partition]change.Position) {
+	t.Helper()
+	first := checkpoint.Checkpoint{
+		Key: checkpoint.Key{Subscriber: name}, Position: position, Positions: elsewhere, Partitions: partitions, At: saved, By: "a", Reason: checkpoint.ReasonBegin,
+	}
+	if _, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: "p/" + name, Started: saved, Node: "a", By: "ann"}, first); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saved is when checkpoints were saved.
+var saved = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// all returns the checkpoints of a store by their keys.
+func all(t *testing.T, s checkpoint.Store) map[checkpoint.Key]checkpoint.Checkpoint {
+	t.Helper()
+	stored, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := make(map[checkpoint.Key]checkpoint.Checkpoint)
+	for _, c := range stored {
+		by[c.Key] = c
+	}
+	return by
+}
+
 func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 	s, mongo := world(t)
-	plan, err := admin.PlanRewind(t.Context(), s, mongo, nil, at(20))
+	plan, err := admin.PlanRewind(t.Context(), s, mongo, "sink", nil, at(20))
 	if err != nil || plan.Check() != nil {
 		t.Fatal(err, plan.Check())
 	}
-	if plan.Reached != admin.Reached || plan.Moves() != 3 || len(plan.Steps) != partitions || plan.Steps[3].Moves || plan.Steps[3].Events != nil || *plan.Entries != 1000 {
+	if plan.Reached != admin.Reached || plan.Moves() != 3 || len(plan.Steps) != 3 || *plan.Steps[1].Partition != 1 || *plan.Entries != 1000 {
 		t.Errorf("%+v", plan)
 	}
 	// Partition 2 goes back over all 100 s, partition 0 over 80 of them: each has its share of the entries.
 	if *plan.Steps[2].Events != 250 || *plan.Steps[0].Events != 200 {
 		t.Errorf("%d, %d events", *plan.Steps[2].Events, *plan.Steps[0].Events)
 	}
-	before, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if plan, err := admin.PlanRewind(t.Context(), s, mongo, "sink", nil, at(105)); err != nil || plan.Moves() != 2 || plan.Steps[0].Moves || plan.Steps[0].Events != nil {
+		t.Errorf("%+v, %v", plan, err)
 	}
+	before := all(t, s)
 	mongo.first, mongo.asked = at(21).Time, false
-	plan, err = admin.PlanRewind(t.Context(), s, mongo, nil, at(20))
+	plan, err = admin.PlanRewind(t.Context(), s, mongo, "sink", nil, at(20))
 	if err != nil || fault.Of(plan.Check()) != fault.CheckpointRewind || plan.Reached != admin.NotReached || mongo.asked {
 		t.Errorf("%+v, %v", plan, err)
 	}
@@ -138,69 +181,89 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 		t.Errorf("a plan that is refused was done: %v", err)
 	}
 	mongo.unreadable = true
-	plan, err = admin.PlanRewind(t.Context(), s, mongo, []change.Partition{1}, at(20))
+	plan, err = admin.PlanRewind(t.Context(), s, mongo, "sink", []change.Partition{1}, at(20))
 	if err != nil || plan.Check() != nil || plan.Reached != admin.Unknown || plan.Entries != nil || plan.OplogBegins != nil {
 		t.Errorf("%+v, %v", plan, err)
 	}
-	after, err := s.List(t.Context())
-	if err != nil || len(after) != len(before) || after[1].Generation != 0 {
-		t.Errorf("%v, %v", after, err)
+	after := all(t, s)
+	if len(after) != len(before) || after[sink(1)].Generation != 0 {
+		t.Errorf("%v", after)
 	}
 	done, err := plan.Apply(t.Context(), s, "me", "because")
 	if err != nil || len(done) != 1 || done[0].Generation != 1 || done[0].Position.Compare(at(20)) != 0 || done[0].Note != "because" || done[0].By != "me" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	told := plan.Notice(done, "me")
+	if err := notice.Check(told); err != nil || told.Fields["subscriber"] != "sink" || told.Fields["generation"] != uint64(1) {
+		t.Errorf("%+v, %v", told, err)
+	}
+}
+
+// An exclusive subscriber has one checkpoint: what is after the target in some partition moves, and the rest stays.
+func TestRewindOfAnExclusiveSubscriber(t *testing.T) {
+	s, mongo := world(t)
+	key := checkpoint.Key{Subscriber: "gateway"}
+	connect(t, s, "gateway", at(60), map[change.Partition]change.Position{1: at(100), 2: at(15)})
+	plan, err := admin.PlanRewind(t.Context(), s, mongo, "gateway", nil, at(20))
+	if err != nil || plan.Moves() != 1 || plan.Steps[0].From.T != at(100).Time.T || plan.Steps[0].Partition != nil || plan.Steps[0].Claim.Process != "p/gateway" {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if *plan.Steps[0].Events != 500 { // of 1000 entries over 80 s: two partitions over 40 s, one over 80, one over none
+		t.Errorf("%d events", *plan.Steps[0].Events)
+	}
+	done, err := plan.Apply(t.Context(), s, "me", "")
+	if err != nil || len(done) != 1 || !same(done[0].In(0), at(20)) || !same(done[0].In(1), at(20)) || !same(done[0].In(2), at(15)) || all(t, s)[key].Generation != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
+	if plan, err := admin.PlanRewind(t.Context(), s, mongo, "gateway", nil, at(20)); err != nil || fault.Of(plan.Check()) != fault.CheckpointRewind {
+		t.Errorf("back to where it is: %+v, %v", plan, err)
+	}
+	for name, partitions := range map[string][]change.Partition{"gateway": {1}, "nobody": nil, "sink": {3}} {
+		if _, err := admin.PlanRewind(t.Context(), s, mongo, name, partitions, at(20)); fault.Of(err) != fault.CommandBadArgument {
+			t.Errorf("%s, %v: %v", name, partitions, err)
+		}
+	}
 }
 
-// The gateways that have had something of what comes again are named, from their rows.
-func TestRewindNamesTheGatewaysConcerned(t *testing.T) {
+// A damaged store has a checkpoint that cannot be read.
+type damaged struct {
+	admin.Store
+
+	key checkpoint.Key
+}
+
+func (d damaged) without(all []checkpoint.Checkpoint, err error) ([]checkpoint.Checkpoint, error) {
+	left := slices.DeleteFunc(all, func(c checkpoint.Checkpoint) bool { return c.Key == d.key })
+	return left, errors.Join(err, fault.Newf(fault.CheckpointCorrupt, "%s", d.key))
+}
+
+func (d damaged) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
+	return d.without(d.Store.Load(ctx, subscriber))
+}
+
+func (d damaged) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	return d.without(d.Store.List(ctx))
+}
+
+func TestCheckpointThatCannotBeReadIsInTheWayOfNoOther(t *testing.T) {
 	s, mongo := world(t)
-	for _, r := range []checkpoint.Row{
-		{Gateway: "ahead", Base: at(90)},
-		{Gateway: "behind", Base: at(15)},
-		{Gateway: "in one", Base: at(15), Positions: map[change.Partition]change.Position{1: at(110)}},
-		{Gateway: "in one that stays", Base: at(15), Positions: map[change.Partition]change.Position{3: at(30)}},
-		{Gateway: "of fewer", Base: at(15), Partitions: 2, Positions: map[change.Partition]change.Position{1: at(110)}},
-	} {
-		r.Process, r.Started, r.SeenAt, r.Partitions = "p", time.Now(), time.Now(), cmp.Or(r.Partitions, partitions)
-		if err := s.SaveRow(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, tt := range []struct {
-		partitions []change.Partition
-		want       map[string]int
-		furthest   change.Position
-	}{
-		{nil, map[string]int{"ahead": 3, "in one": 1}, at(90)},
-		{[]change.Partition{0}, map[string]int{"ahead": 1}, at(90)},
-		{[]change.Partition{3}, map[string]int{}, at(90)},
-	} {
-		plan, err := admin.PlanRewind(t.Context(), s, mongo, tt.partitions, at(20))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]int{}
-		for _, g := range plan.Gateways {
-			got[g.Gateway] = g.Partitions
-			if g.Gateway == "ahead" && (!g.Furthest.Time.Equal(tt.furthest.Time.Time()) || g.SeenAt.IsZero()) {
-				t.Errorf("%+v", g)
-			}
-		}
-		if !maps.Equal(got, tt.want) || plan.GatewaysUnknown != "" {
-			t.Errorf("of %v: %v, want %v", tt.partitions, got, tt.want)
-		}
-	}
-	plan, err := admin.PlanRewind(t.Context(), blind{s}, mongo, nil, at(20))
-	if err != nil || len(plan.Gateways) != 0 || plan.GatewaysUnknown != "no rows today" || plan.Check() != nil {
+	store := damaged{s, sink(1)}
+	if plan, err := admin.PlanRewind(t.Context(), store, mongo, "sink", []change.Partition{0, 2}, at(20)); err != nil || plan.Moves() != 2 {
 		t.Errorf("%+v, %v", plan, err)
 	}
+	for _, partitions := range [][]change.Partition{{1}, nil} {
+		if _, err := admin.PlanRewind(t.Context(), store, mongo, "sink", partitions, at(20)); fault.Of(err) != fault.CheckpointCorrupt {
+			t.Errorf("%v: %v", partitions, err)
+		}
+	}
+	if _, err := admin.Export(t.Context(), store, "me"); fault.Of(err) != fault.CheckpointCorrupt {
+		t.Errorf("half an archive: %v", err)
+	}
+	list, err := admin.Subscribers(t.Context(), store)
+	if fault.Of(err) != fault.CheckpointCorrupt || len(list.Subscribers) != 1 || list.Subscribers[0].Without != 2 || list.Error == "" {
+		t.Errorf("%+v, %v", list, err)
+	}
 }
-
-// A blind store cannot read the rows of gateways.
-type blind struct{ admin.Store }
-
-func (blind) Rows(context.Context) ([]checkpoint.Row, error) { return nil, errors.New("no rows today") }
 
 func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -210,15 +273,20 @@ func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 		goal  change.Position
 	}{
 		"nothing is ahead":              {at(1000), change.Timestamp{}, 0, at(5)},
-		"two are ahead":                 {at(105), change.Timestamp{}, 2, at(5)},
-		"MongoDB has gone on since":     {at(1000), at(105).Time, 2, at(105)},
-		"ahead, and the time is known":  {at(115), at(99).Time, 3, at(99)},
-		"the same second is not ahead":  {at(120), change.Timestamp{}, 0, at(5)},
-		"given time between two events": {at(1000), change.Timestamp{T: at(110).Time.T, I: 0}, 2, change.At(change.Timestamp{T: at(110).Time.T})},
+		"three are ahead":               {at(105), change.Timestamp{}, 3, at(5)},
+		"MongoDB has gone on since":     {at(1000), at(105).Time, 3, at(105)},
+		"ahead, and the time is known":  {at(115), at(99).Time, 4, at(99)},
+		"the same second is not ahead":  {at(120), change.Timestamp{}, 1, at(5)},
+		"given time between two events": {at(1000), change.Timestamp{T: at(110).Time.T, I: 0}, 3, change.At(change.Timestamp{T: at(110).Time.T})},
 	} {
 		s, mongo := world(t)
+		connect(t, s, "gateway", at(50), map[change.Partition]change.Position{2: at(130)})
+		connect(t, s, "slow", at(50), nil)
 		mongo.now = tt.now.Time
-		before, _ := s.List(t.Context())
+		if tt.ahead == 0 {
+			mongo.now = at(1000).Time
+		}
+		before := all(t, s)
 		plan, err := admin.PlanAdopt(t.Context(), s, mongo, tt.to, checkpoint.Backend{})
 		if err != nil || len(plan.Ahead) != tt.ahead || plan.Check(false) != nil {
 			t.Fatalf("%s: %+v, %v", name, plan, err)
@@ -228,25 +296,32 @@ func TestAdoptMovesBackWhatIsOfALogThatIsNoMore(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", name, origin, err)
 		}
 		gaps, err := s.Gaps(t.Context())
-		if err != nil || len(gaps) != tt.ahead {
+		if err != nil || len(gaps) != min(1, tt.ahead) {
 			t.Errorf("%s: %+v, %v", name, gaps, err)
 		}
-		for _, g := range gaps {
-			if g.From.Compare(before[g.Partition].Position) != 0 || g.To.Compare(tt.goal) != 0 || g.By != "me" || g.Epoch.Incarnation != 2 {
+		for _, g := range gaps { // it bounds what all have had that is no more
+			if g.From.Compare(at(130)) != 0 || g.To.Compare(tt.goal) != 0 || g.By != "me" || g.Reason != "ahead_of_server" {
 				t.Errorf("%s: %+v", name, g)
 			}
 		}
-		after, _ := s.List(t.Context())
 		moved := 0
-		for i, m := range after {
-			if m.Generation == 1 && m.Position.Compare(tt.goal) == 0 {
-				moved++
-			} else if m.Position.Compare(before[i].Position) != 0 {
-				t.Errorf("%s: %+v", name, m)
+		for key, c := range all(t, s) {
+			if c.Generation == 0 && !reflect.DeepEqual(c, before[key]) {
+				t.Errorf("%s: %+v", name, c)
+			}
+			moved += int(c.Generation)
+			for p := range change.Partition(partitions) {
+				want := before[key].In(p)
+				if c.Generation == 1 && want.After(tt.goal) {
+					want = tt.goal
+				}
+				if c.In(p).Compare(want) != 0 {
+					t.Errorf("%s: %+v in partition %d, not at %s", name, c, p, want)
+				}
 			}
 		}
 		if moved != tt.ahead {
-			t.Errorf("%s: %d marks moved", name, moved)
+			t.Errorf("%s: %d checkpoints moved", name, moved)
 		}
 		if _, err := plan.Apply(t.Context(), s, "somebody else"); fault.Of(err) != fault.ClusterChanged {
 			t.Errorf("%s: adopted twice by one plan: %v", name, err)
@@ -274,6 +349,7 @@ func TestAdoptOfAnotherDeploymentMustBeAccepted(t *testing.T) {
 
 func TestArchiveIsReadBackOrRefused(t *testing.T) {
 	s, _ := world(t)
+	connect(t, s, "gateway", checkpointtest.Event(7), map[change.Partition]change.Position{2: checkpointtest.Event(9)})
 	archive, err := admin.Export(t.Context(), s, "me")
 	if err != nil {
 		t.Fatal(err)
@@ -283,18 +359,19 @@ func TestArchiveIsReadBackOrRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := admin.ReadArchive(strings.NewReader(b.String()), "a")
-	if err != nil || !back.Origin.Equal(archive.Origin) || len(back.Marks) != partitions-1 || back.Marks[1].Position.Compare(at(110)) != 0 || back.By != "me" {
-		t.Errorf("%+v, %v", back, err)
+	if err != nil || !back.Origin.Equal(archive.Origin) || !reflect.DeepEqual(back.Checkpoints, archive.Checkpoints) || len(back.Checkpoints) != partitions || back.By != "me" {
+		t.Errorf("%+v, %v; not %+v", back, err, archive)
 	}
 	for name, tt := range map[string]struct {
 		old, young string
 		code       fault.Code
 	}{
-		"newer":            {`"streamer_marks": 1`, `"streamer_marks": 2`, fault.CheckpointNewer},
-		"something else":   {`"streamer_marks": 1`, `"marks_of": 1`, fault.CheckpointCorrupt},
-		"cut off":          {`"marks": [`, ``, fault.CheckpointCorrupt},
+		"newer":            {`"streamer_checkpoints": 1`, `"streamer_checkpoints": 2`, fault.CheckpointNewer},
+		"something else":   {`"streamer_checkpoints": 1`, `"streamer_marks": 1`, fault.CheckpointCorrupt},
+		"cut off":          {`"checkpoints": [`, ``, fault.CheckpointCorrupt},
 		"a partition more": {`"partition": 2`, `"partition": 9`, fault.CheckpointCorrupt},
 		"one twice":        {`"partition": 2`, `"partition": 1`, fault.CheckpointCorrupt},
+		"nobody's":         {`"subscriber": "gateway"`, `"subscriber": ""`, fault.CheckpointCorrupt},
 		"another number":   {`"n": 4`, `"n": 8`, fault.CheckpointPartitions},
 	} {
 		text := strings.Replace(b.String(), tt.old, tt.young, 1)
@@ -304,6 +381,131 @@ func TestArchiveIsReadBackOrRefused(t *testing.T) {
 		if _, err := admin.ReadArchive(strings.NewReader(text), "a"); fault.Of(err) != tt.code || !strings.Contains(err.Error(), "a") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestImportPutsWhatTheArchiveHas(t *testing.T) {
+	from, mongo := world(t)
+	connect(t, from, "back", at(50), nil)
+	connect(t, from, "both", at(50), map[change.Partition]change.Position{1: at(70)})
+	connect(t, from, "stays", at(50), map[change.Partition]change.Position{1: at(70)})
+	archive, err := admin.Export(t.Context(), from, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := make([]change.Term, partitions)
+	for p := range terms {
+		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: 9}, Context: t.Context()}
+	}
+	apply := func(s *checkpoint.Memory) *admin.ImportPlan {
+		t.Helper()
+		plan, err := admin.PlanImport(t.Context(), s, mongo, archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Create(t.Context(), s, checkpoint.Backend{Store: checkpoint.BackendMongo}); err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Apply(t.Context(), s, terms, "me", "file"); err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+
+	empty := checkpoint.NewMemory(partitions)
+	plan := apply(empty)
+	if !plan.Creates || plan.Count(admin.New) != len(archive.Checkpoints) {
+		t.Errorf("%+v", plan)
+	}
+	o, err := empty.Origin(t.Context())
+	if err != nil || !o.Equal(archive.Origin) || o.Backend.Store != checkpoint.BackendMongo {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for key, c := range all(t, from) {
+		got := all(t, empty)[key]
+		if moved := got.Recounted(partitions); !reflect.DeepEqual(moved.Positions, c.Positions) || !same(got.Position, c.Position) || got.Reason != checkpoint.ReasonImport ||
+			!strings.Contains(got.Note, "ann") || got.Claim != c.Claim {
+			t.Errorf("%+v, not %+v", got, c)
+		}
+	}
+
+	s, _ := world(t)
+	share(t, s, 0, checkpoint.Checkpoint{Position: at(500)})
+	connect(t, s, "back", at(60), nil)
+	connect(t, s, "both", at(60), map[change.Partition]change.Position{1: at(65)})
+	connect(t, s, "stays", at(50), map[change.Partition]change.Position{1: at(70)})
+	connect(t, s, "another", at(60), nil)
+	before := all(t, s)
+	plan = apply(s)
+	moves := map[string]admin.Move{}
+	for _, step := range plan.Steps {
+		name := step.Subscriber
+		if step.Partition != nil {
+			name = fmt.Sprint(name, *step.Partition)
+		}
+		moves[name] = step.Move
+	}
+	want := map[string]admin.Move{"back": admin.Back, "both": admin.Forward, "stays": admin.Stays, "sink0": admin.Back, "sink1": admin.Stays, "sink2": admin.Stays}
+	if plan.Creates || !maps.Equal(moves, want) {
+		t.Errorf("%v", moves)
+	}
+	after := all(t, s)
+	for _, name := range []string{"stays", "another"} {
+		if key := (checkpoint.Key{Subscriber: name}); !reflect.DeepEqual(after[key], before[key]) {
+			t.Errorf("%+v", after[key])
+		}
+	}
+	back, both := after[checkpoint.Key{Subscriber: "back"}], after[checkpoint.Key{Subscriber: "both"}]
+	if !same(back.Position, at(50)) || back.Generation != 1 || !same(both.In(0), at(50)) || !same(both.In(1), at(70)) || !same(after[sink(0)].Position, at(100)) || after[sink(0)].Generation != 1 {
+		t.Errorf("%+v", after)
+	}
+
+	lost, end := context.WithCancel(t.Context())
+	end()
+	for p := range terms {
+		terms[p].Context = lost
+	}
+	nobody := checkpoint.NewMemory(partitions)
+	plan, err = admin.PlanImport(t.Context(), nobody, mongo, archive)
+	if err == nil {
+		err = plan.Create(t.Context(), nobody, checkpoint.Backend{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Apply(t.Context(), nobody, terms, "me", "file"); !errors.Is(err, context.Canceled) || len(all(t, nobody)) != 0 {
+		t.Errorf("without a claim: %v", err)
+	}
+}
+
+func TestImportOfSomethingElseIsRefused(t *testing.T) {
+	s, mongo := world(t)
+	archive, err := admin.Export(t.Context(), s, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := archive
+	other.Origin.Source = "replicaset/rs1/2"
+	if _, err := admin.PlanImport(t.Context(), s, mongo, other); fault.Of(err) != fault.CheckpointSource {
+		t.Errorf("of another deployment: %v", err)
+	}
+	other = archive
+	other.Origin.Partitions = 8
+	if _, err := admin.PlanImport(t.Context(), s, mongo, other); fault.Of(err) != fault.CheckpointPartitions {
+		t.Errorf("of another number of partitions: %v", err)
+	}
+	empty := checkpoint.NewMemory(partitions)
+	plan, err := admin.PlanImport(t.Context(), empty, mongo, archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := archive.Origin
+	origin.Cluster = "somebody else's"
+	if _, err := empty.Create(t.Context(), origin); err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Create(t.Context(), empty, checkpoint.Backend{}); fault.Of(err) != fault.ClusterChanged {
+		t.Errorf("beside a first start: %v", err)
 	}
 }
 
@@ -318,7 +520,7 @@ type keeper struct {
 func (k keeper) Gaps(context.Context) ([]checkpoint.Gap, error) { return k.gaps, k.err }
 
 func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
-	gap := checkpoint.Gap{Partition: 3, From: at(1), To: at(2), Reason: "history_lost", Found: time.Unix(5000, 0).UTC(), By: "n"}
+	gap := checkpoint.Gap{From: at(1), To: at(2), Reason: "history_lost", Found: time.Unix(5000, 0).UTC(), By: "n"}
 	corrupt := fault.Newf(fault.CheckpointCorrupt, "gap/1: no reason")
 	for name, tt := range map[string]struct {
 		keeper keeper
@@ -326,20 +528,30 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 		want   []string
 	}{
 		"empty":    {keeper{}, http.StatusOK, []string{`{"gaps":[]}`}},
-		"one":      {keeper{gaps: []checkpoint.Gap{gap}}, http.StatusOK, []string{`"partition":3`, `"reason":"history_lost"`, `"lost_from":{"time":"1970-01-01T00:16:41Z"`}},
-		"some":     {keeper{gaps: []checkpoint.Gap{gap}, err: corrupt}, http.StatusOK, []string{`"partition":3`, `"error":"STRM-CHECKPOINT-CORRUPT: gap/1: no reason"`}},
+		"one":      {keeper{gaps: []checkpoint.Gap{gap}}, http.StatusOK, []string{`"by":"n"`, `"reason":"history_lost"`, `"lost_from":{"time":"1970-01-01T00:16:41Z"`}},
+		"some":     {keeper{gaps: []checkpoint.Gap{gap}, err: corrupt}, http.StatusOK, []string{`"by":"n"`, `"error":"STRM-CHECKPOINT-CORRUPT: gap/1: no reason"`}},
 		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Look at`}},
 		"no store": {keeper{err: errors.New("away")}, http.StatusServiceUnavailable, []string{`"message":"away"`}},
 	} {
-		w := httptest.NewRecorder()
-		admin.ServeGaps(tt.keeper).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/gaps", nil))
-		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %d, %v", name, w.Code, w.Header())
+		status, text := get(t, admin.ServeGaps(tt.keeper))
+		if status != tt.status {
+			t.Errorf("%s: %d", name, status)
 		}
 		for _, want := range tt.want {
-			if !strings.Contains(w.Body.String(), want) {
-				t.Errorf("%s: %s lacks %s", name, w.Body, want)
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %s lacks %s", name, text, want)
 			}
 		}
 	}
+}
+
+// get asks a handler, which answers in JSON.
+func get(t *testing.T, h http.Handler) (status int, text string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	if w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%v", w.Header())
+	}
+	return w.Code, w.Body.String()
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// An AdoptPlan says what adopting the marks would do.
+// An AdoptPlan says what adopting the checkpoints would do.
 type AdoptPlan struct {
 	Origin Origin `json:"origin"` // as it stands
 	// Source is the deployment that the configuration leads to, NewSource whether it is another one than the origin's.
 	Source    string `json:"source"`
 	NewSource bool   `json:"new_source"`
-	// Now is the deployment's time. Ahead are the marks of a log that is no more: those that stand behind it or, where a time was given,
-	// behind that.
-	Now   Position `json:"now"`
-	Ahead []Mark   `json:"ahead"`
-	// To is where the marks ahead, and an origin ahead, are moved back to.
+	// Now is the deployment's time. Ahead are the checkpoints of a log that is no more: those that are later somewhere or, where a time was
+	// given, later than that.
+	Now   Position     `json:"now"`
+	Ahead []Checkpoint `json:"ahead"`
+	// To is where the checkpoints ahead, and an origin ahead, are moved back to.
 	To Position `json:"to"`
 	// StartAhead says that the origin's start is ahead too.
 	StartAhead bool `json:"start_ahead"`
@@ -33,21 +33,21 @@ type AdoptPlan struct {
 
 	backend checkpoint.Backend
 	last    checkpoint.Origin
-	ahead   []checkpoint.Mark
+	ahead   []checkpoint.Checkpoint
 	to      change.Timestamp
 }
 
-// PlanAdopt finds out what adopting would do. The time that may be given is the one to which the deployment was restored: marks behind
-// it go back to it. Without one, marks ahead of the deployment's time go back to the log's oldest entry: whatever the restored
+// PlanAdopt finds out what adopting would do. The time that may be given is the one to which the deployment was restored: checkpoints after
+// it go back to it. Without one, checkpoints ahead of the deployment's time go back to the log's oldest entry: whatever the restored
 // deployment has written since is delivered, and more. The backend is that of the configuration, which the origin names afterwards; one
-// that keeps marks elsewhere than the origin says is the fault ClusterBackend. It changes nothing.
+// that keeps checkpoints elsewhere than the origin says is the fault ClusterBackend. It changes nothing.
 func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp, backend checkpoint.Backend) (*AdoptPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	if stands := origin.Backend.Store; stands != "" && backend.Store != "" && stands != backend.Store {
-		return nil, fault.Newf(fault.ClusterBackend, "the marks are in %s; reliability.checkpoint.backend is %s", stands, backend.Store)
+		return nil, fault.Newf(fault.ClusterBackend, "the checkpoints are in %s; reliability.checkpoint.backend is %s", stands, backend.Store)
 	}
 	identity, err := source.Identity(ctx)
 	if err != nil {
@@ -60,12 +60,12 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 	if ahead(to, now) {
 		return nil, fault.Newf(fault.CheckpointRewind, "%s is ahead of MongoDB, which is at %s", to.Time().Format(time.RFC3339), now.Time().Format(time.RFC3339))
 	}
-	marks, err := s.List(ctx)
+	all, err := s.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	plan := &AdoptPlan{
-		Origin: ShowOrigin(origin), Source: identity, NewSource: !origin.Of(identity), Now: ShowPosition(change.At(now)), Ahead: []Mark{},
+		Origin: ShowOrigin(origin), Source: identity, NewSource: !origin.Of(identity), Now: ShowPosition(change.At(now)), Ahead: []Checkpoint{},
 		Etcd: ShowBackend(backend), NewEtcd: backend.With(origin.Backend) != origin.Backend.With(backend),
 		last: origin, to: to, backend: backend,
 	}
@@ -78,9 +78,9 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 		lost = func(t change.Timestamp) bool { return t.Compare(to) > 0 }
 	}
 	plan.To, plan.StartAhead = ShowPosition(change.At(plan.to)), lost(origin.Start)
-	for _, m := range marks {
-		if lost(m.Position.Time) {
-			plan.ahead, plan.Ahead = append(plan.ahead, m), append(plan.Ahead, ShowMark(m))
+	for _, c := range all {
+		if lost(latest(c).Time) {
+			plan.ahead, plan.Ahead = append(plan.ahead, c), append(plan.Ahead, ShowCheckpoint(c))
 		}
 	}
 	return plan, nil
@@ -95,21 +95,20 @@ func oldest(ctx context.Context, source Source, now change.Timestamp) (change.Ti
 	return first, nil
 }
 
-// ahead reports whether a time lies behind the deployment's. Only the seconds count: the next operation's time may have been told
+// ahead reports whether a time is after the deployment's. Only the seconds count: the next operation's time may have been told
 // before it happens.
 func ahead(t, now change.Timestamp) bool { return t.T > now.T }
 
 // Check returns the fault for which the plan is refused, nil if it is not: another deployment must be accepted.
 func (p *AdoptPlan) Check(acceptSource bool) error {
 	if p.NewSource && !acceptSource {
-		return fault.Newf(fault.CheckpointSource, "the marks are of %s, mongodb.uri leads to %s; --source accepts it", p.Origin.Source, p.Source)
+		return fault.Newf(fault.CheckpointSource, "the checkpoints are of %s, mongodb.uri leads to %s; --source accepts it", p.Origin.Source, p.Source)
 	}
 	return nil
 }
 
-// Apply raises the incarnation, which ends every epoch before, and moves the marks back that are ahead, each after an entry in the gap
-// log: its subscribers have had what is no more. A node that met the mark has written the same entry. It returns the origin that stands then. When it ends half-way, a new plan
-// does the rest.
+// Apply raises the incarnation, which ends every epoch before, and moves the checkpoints back that are ahead, after an entry in the gap log:
+// their subscribers have had what is no more. It returns the origin that stands then. When it ends half-way, a new plan does the rest.
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
 	next.Incarnation++
@@ -127,21 +126,28 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	if err == nil {
 		next, err = s.Origin(ctx) // its incarnation may be higher: a store that is two must be above both
 	}
-	if err != nil {
-		return checkpoint.Origin{}, err
+	if err != nil || len(p.ahead) == 0 {
+		return next, err
 	}
-	why := fmt.Sprintf("adopted: the mark was of a log that is no more; MongoDB was at %s", p.Now)
-	for _, m := range p.ahead {
-		lost := checkpoint.Gap{
-			Partition: m.Partition, From: m.Position, To: change.At(p.to), Reason: string(gap.AheadOfServer), Fingerprint: m.Fingerprint,
-			Epoch: change.Epoch{Incarnation: next.Incarnation}, Found: next.At, By: by,
-		}
-		if err := s.AddGap(ctx, lost); err != nil {
-			return next, fmt.Errorf("record what partition %d has lost: %w", m.Partition, err)
-		}
-		if _, err := s.Rewind(ctx, m.Partition, change.At(p.to), by, why); err != nil {
-			return next, fmt.Errorf("move partition %d back: %w", m.Partition, err)
+	if err := s.AddGap(ctx, p.lost(next.At, by)); err != nil {
+		return next, fmt.Errorf("record what was lost: %w", err)
+	}
+	why := fmt.Sprintf("adopted: the checkpoint was of a log that is no more; MongoDB was at %s", p.Now)
+	for _, c := range p.ahead {
+		if _, err := s.Rewind(ctx, c.Key, change.At(p.to), by, why); err != nil {
+			return next, fmt.Errorf("move the checkpoint of %s back: %w", c.Key, err)
 		}
 	}
 	return next, nil
+}
+
+// lost returns the entry of the gap log, which bounds what all subscribers have had that is no more.
+func (p *AdoptPlan) lost(found time.Time, by string) checkpoint.Gap {
+	g := checkpoint.Gap{To: change.At(p.to), Reason: string(gap.AheadOfServer), Found: found, By: by}
+	for _, c := range p.ahead {
+		if at := latest(c); at.After(g.From) {
+			g.From, g.Fingerprint = at, c.Fingerprint
+		}
+	}
+	return g
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/fault"
@@ -18,37 +16,32 @@ import (
 // archiveVersion is what Export writes, and the highest that Import reads.
 const archiveVersion = 1
 
-// An Archive is all marks of a cluster in one document. It contains the tokens.
+// An Archive is all checkpoints of a cluster in one document. It contains the tokens.
 type Archive struct {
-	Origin checkpoint.Origin
-	Marks  []checkpoint.Mark // in the order of their partitions
-	At     time.Time
-	By     string
+	Origin      checkpoint.Origin
+	Checkpoints []checkpoint.Checkpoint // in the order of checkpoint.Sort
+	At          time.Time
+	By          string
 }
 
-// An archived is an Archive as it is written: origin and marks have the form in which stores keep them.
+// An archived is an Archive as it is written: origin and checkpoints have the form in which stores keep them.
 type archived struct {
-	Version int             `json:"streamer_marks"`
-	At      time.Time       `json:"exported_at"`
-	By      string          `json:"by"`
-	Origin  json.RawMessage `json:"origin"`
-	Backend json.RawMessage `json:"backend,omitempty"`
-	Marks   []archivedMark  `json:"marks"`
+	Version     int               `json:"streamer_checkpoints"`
+	At          time.Time         `json:"exported_at"`
+	By          string            `json:"by"`
+	Origin      json.RawMessage   `json:"origin"`
+	Backend     json.RawMessage   `json:"backend,omitempty"`
+	Checkpoints []json.RawMessage `json:"checkpoints"`
 }
 
-type archivedMark struct {
-	Partition change.Partition `json:"partition"`
-	Mark      json.RawMessage  `json:"mark"`
-}
-
-// Export reads all marks. One that cannot be read is an error: an archive is whole or is not made.
+// Export reads all checkpoints. One that cannot be read is an error: an archive is whole or is not made.
 func Export(ctx context.Context, s Store, by string) (Archive, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return Archive{}, err
 	}
-	marks, err := s.List(ctx)
-	return Archive{Origin: origin, Marks: marks, At: time.Now().UTC(), By: by}, err
+	all, err := s.List(ctx)
+	return Archive{Origin: origin, Checkpoints: all, At: time.Now().UTC(), By: by}, err
 }
 
 // Write writes the archive as one JSON document.
@@ -61,13 +54,11 @@ func (a Archive) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	out := archived{Version: archiveVersion, At: a.At, By: a.By, Origin: origin, Backend: backend, Marks: make([]archivedMark, len(a.Marks))}
-	for i, m := range a.Marks {
-		value, err := record.EncodeMark(m, checkpoint.Trail{}, a.Origin.Partitions)
-		if err != nil {
+	out := archived{Version: archiveVersion, At: a.At, By: a.By, Origin: origin, Backend: backend, Checkpoints: make([]json.RawMessage, len(a.Checkpoints))}
+	for i, c := range a.Checkpoints {
+		if out.Checkpoints[i], err = record.EncodeCheckpoint(c, checkpoint.Trail{}); err != nil {
 			return err
 		}
-		out.Marks[i] = archivedMark{Partition: m.Partition, Mark: value}
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -77,7 +68,7 @@ func (a Archive) Write(w io.Writer) error {
 	return nil
 }
 
-// ReadArchive reads what Write wrote; name is what the document is called in errors, which are the faults of marks.
+// ReadArchive reads what Write wrote; name is what the document is called in errors, which are the faults of checkpoints.
 func ReadArchive(r io.Reader, name string) (Archive, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -87,7 +78,7 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 		return Archive{}, fault.Newf(fault.CheckpointCorrupt, "%s: %w", name, cause)
 	}
 	var head struct {
-		Version int `json:"streamer_marks"`
+		Version int `json:"streamer_checkpoints"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return corrupt(err)
@@ -96,7 +87,7 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 	case head.Version > archiveVersion:
 		return Archive{}, fault.Newf(fault.CheckpointNewer, "%s has version %d, this program reads up to %d", name, head.Version, archiveVersion)
 	case head.Version < 1:
-		return corrupt(errors.New("it is no export of marks"))
+		return corrupt(errors.New("it is no export of checkpoints"))
 	}
 	var in archived
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -109,16 +100,20 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 	if a.Origin.Backend, err = record.DecodeBackend(name+", backend", in.Backend); err != nil {
 		return Archive{}, err
 	}
-	for _, archived := range in.Marks {
-		key := fmt.Sprintf("%s, mark of partition %d", name, archived.Partition)
-		m, _, err := record.DecodeMark(key, archived.Partition, a.Origin.Partitions, archived.Mark)
+	there := make(map[checkpoint.Key]bool, len(in.Checkpoints))
+	for i, text := range in.Checkpoints {
+		called := fmt.Sprintf("%s, checkpoint %d", name, i+1)
+		whose := func(checkpoint.Key) string { return called }
+		c, _, err := record.DecodeCheckpoint(called, whose, a.Origin.Partitions, text)
 		if err != nil {
 			return Archive{}, err
 		}
-		if slices.ContainsFunc(a.Marks, func(n checkpoint.Mark) bool { return n.Partition == m.Partition }) {
-			return corrupt(fmt.Errorf("partition %d is there twice", m.Partition))
+		if there[c.Key] {
+			return corrupt(fmt.Errorf("the checkpoint of %s is there twice", c.Key))
 		}
-		a.Marks = append(a.Marks, m)
+		there[c.Key] = true
+		a.Checkpoints = append(a.Checkpoints, c)
 	}
+	checkpoint.Sort(a.Checkpoints)
 	return a, nil
 }

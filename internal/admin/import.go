@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -12,36 +11,39 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Move is what an import does to one partition.
+// A Move is what an import does to one checkpoint.
 type Move string
 
 // The moves.
 const (
-	New     Move = "new"     // there is no mark
-	Forward Move = "forward" // the mark moves forward: what is between is not delivered
-	Back    Move = "back"    // the mark moves back: what is between is delivered again
-	Stays   Move = "stays"   // the mark stands there already
+	New     Move = "new"     // there is no checkpoint
+	Forward Move = "forward" // it moves forward in some partition: what is between is not delivered
+	Back    Move = "back"    // it moves back in some partition, and forward in none: what is between is delivered again
+	Stays   Move = "stays"   // it is there already
 )
 
 // An ImportPlan says what an import would do.
 type ImportPlan struct {
-	// Founds says that the origin is taken from the archive, because there is none.
-	Founds bool         `json:"founds"`
-	Origin Origin       `json:"origin"`
-	Steps  []ImportStep `json:"partitions"`
+	// Creates says that the origin is taken from the archive, because there is none.
+	Creates bool         `json:"creates"`
+	Origin  Origin       `json:"origin"`
+	Steps   []ImportStep `json:"checkpoints"`
 
 	archive Archive
 }
 
-// An ImportStep is what happens to one partition.
+// An ImportStep is what happens to one checkpoint.
 type ImportStep struct {
-	Partition change.Partition `json:"partition"`
-	From      *Position        `json:"from,omitempty"` // nil where there is no mark
-	To        Position         `json:"to"`
-	Move      Move             `json:"move"`
+	Subscriber string            `json:"subscriber"`
+	Kind       Kind              `json:"kind"`
+	Partition  *change.Partition `json:"partition,omitempty"` // of a shared subscriber
+	// From and To are the earliest positions of the checkpoint that stands, nil where there is none, and of the archive's.
+	From *Position `json:"from,omitempty"`
+	To   Position  `json:"to"`
+	Move Move      `json:"move"`
 }
 
-// Count returns how many partitions move so.
+// Count returns how many checkpoints move so.
 func (p *ImportPlan) Count(m Move) (n int) {
 	for _, step := range p.Steps {
 		if step.Move == m {
@@ -65,82 +67,108 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 	origin, err := s.Origin(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNoOrigin):
-		origin, plan.Founds = a.Origin, true
+		origin, plan.Creates = a.Origin, true
 	case err != nil:
 		return nil, err
 	case origin.Partitions != a.Origin.Partitions:
-		return nil, fault.Newf(fault.CheckpointPartitions, "the archive was made for %d partitions, the marks that stand for %d", a.Origin.Partitions, origin.Partitions)
+		return nil, fault.Newf(fault.CheckpointPartitions, "the archive was made for %d partitions, the checkpoints here for %d", a.Origin.Partitions, origin.Partitions)
 	case !origin.Of(identity):
-		return nil, fault.Newf(fault.CheckpointSource, "the marks that stand are of %s, mongodb.uri leads to %s", origin.Source, identity)
+		return nil, fault.Newf(fault.CheckpointSource, "the checkpoints here are of %s, mongodb.uri leads to %s", origin.Source, identity)
 	}
 	plan.Origin = ShowOrigin(origin)
-	stand, err := s.List(ctx)
+	stand, err := standing(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range a.Marks {
-		step := ImportStep{Partition: m.Partition, To: ShowPosition(m.Position), Move: New}
-		if i := slices.IndexFunc(stand, func(n checkpoint.Mark) bool { return n.Partition == m.Partition }); i >= 0 {
-			from := ShowPosition(stand[i].Position)
-			step.From, step.Move = &from, moveOf(stand[i].Position, m.Position)
+	for _, c := range a.Checkpoints {
+		step := ImportStep{Subscriber: c.Subscriber, Kind: kindOf(c.Key), To: ShowPosition(c.Earliest()), Move: New}
+		if c.Shared {
+			step.Partition = &c.Partition
+		}
+		if there, ok := stand[c.Key]; ok {
+			from := ShowPosition(there.Earliest())
+			step.From, step.Move = &from, moveOf(there, c, origin.Partitions)
 		}
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan, nil
 }
 
-func moveOf(from, to change.Position) Move {
+// standing returns all checkpoints by their keys.
+func standing(ctx context.Context, s checkpoint.Store) (map[checkpoint.Key]checkpoint.Checkpoint, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[checkpoint.Key]checkpoint.Checkpoint, len(all))
+	for _, c := range all {
+		by[c.Key] = c
+	}
+	return by, nil
+}
+
+// moveOf says what becomes of a subscriber where one checkpoint takes the place of another.
+func moveOf(from, to checkpoint.Checkpoint, partitions int) Move {
+	from, to = from.Recounted(partitions), to.Recounted(partitions)
+	back := false
+	in := func(f, t change.Position) bool {
+		back = back || f.After(t)
+		return t.After(f)
+	}
+	forward := in(from.Position, to.Position)
+	for _, elsewhere := range []checkpoint.Checkpoint{from, to} {
+		for p := range elsewhere.Positions {
+			forward = in(from.In(p), to.In(p)) || forward
+		}
+	}
 	switch {
-	case from.IsZero():
-		return New
-	case to.After(from):
+	case forward:
 		return Forward
-	case from.After(to):
+	case back:
 		return Back
 	}
 	return Stays
 }
 
-// Found writes the archive's origin where there is none, of the backend, which must be before anything can be claimed.
-func (p *ImportPlan) Found(ctx context.Context, s Store, backend checkpoint.Backend) error {
-	if !p.Founds {
+// Create writes the archive's origin where there is none, of the backend, which must be before anything can be claimed.
+func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Backend) error {
+	if !p.Creates {
 		return nil
 	}
 	o := p.archive.Origin
 	o.Backend = backend
-	stands, err := s.Found(ctx, o)
+	stands, err := s.Create(ctx, o)
 	if err == nil && !stands.Equal(p.archive.Origin) {
 		err = fault.New(fault.ClusterChanged, checkpoint.ErrOriginMoved)
 	}
 	return err
 }
 
-// Apply does what was planned, under the terms of all partitions, which the caller has claimed as a node does: nobody else can be
-// saving. A mark that moves back is rewound, which ends its term; the others are saved with it. by goes into the history, with where
-// the marks are from.
+// Apply does what was planned, under the terms of all partitions, which the caller has claimed as a node does: nobody else can be saving. What
+// has moved since the plan was made is moved from where it is. by goes into the history, with where the checkpoints are from. When it ends
+// half-way, importing once more does the rest.
 func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by, from string) error {
-	stand, err := s.Claim(ctx, terms)
+	stand, err := standing(ctx, s)
 	if err != nil {
 		return err
 	}
-	why := fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
-	var saves []checkpoint.Mark
-	for _, m := range p.archive.Marks {
-		i := slices.IndexFunc(terms, func(t change.Term) bool { return t.Partition == m.Partition })
-		switch moveOf(stand[i].Position, m.Position) {
-		case Stays:
-		case Back:
-			if _, err := s.Rewind(ctx, m.Partition, m.Position, by, why); err != nil {
-				return fmt.Errorf("import partition %d: %w", m.Partition, err)
-			}
-		case New, Forward:
-			m.Generation = max(m.Generation, stand[i].Generation)
-			m.Epoch, m.At, m.By, m.Reason, m.Note = terms[i].Epoch, time.Now(), by, checkpoint.ReasonImport, why
-			saves = append(saves, m)
-		}
+	term := make(map[change.Partition]change.Term, len(terms))
+	for _, t := range terms {
+		term[t.Partition] = t
 	}
-	if err := errors.Join(s.Save(ctx, saves)...); err != nil {
-		return fmt.Errorf("import: %w", err)
+	for _, c := range p.archive.Checkpoints {
+		there, ok := stand[c.Key]
+		if ok && moveOf(there, c, p.Origin.Partitions) == Stays {
+			continue
+		}
+		if err := term[c.Partition].Err(); err != nil { // of an exclusive one the first partition stands for all
+			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
+		}
+		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport
+		c.Note = fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
+		if err := s.Put(ctx, c); err != nil {
+			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
+		}
 	}
 	return nil
 }

@@ -2,14 +2,13 @@ package admin_test
 
 import (
 	"context"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A counter keeps what it was asked to count anew.
@@ -23,30 +22,31 @@ func (c *counter) Repartition(_ context.Context, last, next checkpoint.Origin) (
 	return next, c.err
 }
 
-func TestNewPartitionsBeginWhereTheRearmostStood(t *testing.T) {
+func TestNewPartitionsBeginWhereTheEarliestWas(t *testing.T) {
 	s, mongo := world(t)
-	terms := []change.Term{{Partition: partitions - 1, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: t.Context()}}
+	connect(t, s, "gateway", at(50), map[change.Partition]change.Position{1: at(300)})
 	plan := func() *admin.RepartitionPlan {
 		t.Helper()
-		plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6, nil)
+		plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6)
 		if err != nil || plan.Check() != nil {
 			t.Fatal(err, plan.Check())
 		}
 		return plan
 	}
-	if p := plan(); p.Start.T != at(10).Time.T || p.Furthest.T != at(120).Time.T || p.Without != 1 || *p.Entries != 1000 || p.Reached != admin.Reached {
-		t.Errorf("%+v", p) // the one without a mark stands at the origin
+	p := plan()
+	if len(p.Subscribers) != 2 || p.Start.T != at(10).Time.T || *p.Entries != 1000 || p.Reached != admin.Reached {
+		t.Fatalf("%+v", p)
 	}
-	if _, err := s.Claim(t.Context(), terms); err != nil {
-		t.Fatal(err)
+	if g := p.Subscribers[0]; g.Kind != admin.Exclusive || g.Earliest.T != at(50).Time.T || g.Latest.T != at(300).Time.T || g.Without != 0 {
+		t.Errorf("%+v", g)
 	}
-	mark := checkpoint.Mark{Partition: partitions - 1, Position: at(105), Epoch: terms[0].Epoch, At: time.Now(), By: "n", Reason: checkpoint.ReasonFinal}
-	if err := s.Save(t.Context(), []checkpoint.Mark{mark})[0]; err != nil {
-		t.Fatal(err)
+	if s := p.Subscribers[1]; s.Kind != admin.Shared || s.Earliest.T != at(10).Time.T || s.Latest.T != at(120).Time.T || s.Without != 1 {
+		t.Errorf("%+v", s) // in the partition without a checkpoint it is at the origin
 	}
+	share(t, s, partitions-1, checkpoint.Checkpoint{Position: at(105)})
 	p, c := plan(), &counter{}
 	stands, err := p.Apply(t.Context(), c, "ann")
-	if err != nil || p.Without != 0 || stands != c.next {
+	if err != nil || p.Subscribers[1].Without != 0 || stands != c.next {
 		t.Errorf("%+v, %v", stands, err)
 	}
 	if c.next.Start != at(100).Time || c.next.Partitions != 6 || c.next.Incarnation != 2 || c.next.Cluster != c.last.Cluster || c.next.Source != c.last.Source ||
@@ -60,38 +60,38 @@ func TestNewPartitionsBeginWhereTheRearmostStood(t *testing.T) {
 }
 
 func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
-	lost := checkpoint.Gap{Partition: 2, From: at(20), To: at(30), Reason: "history_lost", Found: time.Now(), By: "n", Epoch: change.Epoch{Incarnation: 1}}
-	done := map[string]checkpoint.RescanState{"shop.orders": {Done: true}}
+	under := func(done bool) func(*testing.T, *checkpoint.Memory, *source) {
+		return func(t *testing.T, s *checkpoint.Memory, _ *source) {
+			share(t, s, 2, checkpoint.Checkpoint{Position: at(121), Snapshots: []snapshot.Progress{{Subscription: "all", Done: done}}})
+		}
+	}
+	gone := func(_ *testing.T, _ *checkpoint.Memory, mongo *source) { mongo.first = at(50).Time }
 	for name, c := range map[string]struct {
 		to     int
-		before func(s *checkpoint.Memory, mongo *source) error
+		before func(*testing.T, *checkpoint.Memory, *source)
 		code   fault.Code
 	}{
-		"none":        {0, nil, fault.CommandBadArgument},
-		"too many":    {change.MaxPartitions + 1, nil, fault.CommandBadArgument},
-		"as many":     {partitions, nil, fault.CheckpointRepartition},
-		"log is gone": {6, func(_ *checkpoint.Memory, mongo *source) error { mongo.first = at(50).Time; return nil }, fault.CheckpointRepartition},
-		"read again":  {6, func(s *checkpoint.Memory, _ *source) error { return s.AddGap(t.Context(), lost) }, fault.CheckpointRepartition},
-		"was read again": {6, func(s *checkpoint.Memory, _ *source) error {
-			lost := lost
-			lost.Rescan = done
-			return s.AddGap(t.Context(), lost)
+		"none":                    {0, nil, fault.CommandBadArgument},
+		"too many":                {change.MaxPartitions + 1, nil, fault.CommandBadArgument},
+		"as many":                 {partitions, nil, fault.CheckpointRepartition},
+		"log is gone":             {6, gone, fault.CheckpointRepartition},
+		"snapshot under way":      {6, under(false), fault.CheckpointRepartition},
+		"snapshot is complete":    {6, under(true), ""},
+		"log cannot be looked at": {6, func(_ *testing.T, _ *checkpoint.Memory, mongo *source) { mongo.unreadable = true }, ""},
+		"nobody shares": {6, func(t *testing.T, s *checkpoint.Memory, mongo *source) {
+			gone(t, s, mongo)
+			connect(t, s, "gateway", at(100), nil)
+			if err := s.Delete(t.Context(), "sink"); err != nil {
+				t.Fatal(err)
+			}
 		}, ""},
-		"was read again by another count": {6, func(s *checkpoint.Memory, _ *source) error {
-			lost := lost
-			lost.Of = 16
-			return s.AddGap(t.Context(), lost)
-		}, ""},
-		"log cannot be looked at": {6, func(_ *checkpoint.Memory, mongo *source) error { mongo.unreadable = true; return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, mongo := world(t)
 			if c.before != nil {
-				if err := c.before(s, mongo); err != nil {
-					t.Fatal(err)
-				}
+				c.before(t, s, mongo)
 			}
-			plan, err := admin.PlanRepartition(t.Context(), s, mongo, c.to, []string{"shop.orders"})
+			plan, err := admin.PlanRepartition(t.Context(), s, mongo, c.to)
 			if err != nil || fault.Of(plan.Check()) != c.code {
 				t.Errorf("%v, %v", err, plan.Check())
 			}
@@ -102,19 +102,8 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 		})
 	}
 	s, mongo := world(t)
-	for _, from := range []uint32{20, 40, 60} { // of a partition that has lost several spans there is still one
-		again := lost
-		again.From, again.To = at(from), at(from+10)
-		if err := s.AddGap(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6, []string{"shop.orders"})
-	if err != nil || !slices.Equal(plan.Rescans, []change.Partition{2}) {
-		t.Errorf("%v, %v", err, plan.Rescans)
-	}
 	mongo.identity = "replicaset/other/2"
-	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6, nil); fault.Of(err) != fault.CheckpointSource {
+	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6); fault.Of(err) != fault.CheckpointSource {
 		t.Errorf("another deployment: %v", err)
 	}
 }

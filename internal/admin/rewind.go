@@ -4,23 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 )
 
-// A Store is a store of marks with all that operators need of it.
+// A Store is a store of checkpoints with all that operators need of it.
 type Store interface {
 	checkpoint.Store
-	checkpoint.Claimer
-	checkpoint.OriginKeeper
-	checkpoint.HistoryKeeper
-	checkpoint.GapKeeper
 	checkpoint.Rewinder
+	checkpoint.OriginKeeper
 	checkpoint.Adopter
-	checkpoint.RowKeeper
+	checkpoint.GapKeeper
 }
 
 // A Source is the deployment that the positions belong to.
@@ -31,7 +30,7 @@ type Source interface {
 	Now(ctx context.Context) (change.Timestamp, error)
 	// FirstEntry returns the time of the log's oldest entry; ok is false where it cannot be known.
 	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
-	// CountEntries estimates the changes behind from, up to to; known is false where nobody can tell.
+	// CountEntries estimates the changes after from, up to to; known is false where nobody can tell.
 	CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error)
 }
 
@@ -45,139 +44,119 @@ const (
 	Unknown    Reach = "unknown"
 )
 
+// reach fills in where the oplog begins, and whether that is before the time.
+func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time.Time, reached Reach, err error) {
+	first, known, err := source.FirstEntry(ctx)
+	if err != nil || !known {
+		return nil, Unknown, err
+	}
+	at := first.Time()
+	if first.Compare(t) <= 0 {
+		return &at, Reached, nil
+	}
+	return &at, NotReached, nil
+}
+
 // A RewindPlan says what a rewind would do.
 type RewindPlan struct {
-	To Position `json:"to"`
+	Subscriber string   `json:"subscriber"`
+	To         Position `json:"to"`
 	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached whether that is before To.
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
-	// Entries estimates the changes of all partitions between To and the mark that stands furthest on, nil where nobody can tell.
+	// Entries estimates the changes of all partitions between To and the latest position, nil where nobody can tell.
 	Entries *int64       `json:"log_entries,omitempty"`
-	Steps   []RewindStep `json:"partitions"`
-	// Gateways are those that have had something of what comes again, as far as rows tell; GatewaysUnknown says why some are not known.
-	Gateways        []RewindGateway `json:"gateways"`
-	GatewaysUnknown string          `json:"gateways_unknown,omitempty"`
+	Steps   []RewindStep `json:"checkpoints"`
 
 	to change.Position
 }
 
-// A RewindStep is what happens to one partition.
+// A RewindStep is what happens to one checkpoint.
 type RewindStep struct {
-	Partition  change.Partition `json:"partition"`
-	From       Position         `json:"from"`
-	Generation uint64           `json:"generation"` // of the mark that stands
-	// Moves is false for a mark that stands before To already and stays where it is.
+	Kind      Kind              `json:"kind"`
+	Partition *change.Partition `json:"partition,omitempty"` // of a shared subscriber
+	// From is the latest position of the checkpoint.
+	From       Position `json:"from"`
+	Generation uint64   `json:"generation"` // as it stands
+	Claim      *Claim   `json:"claim,omitempty"`
+	// Moves is false for a checkpoint that is nowhere after To and stays as it is.
 	Moves bool `json:"moves"`
-	// Events estimates the changes of this partition that come again, nil where nobody can tell.
+	// Events estimates the changes that are delivered again, nil where nobody can tell. A subscriber gets those of them that it wants.
 	Events *int64 `json:"events,omitempty"`
+
+	checkpoint checkpoint.Checkpoint
 }
 
-// A RewindGateway is a gateway that is told of the rewind, and gets changes again.
-type RewindGateway struct {
-	Gateway string    `json:"gateway"`
-	SeenAt  time.Time `json:"seen_at"`
-	// Partitions are how many of those that move it stands behind the target in; Furthest is where it stands in the one furthest on.
-	Partitions int      `json:"partitions"`
-	Furthest   Position `json:"furthest"`
+// Find returns the checkpoints of a subscriber; those of a shared one in the partitions only, where there are some. That there are none is the
+// fault CommandBadArgument. One that cannot be read is in the way of no other partition's.
+func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions ...change.Partition) ([]checkpoint.Checkpoint, error) {
+	all, unread := s.Load(ctx, subscriber)
+	if len(partitions) == 0 {
+		if unread == nil && len(all) == 0 {
+			return nil, fault.Newf(fault.CommandBadArgument, "there is no checkpoint of a subscriber %q", subscriber)
+		}
+		return all, unread
+	}
+	var found []checkpoint.Checkpoint
+	for _, p := range partitions {
+		i := slices.IndexFunc(all, func(c checkpoint.Checkpoint) bool { return c.Shared && c.Partition == p })
+		switch {
+		case i >= 0:
+			found = append(found, all[i])
+		case unread != nil:
+			return found, unread
+		case slices.ContainsFunc(all, func(c checkpoint.Checkpoint) bool { return !c.Shared }):
+			return nil, fault.Newf(fault.CommandBadArgument, "subscriber %q is exclusive: it has one checkpoint for all partitions", subscriber)
+		default:
+			return nil, fault.Newf(fault.CommandBadArgument, "there is no checkpoint of a subscriber %q in partition %d", subscriber, p)
+		}
+	}
+	return found, nil
 }
 
-// PlanRewind finds out what a rewind of partitions to a position would do; no partitions are all of them. It changes nothing. Only the
-// marks of these partitions are read: a mark that cannot be read is in the way of no other, and no row of a gateway is.
-func PlanRewind(ctx context.Context, s Store, source Source, partitions []change.Partition, to change.Position) (*RewindPlan, error) {
+// PlanRewind finds out what a rewind of a subscriber to a position would do: of a shared one in the partitions, in all where none are given. It
+// changes nothing.
+func PlanRewind(
+	ctx context.Context, s Store, source Source, subscriber string, partitions []change.Partition, to change.Position,
+) (*RewindPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	marks, err := standing(ctx, s, origin, partitions)
+	stand, err := Find(ctx, s, subscriber, partitions...)
 	if err != nil {
 		return nil, err
 	}
-	plan := &RewindPlan{To: ShowPosition(to), Reached: Unknown, to: to}
+	plan := &RewindPlan{Subscriber: subscriber, To: ShowPosition(to), to: to}
 	furthest := to
-	froms := make([]change.Position, len(marks))
-	for i, m := range marks {
-		froms[i] = m.Position
-		furthest = change.Later(furthest, m.Position)
-		plan.Steps = append(plan.Steps, RewindStep{
-			Partition: m.Partition, From: ShowPosition(m.Position), Generation: m.Generation, Moves: m.Position.After(to),
-		})
+	for _, c := range stand {
+		from := latest(c)
+		furthest = change.Later(furthest, from)
+		step := RewindStep{
+			Kind: kindOf(c.Key), From: ShowPosition(from), Generation: c.Generation, Claim: showClaim(c), Moves: from.After(to), checkpoint: c,
+		}
+		if c.Shared {
+			step.Partition = &c.Partition
+		}
+		plan.Steps = append(plan.Steps, step)
 	}
-	rows, unknown := s.Rows(ctx)
-	plan.concern(origin.Partitions, rows, unknown)
-	first, known, err := source.FirstEntry(ctx)
-	if err != nil {
+	if plan.OplogBegins, plan.Reached, err = reach(ctx, source, to.Time); err != nil {
 		return nil, err
 	}
-	if known {
-		begins := first.Time()
-		plan.OplogBegins, plan.Reached = &begins, NotReached
-		if first.Compare(to.Time) <= 0 {
-			plan.Reached = Reached
-		}
-	}
-	return plan, plan.estimate(ctx, source, origin.Partitions, froms, furthest)
+	return plan, plan.estimate(ctx, source, origin.Partitions, furthest)
 }
 
-// concern fills in the gateways that stand behind the target in a partition that moves. Where one counts the partitions otherwise, only
-// its base is known.
-func (p *RewindPlan) concern(partitions int, rows []checkpoint.Row, unknown error) {
-	p.Gateways = []RewindGateway{}
-	if unknown != nil {
-		p.GatewaysUnknown = unknown.Error()
+// latest returns where a checkpoint's subscriber is furthest.
+func latest(c checkpoint.Checkpoint) change.Position {
+	furthest := c.Position
+	for _, at := range c.Positions {
+		furthest = change.Later(furthest, at)
 	}
-	for _, r := range rows {
-		if r.Partitions != partitions {
-			r.Positions = nil
-		}
-		g := RewindGateway{Gateway: r.Gateway, SeenAt: r.SeenAt}
-		var furthest change.Position
-		for _, step := range p.Steps {
-			at, differs := r.Positions[step.Partition]
-			if !differs {
-				at = r.Base
-			}
-			if step.Moves && at.After(p.to) {
-				g.Partitions++
-				furthest = change.Later(furthest, at)
-			}
-		}
-		if g.Partitions > 0 {
-			g.Furthest = ShowPosition(furthest)
-			p.Gateways = append(p.Gateways, g)
-		}
-	}
+	return furthest
 }
 
-// standing returns the marks of partitions, of all where none are given; where there is no mark, one at the origin's start.
-func standing(ctx context.Context, s Store, origin checkpoint.Origin, partitions []change.Partition) ([]checkpoint.Mark, error) {
-	var marks []checkpoint.Mark
-	if len(partitions) == 0 {
-		stored, err := s.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for p := range change.Partition(origin.Partitions) {
-			marks = append(marks, checkpoint.Mark{Partition: p, Position: change.At(origin.Start)})
-		}
-		for _, m := range stored {
-			marks[m.Partition] = m
-		}
-	}
-	for _, p := range partitions {
-		m, err := s.Load(ctx, p)
-		if errors.Is(err, checkpoint.ErrNoMark) {
-			m, err = checkpoint.Mark{Partition: p, Position: change.At(origin.Start)}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		marks = append(marks, m)
-	}
-	return marks, nil
-}
-
-// estimate fills in how much comes again. The span is counted once; a partition has its share of the part that it goes back over.
-func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int, froms []change.Position, furthest change.Position) error {
+// estimate fills in how much is delivered again. The span is counted once; a partition has its share of the part that it goes back over.
+func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int, furthest change.Position) error {
 	if p.Reached == NotReached || !furthest.After(p.to) {
 		return nil
 	}
@@ -187,21 +166,35 @@ func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int
 	}
 	p.Entries = &entries
 	whole := furthest.Time.Time().Sub(p.to.Time.Time())
-	for i := range p.Steps {
-		if !p.Steps[i].Moves {
+	share := func(from change.Position) float64 {
+		switch {
+		case !from.After(p.to):
+			return 0
+		case whole <= 0:
+			return 1
+		}
+		return float64(from.Time.Time().Sub(p.to.Time.Time())) / float64(whole)
+	}
+	for i, step := range p.Steps {
+		if !step.Moves {
 			continue
 		}
-		share := 1.0
-		if part := froms[i].Time.Time().Sub(p.to.Time.Time()); whole > 0 {
-			share = float64(part) / float64(whole)
+		c, sum := step.checkpoint, 0.0
+		if c.Shared {
+			sum = share(c.Position)
+		} else {
+			sum = float64(partitions-len(c.Positions)) * share(c.Position)
+			for _, at := range c.Positions {
+				sum += share(at)
+			}
 		}
-		events := int64(share*float64(entries)/float64(partitions) + 0.5)
+		events := int64(sum*float64(entries)/float64(partitions) + 0.5)
 		p.Steps[i].Events = &events
 	}
 	return nil
 }
 
-// Moves returns how many marks move.
+// Moves returns how many checkpoints move.
 func (p *RewindPlan) Moves() (n int) {
 	for _, step := range p.Steps {
 		if step.Moves {
@@ -217,37 +210,50 @@ func (p *RewindPlan) Check() error {
 	case p.Reached == NotReached:
 		return fault.Newf(fault.CheckpointRewind, "the oplog begins at %s, after %s", p.OplogBegins.Format(time.RFC3339), p.To.Time.Format(time.RFC3339))
 	case p.Moves() == 0 && len(p.Steps) == 1:
-		return fault.Newf(fault.CheckpointRewind, "partition %d stands at %s, which is not behind %s", p.Steps[0].Partition, p.Steps[0].From, p.To)
+		return fault.Newf(fault.CheckpointRewind, "subscriber %q is at %s, which is not after %s", p.Subscriber, p.Steps[0].From, p.To)
 	case p.Moves() == 0:
-		return fault.Newf(fault.CheckpointRewind, "no partition stands behind %s", p.To)
+		return fault.Newf(fault.CheckpointRewind, "subscriber %q is after %s in no partition", p.Subscriber, p.To)
 	}
 	return nil
 }
 
-// Apply does what was planned, one partition after the other, and returns the marks that stand then. A mark that has moved since the
-// plan was made is moved from where it stands. by and why go into the history.
-func (p *RewindPlan) Apply(ctx context.Context, s Store, by, why string) ([]checkpoint.Mark, error) {
+// Apply does what was planned, one checkpoint after the other, and returns those that stand then. A checkpoint that has moved since the plan
+// was made is moved from where it is. by and why go into the history.
+func (p *RewindPlan) Apply(ctx context.Context, s checkpoint.Rewinder, by, why string) ([]checkpoint.Checkpoint, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	var written []checkpoint.Mark
+	var written []checkpoint.Checkpoint
 	for _, step := range p.Steps {
 		if !step.Moves {
 			continue
 		}
-		m, err := s.Rewind(ctx, step.Partition, p.to, by, why)
+		c, err := s.Rewind(ctx, step.checkpoint.Key, p.to, by, why)
 		if errors.Is(err, checkpoint.ErrForward) {
 			err = fault.New(fault.CheckpointRewind, err)
 		}
 		if err != nil {
-			return written, fmt.Errorf("%d of %d partitions are rewound: %w", len(written), p.Moves(), err)
+			return written, fmt.Errorf("%d of %d checkpoints are rewound: %w", len(written), p.Moves(), err)
 		}
-		written = append(written, m)
+		written = append(written, c)
 	}
 	return written, nil
 }
 
-// ReadOrigin reads the origin. That there is none is the fault ClusterUnknown: an operator looks for marks in the wrong place.
+// Notice returns what tells the nodes of a rewind, so that the one that serves the subscriber goes there at once, from what Apply returned.
+func (p *RewindPlan) Notice(written []checkpoint.Checkpoint, by string) notice.Notice {
+	var generation uint64
+	for _, c := range written {
+		generation = max(generation, c.Generation)
+	}
+	return notice.Notice{
+		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning, At: time.Now().UTC(), Node: by,
+		Text:   fmt.Sprintf("%s has moved subscriber %s back to %s: what follows is redelivered", by, p.Subscriber, p.To.Time.Format(time.RFC3339)),
+		Fields: map[string]any{"subscriber": p.Subscriber, "generation": generation},
+	}
+}
+
+// ReadOrigin reads the origin. That there is none is the fault ClusterUnknown: an operator looks for checkpoints in the wrong place.
 func ReadOrigin(ctx context.Context, s checkpoint.OriginKeeper) (checkpoint.Origin, error) {
 	o, err := s.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {

@@ -2,12 +2,11 @@ package admin
 
 import (
 	"encoding/hex"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A Position is what is shown of a change.Position.
@@ -17,7 +16,7 @@ type Position struct {
 	I    uint32    `json:"i"`
 	// Hash tells positions of one cluster time apart; it is empty for a time without a token.
 	Hash string `json:"hash,omitempty"`
-	// Event says that an event stands there, and not a point of progress between events.
+	// Event says that an event is there, and not a point of progress between events.
 	Event bool `json:"event"`
 }
 
@@ -40,34 +39,96 @@ func (p Position) String() string {
 	return text
 }
 
-// A Mark is what is shown of a checkpoint.Mark.
-type Mark struct {
-	Partition  change.Partition  `json:"partition"`
-	Position   Position          `json:"position"`
-	Generation uint64            `json:"generation"`
-	Epoch      string            `json:"epoch"`
-	At         time.Time         `json:"at"`
-	By         string            `json:"by"`
-	Reason     checkpoint.Reason `json:"reason"`
-	Note       string            `json:"note,omitempty"`
-	// Of is of how many partitions it was one, before these were counted anew; 0 is as many as there are.
-	Of          int    `json:"of,omitempty"`
-	Fingerprint string `json:"fingerprint"`
-}
+// A Kind says who has a subscriber's sessions.
+type Kind string
 
-// ShowMark returns what may be shown of a mark.
-func ShowMark(m checkpoint.Mark) Mark {
-	return Mark{
-		Partition: m.Partition, Position: ShowPosition(m.Position), Generation: m.Generation, Epoch: m.Epoch.String(), At: m.At, By: m.By,
-		Reason: m.Reason, Note: m.Note, Of: m.Of, Fingerprint: m.Fingerprint,
+// The kinds.
+const (
+	Exclusive Kind = "exclusive" // one process, at whatever node: one checkpoint for all partitions
+	Shared    Kind = "shared"    // each partition's owner: one checkpoint for each partition
+)
+
+func kindOf(k checkpoint.Key) Kind {
+	if k.Shared {
+		return Shared
 	}
+	return Exclusive
 }
 
-// ShowMarks returns what may be shown of marks.
-func ShowMarks(marks []checkpoint.Mark) []Mark {
-	shown := make([]Mark, len(marks))
-	for i, m := range marks {
-		shown[i] = ShowMark(m)
+// A Claim is what is shown of a checkpoint.Claim.
+type Claim struct {
+	Number   uint64    `json:"number"`
+	Process  string    `json:"process"`
+	Started  time.Time `json:"started"`
+	Node     string    `json:"node"`
+	Identity string    `json:"identity,omitempty"`
+}
+
+func showClaim(c checkpoint.Checkpoint) *Claim {
+	if c.Shared {
+		return nil
+	}
+	return &Claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, Identity: c.Claim.By}
+}
+
+// A Checkpoint is what is shown of a checkpoint.Checkpoint.
+type Checkpoint struct {
+	Subscriber string            `json:"subscriber"`
+	Kind       Kind              `json:"kind"`
+	Partition  *change.Partition `json:"partition,omitempty"` // of a shared subscriber
+	Position   Position          `json:"position"`
+	// Positions are those of an exclusive subscriber in partitions where it is elsewhere.
+	Positions map[change.Partition]Position `json:"positions,omitempty"`
+	// Partitions is N, of which the positions are.
+	Partitions int        `json:"partitions"`
+	Snapshots  []Snapshot `json:"snapshots,omitempty"`
+	Generation uint64     `json:"generation"`
+	Claim      *Claim     `json:"claim,omitempty"` // of an exclusive subscriber
+	Epoch      string     `json:"epoch,omitempty"` // of a shared one
+	// At is when it was saved, By which node or operator.
+	At          time.Time         `json:"at"`
+	By          string            `json:"by"`
+	Reason      checkpoint.Reason `json:"reason"`
+	Note        string            `json:"note,omitempty"`
+	Fingerprint string            `json:"fingerprint"`
+}
+
+// A Snapshot is what is shown of a snapshot.Progress.
+type Snapshot struct {
+	Subscription string          `json:"subscription"`
+	Reason       snapshot.Reason `json:"reason"`
+	Done         bool            `json:"done"`
+	// Read counts the documents that were read, Estimated those that there were at the beginning.
+	Read      uint64 `json:"read"`
+	Estimated uint64 `json:"estimated"`
+}
+
+// ShowCheckpoint returns what may be shown of a checkpoint.
+func ShowCheckpoint(c checkpoint.Checkpoint) Checkpoint {
+	shown := Checkpoint{
+		Subscriber: c.Subscriber, Kind: kindOf(c.Key), Position: ShowPosition(c.Position), Partitions: c.Partitions, Generation: c.Generation, Claim: showClaim(c),
+		At: c.At, By: c.By, Reason: c.Reason, Note: c.Note, Fingerprint: c.Fingerprint,
+	}
+	if c.Shared {
+		shown.Partition, shown.Epoch = &c.Partition, c.Epoch.String()
+	}
+	for p, at := range c.Positions {
+		if shown.Positions == nil {
+			shown.Positions = make(map[change.Partition]Position, len(c.Positions))
+		}
+		shown.Positions[p] = ShowPosition(at)
+	}
+	for _, s := range c.Snapshots {
+		shown.Snapshots = append(shown.Snapshots, Snapshot{Subscription: s.Subscription, Reason: s.Reason, Done: s.Done, Read: s.Read, Estimated: s.Estimated})
+	}
+	return shown
+}
+
+// ShowCheckpoints returns what may be shown of checkpoints.
+func ShowCheckpoints(all []checkpoint.Checkpoint) []Checkpoint {
+	shown := make([]Checkpoint, len(all))
+	for i, c := range all {
+		shown[i] = ShowCheckpoint(c)
 	}
 	return shown
 }
@@ -84,8 +145,8 @@ type Origin struct {
 	Backend     Backend   `json:"backend"`
 }
 
-// A Backend is what is shown of a checkpoint.Backend: what keeps the marks, and through which etcd nodes share the partitions. What is not
-// known is empty.
+// A Backend is what is shown of a checkpoint.Backend: what keeps the checkpoints, and through which etcd nodes share the partitions. What is
+// not known is empty.
 type Backend struct {
 	Store  string `json:"store,omitempty"`
 	Etcd   string `json:"etcd,omitempty"`
@@ -106,37 +167,21 @@ func ShowOrigin(o checkpoint.Origin) Origin {
 
 // A Gap is what is shown of an entry of the gap log.
 type Gap struct {
-	ID         string           `json:"id"`
-	Partition  change.Partition `json:"partition"`
-	Of         int              `json:"of,omitempty"` // as in Mark
-	LostFrom   Position         `json:"lost_from"`
-	LostTo     Position         `json:"lost_to"`
-	Reason     string           `json:"reason"`
-	Namespaces []string         `json:"namespaces"` // empty: everything that is watched
-	Epoch      string           `json:"epoch"`
-	Found      time.Time        `json:"found"`
-	By         string           `json:"by"`
-	Rescan     []Rescan         `json:"rescan,omitempty"`
-}
-
-// A Rescan is what is shown of the rescan of a collection.
-type Rescan struct {
-	Collection string `json:"collection"`
-	Begun      bool   `json:"begun"`
-	Done       bool   `json:"done"`
+	ID         string    `json:"id"`
+	LostFrom   Position  `json:"lost_from"`
+	LostTo     Position  `json:"lost_to"`
+	Reason     string    `json:"reason"`
+	Namespaces []string  `json:"namespaces"` // empty: everything that is watched
+	Found      time.Time `json:"found"`
+	By         string    `json:"by"`
 }
 
 // ShowGap returns what may be shown of an entry of the gap log.
 func ShowGap(g checkpoint.Gap) Gap {
-	shown := Gap{
-		ID: g.ID(), Partition: g.Partition, Of: g.Of, LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
-		Namespaces: append([]string{}, g.Namespaces...), Epoch: g.Epoch.String(), Found: g.Found, By: g.By,
+	return Gap{
+		ID: g.ID(), LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
+		Namespaces: append([]string{}, g.Namespaces...), Found: g.Found, By: g.By,
 	}
-	for _, collection := range slices.Sorted(maps.Keys(g.Rescan)) {
-		state := g.Rescan[collection]
-		shown.Rescan = append(shown.Rescan, Rescan{Collection: collection, Begun: state.After != nil || state.Done, Done: state.Done})
-	}
-	return shown
 }
 
 // ShowGaps returns what may be shown of the gap log.

@@ -13,7 +13,7 @@ func packages() []rule {
 	everything := []string{"..."}
 	return []rule{
 		{"cmd/streamer", everything, "wiring in the order of the flow: the planes meet only here"},
-		{"cmd/streamer/operator", everything, "commands about the whole: marks, logs and nodes"},
+		{"cmd/streamer/operator", everything, "commands about the whole: subscribers, logs and nodes"},
 		{"cmd/streamer/caller", nil, "asks a node over HTTP, whatever for"},
 		{"cmd/streamer/operator/form", []string{"internal/config", "internal/place"}, "what these commands have in common, whatever they do"},
 		{"cmd/streamer/operator/assembly", []string{"change", "cluster/roster", "internal/admin/move"}, "shows what a view says, and what moves"},
@@ -93,7 +93,7 @@ func packages() []rule {
 		{"internal/etcd/council", []string{"change", "checkpoint", "cluster", "cluster/roster", "internal/etcd", "internal/etcd/lease", "internal/retry"}, "implements the roster's store: leases, election, plans"},
 		{"internal/etcd/bulletin", []string{"internal/etcd", "notice", "notice/history"}, "implements the history of notices"},
 		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
-		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap"}, "what operators do to marks, apart from how they say it"},
+		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap", "notice", "snapshot", "streamer"}, "what operators do to subscribers, apart from how they say it; nodes tell it of their sessions"},
 		{"internal/admin/move", []string{"change", "cluster/roster", "handoff/ledger", "notice"}, "what operators do to partitions while nodes run: writes wishes, and looks"},
 		{"internal/door", []string{"gateway/access", "health", "internal/config"}, "what the servers have in common towards the network"},
 		{"internal/preflight", nil, "judges facts that others find out"},

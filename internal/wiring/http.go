@@ -46,7 +46,7 @@ func (s *Service) newServer() (*http.Server, error) {
 	}, s.node))
 	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
 	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
-	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(s.node))
+	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo))
 	protected, err := s.door.Protect(v1)
 	if err != nil {
 		return nil, err

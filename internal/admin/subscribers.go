@@ -1,0 +1,345 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A Subscriber is what is shown of a subscriber, connected or not.
+type Subscriber struct {
+	Subscriber string `json:"subscriber"`
+	Kind       Kind   `json:"kind"`
+	// Position is where it is by its checkpoint, in the partition where it is earliest: what follows is redelivered after a crash. Nil where
+	// there is a session and no checkpoint yet.
+	Position *Position `json:"position"`
+	// Lag is how much log time there is between the subscriber and MongoDB's newest entry, and Behind estimates how many entries of all
+	// collections: from where its session is, where that is known for all its partitions, else from its checkpoint. Nil where it cannot be known.
+	Lag    *float64 `json:"lag_seconds"`
+	Behind *int64   `json:"entries_behind"`
+	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: in so much time the position leaves the oplog, as long as
+	// as much is written; below zero it has left it. Nil where the oplog's oldest entry cannot be read.
+	HeadRoom *float64 `json:"head_room_seconds"`
+	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
+	Generation uint64 `json:"generation"`
+	// Claim says which process has an exclusive subscriber's name, and where it claimed it last.
+	Claim *Claim `json:"claim,omitempty"`
+	// Without is in how many partitions a shared subscriber has no checkpoint: it begins at the origin's start there.
+	Without int `json:"without_checkpoint"`
+	// SavedAt is when the last checkpoint was saved, nil where there is none, SavedBy by which node or operator, and why.
+	SavedAt *time.Time        `json:"saved_at"`
+	SavedBy string            `json:"saved_by,omitempty"`
+	Reason  checkpoint.Reason `json:"reason,omitempty"`
+	// Connected says whether the subscriber has a session; nil where nobody has told.
+	Connected *bool `json:"connected"`
+	// Session is that of the node that was asked, nil where it has none.
+	Session *Session `json:"session,omitempty"`
+
+	at change.Position // by the checkpoint
+}
+
+// A Session is what a node shows of a subscriber's session.
+type Session struct {
+	Node string `json:"node"`
+	// Live says that it is on the live path, otherwise it is catching up or has no credit.
+	Live bool `json:"live"`
+	// Position is where it has acknowledged everything, nil where that is nowhere yet; Partitions is in how many the session serves it.
+	Position   *Position `json:"position"`
+	Partitions int       `json:"partitions"`
+	Process    string    `json:"process,omitempty"`
+	Identity   string    `json:"identity,omitempty"`
+	Generation uint64    `json:"generation"`
+	// Events and Bytes are queued or sent and not acknowledged, Losses are losses among them; CreditEvents and CreditBytes may be queued or sent
+	// beyond.
+	Events       int `json:"unacknowledged_events"`
+	Bytes        int `json:"unacknowledged_bytes"`
+	Losses       int `json:"unacknowledged_losses"`
+	CreditEvents int `json:"credit_events"`
+	CreditBytes  int `json:"credit_bytes"`
+	// Acknowledged counts events since the session began.
+	Acknowledged uint64 `json:"acknowledged_events"`
+}
+
+// A SubscriberList is all subscribers of a cluster that have a checkpoint, or a session at the node that was asked, by their names.
+type SubscriberList struct {
+	Origin Origin `json:"origin"`
+	// Node is the node that was asked who is connected, empty where none was.
+	Node string `json:"node,omitempty"`
+	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of its oldest; nil where they cannot be known.
+	NewestEntry *time.Time   `json:"newest_entry"`
+	OplogBegins *time.Time   `json:"oplog_begins"`
+	Subscribers []Subscriber `json:"subscribers"`
+	// Error says why some checkpoints cannot be read, LogError why nothing is known of the oplog.
+	Error    string `json:"error,omitempty"`
+	LogError string `json:"log_error,omitempty"`
+}
+
+// A group is the checkpoints of a subscriber.
+type group struct {
+	key              checkpoint.Key // without a partition
+	all              []checkpoint.Checkpoint
+	without          int
+	earliest, latest change.Position
+}
+
+// grouped puts the checkpoints of each subscriber together, in the order of their names. Where a shared one has none it is at the origin's start.
+func grouped(all []checkpoint.Checkpoint, origin checkpoint.Origin) (groups []*group) {
+	checkpoint.Sort(all)
+	by := make(map[checkpoint.Key]*group) // partition 0 stands for all
+	for _, c := range all {
+		of := checkpoint.Key{Subscriber: c.Subscriber, Shared: c.Shared}
+		g := by[of]
+		if g == nil {
+			g = &group{key: of}
+			by[of] = g
+			groups = append(groups, g)
+		}
+		g.all = append(g.all, c)
+		if at := c.Earliest(); g.earliest.IsZero() || g.earliest.After(at) {
+			g.earliest = at
+		}
+		g.latest = change.Later(g.latest, latest(c))
+	}
+	for _, g := range groups {
+		if g.key.Shared && len(g.all) < origin.Partitions {
+			g.without = origin.Partitions - len(g.all)
+			if start := change.At(origin.Start); g.earliest.After(start) {
+				g.earliest = start
+			}
+		}
+	}
+	return groups
+}
+
+// snapshots returns how many snapshots are under way.
+func (g *group) snapshots() (n int) {
+	for _, c := range g.all {
+		for _, s := range c.Snapshots {
+			if !s.Done {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// row returns what is shown of a subscriber.
+func (g *group) row() Subscriber {
+	position := ShowPosition(g.earliest)
+	row := Subscriber{
+		Subscriber: g.key.Subscriber, Kind: kindOf(g.key), Position: &position, Claim: showClaim(g.all[0]), Without: g.without, at: g.earliest,
+	}
+	for _, c := range g.all {
+		row.Generation = max(row.Generation, c.Generation)
+		if row.SavedAt == nil || c.At.After(*row.SavedAt) {
+			row.SavedAt, row.SavedBy, row.Reason = &c.At, c.By, c.Reason
+		}
+	}
+	return row
+}
+
+// Subscribers returns the subscribers as their checkpoints tell. Where some checkpoints cannot be read it returns the others, with an error.
+func Subscribers(ctx context.Context, s Store) (*SubscriberList, error) {
+	origin, err := ReadOrigin(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	list := &SubscriberList{Origin: ShowOrigin(origin), Subscribers: []Subscriber{}}
+	all, unread := s.List(ctx)
+	if unread != nil {
+		list.Error = unread.Error()
+	}
+	for _, g := range grouped(all, origin) {
+		list.Subscribers = append(list.Subscribers, g.row())
+	}
+	return list, unread
+}
+
+// Join takes what a node tells of its sessions, by its answer.
+func (l *SubscriberList) Join(answer *SubscriberList) {
+	l.Node = answer.Node
+	for i := range l.Subscribers {
+		// A process claims its name where it connects: where that is the node that was asked, it would know of the session.
+		if row := &l.Subscribers[i]; row.Claim != nil && row.Claim.Node == answer.Node {
+			no := false
+			row.Connected = &no
+		}
+	}
+	for _, told := range answer.Subscribers {
+		if told.Session == nil {
+			continue
+		}
+		is := func(s Subscriber) bool { return s.Subscriber == told.Subscriber && s.Kind == told.Kind }
+		i := slices.IndexFunc(l.Subscribers, is)
+		if i < 0 {
+			i = len(l.Subscribers)
+			l.Subscribers = append(l.Subscribers, Subscriber{Subscriber: told.Subscriber, Kind: told.Kind, Generation: told.Session.Generation})
+		}
+		yes := true
+		l.Subscribers[i].Connected, l.Subscribers[i].Session = &yes, told.Session
+	}
+	slices.SortStableFunc(l.Subscribers, func(a, b Subscriber) int {
+		return cmp.Or(cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
+// sessions returns the list of a node that only has sessions.
+func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
+	list := &SubscriberList{Node: node}
+	for _, s := range all {
+		session := &Session{
+			Node: node, Live: s.Live, Partitions: s.Partitions, Process: s.Process, Identity: s.By, Generation: s.Generation, Events: s.Unacknowledged,
+			Bytes: s.Bytes, Losses: s.Losses, CreditEvents: s.CreditEvents, CreditBytes: s.CreditBytes, Acknowledged: s.Acknowledged,
+		}
+		if !s.Position.IsZero() {
+			at := ShowPosition(s.Position)
+			session.Position = &at
+		}
+		list.Subscribers = append(list.Subscribers, Subscriber{Subscriber: s.Name, Kind: kindOf(checkpoint.Key{Shared: s.Shared}), Session: session})
+	}
+	return list
+}
+
+// current returns the time up to which the subscriber has everything.
+func (s *Subscriber) current(partitions int) change.Timestamp {
+	at := s.at.Time
+	if session := s.Session; session != nil && session.Position != nil && session.Partitions == partitions {
+		if acked := (change.Timestamp{T: session.Position.T, I: session.Position.I}); acked.Compare(at) > 0 {
+			at = acked
+		}
+	}
+	return at
+}
+
+// measureTimeout bounds how long MongoDB may take to tell of its oplog, and again to count the entries.
+const measureTimeout = 5 * time.Second
+
+// Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its oplog. What it does not tell is left out.
+func (l *SubscriberList) Measure(ctx context.Context, source Source) {
+	l.measure(ctx, source, &tally{})
+}
+
+func (l *SubscriberList) measure(ctx context.Context, source Source, counted *tally) {
+	asking, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	now, err := source.Now(asking)
+	if err != nil {
+		l.LogError = err.Error()
+		return
+	}
+	first, known, err := source.FirstEntry(asking)
+	if err != nil {
+		l.LogError = err.Error()
+		known = false
+	}
+	newest := now.Time()
+	l.NewestEntry = &newest
+	if known {
+		begins := first.Time()
+		l.OplogBegins = &begins
+	}
+	var earliest change.Timestamp
+	for i := range l.Subscribers {
+		row := &l.Subscribers[i]
+		at := row.current(l.Origin.Partitions)
+		if at.IsZero() {
+			continue
+		}
+		lag := max(0, now.Time().Sub(at.Time())).Seconds()
+		row.Lag = &lag
+		if known && !row.at.IsZero() {
+			room := row.at.Time.Time().Sub(first.Time()).Seconds()
+			row.HeadRoom = &room
+		}
+		if earliest.IsZero() || earliest.Compare(at) > 0 {
+			earliest = at
+		}
+	}
+	if earliest.IsZero() {
+		return
+	}
+	if earliest.Compare(first) < 0 {
+		earliest = first // before that there is nothing to count
+	}
+	if !counted.covers(earliest) {
+		counting, cancel := context.WithTimeout(ctx, measureTimeout)
+		defer cancel()
+		n, known, err := source.CountEntries(counting, earliest, now)
+		*counted = tally{from: earliest, to: now, entries: n, known: known && err == nil, at: time.Now()}
+	}
+	for i := range l.Subscribers {
+		if row := &l.Subscribers[i]; row.Lag != nil && counted.known {
+			behind := counted.after(row.current(l.Origin.Partitions))
+			row.Behind = &behind
+		}
+	}
+}
+
+// A tally is how many entries there were in a span of the log.
+type tally struct {
+	from, to change.Timestamp
+	entries  int64
+	known    bool
+	at       time.Time
+}
+
+// tallyFor is how long a count is believed: to count costs MongoDB a scan.
+const tallyFor = 10 * time.Second
+
+// covers reports whether the count is good for positions from a time on.
+func (t *tally) covers(from change.Timestamp) bool {
+	return !t.at.IsZero() && time.Since(t.at) < tallyFor && t.from.Compare(from) <= 0
+}
+
+// after returns the share of the entries after a time.
+func (t *tally) after(at change.Timestamp) int64 {
+	switch whole := t.to.Time().Sub(t.from.Time()); {
+	case at.Compare(t.to) >= 0:
+		return 0
+	case at.Compare(t.from) <= 0 || whole <= 0:
+		return t.entries
+	default:
+		return int64(float64(t.to.Time().Sub(at.Time()))/float64(whole)*float64(t.entries) + 0.5)
+	}
+}
+
+// A Node tells of its sessions.
+type Node interface {
+	Subscribers() []streamer.SubscriberStatus
+}
+
+// ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, and what the node of that name knows of their sessions: 200
+// with what can be read, 503 with code and remedy where nothing can. One request is answered at a time, and MongoDB is asked to count
+// no more often than every tallyFor.
+func ServeSubscribers(name string, node Node, s Store, source Source) http.Handler {
+	one, counted := make(chan struct{}, 1), &tally{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		ctx := r.Context()
+		select {
+		case one <- struct{}{}:
+			defer func() { <-one }()
+		case <-ctx.Done():
+			return
+		}
+		list, err := Subscribers(ctx, s)
+		if list == nil {
+			list = &SubscriberList{Subscribers: []Subscriber{}, Error: err.Error()}
+		}
+		list.Join(sessions(name, node.Subscribers()))
+		if err != nil && len(list.Subscribers) == 0 {
+			refuse(w, err)
+			return
+		}
+		list.measure(ctx, source, counted)
+		_ = json.NewEncoder(w).Encode(list) // the client may have gone
+	})
+}
