@@ -107,7 +107,7 @@ func packages() []rule {
 		{"internal/config/table", nil, "reads files and variables, whatever the keys"},
 		{"internal/archtest", nil, "reads sources, links none"},
 		{"internal/profile", []string{"change"}, "looks into the process, and at how far its partitions are"},
-		{"internal/place", []string{"change", "checkpoint", "cluster", "cluster/roster", "internal/admin", "internal/admin/move", "internal/config", "internal/etcd", "internal/etcd/...", "internal/mongodb", "internal/mongodb/..."}, "connects as the configuration says, for nodes and operators"},
+		{"internal/place", []string{"change", "checkpoint", "cluster", "cluster/roster", "internal/admin", "internal/admin/move", "internal/config", "internal/etcd", "internal/etcd/...", "internal/mongodb", "internal/mongodb/...", "notice"}, "connects as the configuration says, for nodes and operators"},
 		{"internal/member", []string{"change", "checkpoint", "cluster", "cluster/...", "gateway/connect", "gateway/fanout", "handoff", "handoff/ledger", "lane", "notice", "streamer"}, "who decides what is the node's, and the node that serves it"},
 		{"internal/wiring", everything, "the wiring that the commands share"},
 		{"internal/workload", []string{"change"}, "measures ours from outside: writes to MongoDB and looks at what arrives"},

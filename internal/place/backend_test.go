@@ -23,8 +23,10 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/notice"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,7 +87,7 @@ func (s *site) at(c configuration, open func(*Place, context.Context) error) (*P
 // start does what a node does about the origin when it starts.
 func (s *site) start(c configuration) (checkpoint.Origin, error) {
 	s.Helper()
-	p, err := s.at(c, (*Place).OpenMarks)
+	p, err := s.at(c, (*Place).OpenStore)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func (s *site) asBefore() {
 	}
 }
 
-// A node that keeps marks elsewhere than its cluster does would begin every partition at the origin. It is refused, and writes nothing; so is a
+// A node that keeps checkpoints elsewhere than its cluster does would begin every partition at the origin. It is refused, and writes nothing; so is a
 // command. Of origins that were written before backends stood in them it is the same, as far as the other store tells.
 func TestAnotherBackendIsRefused(t *testing.T) {
 	t.Parallel()
@@ -189,7 +191,7 @@ func TestAnotherBackendIsRefused(t *testing.T) {
 	}
 }
 
-// Nodes of two clusters that have marks in MongoDB in common, and share them through different etcds or below different prefixes, would depose
+// Nodes of two clusters that have checkpoints in MongoDB in common, and share them through different etcds or below different prefixes, would depose
 // each other for ever. The first ones are served. One etcd is like another: both have one cluster id.
 func TestAnotherEtcdIsRefused(t *testing.T) {
 	t.Parallel()
@@ -234,7 +236,7 @@ func TestOfNodesAtTwoEtcdsOneIsServed(t *testing.T) {
 		served := make([]bool, len(ways))
 		var both sync.WaitGroup
 		for i, way := range ways {
-			p, err := s.at(way, (*Place).OpenMarks)
+			p, err := s.at(way, (*Place).OpenStore)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +266,7 @@ func TestCompletingAnOriginDisturbsNobody(t *testing.T) {
 		s, several := newSite(t, 1), configuration{backend, 3, 0, ""}
 		s.mustStart(several)
 		s.asBefore()
-		p, err := s.at(several, (*Place).OpenMarks)
+		p, err := s.at(several, (*Place).OpenStore)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +312,7 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 				t.Parallel()
 				s := newSite(t, 2)
 				s.mustStart(was)
-				p, err := s.at(was, (*Place).OpenMarks)
+				p, err := s.at(was, (*Place).OpenStore)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -330,14 +332,14 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 				if fault.Of(err) != fault.ClusterOrigin {
 					t.Fatal(err)
 				}
-				plan, err := admin.PlanAdopt(t.Context(), p.Marks, deployment{}, change.Timestamp{}, p.Backend())
+				plan, err := admin.PlanAdopt(t.Context(), p.Store, deployment{}, change.Timestamp{}, p.Backend())
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !plan.NewEtcd && name == "another prefix" { // etcds that were set up alike look the same until they are asked
 					t.Errorf("%+v", plan)
 				}
-				if _, err := plan.Apply(t.Context(), p.Marks, "op"); err != nil {
+				if _, err := plan.Apply(t.Context(), p.Store, "op"); err != nil {
 					t.Fatal(err)
 				}
 				if o := s.mustStart(is); o.Incarnation != 2 {
@@ -351,7 +353,58 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 	}
 }
 
-// Marks that an earlier version carried from MongoDB to etcd left an origin in both. Neither says which counts: an operator does, by adopting.
+// An operator's rewind is told to the nodes through the history that they have in common, whatever the operator's configuration says of their
+// number; each announcement is one of its own.
+func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		node, operator configuration
+		announced      bool
+	}{
+		{configuration{"etcd", 1, 0, ""}, configuration{"etcd", 1, 0, ""}, true},
+		{configuration{"mongo", 3, 0, ""}, configuration{"mongo", 1, 0, ""}, true},
+		{configuration{"mongo", 1, 0, ""}, configuration{"mongo", 1, 0, ""}, false},
+	} {
+		s := newSite(t, 1)
+		s.mustStart(c.node)
+		n, err := s.at(c.node, (*Place).OpenStore)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.node.backend == "mongo" && c.node.nodes > 1 {
+			m, err := n.Members().Join(t.Context(), roster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := s.at(c.operator, func(p *Place, ctx context.Context) error { return p.OpenForOperator(ctx, false) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			told := notice.Notice{Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning, Text: "back", Fields: map[string]any{"subscriber": "a", "generation": 1}}
+			if announced, err := p.Announce(t.Context(), told); err != nil || announced != c.announced {
+				t.Errorf("%s: %t, %v", c.operator, announced, err)
+			}
+		}
+		if !c.announced {
+			continue
+		}
+		client, err := n.Etcd(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard, _, err := bulletin.New(client, bulletin.Config{Process: "p"}).Read(t.Context(), 0)
+		if err != nil || len(heard) != 2 || heard[1].Kind != notice.KindRewound || heard[1].Fields["subscriber"] != "a" {
+			t.Errorf("%s: %+v, %v", c.node, heard, err)
+		}
+	}
+}
+
+// Checkpoints that an earlier version carried from MongoDB to etcd left an origin in both. Neither says which counts: an operator does, by adopting.
 func TestAdoptingSaysWhichOfTwoOriginsCounts(t *testing.T) {
 	t.Parallel()
 	s, is := newSite(t, 1), configuration{"etcd", 1, 0, ""}
@@ -364,9 +417,9 @@ func TestAdoptingSaysWhichOfTwoOriginsCounts(t *testing.T) {
 	if fault.Of(err) != fault.ClusterBackend {
 		t.Fatal(err)
 	}
-	plan, err := admin.PlanAdopt(t.Context(), p.Marks, deployment{}, change.Timestamp{}, p.Backend())
+	plan, err := admin.PlanAdopt(t.Context(), p.Store, deployment{}, change.Timestamp{}, p.Backend())
 	if err == nil {
-		_, err = plan.Apply(t.Context(), p.Marks, "op")
+		_, err = plan.Apply(t.Context(), p.Store, "op")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -375,24 +428,24 @@ func TestAdoptingSaysWhichOfTwoOriginsCounts(t *testing.T) {
 	if _, err := s.start(configuration{"mongo", 3, 0, ""}); fault.Of(err) != fault.ClusterOrigin && fault.Of(err) != fault.ClusterBackend {
 		t.Errorf("afterwards, for MongoDB: %v", err)
 	}
-	p, err = s.at(configuration{"mongo", 1, 0, ""}, (*Place).OpenMarks)
+	p, err = s.at(configuration{"mongo", 1, 0, ""}, (*Place).OpenStore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Marks.Complete(t.Context(), checkpoint.Backend{Store: checkpoint.BackendEtcd}); err != nil {
+	if _, err := p.Store.Complete(t.Context(), checkpoint.Backend{Store: checkpoint.BackendEtcd}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.PlanAdopt(t.Context(), p.Marks, deployment{}, change.Timestamp{}, p.Backend()); fault.Of(err) != fault.ClusterBackend {
-		t.Errorf("adopted where the marks are not: %v", err)
+	if _, err := admin.PlanAdopt(t.Context(), p.Store, deployment{}, change.Timestamp{}, p.Backend()); fault.Of(err) != fault.ClusterBackend {
+		t.Errorf("adopted where the checkpoints are not: %v", err)
 	}
 }
 
-// What cannot be known is not taken for nothing: marks may be in an etcd that is configured and does not answer.
+// What cannot be known is not taken for nothing: checkpoints may be in an etcd that is configured and does not answer.
 func TestFirstStartNextToAnEtcdThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.endpoints[0] = "127.0.0.1:1"
-	p, err := s.at(configuration{"mongo", 1, 0, ""}, (*Place).OpenMarks)
+	p, err := s.at(configuration{"mongo", 1, 0, ""}, (*Place).OpenStore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +453,7 @@ func TestFirstStartNextToAnEtcdThatIsAway(t *testing.T) {
 	if _, err := p.Settle(t.Context(), "replicaset/rs0", s.first); fault.Of(err) != fault.ClusterBackend || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v", err)
 	}
-	if _, err := p.Marks.Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
+	if _, err := p.Store.Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("%v", err)
 	}
 }

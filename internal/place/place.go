@@ -3,6 +3,7 @@ package place
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/notice"
 )
 
 // A Store is all that anybody asks of where checkpoints are kept.
@@ -206,6 +208,24 @@ func (p *Place) Shared(ctx context.Context) (move.Cluster, error) {
 	council := p.Roster.(*council.Store)
 	notices := bulletin.New(p.etcd, bulletin.Config{Process: "operator", Keep: p.Config.Notices.Keep})
 	return move.Cluster{Roster: council, Wisher: council, History: notices}, nil
+}
+
+// Announce puts a notice into the cluster's history, from where its nodes take it. It is false where they keep none, because one node alone has
+// checkpoints in MongoDB. OpenForOperator comes first.
+func (p *Place) Announce(ctx context.Context, n notice.Notice) (announced bool, err error) {
+	if p.inMongo() && p.Config.Cluster.ExpectedNodes <= 1 {
+		if shared, err := p.shared(ctx); err != nil || !shared {
+			return false, err
+		}
+	}
+	client, err := p.Etcd(ctx)
+	if err != nil {
+		return false, err
+	}
+	n.ID = 1
+	history := bulletin.New(client, bulletin.Config{Process: rand.Text(), Keep: p.Config.Notices.Keep, TTL: p.Config.Notices.TTL})
+	err = history.Append(ctx, []notice.Notice{n})
+	return err == nil, err
 }
 
 // Mongo returns the connection to MongoDB, which is made when it is first asked for.

@@ -3,6 +3,7 @@ package preflight_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 		check("c", ok, nil, "a", "b"),
 		check("d", ok, nil, "c"),
 		check("e", preflight.Finding{Level: preflight.Warn, Text: "hm", Code: fault.ClockSkew}, nil),
-		check("f", ok, fault.Newf(fault.CheckpointCorrupt, "the mark"), "e"),
+		check("f", ok, fault.Newf(fault.CheckpointCorrupt, "the checkpoint"), "e"),
 	})
 	refused, _ := fault.Lookup(fault.MongoRefused)
 	skew, _ := fault.Lookup(fault.ClockSkew)
@@ -38,7 +39,7 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 		{Name: "c", Level: preflight.Skip, Text: "not tried: it needs b"},
 		{Name: "d", Level: preflight.Skip, Text: "not tried: it needs c"},
 		{Name: "e", Level: preflight.Warn, Text: "hm", Code: fault.ClockSkew, Remedy: skew.Remedy},
-		{Name: "f", Level: preflight.Fail, Text: "the mark", Code: fault.CheckpointCorrupt, Remedy: corrupt.Remedy},
+		{Name: "f", Level: preflight.Fail, Text: "the checkpoint", Code: fault.CheckpointCorrupt, Remedy: corrupt.Remedy},
 	}}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Error(diff)
@@ -57,9 +58,15 @@ func TestJudgements(t *testing.T) {
 	log := func(reach time.Duration, size, most int64) preflight.Log {
 		return preflight.Log{First: ago(reach), Last: now, Readable: true, Size: size, MaxSize: most}
 	}
-	marks := func(halt bool, at ...time.Time) preflight.Marks {
-		return preflight.Marks{Founded: true, Ours: true, Marks: len(at), Partitions: 4, Positions: at, First: ago(time.Hour), Now: now, Halt: halt}
+	stand := func(halt bool, shared []time.Time, exclusive ...time.Time) preflight.Checkpoints {
+		all := append(slices.Clone(shared), exclusive...)
+		c := preflight.Checkpoints{Created: true, Ours: true, Subscribers: len(all), Shared: shared, Exclusive: exclusive, First: ago(time.Hour), Now: now, Halt: halt}
+		if len(all) > 0 {
+			c.Latest = slices.MaxFunc(all, time.Time.Compare)
+		}
+		return c
 	}
+	shared := func(at ...time.Time) []time.Time { return at }
 	up, headless := preflight.Member{Endpoint: "a", Leader: true, Size: 10, Quota: 100}, preflight.Member{Endpoint: "b"}
 	away := preflight.Member{Endpoint: "c", Err: errors.New("refused")}
 	full := preflight.Member{Endpoint: "d", Leader: true, Size: 90, Quota: 100}
@@ -106,13 +113,14 @@ func TestJudgements(t *testing.T) {
 		"server nearly full":        {preflight.Connections(5, 0, 19, true), preflight.Warn, fault.MongoConnections, "the server takes 19 more; a node may need 20"},
 		"connections":               {preflight.Connections(5, 100, 20, true), preflight.OK, "", "a node may need 20; the server takes 20 more"},
 		"connections unknown":       {preflight.Connections(5, 0, 0, false), preflight.OK, "", "a node may need 20; the server does not tell how many it still takes"},
-		"no marks":                  {preflight.Standing(preflight.Marks{}), preflight.OK, "", "none yet: the first start begins by start_from"},
-		"marks of others":           {preflight.Standing(preflight.Marks{Founded: true, Origin: "x", Source: "y"}), preflight.Fail, fault.CheckpointSource, "they are of x, mongodb.uri leads to y"},
-		"no mark saved":             {preflight.Standing(marks(false)), preflight.OK, "", "0 of 4 partitions have one"},
-		"marks":                     {preflight.Standing(marks(true, ago(time.Minute), ago(10*time.Minute))), preflight.OK, "", "2 of 4 partitions have one; the oldest dies in 50m"},
-		"a mark ahead":              {preflight.Standing(marks(false, ago(time.Minute), now.Add(time.Second))), preflight.Fail, fault.LogAhead, "2 of 4 partitions have one; the youngest is of 2026-01-31T12:00:01Z, MongoDB is at 2026-01-31T12:00:00Z"},
-		"a mark lost":               {preflight.Standing(marks(false, ago(2*time.Hour))), preflight.Warn, fault.LogHistoryLost, "1 of 4 partitions have one; the oldest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z: what is between will be told as lost"},
-		"a mark lost, to halt":      {preflight.Standing(marks(true, ago(2*time.Hour))), preflight.Fail, fault.LogHistoryLost, "1 of 4 partitions have one; the oldest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z"},
+		"no checkpoints":            {preflight.Resuming(preflight.Checkpoints{}), preflight.OK, "", "none yet: the first start begins by start_from"},
+		"checkpoints of others":     {preflight.Resuming(preflight.Checkpoints{Created: true, Origin: "x", Source: "y"}), preflight.Fail, fault.CheckpointSource, "they are of x, mongodb.uri leads to y"},
+		"no checkpoint saved":       {preflight.Resuming(stand(false, nil)), preflight.OK, "", "0 subscribers have one"},
+		"checkpoints":               {preflight.Resuming(stand(true, shared(ago(time.Minute)), ago(10*time.Minute))), preflight.OK, "", "2 subscribers have one; the earliest leaves the oplog in 50m"},
+		"a checkpoint ahead":        {preflight.Resuming(stand(false, nil, ago(time.Minute), now.Add(time.Second))), preflight.Fail, fault.LogAhead, "2 subscribers have one; the latest is of 2026-01-31T12:00:01Z, MongoDB is at 2026-01-31T12:00:00Z"},
+		"a checkpoint lost":         {preflight.Resuming(stand(false, shared(ago(2*time.Hour)))), preflight.Warn, fault.LogHistoryLost, "1 subscribers have one; the earliest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z: what is between will be told as lost"},
+		"a shared one, to halt":     {preflight.Resuming(stand(true, shared(ago(2*time.Hour)))), preflight.Fail, fault.LogHistoryLost, "1 subscribers have one; the earliest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z"},
+		"an exclusive one, to halt": {preflight.Resuming(stand(true, shared(now), ago(2*time.Hour))), preflight.Warn, fault.LogHistoryLost, "2 subscribers have one; the earliest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z: what is between will be told as lost"},
 		"etcd":                      {preflight.Etcd([]preflight.Member{up, up}, nil), preflight.OK, "", "2 of 2 endpoints answer, version "},
 		"one endpoint away":         {preflight.Etcd([]preflight.Member{up, away}, nil), preflight.Warn, fault.EtcdMember, "c does not answer (refused)"},
 		"no leader":                 {preflight.Etcd([]preflight.Member{headless, away}, nil), preflight.Fail, fault.EtcdMember, "b has no leader; c does not answer (refused)"},
@@ -121,7 +129,7 @@ func TestJudgements(t *testing.T) {
 		"never compacted":           {preflight.Compaction(7, true, false), preflight.Warn, fault.EtcdCompaction, "every one of its 7 revisions is still there"},
 		"compacted once, long ago":  {preflight.Compaction(7_000_000, false, true), preflight.Warn, fault.EtcdCompaction, "the last 1000000 revisions are still there"},
 		"compacted":                 {preflight.Compaction(7_000_000, false, false), preflight.OK, "", "it has compacted"},
-		"sharded, a mark just told": {preflight.Standing(preflight.Marks{Founded: true, Ours: true, Marks: 1, Partitions: 1, Positions: []time.Time{now}, Now: ago(9 * time.Second), Slack: 15 * time.Second}), preflight.OK, "", "1 of 1 partitions have one"},
+		"sharded, just told":        {preflight.Resuming(preflight.Checkpoints{Created: true, Ours: true, Subscribers: 1, Shared: shared(now), Latest: now, Now: ago(9 * time.Second), Slack: 15 * time.Second}), preflight.OK, "", "1 subscribers have one"},
 	} {
 		want := preflight.Finding{Level: tt.level, Code: tt.code, Text: tt.text}
 		if diff := cmp.Diff(want, tt.got); diff != "" {

@@ -1,4 +1,4 @@
-// Package preflight judges what a node will find when it is started: MongoDB, its log, the store of marks. It is given facts and asks
+// Package preflight judges what a node will find when it is started: MongoDB, its log, the store of checkpoints. It is given facts and asks
 // nobody, so every judgement is a function of what it is told.
 //
 //	ok    as it should be

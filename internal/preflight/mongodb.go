@@ -188,7 +188,7 @@ func Clock(server, sent, received time.Time) Finding {
 	return fine("the clocks agree")
 }
 
-// ownConnections is what a node needs beside its streams, at most: surveys, marks, rescans, and the driver's own monitors.
+// ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots, and the driver's own monitors.
 const ownConnections = 10
 
 // Connections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
@@ -206,46 +206,48 @@ func Connections(streams, pool, available int, known bool) Finding {
 	return fine("a node may need %d; the server takes %d more", need, available)
 }
 
-// A Marks is what is known of the marks that stand.
-type Marks struct {
-	// Founded says that there is an origin, Ours that it is of this deployment.
-	Founded, Ours  bool
+// Checkpoints is what is known of the checkpoints that there are.
+type Checkpoints struct {
+	// Created says that there is an origin, Ours that it is of this deployment.
+	Created, Ours  bool
 	Origin, Source string
-	// Marks and Partitions count what there is.
-	Marks, Partitions int
-	// Positions are the times of the marks.
-	Positions []time.Time
-	// First is the log's oldest entry, zero where unknown; Now the deployment's time, which may lie Slack behind.
+	// Subscribers counts those that have one.
+	Subscribers int
+	// Shared and Exclusive are the earliest times of the checkpoints of either kind of subscriber, Latest is the latest of all.
+	Shared, Exclusive []time.Time
+	Latest            time.Time
+	// First is the log's oldest entry, zero where unknown; Now the deployment's time, which may be Slack too early.
 	First, Now time.Time
 	Slack      time.Duration
-	// Halt says that a partition stops where its position is lost.
+	// Halt says that a subscriber stops where its position is lost.
 	Halt bool
 }
 
-// Standing judges the marks that stand: whether a node can go on from them.
-func Standing(m Marks) Finding {
+// Resuming judges whether subscribers can go on from their checkpoints. One that is lost keeps a node from nothing where it is of an exclusive
+// subscriber, which may never come back.
+func Resuming(c Checkpoints) Finding {
 	switch {
-	case !m.Founded:
+	case !c.Created:
 		return fine("none yet: the first start begins by start_from")
-	case !m.Ours:
-		return failure(fault.CheckpointSource, "they are of %s, mongodb.uri leads to %s", m.Origin, m.Source)
+	case !c.Ours:
+		return failure(fault.CheckpointSource, "they are of %s, mongodb.uri leads to %s", c.Origin, c.Source)
 	}
-	text := fmt.Sprintf("%d of %d partitions have one", m.Marks, m.Partitions)
-	if len(m.Positions) == 0 {
+	text := fmt.Sprintf("%d subscribers have one", c.Subscribers)
+	if c.Subscribers == 0 {
 		return fine("%s", text)
 	}
-	oldest, youngest := slices.MinFunc(m.Positions, time.Time.Compare), slices.MaxFunc(m.Positions, time.Time.Compare)
+	lost := func(at time.Time) bool { return !c.First.IsZero() && at.Before(c.First) }
+	oldest := slices.MinFunc(slices.Concat(c.Shared, c.Exclusive), time.Time.Compare)
 	switch {
-	case youngest.Sub(m.Now) > m.Slack:
-		return failure(fault.LogAhead, "%s; the youngest is of %s, MongoDB is at %s", text, youngest.Format(time.RFC3339), m.Now.Format(time.RFC3339))
-	case !m.First.IsZero() && oldest.Before(m.First) && m.Halt:
-		return failure(fault.LogHistoryLost, "%s; the oldest is of %s, the oplog begins at %s", text, oldest.Format(time.RFC3339), m.First.Format(time.RFC3339))
-	case !m.First.IsZero() && oldest.Before(m.First):
-		return warning(fault.LogHistoryLost, "%s; the oldest is of %s, the oplog begins at %s: what is between will be told as lost",
-			text, oldest.Format(time.RFC3339), m.First.Format(time.RFC3339))
-	}
-	if m.First.IsZero() {
+	case c.Latest.Sub(c.Now) > c.Slack:
+		return failure(fault.LogAhead, "%s; the latest is of %s, MongoDB is at %s", text, c.Latest.Format(time.RFC3339), c.Now.Format(time.RFC3339))
+	case c.Halt && slices.ContainsFunc(c.Shared, lost):
+		return failure(fault.LogHistoryLost, "%s; the earliest is of %s, the oplog begins at %s", text, oldest.Format(time.RFC3339), c.First.Format(time.RFC3339))
+	case lost(oldest):
+		return warning(fault.LogHistoryLost, "%s; the earliest is of %s, the oplog begins at %s: what is between will be told as lost",
+			text, oldest.Format(time.RFC3339), c.First.Format(time.RFC3339))
+	case c.First.IsZero():
 		return fine("%s", text)
 	}
-	return fine("%s; the oldest dies in %s", text, rounded(oldest.Sub(m.First)))
+	return fine("%s; the earliest leaves the oplog in %s", text, rounded(oldest.Sub(c.First)))
 }

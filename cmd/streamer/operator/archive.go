@@ -22,9 +22,9 @@ import (
 
 func exportCommand() *cobra.Command {
 	o := form.Command{Quiet: true}
-	cmd := o.Make("export [FILE]", "Write all marks into a file, or to standard output", cobra.MaximumNArgs(1),
+	cmd := o.Make("export [FILE]", "Write all checkpoints into a file, or to standard output", cobra.MaximumNArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			archive, err := admin.Export(ctx, at.Marks, form.Who())
+			archive, err := admin.Export(ctx, at.Store, form.Who())
 			if err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ func exportCommand() *cobra.Command {
 			}
 			return writeFile(args[0], archive.Write)
 		})
-	cmd.Long = `Write the origin and all marks as one JSON document, for "streamer checkpoint import" at another store. The document contains resume
+	cmd.Long = `Write the origin and all checkpoints as one JSON document, for "streamer subscribers import" at another store. The document contains resume
 tokens, and those contain keys of documents: keep it as you keep the data.`
 	return cmd
 }
@@ -60,7 +60,7 @@ type imported struct {
 
 func importCommand() *cobra.Command {
 	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterBackend}}
-	cmd := o.Make("import FILE", "Take over the marks of an export", cobra.ExactArgs(1),
+	cmd := o.Make("import FILE", "Take over the checkpoints of an export", cobra.ExactArgs(1),
 		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
 			if err != nil {
@@ -70,12 +70,12 @@ func importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanImport(ctx, at.Marks, source, archive)
+			plan, err := admin.PlanImport(ctx, at.Store, source, archive)
 			if err != nil {
 				return err
 			}
 			i := imported{ImportPlan: plan}
-			question := fmt.Sprintf("Import %d marks? Where a mark moves forward, what is between is skipped.", len(plan.Steps))
+			question := fmt.Sprintf("Import %d checkpoints? Where one moves forward, what is between is skipped.", len(plan.Steps))
 			if err := o.Decide(w, i, i.write, nil, question); err != nil {
 				return err
 			}
@@ -85,9 +85,9 @@ func importCommand() *cobra.Command {
 			i.Done = true
 			return o.Print(w, i, i.write)
 		})
-	cmd.Long = `Take over the marks that "streamer checkpoint export" wrote, for example when they move from etcd to MongoDB. No node may be running.
-Where there is no cluster yet, its origin is taken over too. A mark that moves back is rewound; one that moves forward skips what is
-between.`
+	cmd.Long = `Take over the checkpoints that "streamer subscribers export" wrote, for example when they move from etcd to MongoDB. No node may be running.
+Where there is no cluster yet, its origin is taken over too. What is between is redelivered where a checkpoint moves back, and skipped where it moves
+forward. Subscribers that are not in the export stay where they are.`
 	return o.Planning(cmd)
 }
 
@@ -100,7 +100,7 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	if isHeld {
 		return fault.New(fault.NodeRunning, held)
 	}
-	if err := plan.Found(ctx, at.Marks, at.First()); err != nil {
+	if err := plan.Create(ctx, at.Store, at.First()); err != nil {
 		return err
 	}
 	by := form.Who()
@@ -109,7 +109,7 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	}, at.Owner)
 	applied := false
 	err := solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {
-		err := plan.Apply(ctx, at.Marks, terms, by, from)
+		err := plan.Apply(ctx, at.Store, terms, by, from)
 		applied = err == nil
 		return err
 	})
@@ -137,19 +137,23 @@ func readArchive(name string) (admin.Archive, error) {
 // write writes what would be done, or was.
 func (i imported) write(t *tabwriter.Writer) {
 	if i.Done {
-		fmt.Fprintf(t, "%d marks are new, %d were moved forward, %d back, %d stood there already.\n",
+		fmt.Fprintf(t, "%d checkpoints are new, %d were moved forward, %d back, %d were there already.\n",
 			i.Count(admin.New), i.Count(admin.Forward), i.Count(admin.Back), i.Count(admin.Stays))
 		return
 	}
-	if i.Founds {
+	if i.Creates {
 		fmt.Fprintf(t, "There is no cluster here yet: its origin is taken over (%s, %d partitions, of %s).\n\n", i.Origin.Cluster, i.Origin.Partitions, i.Origin.Source)
 	}
-	fmt.Fprintln(t, "PARTITION\tSTANDS AT\tARCHIVE\tTIME\tMOVE")
+	fmt.Fprintln(t, "SUBSCRIBER\tPARTITION\tAT\tARCHIVE\tTIME\tMOVE")
 	for _, s := range i.Steps {
 		from := "-"
 		if s.From != nil {
 			from = s.From.String()
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", s.Partition, from, s.To, form.Clock(s.To.Time), s.Move)
+		partition := "all"
+		if s.Partition != nil {
+			partition = fmt.Sprint(*s.Partition)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", form.Text(s.Subscriber), partition, from, s.To, form.Clock(s.To.Time), s.Move)
 	}
 }

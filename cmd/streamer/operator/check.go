@@ -22,8 +22,8 @@ func checkCommand() *cobra.Command {
 	var file, output string
 	var outage time.Duration
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check MongoDB, etcd and the marks before a node is started", Args: form.Arguments(cobra.NoArgs),
-		Long: `Check what a node will find: MongoDB, its log, the store of marks. Nothing is written. Each finding that is not ok has a code and a
+		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: form.Arguments(cobra.NoArgs),
+		Long: `Check what a node will find: MongoDB, its log, the store of checkpoints. Nothing is written. Each finding that is not ok has a code and a
 remedy; the exit code is 1 where a node would not start, or would deliver nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := form.CheckOutput(output); err != nil {

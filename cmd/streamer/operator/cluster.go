@@ -16,7 +16,7 @@ import (
 )
 
 func clusterCommand() *cobra.Command {
-	return form.Group("cluster", "Look after a cluster as a whole", adoptCommand())
+	return form.Group("cluster", "Look after a cluster as a whole", adoptCommand(), repartitionCommand())
 }
 
 // An adopted is what adopting would do, and what stands when it was done.
@@ -32,7 +32,7 @@ func adoptCommand() *cobra.Command {
 	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
 	var to string
 	var source bool
-	cmd := o.Make("adopt", "Take the marks over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
+	cmd := o.Make("adopt", "Take the checkpoints over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
 			var restored change.Timestamp
 			if to != "" {
@@ -40,7 +40,7 @@ func adoptCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if p.Token != nil { // of whatever kind: one of progress is a time as well, one of an event stands after its time
+				if p.Token != nil { // of whatever kind: one of progress is a time as well, one of an event is after its time
 					return fault.Newf(fault.CommandBadArgument, "--to takes a time, not a token")
 				}
 				restored = p.Time
@@ -49,15 +49,15 @@ func adoptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanAdopt(ctx, at.Marks, mongo, restored, at.Backend())
+			plan, err := admin.PlanAdopt(ctx, at.Store, mongo, restored, at.Backend())
 			if err != nil {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if err := o.Decide(w, a, a.write, plan.Check(source), "Adopt the marks? Every node that runs loses its partitions."); err != nil {
+			if err := o.Decide(w, a, a.write, plan.Check(source), "Adopt the checkpoints? Every node that runs loses its partitions."); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Marks, form.Who())
+			next, err := plan.Apply(ctx, at.Store, form.Who())
 			if err != nil {
 				return err
 			}
@@ -65,27 +65,27 @@ func adoptCommand() *cobra.Command {
 			a.Done, a.Stands = true, &stands
 			return o.Print(w, a, a.write)
 		})
-	cmd.Long = `Take the marks over after a restore, and before nodes are started again.
+	cmd.Long = `Take the checkpoints over after a restore, and before nodes are started again.
 
 After a restore of etcd the epochs that were given since the backup would be given once more. Adopting raises the incarnation, which ends
-every epoch from before: nodes that survived cannot save marks any more. The etcd that the configuration leads to is the cluster's from then
-on, also where it is another one than before.
+every epoch from before: nodes that survived cannot save the checkpoints of shared subscribers any more. The etcd that the configuration leads to is
+the cluster's from then on, also where it is another one than before.
 
-After a restore of MongoDB marks may be of a log that is no more. Those ahead of MongoDB's time, or with --to behind the time of the backup,
+After a restore of MongoDB checkpoints may be of a log that is no more. Those ahead of MongoDB's time, or with --to after the time of the backup,
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
-	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the marks were made with: the same data, moved or restored")
+	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the checkpoints were made with: the same data, moved or restored")
 	return o.Planning(cmd)
 }
 
 // write writes what would be done, or was.
 func (a adopted) write(t *tabwriter.Writer) {
 	if a.Done {
-		fmt.Fprintf(t, "The cluster is adopted: incarnation %d. %d marks were moved back.\n", a.Stands.Incarnation, len(a.Ahead))
+		fmt.Fprintf(t, "The cluster is adopted: incarnation %d. %d checkpoints were moved back.\n", a.Stands.Incarnation, len(a.Ahead))
 		return
 	}
 	fmt.Fprintf(t, "cluster\t%s, %d partitions, incarnation %d\n", a.Origin.Cluster, a.Origin.Partitions, a.Origin.Incarnation)
-	fmt.Fprintf(t, "marks are of\t%s\n", a.Origin.Source)
+	fmt.Fprintf(t, "checkpoints are of\t%s\n", a.Origin.Source)
 	if a.NewSource {
 		fmt.Fprintf(t, "MongoDB is\t%s\n", a.Source)
 	}
@@ -94,11 +94,15 @@ func (a adopted) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "etcd is\t%s below %s\n", a.Etcd.Etcd, a.Etcd.Prefix)
 	}
 	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, form.Clock(a.Now.Time))
-	fmt.Fprintf(t, "marks ahead\t%d\n", len(a.Ahead))
+	fmt.Fprintf(t, "checkpoints ahead\t%d\n", len(a.Ahead))
 	if len(a.Ahead) > 0 {
-		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nPARTITION\tSTANDS AT\tTIME\n", a.To, form.Clock(a.To.Time))
-		for _, m := range a.Ahead {
-			fmt.Fprintf(t, "%d\t%s\t%s\n", m.Partition, m.Position, form.Clock(m.Position.Time))
+		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nSUBSCRIBER\tPARTITION\tAT\tTIME\n", a.To, form.Clock(a.To.Time))
+		for _, c := range a.Ahead {
+			partition := "all"
+			if c.Partition != nil {
+				partition = fmt.Sprint(*c.Partition)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", form.Text(c.Subscriber), partition, c.Position, form.Clock(c.Position.Time))
 		}
 	}
 }

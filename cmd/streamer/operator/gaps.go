@@ -19,10 +19,10 @@ func gapsCommand() *cobra.Command {
 	var o form.Command
 	return o.Make("gaps", "List what could not be read from the log any more", cobra.NoArgs,
 		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-			if _, err := admin.ReadOrigin(ctx, at.Marks); err != nil {
+			if _, err := admin.ReadOrigin(ctx, at.Store); err != nil {
 				return err
 			}
-			gaps, unread := at.Marks.Gaps(ctx)
+			gaps, unread := at.Store.Gaps(ctx)
 			if unread != nil && len(gaps) == 0 {
 				return unread
 			}
@@ -32,30 +32,14 @@ func gapsCommand() *cobra.Command {
 					fmt.Fprintln(t, "Nothing was lost.")
 					return
 				}
-				fmt.Fprintln(t, "FOUND\tPARTITION\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY\tREAD AGAIN")
+				fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
 				for _, g := range log.Gaps {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), among(g.Partition, g.Of), form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
-						orDash(strings.Join(g.Namespaces, ",")), g.By, readAgain(g.Rescan))
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
+						orDash(strings.Join(g.Namespaces, ",")), g.By)
 				}
 			})
 			return cmp.Or(err, unread)
 		})
-}
-
-// readAgain tells how far the documents have been read again.
-func readAgain(all []admin.Rescan) string {
-	var parts []string
-	for _, r := range all {
-		state := "waits"
-		switch {
-		case r.Done:
-			state = "done"
-		case r.Begun:
-			state = "under way"
-		}
-		parts = append(parts, r.Collection+" "+state)
-	}
-	return orDash(strings.Join(parts, ", "))
 }
 
 func orDash(text string) string {

@@ -32,9 +32,11 @@ func handoffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, h.Partition, err = partition(ctx, at, args[0]); err != nil {
+			wanted, err := partitions(ctx, at, args[:1])
+			if err != nil {
 				return err
 			}
+			h.Partition = wanted[0]
 			h.Ask = func(from string) error {
 				return o.Confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ func repartitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanRepartition(ctx, at.Marks, source, to, namespaces(at.Config.Rescan.Collections))
+			plan, err := admin.PlanRepartition(ctx, at.Store, source, to)
 			if err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ func repartitionCommand() *cobra.Command {
 			if err := o.Decide(w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Marks, form.Who())
+			next, err := plan.Apply(ctx, at.Store, form.Who())
 			if err != nil {
 				return err
 			}
@@ -56,28 +55,19 @@ func repartitionCommand() *cobra.Command {
 			r.Done, r.Stands = true, &stands
 			return o.Print(w, r, r.write)
 		})
-	cmd.Long = `Change the number of partitions. All nodes must have been stopped; then set cluster.partitions, and start them again.
+	cmd.Long = `Change the number of partitions. Stop all nodes first; then set cluster.partitions, and start them again.
 
-Documents are in other partitions then, so every new partition begins where the rearmost of the old ones stands: nothing is missing. What
-lies between there and the partition furthest on may be delivered again; gateways that tell where they stand begin where they were in the
-rearmost of their partitions, and drop what they know. Stop the nodes while all partitions have caught up, and it is next to nothing.
+Documents are in other partitions then, so a subscriber begins where it is earliest in the old ones: nothing is missing. What is between there and
+where it is latest may be delivered again. Shared subscribers all begin where the earliest of them is. Clients that tell where they are begin where they
+were earliest, and drop by position what they know. Stop the nodes while all subscribers have caught up, and next to nothing is redelivered.
 
-Marks are taken away and the origin is written anew in one transaction, with a higher incarnation, which ends every epoch from before.
-Histories, the gap log and the rows of gateways stay, and say of how many partitions they are. Where marks are in MongoDB and nodes share
-the partitions through etcd, there are two transactions: after a crash between them no node starts, and the same command does the rest.
+The checkpoints of shared subscribers are taken away and the origin is written anew in one transaction, with a higher incarnation, which ends
+every epoch from before. The other checkpoints, histories and the gap log stay. Where checkpoints are in MongoDB and nodes share the
+partitions through etcd, there are two transactions: after a crash between them no node starts, and the same command does the rest.
 
-  streamer checkpoint repartition --to 128 --dry-run`
+  streamer cluster repartition --to 128 --dry-run`
 	cmd.Flags().IntVar(&to, "to", 0, "how many partitions there are to be")
 	return o.Planning(cmd)
-}
-
-// namespaces are those of collections that are read again, without the fields that say when a document was changed.
-func namespaces(collections []string) []string {
-	all := make([]string, len(collections))
-	for i, c := range collections {
-		all[i], _, _ = strings.Cut(c, ":")
-	}
-	return all
 }
 
 // write writes what would be done, or was.
@@ -88,15 +78,13 @@ func (r repartitioned) write(t *tabwriter.Writer) {
 		return
 	}
 	fmt.Fprintf(t, "partitions\t%d, to be %d\n", r.Origin.Partitions, r.To)
-	fmt.Fprintf(t, "all begin at\t%s (%s)\n", r.Start, form.Clock(r.Start.Time))
-	fmt.Fprintf(t, "furthest on\t%s (%s)\n", r.Furthest, form.Clock(r.Furthest.Time))
-	fmt.Fprintf(t, "between\t%s changes of all collections, delivered again to who does not tell where it stands\n", estimate(r.Entries))
-	if r.Without > 0 {
-		fmt.Fprintf(t, "without a mark\t%d partitions, which stand where the cluster began\n", r.Without)
+	fmt.Fprintf(t, "shared ones begin at\t%s (%s)\n", r.Start, form.Clock(r.Start.Time))
+	writeReach(t, r.OplogBegins, r.Reached)
+	fmt.Fprintf(t, "entries\t%s of all collections, from the earliest position to the latest\n", estimate(r.Entries))
+	if len(r.Subscribers) > 0 {
+		fmt.Fprintln(t, "\nSUBSCRIBER\tKIND\tEARLIEST\tLATEST\tWITHOUT A CHECKPOINT\tSNAPSHOTS UNDER WAY")
 	}
-	if r.OplogBegins == nil {
-		fmt.Fprintln(t, "oplog\tcannot be looked at: whether it reaches back so far shows when it is read")
-	} else {
-		fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", form.Clock(*r.OplogBegins), r.Reached)
+	for _, s := range r.Subscribers {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d partitions\t%d\n", form.Text(s.Subscriber), s.Kind, form.Clock(s.Earliest.Time), form.Clock(s.Latest.Time), s.Without, s.Snapshots)
 	}
 }

@@ -118,7 +118,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 			lag = short(seconds(*p.Lag))
 		}
 		if p.HeadRoom != nil {
-			room = "this position dies in " + short(seconds(*p.HeadRoom))
+			room = "leaves the oplog in " + short(seconds(*p.HeadRoom))
 		}
 		if p.LastEvent != nil {
 			last = form.Clock(*p.LastEvent)

@@ -32,7 +32,7 @@ const (
 	checkRead  = "read_log"
 	checkTry   = "resume"
 	checkReach = "oplog"
-	checkStore = "mark_store"
+	checkStore = "checkpoint_store"
 	checkEtcd  = "etcd"
 )
 
@@ -63,7 +63,7 @@ func Checks(at *place.Place, outage time.Duration) []preflight.Check {
 		checks = append(checks, preflight.Check{Name: checkStore, Needs: mongo, Find: s.store, Code: fault.MongoRefused})
 	}
 	return append(checks,
-		preflight.Check{Name: "marks", Needs: []string{checkMongo, checkReach, checkStore}, Find: s.marks, Code: fault.CheckpointCorrupt})
+		preflight.Check{Name: "checkpoints", Needs: []string{checkMongo, checkReach, checkStore}, Find: s.checkpoints, Code: fault.CheckpointCorrupt})
 }
 
 func (s *survey) etcd() bool { return s.at.Config.Reliability.Checkpoint.Backend == config.BackendEtcd }
@@ -201,9 +201,9 @@ func (s *survey) compaction(ctx context.Context) (f preflight.Finding, err error
 	return preflight.Compaction(revision, first, many), nil
 }
 
-// store finds out whether marks can be written, without writing any.
+// store finds out whether checkpoints can be written, without writing any.
 func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
-	if err := s.at.OpenMarks(ctx); err != nil {
+	if err := s.at.OpenStore(ctx); err != nil {
 		return f, err
 	}
 	cfg := s.at.Config
@@ -214,7 +214,7 @@ func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
 		}
 		return preflight.Finding{Level: preflight.OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcdprobe.MayWrite(ctx, client)
 	}
-	for _, kind := range []string{".marks", ".cluster", ".gaps"} {
+	for _, kind := range []string{".checkpoints", ".cluster", ".gaps"} {
 		if err := probe.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
 			return f, err
 		}
@@ -222,15 +222,15 @@ func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
 	return preflight.Finding{Level: preflight.OK, Text: "MongoDB: the user may write into " + cfg.Marks.Database}, nil
 }
 
-func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
+func (s *survey) checkpoints(ctx context.Context) (f preflight.Finding, err error) {
 	_, err = s.at.Verify(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		return preflight.Standing(preflight.Marks{}), nil
+		return preflight.Resuming(preflight.Checkpoints{}), nil
 	}
 	if err != nil {
 		return f, err
 	}
-	origin, err := s.at.Marks.Origin(ctx)
+	origin, err := s.at.Store.Origin(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -238,18 +238,32 @@ func (s *survey) marks(ctx context.Context) (f preflight.Finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	marks, err := s.at.Marks.List(ctx)
+	all, err := s.at.Store.List(ctx)
 	if err != nil {
 		return f, place.FirstOf(err)
 	}
-	m := preflight.Marks{
-		Founded: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity, Marks: len(marks), Partitions: origin.Partitions,
+	found := preflight.Checkpoints{
+		Created: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity,
 		First: orZero(s.reach.First), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.at.Config.OnHistoryLost == "halt",
 	}
-	for _, mark := range marks {
-		m.Positions = append(m.Positions, mark.Position.Time.Time())
+	var latest change.Position
+	for i, c := range all { // in the order of their subscribers
+		if i == 0 || all[i-1].Subscriber != c.Subscriber || all[i-1].Shared != c.Shared {
+			found.Subscribers++
+		}
+		latest = change.Later(latest, c.Position)
+		for _, at := range c.Positions {
+			latest = change.Later(latest, at)
+		}
+		at := c.Earliest().Time.Time()
+		if c.Shared {
+			found.Shared = append(found.Shared, at)
+		} else {
+			found.Exclusive = append(found.Exclusive, at)
+		}
 	}
-	return preflight.Standing(m), nil
+	found.Latest = latest.Time.Time()
+	return preflight.Resuming(found), nil
 }
 
 // oneDatabase returns the database of the first namespace that is watched: a user who may not watch the cluster watches one.

@@ -12,18 +12,12 @@ import (
 	"github.com/mongostream/streamer/internal/admin/move"
 )
 
-// WriteMoves writes for people what moves, has moved, and is wished.
+// WriteMoves writes for people what has moved, and what is wished.
 func WriteMoves(t *tabwriter.Writer, l *move.List) {
-	if len(l.Running) == 0 {
-		fmt.Fprintln(t, "Nothing moves.")
+	if len(l.Pinned)+len(l.Drained) == 0 {
+		fmt.Fprintln(t, "Nothing is wished.")
 	} else {
-		fmt.Fprintln(t, "PARTITION\tFROM\tTO\tPHASE\tSINCE\tCAUSE\tBY")
-	}
-	for _, r := range l.Running {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Partition, r.From, r.To, r.Phase, stamp(r.Since), r.Cause, r.By)
-	}
-	if len(l.Pinned)+len(l.Drained) > 0 {
-		fmt.Fprintln(t, "\nWISHED\tBY\tAT")
+		fmt.Fprintln(t, "WISHED\tBY\tAT")
 	}
 	for _, node := range sorted(l.Drained) {
 		fmt.Fprintf(t, "node %s has nothing\t%s\t%s\n", node, l.Drained[node].By, stamp(l.Drained[node].At))
@@ -34,13 +28,10 @@ func WriteMoves(t *tabwriter.Writer, l *move.List) {
 	if len(l.Recent) == 0 {
 		return
 	}
-	fmt.Fprintln(t, "\nENDED\tFROM\tTO\tPARTITIONS\tOUTCOME\tLONGEST\tCAUSE\tBY")
+	fmt.Fprintln(t, "\nENDED\tFROM\tTO\tPARTITIONS\tHANDED OVER\tTOOK\tPLAN\tCAUSE")
 	for _, r := range l.Recent {
-		outcome := r.Outcome
-		if r.Why != "" {
-			outcome += ": " + r.Why
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d ms\t%s\t%s\n", stamp(r.At), r.From, r.To, ranges(r.Partitions), outcome, r.LongestMS, r.Cause, r.By)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d of %d\t%d ms\t%d\t%s\n", stamp(r.At), r.From, cmp.Or(r.To, "-"), ranges(r.Partitions), r.HandedOver, len(r.Partitions),
+			r.TookMS, r.Plan, r.Cause)
 	}
 }
 

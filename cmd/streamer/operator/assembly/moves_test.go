@@ -7,16 +7,12 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
-	"github.com/mongostream/streamer/handoff/ledger"
 	"github.com/mongostream/streamer/internal/admin/move"
 )
 
 func TestMovesAreShownShortly(t *testing.T) {
 	list := &move.List{
-		Running: []move.Running{{Partition: 3, From: "a", To: "b", Phase: ledger.Switched}},
-		Recent: []move.Recent{{Digest: ledger.Digest{
-			From: "a", To: "c", Outcome: "stayed", Why: "the recipient refused", Partitions: []change.Partition{1, 2, 3, 7, 9, 10}, LongestMS: 12,
-		}}},
+		Recent: []move.Recent{{From: "a", To: "c", Partitions: []change.Partition{1, 2, 3, 7, 9, 10}, HandedOver: 5, TookMS: 12, Plan: 4, Cause: "b joined"}},
 		Pinned: map[string]move.Wished{"10": {To: "b"}, "9": {To: "c"}}, Drained: map[string]move.Wished{"a": {By: "ann"}},
 	}
 	var text strings.Builder
@@ -26,7 +22,7 @@ func TestMovesAreShownShortly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := text.String()
-	for _, want := range []string{"switched", "node a has nothing", "partition 10 at b", "1-3,7,9-10", "12 ms", "stayed: the recipient refused"} {
+	for _, want := range []string{"b joined", "node a has nothing", "partition 10 at b", "1-3,7,9-10", "12 ms", "5 of 6"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

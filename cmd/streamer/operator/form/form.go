@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,7 +32,7 @@ type Command struct {
 	Yes, DryRun bool
 	// Quiet says that the result is no table and no object: -o is not known.
 	Quiet bool
-	// Nodes says that the command must know of all nodes: where they share the partitions of marks in MongoDB it reaches their etcd, too.
+	// Nodes says that the command must know of all nodes: where they share the partitions of checkpoints in MongoDB it reaches their etcd, too.
 	Nodes bool
 	// Accepts are the faults of place.Verify that the command is there to resolve.
 	Accepts []fault.Code
@@ -223,6 +224,14 @@ func Who() string {
 		name += "@" + host
 	}
 	return name
+}
+
+// Text shows a text that somebody else has chosen, in quotes where it would not be taken for one word or would write on the terminal what it is not to.
+func Text(s string) string {
+	if quoted := strconv.Quote(s); s == "" || len(quoted) != len(s)+2 || strings.Contains(s, " ") {
+		return quoted
+	}
+	return s
 }
 
 // Clock shows a time as people read it here.

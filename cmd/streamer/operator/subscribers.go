@@ -1,0 +1,397 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cmd/streamer/caller"
+	"github.com/mongostream/streamer/cmd/streamer/operator/form"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/place"
+)
+
+func subscribersCommand() *cobra.Command {
+	return form.Group("subscribers", "Look at subscribers, move them back, carry their checkpoints elsewhere",
+		listCommand(), showCommand(), historyCommand(), rewindCommand(), deleteCommand(), exportCommand(), importCommand())
+}
+
+// A listing is all subscribers of a cluster.
+type listing struct {
+	*admin.SubscriberList
+
+	// NodeError says why no node has told who is connected.
+	NodeError string `json:"node_error,omitempty"`
+}
+
+func listCommand() *cobra.Command {
+	var o form.Command
+	var address string
+	var asks caller.Caller
+	cmd := o.Make("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
+		if _, err := caller.CheckAddress("address", address); err != nil {
+			return err
+		}
+		all, unread := admin.Subscribers(ctx, at.Store)
+		if unread != nil && (all == nil || len(all.Subscribers) == 0) {
+			return unread
+		}
+		l := listing{SubscriberList: all}
+		if err := join(ctx, all, &asks, address); err != nil {
+			l.NodeError = err.Error()
+		}
+		measure(ctx, at, all)
+		return cmp.Or(o.Print(w, l, l.write), unread)
+	})
+	cmd.Long = `List all subscribers that have a checkpoint, connected or not: where they are, how much log time and about how many entries of all
+collections they are behind, and in how much time their position leaves the oplog. Checkpoints are read where the nodes keep them; the node at
+--address is asked who is connected to it, which nobody else knows for sure.`
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where a node serves HTTP that is asked who is connected")
+	asks.AddFlags(cmd)
+	return cmd
+}
+
+// join asks a node who is connected to it.
+func join(ctx context.Context, all *admin.SubscriberList, asks *caller.Caller, address string) error {
+	var answer admin.SubscriberList
+	if err := askNode(ctx, asks, address, "v1/subscribers", &answer); err != nil {
+		return err
+	}
+	if answer.Origin.Cluster != all.Origin.Cluster {
+		return fault.Newf(fault.NodeUnreachable, "the node at %s is of another cluster, or cannot read its own checkpoints", address)
+	}
+	all.Join(&answer)
+	return nil
+}
+
+// askNode asks a node for something in JSON.
+func askNode(ctx context.Context, asks *caller.Caller, address, path string, into any) error {
+	base, err := caller.CheckAddress("address", address)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return fault.New(fault.CommandBadArgument, err)
+	}
+	resp, err := asks.Do(req)
+	switch {
+	case fault.Of(err) != "":
+		return err
+	case err != nil:
+		return fault.New(fault.NodeUnreachable, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
+	if err != nil {
+		return fault.New(fault.NodeUnreachable, err)
+	}
+	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, into) != nil {
+		return fault.Newf(fault.NodeUnreachable, "%s answers %s", req.URL, resp.Status)
+	}
+	return nil
+}
+
+// dialTimeout is how long MongoDB may take to be reached where a command can do without it.
+const dialTimeout = 5 * time.Second
+
+// measure fills in how far the subscribers are behind. Without MongoDB their checkpoints are shown all the same.
+func measure(ctx context.Context, at *place.Place, all *admin.SubscriberList) {
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	source, err := at.Mongo(dialing)
+	if err != nil {
+		all.LogError = err.Error()
+		return
+	}
+	all.Measure(ctx, source)
+}
+
+// write writes the subscribers for people.
+func (l listing) write(t *tabwriter.Writer) {
+	fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
+	if l.NodeError != "" {
+		fmt.Fprintf(t, "who is connected is not known: %s\n", l.NodeError)
+	}
+	if l.LogError != "" {
+		fmt.Fprintf(t, "how far they are behind is not known: %s\n", l.LogError)
+	}
+	if len(l.Subscribers) == 0 {
+		fmt.Fprintln(t, "\nThere are no subscribers with a checkpoint.")
+		return
+	}
+	fmt.Fprintln(t, "\nSUBSCRIBER\tKIND\tAT\tLAG\tENTRIES BEHIND\tHEAD-ROOM\tGENERATION\tCONNECTED\tPROCESS\tSAVED")
+	without := false
+	for _, s := range l.Subscribers {
+		without = without || s.Without > 0
+		position, saved := "-", "-"
+		if s.Position != nil {
+			position = form.Clock(s.Position.Time)
+		}
+		if s.SavedAt != nil {
+			saved = form.Clock(*s.SavedAt)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", form.Text(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), room(s.HeadRoom),
+			s.Generation, connected(s), process(s.Claim), saved)
+	}
+	if without {
+		fmt.Fprintf(t, "\nIn partitions without a checkpoint a shared subscriber begins at %s.\n", form.Clock(l.Origin.Start.Time))
+	}
+}
+
+func orUnknown(s *float64) string {
+	if s == nil {
+		return "unknown"
+	}
+	return short(seconds(*s))
+}
+
+// room shows in how much time a position leaves the oplog.
+func room(s *float64) string {
+	if s != nil && *s < 0 {
+		return "gone for " + short(-seconds(*s))
+	}
+	return orUnknown(s)
+}
+
+// connected tells whether a subscriber is connected, and how.
+func connected(s admin.Subscriber) string {
+	switch {
+	case s.Connected == nil:
+		return "unknown"
+	case !*s.Connected:
+		return "no"
+	case s.Session == nil:
+		return "yes"
+	case s.Session.CreditEvents == 0 || s.Session.CreditBytes == 0:
+		return "yes, without credit"
+	case !s.Session.Live:
+		return "yes, catching up"
+	}
+	return "yes, live"
+}
+
+// process tells which process has a subscriber's name.
+func process(c *admin.Claim) string {
+	if c == nil {
+		return "-"
+	}
+	text := form.Text(c.Process) + " at " + form.Text(c.Node)
+	if c.Identity != "" {
+		text += " as " + form.Text(c.Identity)
+	}
+	return text
+}
+
+// partitionFlag adds --partition, of a shared subscriber.
+func partitionFlag(cmd *cobra.Command) *[]string {
+	return cmd.Flags().StringSlice("partition", nil, "of a shared subscriber: only these partitions")
+}
+
+// partitions reads the origin, and numbers of its partitions.
+func partitions(ctx context.Context, at *place.Place, texts []string) (all []change.Partition, err error) {
+	origin, err := admin.ReadOrigin(ctx, at.Store)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range texts {
+		p, err := admin.ParsePartition(text, origin)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// A shown is the checkpoints of a subscriber, or of its past.
+type shown struct {
+	Subscriber  string             `json:"subscriber"`
+	Checkpoints []admin.Checkpoint `json:"checkpoints"`
+}
+
+func showCommand() *cobra.Command {
+	var o form.Command
+	var only *[]string
+	cmd := o.Make("show NAME", "Show where a subscriber is", cobra.ExactArgs(1), func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+		wanted, err := partitions(ctx, at, *only)
+		if err != nil {
+			return err
+		}
+		all, unread := admin.Find(ctx, at.Store, args[0], wanted...)
+		if len(all) == 0 {
+			return unread
+		}
+		s := shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}
+		return cmp.Or(o.Print(w, s, s.write), unread)
+	})
+	only = partitionFlag(cmd)
+	return cmd
+}
+
+// write writes where a subscriber is.
+func (s shown) write(t *tabwriter.Writer) {
+	for _, c := range s.Checkpoints {
+		if c.Kind == admin.Shared {
+			continue
+		}
+		fmt.Fprintf(t, "subscriber\t%s\nposition\t%s (%s)\ngeneration\t%d\nprocess\t%s, since %s\nsaved\t%s by %s\nreason\t%s\nfingerprint\t%s\n",
+			form.Text(c.Subscriber), c.Position, form.Clock(c.Position.Time), c.Generation, process(c.Claim), form.Clock(c.Claim.Started), form.Clock(c.At), form.Text(c.By),
+			because(c), c.Fingerprint)
+		for _, s := range c.Snapshots {
+			state := "is complete"
+			if !s.Done {
+				state = fmt.Sprintf("has %d of about %d documents", s.Read, s.Estimated)
+			}
+			fmt.Fprintf(t, "snapshot\tof subscription %s %s\n", form.Text(s.Subscription), state)
+		}
+		if len(c.Positions) > 0 {
+			fmt.Fprintf(t, "\nof %d partitions elsewhere:\nPARTITION\tPOSITION\tTIME\n", c.Partitions)
+		}
+		for _, p := range slices.Sorted(maps.Keys(c.Positions)) {
+			fmt.Fprintf(t, "%d\t%s\t%s\n", p, c.Positions[p], form.Clock(c.Positions[p].Time))
+		}
+	}
+	if slices.ContainsFunc(s.Checkpoints, func(c admin.Checkpoint) bool { return c.Kind == admin.Shared }) {
+		writeCheckpoints(t, s.Checkpoints)
+	}
+}
+
+// writeCheckpoints writes checkpoints, one a line.
+func writeCheckpoints(t *tabwriter.Writer, all []admin.Checkpoint) {
+	fmt.Fprintln(t, "PARTITION\tPOSITION\tTIME\tGENERATION\tSAVED\tBY\tREASON")
+	for _, c := range all {
+		partition := "all"
+		if c.Partition != nil {
+			partition = fmt.Sprint(*c.Partition)
+		}
+		fmt.Fprintf(t, "%s of %d\t%s\t%s\t%d\t%s\t%s\t%s\n",
+			partition, c.Partitions, c.Position, form.Clock(c.Position.Time), c.Generation, form.Clock(c.At), form.Text(c.By), because(c))
+	}
+}
+
+// because tells the reason of a checkpoint, and what an operator said about it.
+func because(c admin.Checkpoint) string {
+	if c.Note == "" {
+		return string(c.Reason)
+	}
+	return string(c.Reason) + ": " + form.Text(c.Note)
+}
+
+func historyCommand() *cobra.Command {
+	var o form.Command
+	var only *[]string
+	cmd := o.Make("history NAME", "Show the last checkpoints of a subscriber, the newest first", cobra.ExactArgs(1),
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+			wanted, err := partitions(ctx, at, *only)
+			if err != nil {
+				return err
+			}
+			past, unread := history(ctx, at.Store, args[0], wanted)
+			if len(past) == 0 {
+				return unread
+			}
+			h := shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(past)}
+			return cmp.Or(o.Print(w, h, func(t *tabwriter.Writer) { writeCheckpoints(t, h.Checkpoints) }), unread)
+		})
+	cmd.Long = `Show the last checkpoints of a subscriber, the newest first: what operators have done, where sessions and terms have begun and ended, and one a
+minute of the others. The history of a partition stays when the partitions are counted anew.`
+	only = partitionFlag(cmd)
+	return cmd
+}
+
+// history returns the past of a subscriber, in partitions where some are wanted. Where there is none it says that there is no such subscriber.
+func history(ctx context.Context, s checkpoint.Store, name string, wanted []change.Partition) (past []checkpoint.Checkpoint, unread error) {
+	var keys []checkpoint.Key
+	for _, p := range wanted { // whether there is a checkpoint or not: it may have gone
+		keys = append(keys, checkpoint.Key{Subscriber: name, Shared: true, Partition: p})
+	}
+	found, missing := admin.Find(ctx, s, name, wanted...)
+	if len(wanted) == 0 {
+		for _, c := range found {
+			keys = append(keys, c.Key)
+		}
+		unread = missing
+	}
+	for _, k := range keys {
+		entries, err := s.History(ctx, k)
+		past, unread = append(past, entries...), errors.Join(unread, err)
+	}
+	if len(past) == 0 && unread == nil {
+		unread = missing
+		if missing == nil {
+			unread = fault.Newf(fault.CommandBadArgument, "there is no history of subscriber %q yet", name)
+		}
+	}
+	return past, unread
+}
+
+// A deleted is what a deletion would do, and whether it was done.
+type deleted struct {
+	shown
+
+	// Unread says which checkpoints cannot be read, which go too.
+	Unread string `json:"unread,omitempty"`
+	Done   bool   `json:"done"`
+}
+
+func deleteCommand() *cobra.Command {
+	var o form.Command
+	cmd := o.Make("delete NAME", "Forget where a subscriber is", cobra.ExactArgs(1),
+		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+			if _, err := admin.ReadOrigin(ctx, at.Store); err != nil {
+				return err
+			}
+			all, unread := admin.Find(ctx, at.Store, args[0])
+			d := deleted{shown: shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}}
+			switch fault.Of(unread) {
+			case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
+				d.Unread = unread.Error()
+			default:
+				if unread != nil {
+					return unread
+				}
+			}
+			if err := o.Decide(w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", form.Text(args[0]))); err != nil {
+				return err
+			}
+			if err := at.Store.Delete(ctx, args[0]); err != nil {
+				return err
+			}
+			d.Done = true
+			return o.Print(w, d, d.write)
+		})
+	cmd.Long = `Delete the checkpoints of a subscriber and their history, also those that cannot be read. A subscriber that comes back begins at the positions
+that it tells, else as its start policy says. The session that an exclusive one may have ends with its next save; a shared one that is being served gets
+checkpoints again where its owners are, and begins at the origin's start after a restart before that.`
+	return o.Planning(cmd)
+}
+
+// write writes what would be done, or was.
+func (d deleted) write(t *tabwriter.Writer) {
+	if d.Done {
+		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", form.Text(d.Subscriber))
+		return
+	}
+	d.shown.write(t)
+	if d.Unread != "" {
+		fmt.Fprintf(t, "\nnot to be read, and deleted too: %s\n", strings.ReplaceAll(d.Unread, "\n", "; "))
+	}
+}
