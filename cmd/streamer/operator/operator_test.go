@@ -1,0 +1,332 @@
+package operator_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cmd/streamer/operator"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd/bulletin"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A desk is a cluster, for which no node runs, and its operator.
+type desk struct {
+	*testing.T
+
+	at          *place.Place
+	mongo       *mongodb.Client
+	first, last change.Position
+}
+
+// newDesk makes a cluster with an exclusive subscriber and a shared one, of which one partition has no checkpoint. The operator's environment leads
+// there.
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{T: t}
+	uri := devmongotest.URI(t)
+	d.mongo = mongodbtest.Dial(t, uri)
+	for key, value := range map[string]string{
+		"MONGODB_URI": uri, "MARKS_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": devetcdtest.Endpoints(t)[0],
+		"ETCD_PREFIX": "/" + strings.ToLower(rand.Text()), "CLUSTER_PARTITIONS": "2", "CLUSTER_ID": "c",
+	} {
+		t.Setenv("STREAMER_"+key, value)
+	}
+	cfg, err := config.Load("", os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.at = place.New(cfg, "test", nil)
+	t.Cleanup(d.at.Close)
+	if err := d.at.OpenStore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, known, err := d.mongo.FirstEntry(t.Context())
+	if err != nil || !known {
+		t.Fatal(known, err)
+	}
+	things := d.mongo.Driver().Database(mongodbtest.Database(t, d.mongo)).Collection("things")
+	for i := range 5 {
+		if _, err := things.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := d.mongo.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.first, d.last = change.At(first), change.At(last)
+	source, err := d.mongo.Identity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.at.Settle(t.Context(), source, func(context.Context) (checkpoint.Origin, error) {
+		return checkpoint.Origin{Cluster: rand.Text(), Incarnation: 1, Partitions: 2, Source: source, Start: first, At: time.Now(), By: "n"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.at.Store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now(), Node: "a", By: "ann"}, checkpoint.Checkpoint{
+		Key: checkpoint.Key{Subscriber: "gateway/orders"}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonBegin,
+	})
+	if err == nil {
+		err = d.at.Store.Put(t.Context(), checkpoint.Checkpoint{
+			Key: checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonFinal,
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// command gives a command, and returns what it prints.
+func (d *desk) command(args ...string) (string, error) {
+	d.Helper()
+	var text bytes.Buffer
+	root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(operator.Commands()...)
+	root.SetArgs(args)
+	root.SetOut(&text)
+	root.SetErr(&text)
+	err := root.ExecuteContext(d.Context())
+	return text.String(), err
+}
+
+// result gives a command, and reads what it prints in JSON.
+func (d *desk) result(into any, args ...string) {
+	d.Helper()
+	text, err := d.command(append(args, "-o", "json")...)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), into)
+	}
+	if err != nil {
+		d.Fatalf("%v: %v: %s", args, err, text)
+	}
+}
+
+// checkpoints returns where the subscribers are, and of which generation.
+func (d *desk) checkpoints() map[string]string {
+	d.Helper()
+	all, err := d.at.Store.List(d.Context())
+	if err != nil {
+		d.Fatal(err)
+	}
+	by := make(map[string]string)
+	for _, c := range all {
+		by[c.Key.String()] = fmt.Sprint(c.Position, c.Positions, c.Generation)
+	}
+	return by
+}
+
+// A sole subscriber is connected to a node.
+type sole string
+
+func (s sole) Subscribers() []streamer.SubscriberStatus {
+	return []streamer.SubscriberStatus{{Name: string(s), Live: true, Partitions: 2, CreditEvents: 1, CreditBytes: 1}}
+}
+
+func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
+	d := newDesk(t)
+	node := httptest.NewServer(http.NewServeMux())
+	t.Cleanup(node.Close)
+	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.at.Store, d.mongo))
+	var list struct {
+		admin.SubscriberList
+		NodeError string `json:"node_error"`
+	}
+	d.result(&list, "subscribers", "list", "--address", node.URL)
+	if len(list.Subscribers) != 3 || list.NodeError != "" || list.Node != "a" || list.LogError != "" {
+		t.Fatalf("%+v", list)
+	}
+	orders, stdin, stdout := list.Subscribers[0], list.Subscribers[1], list.Subscribers[2]
+	if orders.Subscriber != "gateway/orders" || orders.Connected == nil || *orders.Connected || orders.Lag == nil || orders.Behind == nil || orders.HeadRoom == nil {
+		t.Errorf("%+v", orders)
+	}
+	if stdin.Session == nil || !*stdin.Connected || stdin.Position != nil || stdout.Connected != nil || stdout.Without != 1 || stdout.Kind != admin.Shared {
+		t.Errorf("%+v, %+v", stdin, stdout)
+	}
+	text, err := d.command("subscribers", "list", "--address", node.URL)
+	for _, want := range []string{"gateway/orders", "p at a as ann", "yes, live", "unknown", "begins at"} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("no %q, %v:\n%s", want, err, text)
+		}
+	}
+	other := newDesk(t) // the environment is its now
+	other.result(&list, "subscribers", "list", "--address", node.URL)
+	if list.NodeError == "" || len(list.Subscribers) != 2 {
+		t.Errorf("a node of another cluster: %+v", list)
+	}
+	node.Close()
+	list.NodeError = ""
+	other.result(&list, "subscribers", "list", "--address", node.URL)
+	if list.NodeError == "" || len(list.Subscribers) != 2 || list.Subscribers[0].Connected != nil || list.Subscribers[0].Lag == nil {
+		t.Errorf("a node that is away: %+v", list)
+	}
+	if _, err := other.command("subscribers", "list", "--address", "8080"); fault.Of(err) != fault.CommandBadArgument {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSubscribersAreShown(t *testing.T) {
+	d := newDesk(t)
+	var shown struct {
+		Checkpoints []admin.Checkpoint `json:"checkpoints"`
+	}
+	for _, tt := range []struct {
+		args []string
+		kind admin.Kind
+	}{
+		{[]string{"show", "gateway/orders"}, admin.Exclusive},
+		{[]string{"history", "gateway/orders"}, admin.Exclusive},
+		{[]string{"show", "stdout"}, admin.Shared},
+		{[]string{"show", "stdout", "--partition", "1"}, admin.Shared},
+		{[]string{"history", "stdout"}, admin.Shared},
+		{[]string{"history", "stdout", "--partition", "1"}, admin.Shared},
+	} {
+		shown.Checkpoints = nil
+		args := append([]string{"subscribers"}, tt.args...)
+		d.result(&shown, args...)
+		if len(shown.Checkpoints) != 1 || shown.Checkpoints[0].Kind != tt.kind || shown.Checkpoints[0].Position != admin.ShowPosition(d.last) {
+			t.Errorf("%v: %+v", args, shown)
+		}
+		if text, err := d.command(args...); err != nil || !strings.Contains(text, admin.ShowPosition(d.last).String()) {
+			t.Errorf("%v: %v: %s", args, err, text)
+		}
+	}
+	for _, args := range [][]string{
+		{"show"}, {"show", "nobody"}, {"show", "stdout", "--partition", "0"}, {"show", "stdout", "--partition", "2"}, {"show", "gateway/orders", "--partition", "1"},
+		{"history", "nobody"}, {"history", "gateway/orders", "--partition", "0"}, {"delete", "nobody", "--yes"}, {"rewind", "stdout"},
+		{"rewind", "nobody", "--to", d.first.Time.String()}, {"list", "-o", "yaml"},
+	} {
+		if text, err := d.command(append([]string{"subscribers"}, args...)...); fault.Of(err) != fault.CommandBadArgument {
+			t.Errorf("%v: %v: %s", args, err, text)
+		}
+	}
+	if _, err := d.command("checkpoint", "list"); err == nil {
+		t.Error("there is still a command checkpoint")
+	}
+}
+
+func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
+	d := newDesk(t)
+	before := d.checkpoints()
+	to := fmt.Sprintf("%d:%d", d.first.Time.T, d.first.Time.I)
+	if text, err := d.command("subscribers", "rewind", "stdout", "--to", to); fault.Of(err) != fault.CommandUnconfirmed {
+		t.Errorf("%v: %s", err, text)
+	}
+	if text, err := d.command("subscribers", "rewind", "stdout", "--to", to, "--dry-run"); err != nil || !strings.Contains(text, "to generation 1") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if _, err := d.command("subscribers", "rewind", "stdout", "--to", "1000000001:1", "--yes"); fault.Of(err) != fault.CheckpointRewind {
+		t.Errorf("to what the oplog has no more: %v", err)
+	}
+	if now := d.checkpoints(); !maps.Equal(before, now) {
+		t.Errorf("%v became %v", before, now)
+	}
+	var done struct {
+		Done, Announced bool
+		AnnounceError   string `json:"announce_error"`
+	}
+	d.result(&done, "subscribers", "rewind", "stdout", "--partition", "1", "--to", to, "--yes", "--why", "twice")
+	past, err := d.at.Store.History(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1})
+	if err != nil || !done.Done || !done.Announced || past[0].Note != "twice" || past[0].Position.Compare(d.first) != 0 {
+		t.Errorf("%+v, %+v, %v", done, past, err)
+	}
+	client, err := d.at.Etcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard, _, err := bulletin.New(client, bulletin.Config{Process: "n"}).Read(t.Context(), 0)
+	if err != nil || len(heard) != 1 || heard[0].Kind != notice.KindRewound || heard[0].Fields["subscriber"] != "stdout" {
+		t.Errorf("%+v, %v", heard, err)
+	}
+}
+
+func TestExportIsImportedAgain(t *testing.T) {
+	d := newDesk(t)
+	before := d.checkpoints()
+	file := filepath.Join(t.TempDir(), "all.json")
+	if text, err := d.command("subscribers", "export", file); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := d.command("subscribers", "export", file); fault.Of(err) != fault.CommandBadArgument {
+		t.Errorf("a file that exists: %v", err)
+	}
+	if _, err := d.command("subscribers", "delete", "gateway/orders"); fault.Of(err) != fault.CommandUnconfirmed || !maps.Equal(before, d.checkpoints()) {
+		t.Errorf("%v", err)
+	}
+	for _, name := range []string{"gateway/orders", "stdout"} {
+		if text, err := d.command("subscribers", "delete", name, "--yes"); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	if _, err := d.command("subscribers", "import", file); fault.Of(err) != fault.CommandUnconfirmed || len(d.checkpoints()) != 0 {
+		t.Errorf("%v", err)
+	}
+	var done struct {
+		Done        bool
+		Checkpoints []admin.ImportStep
+	}
+	d.result(&done, "subscribers", "import", file, "--yes")
+	if now := d.checkpoints(); !done.Done || len(done.Checkpoints) != 2 || done.Checkpoints[0].Move != admin.New || !maps.Equal(before, now) {
+		t.Errorf("%+v: %v became %v", done, before, now)
+	}
+}
+
+func TestPartitionsAreCountedAnew(t *testing.T) {
+	d := newDesk(t)
+	if text, err := d.command("cluster", "repartition", "--to", "8", "--dry-run"); err != nil || !strings.Contains(text, "1 partitions") {
+		t.Errorf("%v: %s", err, text)
+	}
+	var done struct {
+		Done   bool
+		Stands admin.Origin
+	}
+	d.result(&done, "cluster", "repartition", "--to", "8", "--yes")
+	if !done.Done || done.Stands.Partitions != 8 || done.Stands.Start != admin.ShowPosition(d.first) {
+		t.Errorf("%+v", done)
+	}
+	t.Setenv("STREAMER_CLUSTER_PARTITIONS", "8")
+	var shown struct {
+		Checkpoints []admin.Checkpoint `json:"checkpoints"`
+	}
+	d.result(&shown, "subscribers", "history", "stdout", "--partition", "1") // what was of a partition may still be looked at
+	if len(shown.Checkpoints) != 1 || shown.Checkpoints[0].Partitions != 2 {
+		t.Errorf("%+v", shown)
+	}
+	var adopted struct{ Done bool }
+	if d.result(&adopted, "cluster", "adopt", "--yes"); !adopted.Done {
+		t.Errorf("%+v", adopted)
+	}
+}
