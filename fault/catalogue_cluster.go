@@ -1,19 +1,19 @@
 package fault
 
-// clusterEntries are what nodes meet with each other, their marks and etcd, in the order of their codes.
+// clusterEntries are what nodes meet with each other, their checkpoints and etcd, in the order of their codes.
 func clusterEntries() []Entry {
 	return []Entry{
 		{
 			Code:    ClusterBackend,
 			Summary: "the cluster keeps its checkpoints in another backend",
 			Meaning: "reliability.checkpoint.backend names etcd where the cluster's checkpoints are in MongoDB, or the other way round, or it cannot be known whether they are. Every partition would begin where the cluster once began, and what was acknowledged since would come again or be lost. Nothing was written.",
-			Remedy:  "Set reliability.checkpoint.backend, etcd.prefix and marks.database as the other nodes have them. To move the checkpoints, stop all nodes, `streamer checkpoint export FILE` with the old configuration, and `streamer checkpoint import FILE` with the new one. Where the old ones are not wanted, use another cluster.id.",
+			Remedy:  "Set reliability.checkpoint.backend, etcd.prefix and marks.database as the other nodes have them. To move the checkpoints, stop all nodes, `streamer subscribers export FILE` with the old configuration, and `streamer subscribers import FILE` with the new one. Where the old ones are not wanted, use another cluster.id.",
 		},
 		{
 			Code:    ClusterChanged,
-			Summary: "somebody else changed the origin of the marks meanwhile",
-			Meaning: "Two operators adopted the marks or changed the number of partitions at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
-			Remedy:  "Look at what stands (`streamer checkpoint list`) and give the command again if it is still wanted.",
+			Summary: "somebody else changed the origin of the checkpoints meanwhile",
+			Meaning: "Two operators adopted the checkpoints or changed the number of partitions at the same time, or one between the look and the deed of the other. Nothing was written by the command.",
+			Remedy:  "Look at what stands (`streamer subscribers list`) and give the command again if it is still wanted.",
 		},
 		{
 			Code:    ClusterCorrupt,
@@ -35,20 +35,20 @@ func clusterEntries() []Entry {
 		},
 		{
 			Code:    ClusterUnknown,
-			Summary: "there are no marks of this cluster",
+			Summary: "there are no checkpoints of this cluster",
 			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",
 			Remedy:  "Give the nodes' own configuration with -f, and check cluster.id, reliability.checkpoint.backend, and etcd.prefix or marks.database.",
 		},
 		{
 			Code:    EtcdAlarm,
 			Summary: "etcd has raised an alarm, or is about to",
-			Meaning: "With NOSPACE etcd refuses every write: no mark can be saved and no claim be renewed. With CORRUPT a member's data differ from the others'.",
+			Meaning: "With NOSPACE etcd refuses every write: no checkpoint can be saved and no claim be renewed. With CORRUPT a member's data differ from the others'.",
 			Remedy:  "NOSPACE: compact, defragment, raise --quota-backend-bytes, then `etcdctl alarm disarm`. CORRUPT: replace the member.",
 		},
 		{
 			Code:    EtcdCompaction,
 			Summary: "etcd shows no sign of automatic compaction",
-			Meaning: "etcd keeps every revision until it is told to compact, and each round of marks makes one: in the end its quota is used up and it refuses writes.",
+			Meaning: "etcd keeps every revision until it is told to compact, and each round of checkpoints makes one: in the end its quota is used up and it refuses writes.",
 			Remedy:  "Start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h. On an etcd that has just been set up so, the warning goes with the first compaction.",
 		},
 		{
@@ -60,50 +60,50 @@ func clusterEntries() []Entry {
 		{
 			Code:    EtcdRefused,
 			Summary: "etcd answered and refused the request",
-			Meaning: "Authentication failed, a right is missing, a limit is exceeded, or the cluster has no quorum. Marks are as they were.",
+			Meaning: "Authentication failed, a right is missing, a limit is exceeded, or the cluster has no quorum. Checkpoints are as they were.",
 			Remedy:  "Check etcd.username and the role's rights on etcd.prefix, and the health of the etcd cluster (etcdctl endpoint health).",
 		},
 		{
 			Code:    EtcdUnreachable,
 			Summary: "no etcd endpoint can be reached",
-			Meaning: "None of etcd.endpoints answered within etcd.dial_timeout. Marks are as they were.",
-			Remedy:  "Check etcd.endpoints, the network, and that etcd runs; or keep the marks in MongoDB with reliability.checkpoint.backend: mongo.",
+			Meaning: "None of etcd.endpoints answered within etcd.dial_timeout. Checkpoints are as they were.",
+			Remedy:  "Check etcd.endpoints, the network, and that etcd runs; or keep the checkpoints in MongoDB with reliability.checkpoint.backend: mongo.",
 		},
 		{
 			Code:    CheckpointCorrupt,
-			Summary: "a mark cannot be read",
-			Meaning: "The stored mark is damaged or was written by something else. It was left as it was.",
-			Remedy:  "Look at the mark's key or document named; restore it from a backup, or delete it to let its partition start again from the origin.",
+			Summary: "a checkpoint cannot be read",
+			Meaning: "The stored checkpoint is damaged or was written by something else. It was left as it was.",
+			Remedy:  "Look at the checkpoint's key or document named; restore it from a backup, or give `streamer subscribers delete NAME`: a shared subscriber starts again from the origin then, an exclusive one where it tells or its start policy says.",
 		},
 		{
 			Code:    CheckpointNewer,
-			Summary: "a mark was written by a newer version",
-			Meaning: "This version does not know the mark's format and would lose what it holds. It was left as it was.",
-			Remedy:  "Run the version that wrote the mark, or a later one.",
+			Summary: "a checkpoint was written by a newer version",
+			Meaning: "This version does not know the checkpoint's format and would lose what it holds. It was left as it was.",
+			Remedy:  "Run the version that wrote the checkpoint, or a later one.",
 		},
 		{
 			Code:    CheckpointPartitions,
-			Summary: "the marks were made for another number of partitions",
-			Meaning: "A document's partition depends on cluster.partitions; with another number the marks would not fit the documents. They were left as they were.",
-			Remedy:  "Set cluster.partitions to the number named. To have another one, stop all nodes and give `streamer checkpoint repartition`; where that was killed half-way, give it once more.",
+			Summary: "the checkpoints were made for another number of partitions",
+			Meaning: "A document's partition depends on cluster.partitions; with another number the checkpoints would not fit the documents. They were left as they were.",
+			Remedy:  "Set cluster.partitions to the number named. To have another one, stop all nodes and give `streamer cluster repartition`; where that was killed half-way, give it once more.",
 		},
 		{
 			Code:    CheckpointRepartition,
 			Summary: "the partitions cannot be counted anew like this",
-			Meaning: "Every new partition begins where the rearmost of the old ones stands. The oplog must still hold what is behind that, documents that are being read again after a loss must have been read, and the number must be another one. Nothing was changed.",
-			Remedy:  "Let the cluster run until its partitions have caught up and its rescans are done (`streamer checkpoint repartition --dry-run` shows where they stand, `streamer gaps` the rescans), stop it, and try again.",
+			Meaning: "Shared subscribers begin in every new partition where the earliest of them is in the old ones. The oplog must still hold what comes after that, their snapshots must be complete, and the number must be another one. Nothing was changed.",
+			Remedy:  "Let the cluster run until its subscribers have caught up and their snapshots are complete (`streamer cluster repartition --dry-run` shows where they are), stop it, and try again.",
 		},
 		{
 			Code:    CheckpointRewind,
-			Summary: "a mark cannot be rewound to this position",
-			Meaning: "A rewind moves a mark back, never forward, because what is between would be lost in silence; and the oplog must still hold what is to be read again. The mark was left where it was.",
-			Remedy:  "Choose a position before the mark and behind the oplog's oldest entry; `streamer checkpoint rewind --dry-run` shows both.",
+			Summary: "a subscriber cannot be rewound to this position",
+			Meaning: "A rewind moves a checkpoint back, never forward, because what is between would be lost in silence; and the oplog must still hold what is to be read again. The checkpoint was left where it was.",
+			Remedy:  "Choose a position before the checkpoint and after the oplog's oldest entry; `streamer subscribers rewind NAME --to TIME --dry-run` shows both.",
 		},
 		{
 			Code:    CheckpointSource,
-			Summary: "the marks were made with another MongoDB deployment",
+			Summary: "the checkpoints were made with another MongoDB deployment",
 			Meaning: "The origin names another replica set or cluster than the one that mongodb.uri leads to. Positions of one mean nothing in the other.",
-			Remedy:  "Correct mongodb.uri, or give this deployment marks of its own with another cluster.id. If it is the same data, restored or moved, accept it with `streamer cluster adopt --source`.",
+			Remedy:  "Correct mongodb.uri, or give this deployment checkpoints of its own with another cluster.id. If it is the same data, restored or moved, accept it with `streamer cluster adopt --source`.",
 		},
 		{
 			Code:    CheckpointUnreadable,
@@ -114,7 +114,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeAddressInUse,
 			Summary: "the address to listen on is in use",
-			Meaning: "Another process listens there already. Nothing was started and no mark was touched.",
+			Meaning: "Another process listens there already. Nothing was started and no checkpoint was touched.",
 			Remedy:  "Stop the other process or set the key named, http.listen or grpc.listen, to a free address.",
 		},
 		{
@@ -125,9 +125,9 @@ func clusterEntries() []Entry {
 		},
 		{
 			Code:    NodeRunning,
-			Summary: "another process owns these marks",
-			Meaning: "Two processes on the same marks would deliver twice and deposed each other for ever, so the second is refused. The first was not disturbed. It may be one of several that share the partitions of marks in MongoDB; these are remembered when none of them runs.",
-			Remedy:  "Stop the process named, give this one another cluster.id, or set cluster.expected_nodes as the others have it. A node that is to be alone can be started with --take-over, which ends the ownership of others at once; where nodes have shared the partitions of marks in MongoDB, it must reach their etcd.",
+			Summary: "another process owns these checkpoints",
+			Meaning: "Two processes on the same checkpoints would deliver twice and keep deposing each other, so the second is refused. The first was not disturbed. It may be one of several that share the partitions of checkpoints in MongoDB; these are remembered when none of them runs.",
+			Remedy:  "Stop the process named, give this one another cluster.id, or set cluster.expected_nodes as the others have it. A node that is to be alone can be started with --take-over, which ends the ownership of others at once; where nodes have shared the partitions of checkpoints in MongoDB, it must reach their etcd.",
 		},
 		{
 			Code:    NodeStopping,
@@ -138,8 +138,8 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeTermLost,
 			Summary: "the node lost its partitions to another process",
-			Meaning: "Another process took over, or this one stood still for longer than its lease lives; what it had not marked will be delivered again by the new owner.",
-			Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the mark store.",
+			Meaning: "Another process took over, or this one stood still for longer than its lease lives; what it had not saved will be delivered again by the new owner.",
+			Remedy:  "If nobody took over on purpose, look for long pauses of this machine or a broken connection to the checkpoint store.",
 		},
 		{
 			Code:    NodeUnreachable,

@@ -13,7 +13,7 @@ func configEntries() []Entry {
 			Code:    CommandBadArgument,
 			Summary: "an argument of the command is of the wrong form, or names what there is not",
 			Meaning: "The message says which one, and what was expected. Nothing was written.",
-			Remedy:  "Correct the argument; the command with --help lists its forms, and `streamer checkpoint list` the partitions.",
+			Remedy:  "Correct the argument; the command with --help lists its forms, and `streamer subscribers list` the subscribers and how many partitions there are.",
 		},
 		{
 			Code:    CommandUnconfirmed,
@@ -24,13 +24,13 @@ func configEntries() []Entry {
 		{
 			Code:    ConfigBadValue,
 			Summary: "a configuration value is out of its range or of the wrong form",
-			Meaning: "The value was found in the file, line or environment variable named. Nothing was started and no mark was touched.",
+			Meaning: "The value was found in the file, line or environment variable named. Nothing was started and no checkpoint was touched.",
 			Remedy:  "Correct the value; config.yaml in the repository lists every key with its form and default. `streamer config check` tests a file.",
 		},
 		{
 			Code:    ConfigConflict,
 			Summary: "two configuration values contradict each other",
-			Meaning: "Each value is fine alone, together they cannot work. Nothing was started and no mark was touched.",
+			Meaning: "Each value is fine alone, together they cannot work. Nothing was started and no checkpoint was touched.",
 			Remedy:  "Change one of the two keys named.",
 		},
 		{

@@ -18,7 +18,7 @@ func handoffEntries() []Entry {
 		{
 			Code:    HandoffAbandoned,
 			Summary: "the handoff was given up; the partition stays where it was",
-			Meaning: "The recipient refused or was not ready in time, a node stopped, or etcd could not be written. The donor went on delivering all the time and saves marks again: nothing was lost or delivered twice.",
+			Meaning: "The recipient refused or was not ready in time, a node stopped, or etcd could not be written. The donor went on delivering all the time and saves checkpoints again: nothing was lost or delivered twice.",
 			Remedy:  "Look at why (the text says it; the recipient's log too), then ask for the handoff again.",
 		},
 		{
@@ -72,8 +72,8 @@ func handoffEntries() []Entry {
 		{
 			Code:    HandoffUnserved,
 			Summary: "the recipient owned the partition but could not serve it, and gave it back",
-			Meaning: "The handoff had been made; then the marks or the log could not be read. Whoever claims the partition next goes on from its mark: nothing is lost, some is delivered twice.",
-			Remedy:  "Look at why (the text says it), and see to that node's connections to the store of marks and to MongoDB.",
+			Meaning: "The handoff had been made; then the checkpoints or the log could not be read. Whoever claims the partition next goes on from its checkpoint: nothing is lost, some is delivered twice.",
+			Remedy:  "Look at why (the text says it), and see to that node's connections to the store of checkpoints and to MongoDB.",
 		},
 	}
 }

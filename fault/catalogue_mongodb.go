@@ -6,8 +6,8 @@ func mongodbEntries() []Entry {
 		{
 			Code:    LogAhead,
 			Summary: "a position is younger than MongoDB's own time",
-			Meaning: "The deployment was restored from a backup, or is another one: the position is of a log that is no more. The partition was stopped; its mark was left where it was.",
-			Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such marks back and tells the subscribers; otherwise correct mongodb.uri.",
+			Meaning: "The deployment was restored from a backup, or is another one: the position is of a log that is no more. The partition was stopped; its checkpoint was left where it was.",
+			Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such checkpoints back and tells the subscribers; otherwise correct mongodb.uri.",
 		},
 		{
 			Code:    LogHidden,
@@ -18,13 +18,13 @@ func mongodbEntries() []Entry {
 		{
 			Code:    LogHistoryLost,
 			Summary: "the oplog no longer reaches back to the position to resume at",
-			Meaning: "Changes between the position and the oplog's first entry can no longer be read from the log. The mark was left where it was.",
-			Remedy:  "Read the documents that the lost span may have touched again; let the oplog be larger than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, delete or rewind the mark to go on.",
+			Meaning: "Changes between the position and the oplog's first entry can no longer be read from the log. The checkpoint was left where it was.",
+			Remedy:  "Read the documents that the lost span may have touched again; let the oplog be larger than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, set resync until the subscriber has acknowledged the loss; an exclusive subscriber can also begin anew, after `streamer subscribers delete NAME`.",
 		},
 		{
 			Code:    LogNoProgress,
 			Summary: "a partition was recovered several times without getting on",
-			Meaning: "Each time the log was read again the same trouble came back. The partition was stopped, so that it does not spin; its mark was left where it was.",
+			Meaning: "Each time the log was read again the same trouble came back. The partition was stopped, so that it does not spin; its checkpoint was left where it was.",
 			Remedy:  "Look at the gap log (`streamer gaps`) and at MongoDB's own log for the reason; restart the node to try again.",
 		},
 		{
@@ -42,13 +42,13 @@ func mongodbEntries() []Entry {
 		{
 			Code:    LogTokenRefused,
 			Summary: "MongoDB refused a resume token as malformed",
-			Meaning: "The mark's token is not one that this server can read: another server product, or a corrupted mark. The mark was left as it was.",
-			Remedy:  "Check that mongodb.uri leads to the deployment that the marks were made with.",
+			Meaning: "The checkpoint's token is not one that this server can read: another server product, or a corrupted checkpoint. The checkpoint was left as it was.",
+			Remedy:  "Check that mongodb.uri leads to the deployment that the checkpoints were made with.",
 		},
 		{
 			Code:    MongoConnections,
 			Summary: "MongoDB has few connections left, or the connection string allows fewer than the node needs",
-			Meaning: "Each change stream holds a connection while it waits. Where there is none left, catch-ups and marks wait.",
+			Meaning: "Each change stream holds a connection while it waits. Where there is none left, catch-ups and checkpoints wait.",
 			Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
 		},
 		{

@@ -30,7 +30,7 @@ func TestStatusTellsHowANodeDoes(t *testing.T) {
 		return r.Status == "healthy"
 	})
 	human := l.result("status", "--address", address)
-	for _, want := range []string{"node: healthy", "log_open", "PARTITION", "this position dies in"} {
+	for _, want := range []string{"node: healthy", "log_open", "PARTITION", "leaves the oplog in"} {
 		if !strings.Contains(human, want) {
 			t.Errorf("it does not say %q: %s", want, human)
 		}
