@@ -305,14 +305,20 @@ func (s *Session) Pause() {
 	})
 }
 
-// Rewind moves the subscriber back, which it is told in that place: what follows is delivered again. A session that is not as far does
-// nothing.
+// Rewind moves the subscriber back, which it is told in that place: what follows is delivered again. A session that is nowhere as far does
+// nothing. When it returns, the session is there, or over.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
-	s.do(func() {
-		if !s.at().After(to) {
-			return
+	s.await(func() {
+		if at := s.at(); !at.After(to) {
+			if s.seen == nil || at.IsZero() {
+				return
+			}
+			to = at // in some partition it had more
 		}
 		s.readAgain(Place{At: to}, nil, func() {
+			s.mu.Lock()
+			s.mu.rewound = attachment{at: to, seq: s.mu.last}
+			s.mu.Unlock()
 			s.loss(&Loss{
 				Kind: Rewound, Reason: "operator", From: to, To: to, Namespaces: namespaces, Generation: generation, Found: time.Now(),
 				Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",

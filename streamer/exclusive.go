@@ -66,6 +66,7 @@ type Exclusive struct {
 		sync.Mutex
 		claim      checkpoint.Claim
 		generation uint64
+		moving     uint64 // the generation that it goes to
 	}
 }
 
@@ -322,15 +323,16 @@ var _ checkpoint.Source = (*Exclusive)(nil)
 
 // Progress implements checkpoint.Source.
 func (e *Exclusive) Progress() []checkpoint.Progress {
-	st := e.session.Standing()
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	generation, claim := e.mu.generation, e.mu.claim
+	e.mu.Unlock()
+	st := e.session.Standing() // after the generation, which is raised when the session has moved
 	if st.At.IsZero() && len(st.Partitions) == 0 {
 		return nil
 	}
 	return []checkpoint.Progress{{
 		Checkpoint: checkpoint.Checkpoint{
-			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: e.mu.generation, Claim: e.mu.claim,
+			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: generation, Claim: claim,
 		},
 		Events: st.Acked,
 	}}
@@ -357,13 +359,17 @@ func (e *Exclusive) rewound() {
 		return
 	}
 	e.mu.Lock()
-	behind := e.mu.generation < saved[0].Generation
-	e.mu.generation = max(e.mu.generation, saved[0].Generation)
+	behind := max(e.mu.generation, e.mu.moving) < saved[0].Generation
+	e.mu.moving = max(e.mu.moving, saved[0].Generation)
 	e.mu.Unlock()
-	if behind {
-		n.cfg.Board.Post(rewoundNotice(saved[0]))
-		e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint), saved[0].Generation, n.cfg.Namespaces)
+	if !behind {
+		return
 	}
+	n.cfg.Board.Post(rewoundNotice(saved[0]))
+	e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint), saved[0].Generation, n.cfg.Namespaces)
+	e.mu.Lock()
+	e.mu.generation = max(e.mu.generation, saved[0].Generation) // from now on checkpoints are of it
+	e.mu.Unlock()
 }
 
 // Rewound looks whether an operator has moved a subscriber of this node. It returns at once.

@@ -384,6 +384,72 @@ func TestRewoundSubscribersGoBack(t *testing.T) {
 	})
 }
 
+// What was on its way to a subscriber when an operator moved it back is not taken for where it is now: a checkpoint of the new generation is never
+// later than where the operator has moved it, until the subscriber has acknowledged what is redelivered.
+func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var shared *streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			var err error
+			if shared, err = n.Share(t.Context(), "sink", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		defer n.stop(t)
+		n.own(t, 1)
+		synctest.Wait()
+		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
+		events := source.Append(inserts(20, 0)...)
+		batches, sunk := receive(t, e.Session(), 20), receiveShared(t, shared, 20)
+		if err := errors.Join(e.Ack(last(batches).Seq), shared.Ack(last(sunk).Seq)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		source.Append(inserts(5, 20)...)
+		onTheirWay := last(receive(t, e.Session(), 5)).Seq
+		receiveShared(t, shared, 5)
+		time.Sleep(2 * time.Minute) // quiet partitions have a checkpoint, too
+		to := events[4].Position()
+		before, err := w.store.List(t.Context())
+		if err != nil || len(before) != partitions+1 {
+			t.Fatal(before, err)
+		}
+		for _, c := range before {
+			if _, err := w.store.Rewind(t.Context(), c.Key, to, "operator", "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Rewound("x")
+		n.Rewound("sink")
+		check := func(what string) {
+			t.Helper()
+			stored, err := w.store.List(t.Context())
+			if err != nil || len(stored) != len(before) {
+				t.Fatal(stored, err)
+			}
+			for _, c := range stored {
+				if c.Generation != 1 || c.Earliest().After(to) || c.Position.After(to) || len(c.Positions) > 0 {
+					t.Errorf("%s: %s is at %s, %v, generation %d", what, c.Key, c.Position, c.Positions, c.Generation)
+				}
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		check("nothing is acknowledged")
+		got := receive(t, e.Session(), 21)
+		if err := e.Ack(onTheirWay); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		check("what was on its way is acknowledged")
+		if got[0].Loss == nil || got[0].Loss.Kind != streamer.Rewound {
+			t.Errorf("%+v", got[0])
+		}
+	})
+}
+
 // A store that is away keeps nobody out who knows where it is; checkpoints wait, and a loss is in the gap log before any checkpoint passes it.
 func TestStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,6 +91,7 @@ type Session struct {
 		snapshots     []snapshot.Progress // of subscriptions; replaced and never changed
 		reads         bool                // one of them is not done
 		joined        map[change.Partition]attachment
+		rewound       attachment // where an operator has moved it, until what was on its way before is acknowledged
 		notices       []Notice
 		cause         error
 	}
@@ -545,6 +546,7 @@ func (s *Session) Standing() Standing {
 				st.Partitions[p] = reading.place(p, acked)
 			}
 		}
+		s.clamp(&st, oldest)
 		return st
 	}
 	st.At = change.Later(acked, reading.rest)
@@ -553,7 +555,29 @@ func (s *Session) Standing() Standing {
 			st.Partitions[p] = had
 		}
 	}
+	s.clamp(&st, oldest)
 	return st
+}
+
+// clamp takes nothing for acknowledged that is after where an operator has moved the subscriber, until what was on its way before is: the oldest
+// batch that is not acknowledged tells. Under the mutex.
+func (s *Session) clamp(st *Standing, oldest uint64) {
+	to := s.mu.rewound.at
+	if to.IsZero() || oldest > s.mu.rewound.seq {
+		return
+	}
+	if st.At.After(to) {
+		st.At = to
+	}
+	for p, at := range st.Partitions {
+		switch {
+		case !at.After(to):
+		case s.cfg.Attached:
+			st.Partitions[p] = to
+		default:
+			delete(st.Partitions, p) // it is where the session is
+		}
+	}
 }
 
 // credit reports whether anything more may be queued.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/mongostream/streamer/change"
@@ -18,6 +19,7 @@ type Shared struct {
 	name    string
 	session *Session
 	keeper  *checkpoint.Keeper
+	moving  sync.Mutex // held while it goes where an operator has moved it
 
 	mu struct {
 		sync.Mutex
@@ -127,18 +129,19 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 
 // Progress implements checkpoint.Source.
 func (s *Shared) Progress() []checkpoint.Progress {
-	st, events := s.session.Standing(), s.node.hub.Events()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	terms, generations := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations)
+	s.mu.Unlock()
+	st, events := s.session.Standing(), s.node.hub.Events() // after the generations, which are raised when the session has moved
 	all := make([]checkpoint.Progress, 0, len(st.Partitions))
 	for p, at := range st.Partitions {
-		term, there := s.mu.terms[p]
+		term, there := terms[p]
 		if !there || term.Err() != nil {
 			continue
 		}
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
-				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: s.mu.generations[p], Epoch: term.Epoch,
+				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch,
 			},
 			Events: events[p],
 		})
@@ -165,18 +168,29 @@ func (s *Shared) rewound() {
 		n.logger.Warn("rewound checkpoints cannot be read", "subscriber", s.name, "error", err)
 		return
 	}
+	s.moving.Lock()
+	defer s.moving.Unlock()
 	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
+	var moved []checkpoint.Checkpoint
 	s.mu.Lock()
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
-			s.mu.generations[c.Partition] = c.Generation
+			moved = append(moved, c)
 			places[c.Partition], held[c.Partition] = Place{At: n.openable(c.Position, c.Fingerprint)}, term
 		}
 	}
 	s.mu.Unlock()
-	if len(places) > 0 {
-		n.cfg.Board.Post(rewoundNotice(saved[0]))
-		_ = s.session.Attach(places, held) // partitions are attached to it
+	if len(moved) == 0 {
+		return
+	}
+	n.cfg.Board.Post(rewoundNotice(moved[0]))
+	_ = s.session.Attach(places, held) // partitions are attached to it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range moved { // from now on checkpoints are of it
+		if s.mu.terms[c.Partition].Epoch == held[c.Partition].Epoch {
+			s.mu.generations[c.Partition] = max(s.mu.generations[c.Partition], c.Generation)
+		}
 	}
 }
 
