@@ -121,7 +121,7 @@ func share(t *testing.T, s *checkpoint.Memory, p change.Partition, c checkpoint.
 	if _, err := s.ClaimTerms(t.Context(), "sink", []change.Term{term}); err != nil {
 		t.Fatal(err)
 	}
-	c.Key, c.Partitions, c.Epoch, c.At, c.By, c.Reason = sink(p), partitions, term.Epoch, saved, "n", checkpoint.ReasonFinal
+	c.Key, c.Partitions, c.Epoch, c.At, c.By, c.Reason = sink(p), partitions, term.Epoch, saved(), "n", checkpoint.ReasonFinal
 	if err := s.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +131,15 @@ func share(t *testing.T, s *checkpoint.Memory, p change.Partition, c checkpoint.
 func connect(t *testing.T, s *checkpoint.Memory, name string, position change.Position, elsewhere map[change.Partition]change.Position) {
 	t.Helper()
 	first := checkpoint.Checkpoint{
-		Key: checkpoint.Key{Subscriber: name}, Position: position, Positions: elsewhere, Partitions: partitions, At: saved, By: "a", Reason: checkpoint.ReasonBegin,
+		Key: checkpoint.Key{Subscriber: name}, Position: position, Positions: elsewhere, Partitions: partitions, At: saved(), By: "a", Reason: checkpoint.ReasonBegin,
 	}
-	if _, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: "p/" + name, Started: saved, Node: "a", By: "ann"}, first); err != nil {
+	if _, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: "p/" + name, Started: saved(), Node: "a", By: "ann"}, first); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // saved is when checkpoints were saved.
-var saved = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+func saved() time.Time { return time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC) }
 
 // all returns the checkpoints of a store by their keys.
 func all(t *testing.T, s checkpoint.Store) map[checkpoint.Key]checkpoint.Checkpoint {
@@ -460,11 +460,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 		t.Errorf("%+v", after)
 	}
 
-	lost, end := context.WithCancel(t.Context())
-	end()
-	for p := range terms {
-		terms[p].Context = lost
-	}
+	terms = slices.Repeat([]change.Term{{Context: t.Context(), Trusted: func() bool { return false }}}, partitions)
 	nobody := checkpoint.NewMemory(partitions)
 	plan, err = admin.PlanImport(t.Context(), nobody, mongo, archive)
 	if err == nil {
@@ -473,7 +469,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Apply(t.Context(), nobody, terms, "me", "file"); !errors.Is(err, context.Canceled) || len(all(t, nobody)) != 0 {
+	if err := plan.Apply(t.Context(), nobody, terms, "me", "file"); !errors.Is(err, change.ErrTermLost) || len(all(t, nobody)) != 0 {
 		t.Errorf("without a claim: %v", err)
 	}
 }

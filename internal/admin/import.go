@@ -161,7 +161,11 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		if ok && moveOf(there, c, p.Origin.Partitions) == Stays {
 			continue
 		}
-		if err := term[c.Partition].Err(); err != nil { // of an exclusive one the first partition stands for all
+		t, claimed := term[c.Partition] // of an exclusive one the first partition stands for all
+		if !claimed {
+			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, checkpoint.ErrFenced)
+		}
+		if err := t.Err(); err != nil {
 			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
 		}
 		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport

@@ -63,7 +63,7 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 	// 1000 entries over the 990 s after the earliest.
 	live := row(t, list, "live")
 	if live.Kind != admin.Exclusive || live.Position.T != at(400).Time.T || !equals(live.Lag, 100) || !equals(live.Behind, 101) || !equals(live.HeadRoom, 395) ||
-		!equals(live.Connected, true) || live.Claim.Process != "p/live" || live.Claim.Node != "a" || live.Claim.Identity != "ann" || !live.SavedAt.Equal(saved) {
+		!equals(live.Connected, true) || live.Claim.Process != "p/live" || live.Claim.Node != "a" || live.Claim.Identity != "ann" || !live.SavedAt.Equal(saved()) {
 		t.Errorf("%+v", live)
 	}
 	if s := live.Session; s == nil || !s.Live || s.Events != 7 || s.Bytes != 70 || s.Losses != 1 || s.CreditEvents != 3 || s.CreditBytes != 30 || s.Position.T != at(900).Time.T {
