@@ -142,7 +142,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 		if batch != nil {
 			c.consider(batch)
 		}
-		if s.seen == nil && !h.position().After(s.position()) && s.joins(ctx) {
+		if hub := h.position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.over() {

@@ -556,6 +556,37 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 	})
 }
 
+// A node is given its first terms before it runs, as its place in the cluster does: what opens its log where the subscribers are waits for them.
+func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		all := source.Append(inserts(10, 0)...)
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // its session has nothing to read yet
+			terms := make([]change.Term, partitions)
+			for p := range terms {
+				terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: t.Context()}
+			}
+			if err := n.Serve(t.Context(), terms); err != nil {
+				t.Fatal(err)
+			}
+		})
+		batches := receiveShared(t, s, 10)
+		equal(t, "received", refs(batches), wanted(all))
+		if err := s.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		node.stop(t)
+	})
+}
+
 // An event whose term is over when it is to be handed over is taken out, and a checkpoint of that partition is refused.
 func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,11 +15,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
-	"github.com/mongostream/streamer/gateway/client"
-	"github.com/mongostream/streamer/gateway/client/notice"
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 
@@ -39,17 +38,17 @@ func enlist(t *testing.T, path string, lines ...string) {
 // A program is what a client of a node has been given.
 type program struct {
 	changes chan string
-	notices chan notice.Notice
+	notices chan client.Notice
 	ended   chan error
 }
 
 // connect runs a client until the test ends.
 func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) *program {
 	n.Helper()
-	p := &program{changes: make(chan string, 1000), notices: make(chan notice.Notice, 1000), ended: make(chan error, 1)}
+	p := &program{changes: make(chan string, 1000), notices: make(chan client.Notice, 1000), ended: make(chan error, 1)}
 	_, port, _ := strings.Cut(n.service.Gateway(), ":")
 	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, cmp.Or(cfg.Start, client.StartNow)
-	cfg.OnNotice = func(_ context.Context, told notice.Notice) error {
+	cfg.OnNotice = func(_ context.Context, told client.Notice) error {
 		p.notices <- told
 		return nil
 	}
@@ -79,8 +78,22 @@ func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) 
 	return p
 }
 
+// takes waits for so many changes.
+func (p *program) takes(t *testing.T, n int) {
+	t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for i := range n {
+		select {
+		case <-p.changes:
+		case <-timeout.C:
+			t.Fatalf("%d of %d changes", i, n)
+		}
+	}
+}
+
 // told waits for a notice that holds.
-func (p *program) told(t *testing.T, what string, holds func(notice.Notice) bool) {
+func (p *program) told(t *testing.T, what string, holds func(client.Notice) bool) {
 	t.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -96,8 +109,8 @@ func (p *program) told(t *testing.T, what string, holds func(notice.Notice) bool
 	}
 }
 
-func connected(n notice.Notice) bool {
-	_, ok := n.(notice.Connected)
+func connected(n client.Notice) bool {
+	_, ok := n.(client.Connected)
 	return ok
 }
 
@@ -125,7 +138,7 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 		"strangers server":      {TLS: strangers.Client(t, "gw"), Token: token("good")},
 		"plaintext":             {Token: token("good")},
 	} {
-		cfg.GatewayID, cfg.ReconnectWait = name, time.Minute
+		cfg.Subscriber, cfg.ReconnectWait = name, time.Minute
 		p := n.connect(cfg, orders)
 		timeout := time.NewTimer(patience)
 		defer timeout.Stop()
@@ -135,7 +148,7 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 				t.Errorf("%s: ended with %v", name, err)
 			}
 		case told := <-p.notices:
-			if _, ok := told.(notice.Disconnected); !ok {
+			if _, ok := told.(client.Disconnected); !ok {
 				t.Errorf("%s: %#v", name, told)
 			}
 		case <-timeout.C:
@@ -144,14 +157,14 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 	}
 
 	p := n.connect(client.Config{
-		GatewayID: "shipping", TLS: ca.Client(t, "gw"), Token: token("good"),
-		OnRejected: func(context.Context, notice.Rejected) client.Decision { return client.Skip },
+		Subscriber: "shipping", TLS: ca.Client(t, "gw"), Token: token("good"),
+		OnRejected: func(context.Context, client.Rejected) client.Decision { return client.Skip },
 	}, orders, client.Subscription{ID: "crm", DB: "crm", Coll: "x"})
-	p.told(t, "the subscription to what is not allowed is rejected", func(n notice.Notice) bool {
-		r, ok := n.(notice.Rejected)
+	p.told(t, "the subscription to what is not allowed is rejected", func(n client.Notice) bool {
+		r, ok := n.(client.Rejected)
 		return ok && r.Subscription == "crm" && r.Code == string(fault.AccessForbidden) && r.Remedy != ""
 	})
-	other := n.connect(client.Config{GatewayID: "other", TLS: ca.Client(t, "gw"), Token: token("other")}, orders)
+	other := n.connect(client.Config{Subscriber: "other", TLS: ca.Client(t, "gw"), Token: token("other")}, orders)
 	other.told(t, "the other is connected", connected)
 	n.insert("one")
 	for _, p := range []*program{p, other} {
@@ -171,8 +184,8 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 		t.Error("the old certificate is shown after it was replaced")
 	}
 	enlist(t, list, "other name=other namespace=*")
-	p.told(t, "the session is ended with its code", func(n notice.Notice) bool {
-		d, ok := n.(notice.Disconnected)
+	p.told(t, "the session is ended with its code", func(n client.Notice) bool {
+		d, ok := n.(client.Disconnected)
 		return ok && strings.Contains(fmt.Sprint(d.Err), string(fault.AccessUnauthenticated))
 	})
 	enlist(t, list, "good name=shipping namespace=shop.orders", "other name=other namespace=*")
@@ -317,7 +330,7 @@ func TestDeletesAreChosenByTheImageBefore(t *testing.T) {
 	}
 	n := r.begin()
 	n.status()
-	p := n.connect(client.Config{GatewayID: "g"}, client.Subscription{
+	p := n.connect(client.Config{Subscriber: "g"}, client.Subscription{
 		ID: "open", DB: "shop", Coll: "orders", Ops: []string{"delete"}, Filter: `doc.status == "open"`, Deletes: client.DeletesBefore,
 	})
 	p.told(t, "it is connected", connected)
@@ -330,6 +343,6 @@ func TestDeletesAreChosenByTheImageBefore(t *testing.T) {
 	if !got[`"a"`] || !got[`"c"`] {
 		t.Errorf("%v", got)
 	}
-	without := n.connect(client.Config{GatewayID: "h"}, client.Subscription{ID: "all", DB: "shop", Coll: "orders"})
+	without := n.connect(client.Config{Subscriber: "h"}, client.Subscription{ID: "all", DB: "shop", Coll: "orders"})
 	without.told(t, "it is connected", connected)
 }

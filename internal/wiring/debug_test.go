@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
@@ -43,10 +42,13 @@ func TestStallIsRecordedAndProfilesAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	service, err := wiring.Assemble(t.Context(), wiring.Options{
-		Config: cfg, Process: rand.Text(), Sessions: []*delivery.Session{delivery.NewSession(delivery.Config{})}, // which acknowledges nothing
+		Config: cfg, Process: rand.Text(),
 		Logger: slog.New(slog.NewTextHandler(lines, nil)),
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Share(t.Context(), "idle"); err != nil { // which acknowledges nothing
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

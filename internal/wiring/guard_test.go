@@ -8,15 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/internal/breaker"
-	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/rescan"
 )
 
 // failing is a store that answers every save with the same results.
@@ -26,7 +21,7 @@ type failing struct {
 	calls   int
 }
 
-func (f *failing) Save(context.Context, []checkpoint.Mark) []error {
+func (f *failing) Save(context.Context, []checkpoint.Checkpoint) []error {
 	f.calls++
 	return f.results
 }
@@ -40,8 +35,8 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := notice.NewBoard(notice.Config{})
 		down := &failing{results: slices.Repeat([]error{errors.New("away")}, 2)}
-		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{Board: board}).Breaker("marks", nil)}
-		save := func() []error { return guarded.Save(t.Context(), make([]checkpoint.Mark, 2)) }
+		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{Board: board}).Breaker("checkpoints", nil)}
+		save := func() []error { return guarded.Save(t.Context(), make([]checkpoint.Checkpoint, 2)) }
 		for range 9 {
 			for _, err := range save() {
 				if err == nil {
@@ -68,43 +63,32 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
-// A node that stops while its store is left alone saves its last marks all the same, where the store has come back.
-func TestLastMarksAreSavedThoughTheStoreIsLeftAlone(t *testing.T) {
+// A node that stops while its store is left alone saves its last checkpoints all the same, where the store has come back.
+func TestLastCheckpointsAreSavedThoughTheStoreIsLeftAlone(t *testing.T) {
 	for _, reason := range []checkpoint.Reason{checkpoint.ReasonFinal, checkpoint.ReasonHandoff} {
 		down := &failing{results: []error{errors.New("away")}}
-		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
+		guarded := guardedStore{Store: down, breaker: breaker.NewPanel(breaker.Config{}).Breaker("checkpoints", nil)}
 		for range 6 {
-			guarded.Save(t.Context(), make([]checkpoint.Mark, 1))
+			guarded.Save(t.Context(), make([]checkpoint.Checkpoint, 1))
 		}
 		down.results = []error{nil}
-		if err := guarded.Save(t.Context(), make([]checkpoint.Mark, 1))[0]; !errors.Is(err, breaker.ErrOpen) {
-			t.Errorf("a mark as any: %v", err)
+		if err := guarded.Save(t.Context(), make([]checkpoint.Checkpoint, 1))[0]; !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("a checkpoint as any: %v", err)
 		}
-		if err := guarded.Save(t.Context(), []checkpoint.Mark{{Reason: reason}})[0]; err != nil {
-			t.Errorf("a last mark (%s): %v", reason, err)
+		if err := guarded.Save(t.Context(), []checkpoint.Checkpoint{{Reason: reason}})[0]; err != nil {
+			t.Errorf("a last checkpoint (%s): %v", reason, err)
 		}
 	}
 }
 
-// A store of which one partition's mark is refused answers: its breaker stays closed.
-func TestStoreThatRefusesSomeMarksIsNotAway(t *testing.T) {
+// A store of which one checkpoint is refused answers: its breaker stays closed.
+func TestStoreThatRefusesSomeCheckpointsIsNotAway(t *testing.T) {
 	partly := &failing{results: []error{errors.New("corrupt"), nil}}
-	guarded := guardedStore{Store: partly, breaker: breaker.NewPanel(breaker.Config{}).Breaker("marks", nil)}
+	guarded := guardedStore{Store: partly, breaker: breaker.NewPanel(breaker.Config{}).Breaker("checkpoints", nil)}
 	for range 20 {
-		guarded.Save(t.Context(), make([]checkpoint.Mark, 2))
+		guarded.Save(t.Context(), make([]checkpoint.Checkpoint, 2))
 	}
 	if partly.calls != 20 {
 		t.Errorf("%d calls", partly.calls)
-	}
-}
-
-func TestCollectionsToReadAgain(t *testing.T) {
-	got := collections(config.Rescan{Collections: []string{"shop.orders:meta.changed", "shop.a.b"}})
-	want := []rescan.Collection{
-		{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, UpdatedAt: "meta.changed"},
-		{Namespace: change.Namespace{DB: "shop", Coll: "a.b"}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -19,7 +19,7 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		code   int
-		opened int // openings of streams at most: where the tail begins anew, its lanes catch up through a stream of their own
+		opened int // openings of streams at most: where the tail begins anew, sessions may catch up through a stream of their own
 	}{
 		{name: "cursor not found", code: 43, opened: 1},
 		{name: "query plan killed", code: 175, opened: 1},
@@ -60,7 +60,7 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 			if more := n.metric("streamer_mongodb_streams_opened_total") - counted; more < 1 || int(more) > c.opened {
 				t.Errorf("%v streams were counted", more)
 			}
-			for _, name := range []string{"streamer_gaps_detected_total", "streamer_history_lost_total", "streamer_duplicate_events_total"} {
+			for _, name := range []string{"streamer_log_losses_total", "streamer_log_events_duplicate_total"} {
 				if got := n.metric(name); got != 0 {
 					t.Errorf("%s is %v", name, got)
 				}
@@ -86,7 +86,7 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 	}
 }
 
-// What a person must act upon ends the node at once, with the code that tells why, and marks nothing that was not delivered.
+// What a person must act upon ends the node at once, with the code that tells why, and saves nothing that was not delivered.
 func TestErrorsThatEndTheNode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -126,8 +126,8 @@ func TestErrorsThatEndTheNode(t *testing.T) {
 			r.heal()
 			next := r.begin()
 			next.until("all has arrived", func() bool { return len(missing(append(n.ids(), next.ids()...), idsUpTo(20))) == 0 })
-			if len(next.notices()) != 0 || len(next.gaps()) != 0 {
-				t.Errorf("%d notices, %d gaps", len(next.notices()), len(next.gaps()))
+			if len(next.losses()) != 0 || len(next.gaps()) != 0 {
+				t.Errorf("%d losses, %d gaps", len(next.losses()), len(next.gaps()))
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestMissingImageThroughTheWholeNode(t *testing.T) {
 	if _, err := r.coll("orders").UpdateByID(t.Context(), 7, bson.D{{Key: "$set", Value: bson.D{{Key: "v", Value: 1}}}}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the update arrives", func() bool { return updates(n) == 1 })
+	n.until("the update arrives", func() bool { return n.count("update") == 1 })
 	n.goesOn()
 	if opened := r.server.Stats().ChangeStreamsOpened - streams; opened != 1 {
 		t.Errorf("%d streams were opened", opened)
@@ -159,7 +159,7 @@ func TestMissingImageThroughTheWholeNode(t *testing.T) {
 	n.saysNothing()
 }
 
-// A tail that begins anew leaves its lanes to a catch-up, which comes up to the tail as soon as the log moves, by whatever entry: until
+// A tail that begins anew leaves sessions to a catch-up, which comes up to the tail as soon as the log moves, by whatever entry: until
 // then two streams are open on a log in which nothing happens, and both would tell what does.
 func TestTailThatBeganAnewOnAQuietLog(t *testing.T) {
 	t.Parallel()
@@ -182,8 +182,8 @@ func TestTailThatBeganAnewOnAQuietLog(t *testing.T) {
 // saysNothing fails the test where a loss was recorded or told, or operators were told anything.
 func (n *live) saysNothing() {
 	n.Helper()
-	if posted, _ := n.service.board.Since(0); len(n.notices()) != 0 || len(n.gaps()) != 0 || len(posted) != 0 {
-		n.Errorf("%d notices, %d gaps, operators were told %v", len(n.notices()), len(n.gaps()), posted)
+	if posted, _ := n.service.board.Since(0); len(n.losses()) != 0 || len(n.gaps()) != 0 || len(posted) != 0 {
+		n.Errorf("%d losses, %d gaps, operators were told %v", len(n.losses()), len(n.gaps()), posted)
 	}
 }
 

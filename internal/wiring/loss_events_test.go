@@ -4,40 +4,35 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"slices"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 
-// collectionEvents returns the events without a document that a partition was told of, in order.
-func (n *live) collectionEvents(p change.Partition) (ops []string) {
-	for _, b := range n.batches() {
-		for i := range b.Events {
-			if e := &b.Events[i]; b.Partition == p && e.Lookup("documentKey").IsZero() {
-				ops = append(ops, e.Op().String())
-			}
+// collectionEvents returns the changes of no document that were told of, in order.
+func (n *live) collectionEvents() (ops []string) {
+	for _, e := range n.changes() {
+		if e.partition == everywhere {
+			ops = append(ops, e.op)
 		}
 	}
 	return ops
 }
 
-// resyncs returns the namespaces that a partition was told to read again, in order.
-func (n *live) resyncs(p change.Partition) (namespaces []string) {
-	for _, b := range n.notices() {
-		if b.Partition == p && b.Notice.Kind == delivery.Resync {
-			namespaces = append(namespaces, b.Notice.Namespaces...)
+// resyncs returns the namespaces that were told to be read again, in order.
+func (n *live) resyncs() (namespaces []string) {
+	for _, l := range n.losses() {
+		if l.kind == "resync" {
+			namespaces = append(namespaces, l.namespaces...)
 		}
 	}
 	return namespaces
 }
 
-// Whatever becomes of a watched collection and its database is told of in its place in every partition, and nothing that follows is
+// Whatever becomes of a watched collection and its database is told of once, in its place, and nothing that follows is
 // missing, with a stream of the cluster and with one of the database, which ends when that is dropped.
 func TestCollectionsThatComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -85,19 +80,18 @@ func TestCollectionsThatComeAndGo(t *testing.T) {
 			n.sees("a", "b", "c", "d", "e")
 			n.goesOn()
 			n.once("a", "b", "c", "d", "e")
-			for p := range change.Partition(partitions) {
-				n.until(fmt.Sprint("partition ", p, " is told of everything"), func() bool { return len(n.collectionEvents(p)) >= len(c.want) })
-				if got := n.collectionEvents(p); !slices.Equal(got, c.want) {
-					t.Errorf("partition %d was told of %v, want %v", p, got, c.want)
-				}
-				if got := n.resyncs(p); !slices.Equal(got, c.lost) {
-					t.Errorf("partition %d was told to read again %v, want %v", p, got, c.lost)
-				}
+			n.until("it is told of everything", func() bool { return len(n.collectionEvents()) >= len(c.want) })
+			if got := n.collectionEvents(); !slices.Equal(got, c.want) {
+				t.Errorf("told of %v, want %v", got, c.want)
 			}
+			if got := n.resyncs(); !slices.Equal(got, c.lost) {
+				t.Errorf("told to read again %v, want %v", got, c.lost)
+			}
+			n.inOrder(t)
 			if seen := slices.Contains(n.ids(), "in staging"); seen != (c.watch == "shop.*") {
 				t.Errorf("a document of another collection: told of %v", seen)
 			}
-			if n.metric("streamer_history_lost_total") != 0 || len(n.gaps()) != 0 {
+			if len(n.gaps()) != 0 {
 				t.Errorf("%d gaps", len(n.gaps()))
 			}
 			n.stopped()
@@ -106,14 +100,14 @@ func TestCollectionsThatComeAndGo(t *testing.T) {
 			}
 			next := r.begin()
 			next.goesOn()
-			if again := len(next.ids()); again != 1 || len(next.notices()) != 0 {
-				t.Errorf("after a restart %v, %d notices", next.ids(), len(next.notices()))
+			if again := len(next.ids()); again != 1 || len(next.losses()) != 0 {
+				t.Errorf("after a restart %v, %d losses", next.ids(), len(next.losses()))
 			}
 		})
 	}
 }
 
-// A transaction of 24 MB comes whole, and the marks reach its end.
+// A transaction of 24 MB comes whole, and the checkpoints reach its end.
 func TestTransactionOf24MB(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "7.0"} {
@@ -142,15 +136,13 @@ func TestTransactionOf24MB(t *testing.T) {
 			committed := r.now()
 			n.sees(idsUpTo(24)...)
 			n.once(idsUpTo(24)...)
-			for _, b := range n.batches() {
-				for i := range b.Events {
-					if !bytes.Contains(b.Events[i].Raw(), text) {
-						t.Errorf("%s came with %d bytes", idOf(&b.Events[i]), len(b.Events[i].Raw()))
-					}
+			for _, e := range n.changes() {
+				if !bytes.Contains(e.event, text) {
+					t.Errorf("%s came with %d bytes", e.id, len(e.event))
 				}
 			}
 			n.sees(r.series(100, 100+16*partitions)...) // it goes on, in all partitions: idle ones are seldom saved
-			n.marked(committed)
+			n.saved(committed)
 		})
 	}
 }
@@ -175,31 +167,28 @@ func TestEventAbove16MB(t *testing.T) {
 			r.insert("after")
 			at := r.now()
 			n.sees("before", "large", "after")
-			n.until("the update arrives", func() bool { return updates(n) > 0 })
+			n.until("the update arrives", func() bool { return n.count("update") > 0 })
 			n.goesOn()
 			n.once("before", "after")
-			for _, b := range n.batches() {
-				for i := range b.Events {
-					e := &b.Events[i]
-					if e.Op() != change.OpUpdate {
-						continue
-					}
-					if full := e.Lookup("fullDocument").Lookup("a").Data; !bytes.Contains(full, text) {
-						t.Errorf("its document has %d bytes", len(full))
-					}
-					if described := !e.Lookup("updateDescription").IsZero(); described != c.described {
-						t.Errorf("its description is there: %v", described)
-					}
+			for _, e := range n.changes() {
+				if e.op != "update" {
+					continue
+				}
+				if full := e.event.Lookup("fullDocument", "a").Value; !bytes.Contains(full, text) {
+					t.Errorf("its document has %d bytes", len(full))
+				}
+				if described := !e.event.Lookup("updateDescription").IsZero(); described != c.described {
+					t.Errorf("its description is there: %v", described)
 				}
 			}
-			if updates(n) != 1 {
-				t.Errorf("the event came %d times", updates(n))
+			if n.count("update") != 1 {
+				t.Errorf("the event came %d times", n.count("update"))
 			}
-			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
-				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+			if len(n.gaps()) != 0 || len(n.losses()) != 0 {
+				t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 			}
 			n.sees(r.series(100, 100+16*partitions)...) // idle partitions are seldom saved
-			n.marked(at)
+			n.saved(at)
 		})
 	}
 }

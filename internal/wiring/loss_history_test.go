@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/devmongo"
@@ -43,8 +42,8 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 			if stats.ChangeStreamsOpen > free || stats.ConnectionsOpen-connections > 2*free {
 				t.Errorf("%d streams and %d connections more than before are open", stats.ChangeStreamsOpen, stats.ConnectionsOpen-connections)
 			}
-			if len(n.gaps()) != 0 || len(n.notices()) != 0 {
-				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+			if len(n.gaps()) != 0 || len(n.losses()) != 0 {
+				t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 			}
 			r.heal()
 			n.sees(idsUpTo(40)...)
@@ -58,53 +57,40 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 					t.Errorf("a partition was %s meanwhile", state)
 				}
 			}
-			if len(n.gaps()) != 0 || len(n.notices()) != 0 || n.metric("streamer_history_lost_total") != 0 {
-				t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+			if len(n.gaps()) != 0 || len(n.losses()) != 0 || n.metric("streamer_log_losses_total") != 0 {
+				t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 			}
 		})
 	}
 }
 
-// wantOneLoss holds what a node tells of one lost stretch against what was missed: one notice and one gap entry for each partition,
-// whose bounds contain every missed event, and nothing more afterwards.
+// wantOneLoss holds what a node tells of one lost stretch against what was missed: one loss and one gap entry, whose bounds contain every
+// missed event, and nothing more afterwards.
 func (n *live) wantOneLoss(missed []change.Position, onward change.Timestamp) {
 	n.Helper()
-	n.until("every partition is told", func() bool { return len(n.notices()) >= partitions })
+	n.until("it is told", func() bool { return len(n.losses()) > 0 })
 	n.goesOn()
-	told := map[change.Partition]int{}
-	for _, b := range n.notices() {
-		told[b.Partition]++
-		if b.Notice.Kind != delivery.Resync || b.Notice.Reason != string(gap.HistoryLost) || b.Notice.Advice == "" || !slices.Equal(b.Notice.Namespaces, []string{"shop.*"}) {
-			n.Errorf("notice %+v", b.Notice)
-		}
-		if b.To.Time != onward {
-			n.Errorf("partition %d: the loss ends at %v, the log can be read from %v on", b.Partition, b.To, onward)
-		}
-		for _, p := range missed {
-			if !p.After(b.From) || !b.To.After(p) {
-				n.Errorf("partition %d: %v is outside of (%v, %v)", b.Partition, p, b.From, b.To)
-			}
+	losses, gaps := n.losses(), n.gaps()
+	if len(losses) != 1 || len(gaps) != 1 {
+		n.Fatalf("%d losses, %d gap entries", len(losses), len(gaps))
+	}
+	l, g := losses[0], gaps[0]
+	if l.kind != "resync" || l.reason != string(gap.HistoryLost) || l.advice == "" || !slices.Equal(l.namespaces, []string{"shop.*"}) {
+		n.Errorf("loss %+v", l)
+	}
+	if l.to != onward || g.To.Time != onward || g.Reason != string(gap.HistoryLost) {
+		n.Errorf("the loss ends at %v, the gap %+v at %v, the log can be read from %v on", l.to, g, g.To, onward)
+	}
+	for _, p := range missed {
+		if !l.bounds(p.Time, false) || !p.After(g.From) || !g.To.After(p) {
+			n.Errorf("%v is outside of (%v, %v), or of the gap (%v, %v)", p, l.from, l.to, g.From, g.To)
 		}
 	}
-	gaps := n.gaps()
-	if len(told) != partitions || len(n.notices()) != partitions || len(gaps) != partitions {
-		n.Errorf("%d partitions in %d notices, %d gap entries", len(told), len(n.notices()), len(gaps))
-	}
-	for _, g := range gaps {
-		if g.Reason != string(gap.HistoryLost) || g.To.Time != onward {
-			n.Errorf("gap %+v", g)
-		}
-		for _, p := range missed {
-			if !p.After(g.From) || !g.To.After(p) {
-				n.Errorf("the gap of partition %d does not hold %v", g.Partition, p)
-			}
-		}
-	}
-	if kinds := n.posted(notice.Resync); len(kinds) != partitions {
+	if kinds := n.posted(notice.Resync); len(kinds) != 1 {
 		n.Errorf("operators were told %v", kinds)
 	}
-	if lost, found := n.metric("streamer_history_lost_total"), n.metric("streamer_gaps_detected_total"); lost != partitions || found != partitions {
-		n.Errorf("%v losses counted, %v spans", lost, found)
+	if lost := n.metric("streamer_log_losses_total"); lost != 1 {
+		n.Errorf("%v losses counted", lost)
 	}
 }
 
@@ -129,7 +115,7 @@ func (r *rig) positions(since change.Timestamp) (positions []change.Position) {
 	return positions
 }
 
-// A node that was stopped for longer than the log reaches back records and tells one loss for each partition, and is live at once.
+// A node that was stopped for longer than the log reaches back records and tells one loss, and is live at once.
 func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "7.0"} {
@@ -151,15 +137,15 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			r.server.TruncateOplogBefore(begin)
 			onward := r.earliest(release)
 			opened := r.server.Stats().ChangeStreamsOpened
-			n = r.beginDeaf()
-			n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
+			n = r.beginWith(&ledger{deaf: true})
+			n.until("it is told of a loss", func() bool { return len(n.losses()) == 1 })
 			n.until("every partition is stale", func() bool {
 				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State != health.Stale })
 			})
 			n.sees(kept...)
 			n.once(kept...)
 			n.wantOneLoss(missed, onward)
-			n.listen()
+			n.goOn()
 			n.until("no partition is stale", func() bool {
 				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State == health.Stale })
 			})
@@ -167,44 +153,44 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			if again := r.server.Stats().ChangeStreamsOpened - opened; again > 5 {
 				t.Errorf("%d streams were opened", again)
 			}
-			n.marked(onward)
+			n.saved(onward)
 			n.stopped()
 			n = r.begin()
 			n.goesOn()
-			if len(n.notices()) != 0 || len(n.gaps()) != partitions {
-				t.Errorf("after a restart: %d notices, %d gaps", len(n.notices()), len(n.gaps()))
+			if len(n.losses()) != 0 || len(n.gaps()) != 1 {
+				t.Errorf("after a restart: %d losses, %d gaps", len(n.losses()), len(n.gaps()))
 			}
 		})
 	}
 }
 
 // The server takes a lost position without an error, answers with progress beyond the loss, and says what is wrong only with the
-// next event. No mark may follow that progress.
+// next event. No checkpoint may follow that progress.
 func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{NoopEvery: 20 * time.Millisecond})
 	n := r.begin()
 	n.sees(r.series(0, 40)...)
 	n.stopped()
-	before := n.last
+	before := n.stored(sharedName)
 	since := r.now().Next()
 	r.series(40, 80)
 	missed := r.positions(since)
 	r.server.TruncateOplog(0) // and only no-ops follow
 	onward := r.earliest("4.4")
-	n = r.beginDeaf()
-	n.until("it is told of a loss", func() bool { return len(n.notices()) == partitions })
-	// Rounds of marks go by while the log moves on.
+	n = r.beginWith(&ledger{deaf: true})
+	n.until("it is told of a loss", func() bool { return len(n.losses()) == 1 })
+	// Rounds of checkpoints go by while the log moves on.
 	at := r.now().T
 	n.until("the log has moved on for a while", func() bool { return r.now().T > at+4 })
-	for p, m := range n.marks() {
-		if m.Position.Compare(before[p].Position) != 0 {
-			t.Errorf("the mark of partition %d has moved from %v to %v", p, before[p].Position, m.Position)
+	for p, c := range n.stored(sharedName) {
+		if c.Position.Compare(before[p].Position) != 0 {
+			t.Errorf("the checkpoint of partition %d has moved from %v to %v", p, before[p].Position, c.Position)
 		}
 	}
 	n.wantOneLoss(missed, onward)
-	n.listen()
-	n.marked(onward)
+	n.goOn()
+	n.saved(onward)
 }
 
 // A node that may not look at the oplog, as behind mongos, learns of a loss from the server's refusal alone, which comes with the first
@@ -226,16 +212,14 @@ func TestLossIsToldWithoutTheRightToReadTheOplog(t *testing.T) {
 			r.series(80, 100)
 			r.server.TruncateOplogBefore(begin)
 			n = r.begin()
-			n.until("every partition is told", func() bool { return len(n.notices()) == partitions })
+			n.until("every partition is told", func() bool { return len(n.losses()) == 1 })
 			n.goesOn()
-			if len(n.notices()) != partitions || len(n.gaps()) != partitions {
-				t.Errorf("%d notices, %d gaps", len(n.notices()), len(n.gaps()))
+			if len(n.losses()) != 1 || len(n.gaps()) != 1 {
+				t.Errorf("%d losses, %d gaps", len(n.losses()), len(n.gaps()))
 			}
-			for _, b := range n.notices() {
-				for _, p := range missed {
-					if !p.After(b.From) || !b.To.After(p) {
-						t.Errorf("partition %d: %v is outside of (%v, %v)", b.Partition, p, b.From, b.To)
-					}
+			for _, p := range missed {
+				if l := n.losses()[0]; !l.bounds(p.Time, false) {
+					t.Errorf("%v is outside of (%v, %v)", p, l.from, l.to)
 				}
 			}
 		})

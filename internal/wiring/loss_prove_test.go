@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-func TestProveStoreOfMarksThatIsAwayForAMinuteUnderLoad(t *testing.T) {
+func TestProveStoreOfCheckpointsThatIsAwayForAMinuteUnderLoad(t *testing.T) {
 	storeAway(t, time.Minute, "STREAMER_CLUSTER_LEASE_TTL=10s")
 }
 
@@ -42,8 +42,8 @@ func TestProveServerThatRefusesEverythingIsStuck(t *testing.T) {
 			return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State != health.Healthy && s.State != health.Idle })
 		})
 		n.until("operators are told so", func() bool { return slices.Contains(n.posted(notice.Health), notice.KindReading) })
-		if len(n.gaps()) != 0 || len(n.notices()) != 0 {
-			t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+		if len(n.gaps()) != 0 || len(n.losses()) != 0 {
+			t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 		}
 	}
 }

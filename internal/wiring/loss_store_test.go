@@ -10,23 +10,23 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// The store of marks is cut off under load, for longer than a claim lives, and comes back: the node says that it is not well, nothing is
-// lost, and the same node claims its partitions anew, where the marks go on.
-func TestStoreOfMarksThatIsAwayUnderLoad(t *testing.T) {
+// The store of checkpoints is cut off under load, for longer than a claim lives, and comes back: the node says that it is not well, nothing is
+// lost, and the same node claims its partitions anew, where the checkpoints go on.
+func TestStoreOfCheckpointsThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	storeAway(t, 8*time.Second, "STREAMER_CLUSTER_LEASE_TTL=5s")
 }
 
 // Whoever reaches the store while a node does not may have its partitions once the claim has run out. The node hands out what is true log
-// as long as nobody answers; then it ends, says why, and has moved no mark.
-func TestStoreOfMarksThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
+// as long as nobody answers; then it ends, says why, and has moved no checkpoint.
+func TestStoreOfCheckpointsThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
@@ -42,31 +42,31 @@ func TestStoreOfMarksThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	second.sees(slices.Concat(during, after)...)
 	at := r.now()
 	second.elsewhere(1)
-	second.marked(at)
+	second.saved(at)
 	heal()
 	<-first.ended
 	if fault.Of(first.err) != fault.NodeTermLost {
 		t.Errorf("the node ended with %v", first.err)
 	}
-	for p, m := range r.stored() {
-		if m.By != "m" {
-			t.Errorf("the mark of partition %d is by %s", p, m.By)
+	for p, c := range r.stored(sharedName) {
+		if c.By != "m" {
+			t.Errorf("the checkpoint of partition %d is by %s", p, c.By)
 		}
 	}
 	second.goesOn()
-	if len(second.gaps()) != 0 || len(second.notices()) != 0 {
-		t.Errorf("%d gaps, %d notices", len(second.gaps()), len(second.notices()))
+	if len(second.gaps()) != 0 || len(second.losses()) != 0 {
+		t.Errorf("%d gaps, %d losses", len(second.gaps()), len(second.losses()))
 	}
 }
 
-// Marks in MongoDB that cannot be written hold nothing up either, and go on as they were.
-func TestMarksInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
+// Checkpoints in MongoDB that cannot be written hold nothing up either, and go on as they were.
+func TestCheckpointsInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
 	before := r.series(0, 20)
 	n.sees(before...)
-	n.marked(r.now())
+	n.savedInMongoDB(r.now())
 	epochs := n.epochs()
 	r.fail("alwaysOn", 11600, "update")
 	cut := time.Now()
@@ -78,14 +78,14 @@ func TestMarksInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
 	r.heal()
 	at := r.now()
 	n.elsewhere(1)
-	n.marked(at)
+	n.savedInMongoDB(at)
 	if now := n.epochs(); !slices.Equal(now, epochs) {
 		t.Errorf("epochs are %v, were %v", now, epochs)
 	}
 }
 
-// What passes while the store is away is bounded: the lanes wait, and go on when it is back.
-func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
+// What passes while the store is away is bounded: the subscriber waits, and goes on when it is back.
+func TestStoreOfCheckpointsThatIsAwayForTooMuch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
@@ -93,21 +93,27 @@ func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
 	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
 	n.goesOn()
 	heal := link.Cut()
-	const batch = 50
-	written := r.series(0, batch)
-	for i := batch; i < partitions*unsaved*3; i += batch {
-		written = append(written, r.series(i, i+batch)...) // a lane stops between batches
-	}
-	n.until("the lanes are full", func() bool { return len(n.ids()) >= partitions*unsaved })
+	written := r.series(0, unsaved)
+	n.sees(written...)
+	written = append(written, r.series(unsaved, 3*unsaved)...)
 	cut := time.Now()
 	n.until("the claim has run out", func() bool { return time.Since(cut) > 7*time.Second })
-	// A lane looks before each chunk, so it passes at most one of them more.
-	if got := len(n.ids()); got > partitions*(unsaved+delivery.MaxBatchEvents) || got == len(written) {
+	// It looks before it takes more, so that what was there when it last did may be more than the bound.
+	if got := len(n.ids()); got > 2*unsaved {
 		t.Errorf("%d of %d events have passed", got, len(written))
 	}
 	heal()
 	n.sees(written...)
 	n.goesOn()
+}
+
+// savedInMongoDB is saved for a node that keeps its checkpoints there.
+func (n *live) savedInMongoDB(at change.Timestamp) {
+	n.Helper()
+	n.until("checkpoints reach "+at.String(), func() bool {
+		saved, err := n.service.Checkpoints(context.Background())
+		return err == nil && len(saved) == partitions && !slices.ContainsFunc(saved, func(c checkpoint.Checkpoint) bool { return c.Position.Time.Compare(at) < 0 })
+	})
 }
 
 // epochs returns the epochs of the node's partitions.
@@ -149,14 +155,14 @@ func storeAway(t *testing.T, length time.Duration, settings ...string) {
 			}
 		}
 	})
-	n.until("marks are saved under load", func() bool { return n.metric("streamer_checkpoints_saved_total") > 0 })
+	n.until("checkpoints are saved under load", func() bool { return n.metric("streamer_checkpoints_saved_total") > 0 })
 	heal := link.Cut()
-	cut, before := time.Now(), r.stored()
+	cut, before := time.Now(), r.stored(sharedName)
 	n.until("the node says that it is not well", n.unwell)
 	n.until("it has been away for long enough", func() bool { return time.Since(cut) >= length })
-	for p, m := range r.stored() {
-		if m.Position.Compare(before[p].Position) != 0 && m.At.After(cut) {
-			t.Errorf("a mark of partition %d has come through", p)
+	for p, c := range r.stored(sharedName) {
+		if c.Position.Compare(before[p].Position) != 0 && c.At.After(cut) {
+			t.Errorf("a checkpoint of partition %d has come through", p)
 		}
 	}
 	if now := n.epochs(); !slices.Equal(now, epochs) {
@@ -178,13 +184,13 @@ func storeAway(t *testing.T, length time.Duration, settings ...string) {
 	at := r.now()
 	n.sees(written...)
 	if again := len(n.ids()) - len(written) - 2; again > len(written)/4 {
-		t.Errorf("%d of %d events came again: lanes go on where their subscribers stand", again, len(written))
+		t.Errorf("%d of %d events came again: sessions go on where their subscribers are", again, len(written))
 	}
 	n.elsewhere(1)
-	n.marked(at)
+	n.saved(at)
 	n.until("the node is well again", func() bool { return !n.unwell() })
-	if len(n.gaps()) != 0 || len(n.notices()) != 0 {
-		t.Errorf("%d gaps, %d notices", len(n.gaps()), len(n.notices()))
+	if len(n.gaps()) != 0 || len(n.losses()) != 0 {
+		t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 	}
 }
 

@@ -3,7 +3,6 @@ package wiring
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/internal/breaker"
@@ -256,7 +256,9 @@ func (s *Service) Run(ctx context.Context) error {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
-	s.hub.Drain()
+	s.gateway.Announce(streamer.Notice{
+		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
+	})
 	s.endClients()
 }
 

@@ -52,8 +52,8 @@ func TestNodeBehindARouter(t *testing.T) {
 	n = r.begin()
 	n.sees(missed...)
 	n.once(missed...)
-	if len(n.notices()) != 0 {
-		t.Errorf("%d notices", len(n.notices()))
+	if len(n.losses()) != 0 {
+		t.Errorf("%d losses", len(n.losses()))
 	}
 	n.stopped()
 }

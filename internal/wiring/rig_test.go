@@ -3,6 +3,7 @@ package wiring
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
@@ -36,13 +36,13 @@ const (
 	patience = 60 * time.Second
 )
 
-// A rig is a MongoDB to write to and to spoil, an etcd for marks, and what nodes must be told of them.
+// A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told of them.
 type rig struct {
 	*testing.T
 
 	server   *devmongo.Server
 	client   *mongo.Client
-	store    *etcd.Store // where nodes keep their marks, past them
+	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
 }
 
@@ -50,16 +50,16 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	t.Helper()
 	server, endpoints := devmongotest.Start(t, cfg), devetcdtest.Endpoints(t)
 	prefix := devetcdtest.Prefix(t, endpoints)
-	marks, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c", DialTimeout: patience})
+	kept, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c", DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := marks.Close(); err != nil {
+		if err := kept.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(marks, partitions), settings: append([]string{
+	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(kept, partitions), settings: append([]string{
 		"STREAMER_MONGODB_URI=" + server.URI() + "&heartbeatFrequencyMS=500", "STREAMER_MONGODB_MAX_AWAIT=20ms", "STREAMER_MONGODB_WATCH=shop.*",
 		"STREAMER_ETCD_ENDPOINTS=" + strings.Join(endpoints, ","), "STREAMER_ETCD_PREFIX=" + prefix,
 		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",
@@ -145,65 +145,62 @@ func (r *rig) heal() {
 
 func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
 
-// assemble makes a node with a session that sees everything.
-func (r *rig) assemble(settings ...string) (*Service, *delivery.Session, error) {
+// assemble makes a node.
+func (r *rig) assemble(settings ...string) (*Service, error) {
 	r.Helper()
 	cfg, err := config.Load("", append(slices.Clone(r.settings), settings...))
 	if err != nil {
 		r.Fatal(err)
 	}
-	session := delivery.NewSession(delivery.Config{})
-	service, err := Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), Sessions: []*delivery.Session{session}, TakeOver: true})
-	return service, session, err
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true})
 }
 
-// A live is a running node and what its subscriber has received.
+// A live is a running node, and what its shared subscriber has received.
 type live struct {
 	*rig
+	*ledger
 
 	service *Service
-	session *delivery.Session
-	last    map[change.Partition]checkpoint.Mark // what it has left
+	shared  *streamer.Shared // nil where the node has none
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when the node has ended
 	err     error         // how it ended
-
-	mu   sync.Mutex
-	got  []*delivery.Batch
-	more chan struct{}     // closed when there is more
-	deaf bool              // notices are not acknowledged, nor what comes behind them, which would acknowledge them too
-	held []*delivery.Batch // what was not
 }
 
-// begin starts a node; it is stopped at the end of the test.
+// sharedName is what the shared subscriber of nodes is called.
+const sharedName = "stdout"
+
+// begin starts a node with a shared subscriber; it is stopped at the end of the test.
 func (r *rig) begin(settings ...string) *live {
 	r.Helper()
-	return r.beginAs(func(*live) {}, settings...)
+	return r.beginWith(&ledger{}, settings...)
 }
 
-// beginDeaf starts a node whose subscriber acknowledges no notice.
-func (r *rig) beginDeaf(settings ...string) *live {
+// beginWith starts a node whose shared subscriber writes what it receives into a ledger. Without a ledger it has none.
+func (r *rig) beginWith(l *ledger, settings ...string) *live {
 	r.Helper()
-	return r.beginAs(func(n *live) { n.deaf = true }, settings...)
-}
-
-func (r *rig) beginAs(adjust func(*live), settings ...string) *live {
-	r.Helper()
-	service, session, err := r.assemble(settings...)
+	service, err := r.assemble(settings...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	n := &live{rig: r, service: service, session: session, ended: make(chan struct{}), more: make(chan struct{})}
-	adjust(n)
+	n := &live{rig: r, ledger: l, service: service, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	var receiving sync.WaitGroup
-	receiving.Go(n.receive)
+	if l == nil {
+		n.ledger = &ledger{}
+	} else {
+		if n.shared, err = service.Share(context.Background(), sharedName); err != nil {
+			r.Fatal(err)
+		}
+		receiving.Go(n.receive)
+	}
 	go func() {
 		defer close(n.ended)
 		n.err = service.Run(ctx)
-		n.last = r.stored()
-		session.Close()
+		if n.shared != nil {
+			n.shared.Session().Close(nil)
+		}
 		receiving.Wait()
 	}()
 	r.Cleanup(func() {
@@ -213,37 +210,49 @@ func (r *rig) beginAs(adjust func(*live), settings ...string) *live {
 	return n
 }
 
-// receive takes and acknowledges batches until the session ends.
+// receive takes and acknowledges batches as standard output does, until the session ends.
 func (n *live) receive() {
+	n.end(n.take())
+}
+
+func (n *live) take() error {
 	for {
-		batches, err := n.session.Receive(context.Background())
+		batches, err := n.shared.Receive(context.Background())
 		if err != nil {
-			return
+			return err
 		}
-		n.mu.Lock()
-		n.got = append(n.got, batches...)
-		close(n.more)
-		n.more = make(chan struct{})
 		for _, b := range batches {
-			behind := slices.ContainsFunc(n.held, func(h *delivery.Batch) bool { return h.Partition == b.Partition })
-			if n.deaf && (b.Notice != nil || behind) {
-				n.held = append(n.held, b)
-			} else {
-				n.session.Ack(b)
+			n.shared.Prune(b)
+			n.add(entriesOf(b)...)
+			if err := n.held(n.shared.Session().Done()); err != nil {
+				return err
+			}
+			if err := n.shared.Ack(b.Seq); err != nil {
+				return err
 			}
 		}
-		n.mu.Unlock()
 	}
 }
 
-// listen acknowledges the notices that were not, and those to come.
-func (n *live) listen() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, b := range n.held {
-		n.session.Ack(b)
+// entriesOf returns what a batch holds.
+func entriesOf(b *streamer.Batch) (entries []entry) {
+	if l := b.Loss; l != nil {
+		return []entry{{loss: &loss{
+			kind: string(l.Kind), reason: l.Reason, namespaces: l.Namespaces, from: l.From.Time, to: l.To.Time, advice: l.Advice,
+		}}}
 	}
-	n.deaf, n.held = false, nil
+	if b.Attached != nil {
+		return []entry{{again: true}}
+	}
+	for i := range b.Events {
+		e := &b.Events[i]
+		p := int(e.Partition)
+		if e.Keyless {
+			p = everywhere
+		}
+		entries = append(entries, entryOfJSON(p, b.Payload(i)))
+	}
+	return entries
 }
 
 // stop stops the node as planned, or returns how it ended before.
@@ -269,9 +278,7 @@ func (n *live) until(what string, holds func() bool) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for {
-		n.mu.Lock()
-		more := n.more
-		n.mu.Unlock()
+		more := n.more()
 		if holds() {
 			return
 		}
@@ -292,44 +299,17 @@ func (n *live) tell() string {
 	for _, s := range n.service.node.Status() {
 		fmt.Fprintf(&b, "partition %d %s at %v %v; ", s.Partition, s.State, s.Position, s.Failure)
 	}
-	fmt.Fprintf(&b, "log %+v; events %v; notices %d", n.service.log.Stats(), n.ids(), len(n.notices()))
+	for _, s := range n.service.node.Subscribers() {
+		fmt.Fprintf(&b, "subscriber %+v; ", s)
+	}
+	fmt.Fprintf(&b, "log %+v; received %s", n.service.log.Stats(), n.ledger)
 	return b.String()
 }
 
-func (n *live) batches() []*delivery.Batch {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.got)
-}
-
-// notices returns the batches that are notices.
-func (n *live) notices() []*delivery.Batch {
-	return slices.DeleteFunc(n.batches(), func(b *delivery.Batch) bool { return b.Notice == nil })
-}
-
-// ids returns the _ids of the documents that were told of, in the order of receipt.
-func (n *live) ids() (ids []string) {
-	for _, b := range n.batches() {
-		for i := range b.Events {
-			ids = append(ids, idOf(&b.Events[i]))
-		}
-	}
-	return ids
-}
-
-// idOf returns the text or number of an event's _id.
-func idOf(e *change.Event) string {
-	id, err := bson.Raw(e.Raw()).LookupErr("documentKey", "_id")
-	if err != nil {
-		return e.Op().String()
-	}
-	if text, ok := id.StringValueOK(); ok {
-		return text
-	}
-	if number, ok := id.AsInt64OK(); ok {
-		return fmt.Sprint(number)
-	}
-	return id.String()
+// once fails the test where one of the documents was told of more than once, or not at all.
+func (n *live) once(ids ...string) {
+	n.Helper()
+	n.ledger.once(n.T, ids...)
 }
 
 // sees waits until every one of the documents has been told of.
@@ -350,20 +330,6 @@ func missing(got, want []string) (without []string) {
 		}
 	}
 	return without
-}
-
-// once fails the test where one of the documents was told of more than once.
-func (n *live) once(ids ...string) {
-	n.Helper()
-	counts := map[string]int{}
-	for _, id := range n.ids() {
-		counts[id]++
-	}
-	for _, id := range ids {
-		if counts[id] != 1 {
-			n.Errorf("%s was told of %d times", id, counts[id])
-		}
-	}
 }
 
 // status returns how the partitions do, once all are served.
@@ -395,29 +361,33 @@ func (n *live) metric(name string) (sum float64) {
 }
 
 // gaps returns the gap log.
-func (n *live) gaps() []checkpoint.Gap {
-	n.Helper()
-	gaps, err := n.store.Gaps(context.Background())
+func (r *rig) gaps() []checkpoint.Gap {
+	r.Helper()
+	gaps, err := r.store.Gaps(context.Background())
 	if err != nil {
-		n.Fatal(err)
+		r.Fatal(err)
 	}
 	return gaps
 }
 
-// marks returns the marks by partition.
-func (n *live) marks() map[change.Partition]checkpoint.Mark {
-	return n.service.SavedMarks(context.Background())
-}
-
-// stored returns the marks past the nodes.
-func (r *rig) stored() map[change.Partition]checkpoint.Mark {
-	marks, err := r.store.List(context.Background())
-	if err != nil {
+// stored returns where a subscriber is in each partition, by the checkpoints past the nodes.
+func (r *rig) stored(subscriber string) map[change.Partition]checkpoint.Checkpoint {
+	r.Helper()
+	saved, err := r.store.Load(context.Background(), subscriber)
+	if err != nil && !errors.Is(err, context.Canceled) {
 		r.Error(err)
 	}
-	stored := make(map[change.Partition]checkpoint.Mark, len(marks))
-	for _, m := range marks {
-		stored[m.Partition] = m
+	stored := make(map[change.Partition]checkpoint.Checkpoint)
+	for _, c := range saved {
+		if c.Shared {
+			stored[c.Partition] = c
+			continue
+		}
+		for p := range change.Partition(partitions) {
+			in := c
+			in.Position = c.In(p)
+			stored[p] = in
+		}
 	}
 	return stored
 }
@@ -463,18 +433,22 @@ func (n *live) goesOn() {
 	n.sees(id)
 }
 
-// marked waits until every partition's mark has reached the time.
-func (n *live) marked(at change.Timestamp) {
+// saved waits until the checkpoint of the shared subscriber has reached the time in every partition.
+func (n *live) saved(at change.Timestamp) {
 	n.Helper()
-	n.until("marks reach "+at.String(), func() bool {
-		marks := n.marks()
-		for _, m := range marks {
-			if m.Position.Time.Compare(at) < 0 {
-				return false
-			}
+	n.until("checkpoints reach "+at.String(), func() bool { return n.reached(sharedName, at) })
+}
+
+// reached reports whether a subscriber's checkpoint has reached the time in every partition.
+func (r *rig) reached(subscriber string, at change.Timestamp) bool {
+	r.Helper()
+	stored := r.stored(subscriber)
+	for _, c := range stored {
+		if c.Position.Time.Compare(at) < 0 {
+			return false
 		}
-		return len(marks) == partitions
-	})
+	}
+	return len(stored) == partitions
 }
 
 // now returns the server's operation time.
