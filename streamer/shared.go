@@ -46,7 +46,7 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscript
 // Receive returns the next batches. It blocks until there are some, and while too much that was acknowledged is not saved. Right before one
 // is handed over, Prune must take out what is the node's no more.
 func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
-	for room := s.keeper.Room(); room != nil; room = s.keeper.Room() {
+	for room := s.keeper.Room(); room != nil && !s.session.over(); room = s.keeper.Room() {
 		select {
 		case <-room:
 		case <-s.session.Done():
