@@ -528,6 +528,42 @@ func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 	})
 }
 
+// What is acknowledged late is saved as soon as what is acknowledged at once.
+func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 1)
+		for round := range int64(3) {
+			events := source.Append(inserts(40, 100*round)...)
+			batches := receiveShared(t, s, 40)
+			time.Sleep(10 * time.Second) // rounds of checkpoints go by
+			if err := s.Ack(last(batches).Seq); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			saved, err := w.store.Load(t.Context(), "stdout")
+			if err != nil || len(saved) != partitions {
+				t.Fatalf("%d checkpoints, %v", len(saved), err)
+			}
+			for _, c := range saved {
+				if c.Position.Compare(events[39].Position()) != 0 {
+					t.Errorf("round %d: partition %d is saved at %s", round, c.Partition, c.Position)
+				}
+			}
+		}
+		node.stop(t)
+	})
+}
+
 // A shared subscriber that waits for a checkpoint to be saved ends with its session.
 func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
