@@ -140,6 +140,28 @@ func TestServerThatRefuses(t *testing.T) {
 	})
 }
 
+// A server that refuses everything for a while, and accepts positions again just while a later place is looked for, has lost nothing.
+func TestServerThatAcceptsPositionsAgainHasLostNothing(t *testing.T) {
+	for after := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			source := &refusing{Log: &oplogtest.Log{ReplyEvents: 10}}
+			source.Tick(1)
+			events := source.Append(inserts(20, 0)...)
+			source.Tick(100)
+			var losses []oplog.Loss
+			l, end := begin(t, oplog.Config{Lost: told(&losses)}, source, source.Reach, change.Position{})
+			defer end()
+			synctest.Wait()
+			var openings atomic.Int64
+			source.refuse(func(change.Position) bool { return openings.Add(1) <= int64(after) })
+			c := l.Cursor(oplog.Start{Position: events[3].Position()})
+			if err := same(read(t, c, 16), positions(events[4:])); err != nil || len(losses) != 0 {
+				t.Errorf("after %d openings: %v, told of %v", after, err, losses)
+			}
+		})
+	}
+}
+
 // A refusing source opens nothing that it is told to refuse.
 type refusing struct {
 	*oplogtest.Log

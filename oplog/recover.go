@@ -75,6 +75,15 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	case err != nil:
 		return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 	}
+	if reason == gap.Refused { // it has them, and accepts something again: perhaps the position too
+		if again, err := l.openAt(ctx, at.Time); err == nil {
+			stream.Close()
+			return again, nil
+		} else if !errors.Is(err, ErrPositionLost) {
+			stream.Close()
+			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
+		}
+	}
 	loss := Loss{From: at, To: change.Later(at, stream.Base()), Reason: reason, Found: time.Now()}
 	loss.Namespaces = l.namespaces(&loss)
 	l.lost(loss)

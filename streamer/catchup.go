@@ -56,6 +56,7 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
 	if s.seen != nil {
+		s.seen.owner = s.cfg.Owner
 		from = s.seen.from()
 	}
 	s.mu.Lock()
@@ -191,9 +192,6 @@ func (c *catchup) consider(batch *oplog.Batch) {
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
 		e := batch.Event(i)
-		if !keyed && s.cfg.Owner {
-			p, keyed = 0, true // it goes with that partition
-		}
 		if s.seen != nil {
 			v, released := s.seen.look(e, p, keyed)
 			c.release(released)

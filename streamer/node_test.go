@@ -1,6 +1,7 @@
 package streamer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type world struct {
 	store  *flaky
 	origin checkpoint.Origin
 	halt   bool
+	policy checkpoint.Policy
 }
 
 // A flaky store is one that may be away.
@@ -73,7 +75,7 @@ func (f *flaky) AddGap(ctx context.Context, g checkpoint.Gap) error {
 
 func newWorld(t *testing.T, source *oplogtest.Log) *world {
 	t.Helper()
-	w := &world{t: t, source: source, store: &flaky{Memory: checkpoint.NewMemory(partitions)}}
+	w := &world{t: t, source: source, store: &flaky{Memory: checkpoint.NewMemory(partitions)}, policy: checkpoint.Policy{Interval: 5 * time.Second}}
 	_, last := source.Reach()
 	var err error
 	w.origin, err = w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Source: "s", Start: last.Next()})
@@ -105,7 +107,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
 	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt}, log)
-	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: checkpoint.Policy{Interval: 5 * time.Second}}, hub, log, w.store)
+	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
 	n.terms, n.kill = context.WithCancelCause(w.t.Context())
@@ -528,6 +530,11 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 			for _, b := range receiveShared(t, s, n) {
 				s.Prune(b)
 				have += len(b.Events)
+				for i, e := range b.Events {
+					if drop := bytes.Contains(b.Payload(i), []byte("drop")); e.Keyless != drop {
+						t.Errorf("an event of no document (%v) came as one (%v)", drop, e.Keyless)
+					}
+				}
 				for _, r := range refs([]*streamer.Batch{b}) {
 					if got[r]++; got[r] == 1 {
 						order = append(order, r)
@@ -583,6 +590,79 @@ func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 		if err := s.Ack(last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
+		node.stop(t)
+	})
+}
+
+// What is acknowledged late is saved as soon as what is acknowledged at once.
+func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 1)
+		for round := range int64(3) {
+			events := source.Append(inserts(40, 100*round)...)
+			batches := receiveShared(t, s, 40)
+			time.Sleep(10 * time.Second) // rounds of checkpoints go by
+			if err := s.Ack(last(batches).Seq); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			saved, err := w.store.Load(t.Context(), "stdout")
+			if err != nil || len(saved) != partitions {
+				t.Fatalf("%d checkpoints, %v", len(saved), err)
+			}
+			for _, c := range saved {
+				if c.Position.Compare(events[39].Position()) != 0 {
+					t.Errorf("round %d: partition %d is saved at %s", round, c.Partition, c.Position)
+				}
+			}
+		}
+		node.stop(t)
+	})
+}
+
+// A shared subscriber that waits for a checkpoint to be saved ends with its session.
+func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		w.policy.MaxUnsaved = 5
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 1)
+		w.store.away.Store(true)
+		source.Append(inserts(10, 0)...)
+		if err := s.Ack(last(receiveShared(t, s, 10)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		source.Append(inserts(10, 10)...)
+		over := errors.New("over")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Receive(t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		s.Session().Close(over)
+		if err := <-ended; !errors.Is(err, over) {
+			t.Errorf("it ended with %v", err)
+		}
+		w.store.away.Store(false)
 		node.stop(t)
 	})
 }

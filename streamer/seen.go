@@ -27,6 +27,7 @@ func (p Place) IsZero() bool { return p.At.IsZero() && p.Ref.IsZero() }
 // A seen leaves out what a subscriber has seen, where its partitions are at different places or where it is known by a Ref only. The log is
 // read again from the earliest of its places on. It belongs to whoever owns the session.
 type seen struct {
+	owner   bool    // an event of no document has come with partition 0
 	rest    *marker // of the partitions that are not in of
 	of      map[change.Partition]*marker
 	markers []*marker // all of them, each once
@@ -134,8 +135,12 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	at := e.Position()
 	head := headOf(at.Head())
 	released = s.passed(at, head)
-	if keyed {
-		v = s.marker(p).verdict(at, head)
+	of, one := p, keyed
+	if !keyed && s.owner {
+		of, one = 0, true
+	}
+	if one {
+		v = s.marker(of).verdict(at, head)
 	} else { // delivered where one partition has not seen it
 		v = skip
 		for _, m := range s.markers {
@@ -147,7 +152,7 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	if v == hold {
 		held := heldEvent{e.Over(bytes.Clone(e.Raw())), p, keyed}
 		for _, m := range s.markers {
-			if m.verdict(at, head) == hold && (!keyed || m == s.marker(p)) {
+			if m.verdict(at, head) == hold && (!one || m == s.marker(of)) {
 				m.held = append(m.held, held)
 			}
 		}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+<<<<<<< HEAD
 	"maps"
+=======
+	"slices"
+>>>>>>> op-tests
 	"sync"
 
 	"github.com/mongostream/streamer/change"
@@ -25,6 +29,9 @@ type Shared struct {
 		sync.Mutex
 		terms       map[change.Partition]change.Term
 		generations map[change.Partition]uint64
+		counted     []uint64        // by partition, how many events have passed that are all acknowledged
+		counting    []uint64        // how many had passed at until: they are counted once everything up to there is acknowledged
+		until       change.Position // zero before the first
 	}
 }
 
@@ -48,7 +55,7 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscript
 // Receive returns the next batches. It blocks until there are some, and while too much that was acknowledged is not saved. Right before one
 // is handed over, Prune must take out what is the node's no more.
 func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
-	for room := s.keeper.Room(); room != nil; room = s.keeper.Room() {
+	for room := s.keeper.Room(); room != nil && !s.session.over(); room = s.keeper.Room() {
 		select {
 		case <-room:
 		case <-s.session.Done():
@@ -129,10 +136,18 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 
 // Progress implements checkpoint.Source.
 func (s *Shared) Progress() []checkpoint.Progress {
+<<<<<<< HEAD
 	s.mu.Lock()
 	terms, generations := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations)
 	s.mu.Unlock()
 	st, events := s.session.Standing(), s.node.hub.Events() // after the generations, which are raised when the session has moved
+=======
+	events, hub := s.node.hub.Events(), s.node.hub.position() // in this order: these events are not after that
+	st := s.session.Standing()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events = s.count(st, events, hub)
+>>>>>>> op-tests
 	all := make([]checkpoint.Progress, 0, len(st.Partitions))
 	for p, at := range st.Partitions {
 		term, there := terms[p]
@@ -147,6 +162,30 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		})
 	}
 	return all
+}
+
+// count returns how many events of each partition count as acknowledged, of those that have passed at the hub. What has passed and is not
+// acknowledged must not: its acknowledgement would move the checkpoint without any event later, which is saved seldom. Under the mutex.
+func (s *Shared) count(st Standing, events []uint64, hub change.Position) []uint64 {
+	if !st.Live { // the hub's events are not the session's
+		return events
+	}
+	if s.mu.counted == nil {
+		s.mu.counted, s.mu.counting, s.mu.until = make([]uint64, len(events)), events, hub
+	}
+	counted, all := slices.Clone(s.mu.counted), true
+	for p, at := range st.Partitions {
+		if s.mu.until.After(at) {
+			all = false
+		} else {
+			counted[p] = s.mu.counting[p]
+		}
+	}
+	s.mu.counted = counted
+	if all {
+		s.mu.counting, s.mu.until = events, hub
+	}
+	return counted
 }
 
 // Refused implements checkpoint.Source.

@@ -4,10 +4,52 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 )
+
+// told are the terms that an owner has been given back.
+type told chan change.Term
+
+func (t told) Ended(term change.Term) { t <- term }
+
+// A term whose context has ended, because the claim has run out while the store was away, is given back: its partition would have no owner for
+// ever.
+func TestTermThatIsOverIsGivenBack(t *testing.T) {
+	node, _ := newNode(t, 4, checkpoint.NewMemory(4))
+	m := &Member{cfg: Config{Node: node}}
+	ctx, stop := context.WithCancel(t.Context())
+	running := make(chan error, 1)
+	go func() { running <- node.Run(ctx) }()
+	lives, end := context.WithCancelCause(ctx)
+	terms := []change.Term{
+		{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: lives}, {Partition: 2, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: ctx},
+	}
+	if err := m.resume(ctx, terms); err != nil {
+		t.Fatal(err)
+	}
+	back := make(told, 10)
+	var wg sync.WaitGroup
+	wg.Go(func() { m.terms.giveBack(ctx, node, back) })
+	end(change.ErrTermLost)
+	timeout := time.NewTimer(time.Minute)
+	defer timeout.Stop()
+	select {
+	case term := <-back:
+		if term.Partition != 1 || node.Epoch(1) != (change.Epoch{}) || node.Epoch(2) == (change.Epoch{}) {
+			t.Errorf("%+v is given back", term)
+		}
+	case <-timeout.C:
+		t.Error("it is not given back")
+	}
+	stop()
+	wg.Wait()
+	if err := <-running; err != nil {
+		t.Error(err)
+	}
+}
 
 // A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.
 func TestTermThatBeginsIsNotGivenBack(t *testing.T) {

@@ -84,7 +84,7 @@ type ledger struct {
 	changed chan struct{} // closed when there is more
 	gate    chan struct{} // the subscriber deals with nothing more until it is closed; nil: it does
 	err     error         // why it has ended, if it has
-	deaf    bool          // it deals with nothing from the next loss on
+	deaf    bool          // it acknowledges nothing from the next loss on
 }
 
 // add writes down what has come.
@@ -92,9 +92,6 @@ func (l *ledger) add(entries ...entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, entries...)
-	if l.deaf && slices.ContainsFunc(entries, func(e entry) bool { return e.loss != nil }) {
-		l.deaf, l.gate = false, make(chan struct{})
-	}
 	l.wake()
 }
 
@@ -305,7 +302,7 @@ func (l *ledger) inOrder(t *testing.T) {
 		} else if at := last[everywhere]; at.Compare(before) > 0 {
 			before = at
 		}
-		if e.at.Compare(before) <= 0 {
+		if c := e.at.Compare(before); c < 0 || c == 0 && e.partition != everywhere { // an invalidate has the time of what it comes with
 			t.Errorf("entry %d: %s of partition %d at %s comes after %s; received %s", i, e.id, e.partition, e.at, before, l)
 			return
 		}

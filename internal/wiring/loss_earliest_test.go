@@ -111,6 +111,7 @@ func TestNodeGoesOnWithWhatTheLogStillHas(t *testing.T) {
 			n = r.begin()
 			n.sees(kept...)
 			n.once(kept...)
+			n.hasGaps()
 			if gaps := n.gaps(); len(gaps) < 1 || len(gaps) > 2 {
 				t.Errorf("%d gaps", len(gaps))
 			}

@@ -70,6 +70,7 @@ func (n *live) wantOneLoss(missed []change.Position, onward change.Timestamp) {
 	n.Helper()
 	n.until("it is told", func() bool { return len(n.losses()) > 0 })
 	n.goesOn()
+	n.hasGaps()
 	losses, gaps := n.losses(), n.gaps()
 	if len(losses) != 1 || len(gaps) != 1 {
 		n.Fatalf("%d losses, %d gap entries", len(losses), len(gaps))
@@ -145,7 +146,7 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			n.sees(kept...)
 			n.once(kept...)
 			n.wantOneLoss(missed, onward)
-			n.goOn()
+			n.listen()
 			n.until("no partition is stale", func() bool {
 				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State == health.Stale })
 			})
@@ -189,7 +190,7 @@ func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 		}
 	}
 	n.wantOneLoss(missed, onward)
-	n.goOn()
+	n.listen()
 	n.saved(onward)
 }
 
@@ -214,6 +215,7 @@ func TestLossIsToldWithoutTheRightToReadTheOplog(t *testing.T) {
 			n = r.begin()
 			n.until("every partition is told", func() bool { return len(n.losses()) == 1 })
 			n.goesOn()
+			n.hasGaps()
 			if len(n.losses()) != 1 || len(n.gaps()) != 1 {
 				t.Errorf("%d losses, %d gaps", len(n.losses()), len(n.gaps()))
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ const (
 	// application is the name under which a rig's nodes are known to MongoDB: fail points are for them alone.
 	application = "streamer c/n"
 	// patience bounds every wait for something that must come.
-	patience = 60 * time.Second
+	patience = 20 * time.Second
 )
 
 // A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told of them.
@@ -165,6 +166,7 @@ type live struct {
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when the node has ended
 	err     error         // how it ended
+	last    atomic.Uint64 // the last batch of the shared subscriber
 }
 
 // sharedName is what the shared subscriber of nodes is called.
@@ -227,10 +229,32 @@ func (n *live) take() error {
 			if err := n.held(n.shared.Session().Done()); err != nil {
 				return err
 			}
+			n.last.Store(b.Seq)
+			if n.silent() {
+				continue
+			}
 			if err := n.shared.Ack(b.Seq); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// silent reports whether the subscriber acknowledges nothing.
+func (n *live) silent() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deaf && slices.ContainsFunc(n.entries, func(e entry) bool { return e.loss != nil })
+}
+
+// listen acknowledges what was not acknowledged, and what is to come.
+func (n *live) listen() {
+	n.Helper()
+	n.mu.Lock()
+	n.deaf = false
+	n.mu.Unlock()
+	if err := n.shared.Ack(n.last.Load()); err != nil {
+		n.Error(err)
 	}
 }
 
@@ -358,6 +382,12 @@ func (n *live) metric(name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// hasGaps waits until there are gaps in the gap log.
+func (n *live) hasGaps() {
+	n.Helper()
+	n.until("the gap log has a loss", func() bool { return len(n.gaps()) > 0 })
 }
 
 // gaps returns the gap log.
