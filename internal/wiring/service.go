@@ -3,7 +3,6 @@ package wiring
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -256,7 +255,6 @@ func (s *Service) Run(ctx context.Context) error {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
-	s.hub.Drain()
 	s.endClients()
 }
 
