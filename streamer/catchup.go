@@ -142,7 +142,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 		if batch != nil {
 			c.consider(batch)
 		}
-		if s.seen == nil && !h.position().After(s.position()) && s.joins(ctx) {
+		if s.seen == nil && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.over() {
@@ -161,9 +161,13 @@ func (s *Session) catchUp(ctx context.Context) error {
 	}
 }
 
-// joins puts the session on the live path, if the Hub is no later.
+// joins puts the session on the live path, if the Hub is no later. A Hub that has not begun to read is nowhere; its loop may not run yet, and
+// is not waited for: the session has to answer.
 func (s *Session) joins(ctx context.Context) (joined bool) {
-	at := s.position()
+	at, hub := s.position(), s.hub.position()
+	if hub.IsZero() || hub.After(at) {
+		return false
+	}
 	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
 	return joined
 }

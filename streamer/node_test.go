@@ -129,12 +129,17 @@ func (n *node) stop(t *testing.T) {
 // own gives the node terms of all partitions.
 func (n *node) own(t *testing.T, epoch uint64) []change.Term {
 	t.Helper()
+	terms := n.allTerms(epoch)
+	if err := n.Serve(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	return terms
+}
+
+func (n *node) allTerms(epoch uint64) []change.Term {
 	terms := make([]change.Term, partitions)
 	for p := range terms {
 		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Context: n.terms}
-	}
-	if err := n.Serve(t.Context(), terms); err != nil {
-		t.Fatal(err)
 	}
 	return terms
 }
@@ -487,6 +492,36 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 				t.Errorf("event %d came %d times, want %d", i, got[e], want)
 			}
 		}
+	})
+}
+
+// A node that is alone serves its terms before it reads: it opens the log where they begin.
+func TestTermsAreServedBeforeTheNodeRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		events := source.Append(inserts(30, 0)...)
+		var s *streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // its session waits for partitions
+			served := make(chan error, 1)
+			go func() { served <- n.Serve(t.Context(), (&node{terms: t.Context()}).allTerms(1)) }()
+			select {
+			case err := <-served:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("terms are not served before the node runs")
+			}
+		})
+		equal(t, "what the terms begin with", refs(receiveShared(t, s, 30)), wanted(events))
+		n.stop(t)
 	})
 }
 
