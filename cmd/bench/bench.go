@@ -245,17 +245,23 @@ func (b *bench) round(ctx context.Context, e entry, j Job, profile string, durin
 		return o, err
 	}
 	o.clientCPU = -1
+	begin := func() error {
+		if node == nil {
+			return nil
+		}
+		return node.Call(ctx, "begin", profile, &None{})
+	}
 	read := func() error {
-		if node != nil {
-			if err := node.Call(ctx, "begin", profile, &None{}); err != nil {
+		if during == nil { // reading begins at once
+			if err := begin(); err != nil {
 				return err
 			}
 		}
 		if err := c.Call(ctx, "open", j, &None{}); err != nil {
 			return err
 		}
-		if during != nil {
-			if err := during(); err != nil {
+		if during != nil { // what connecting costs is no part of what events cost
+			if err := errors.Join(begin(), during()); err != nil {
 				return err
 			}
 		}
