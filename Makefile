@@ -73,7 +73,7 @@ proto:
 bench:
 	@mkdir -p .bench/profile
 	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench
-	bin/bench -gateways -o markdown -profile .bench/profile > bin/benchmarks.md
+	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
 
 # Compares with .bench/old.txt where there is one; keep a run with: cp .bench/new.txt .bench/old.txt

@@ -162,9 +162,13 @@ func (s *Session) catchUp(ctx context.Context) error {
 	}
 }
 
-// joins puts the session on the live path, if the Hub is no later.
+// joins puts the session on the live path, if the Hub is no later. A Hub that has not begun to read is nowhere; its loop may not run yet, and
+// is not waited for: the session has to answer.
 func (s *Session) joins(ctx context.Context) (joined bool) {
-	at := s.position()
+	at, hub := s.position(), s.hub.position()
+	if hub.IsZero() || hub.After(at) {
+		return false
+	}
 	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
 	return joined
 }

@@ -131,12 +131,17 @@ func (n *node) stop(t *testing.T) {
 // own gives the node terms of all partitions.
 func (n *node) own(t *testing.T, epoch uint64) []change.Term {
 	t.Helper()
+	terms := n.allTerms(epoch)
+	if err := n.Serve(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	return terms
+}
+
+func (n *node) allTerms(epoch uint64) []change.Term {
 	terms := make([]change.Term, partitions)
 	for p := range terms {
 		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Context: n.terms}
-	}
-	if err := n.Serve(t.Context(), terms); err != nil {
-		t.Fatal(err)
 	}
 	return terms
 }

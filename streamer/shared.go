@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-<<<<<<< HEAD
 	"maps"
-=======
 	"slices"
->>>>>>> op-tests
 	"sync"
 
 	"github.com/mongostream/streamer/change"
@@ -136,18 +133,14 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 
 // Progress implements checkpoint.Source.
 func (s *Shared) Progress() []checkpoint.Progress {
-<<<<<<< HEAD
+	events, hub := s.node.hub.Events(), s.node.hub.position() // in this order: these events are not after that
 	s.mu.Lock()
 	terms, generations := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations)
 	s.mu.Unlock()
-	st, events := s.session.Standing(), s.node.hub.Events() // after the generations, which are raised when the session has moved
-=======
-	events, hub := s.node.hub.Events(), s.node.hub.position() // in this order: these events are not after that
-	st := s.session.Standing()
+	st := s.session.Standing() // after the generations, which are raised when the session has moved
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	events = s.count(st, events, hub)
->>>>>>> op-tests
+	s.mu.Unlock()
 	all := make([]checkpoint.Progress, 0, len(st.Partitions))
 	for p, at := range st.Partitions {
 		term, there := terms[p]

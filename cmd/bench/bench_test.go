@@ -6,31 +6,26 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/mongostream/streamer/cmd/bench/contender"
-	"github.com/mongostream/streamer/cmd/bench/figure"
-	"github.com/mongostream/streamer/cmd/bench/gateways"
-	"github.com/mongostream/streamer/cmd/bench/moves"
-	"github.com/mongostream/streamer/cmd/bench/part"
+	"go.uber.org/goleak"
+
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
 // The test's own program is every part of the benchmark, with contenders beside the real ones that need no server.
 func TestMain(m *testing.M) {
-	if len(os.Args) != 3 || os.Args[1] != part.Argument {
+	if len(os.Args) != 3 || os.Args[1] != Argument {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the parts: there are many
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
+		return
 	}
-	contenders := contender.All()
-	maps.Copy(contenders, gateways.All())
-	maps.Copy(contenders, moves.All())
+	known := contenders()
 	for name, spoil := range map[string]func([]int64) []int64{
 		"honest":     func(seqs []int64) []int64 { return seqs },
 		"dropping":   func(seqs []int64) []int64 { return slices.Delete(seqs, 3, 4) },
@@ -38,11 +33,14 @@ func TestMain(m *testing.M) {
 		"doubling":   func(seqs []int64) []int64 { return slices.Insert(seqs, 3, seqs[2]) },
 		"stopping":   func(seqs []int64) []int64 { return seqs[:len(seqs)-1] },
 	} {
-		contenders[name] = func() contender.Contender { return &pretender{spoil: spoil} }
+		known[name] = func() Contender { return &pretender{spoil: spoil} }
 	}
 	serve := func() error { return servePart(context.Background(), os.Args[2], os.Stdin, os.Stdout) }
-	if os.Args[2] == "contender" {
-		serve = func() error { return contender.Serve(context.Background(), os.Stdin, os.Stdout, contenders) }
+	switch os.Args[2] {
+	case "contender":
+		serve = func() error { return serveContender(context.Background(), os.Stdin, os.Stdout, known) }
+	case "test":
+		serve = func() error { return serveRequests(context.Background(), os.Stdin, os.Stdout, testHandlers()) }
 	}
 	if err := serve(); err != nil {
 		_, _ = os.Stderr.WriteString(err.Error() + "\n")
@@ -53,13 +51,11 @@ func TestMain(m *testing.M) {
 
 // A pretender makes up the changes of one document and spoils their order.
 type pretender struct {
-	round *contender.Round
+	round *Round
 	spoil func([]int64) []int64
 }
 
-func (p *pretender) Readers(contender.Job) int { return 1 }
-
-func (p *pretender) Open(_ context.Context, r *contender.Round) error {
+func (p *pretender) Open(_ context.Context, r *Round) error {
 	p.round = r
 	r.Begin()
 	return nil
@@ -71,9 +67,9 @@ func (p *pretender) Read(ctx context.Context) error {
 		seqs[i] = int64(i + 1)
 	}
 	for _, seq := range p.spoil(seqs) {
-		p.round.Checks[0].Change(1, seq, 0, time.Now())
+		p.round.check.Change(1, seq, 0, time.Now())
 	}
-	if !p.round.Checks[0].Done() {
+	if !p.round.check.Done() {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
@@ -85,15 +81,13 @@ func (p *pretender) Close() error { return nil }
 // tiny is a scale at which figures mean nothing.
 func tiny() scale {
 	return scale{
-		rounds: 1, unpaced: 6400, naive: 1000, marked: 6400, paced: 20 * time.Millisecond, shared: 6400, backlog: 6400, delays: 20 * time.Millisecond, steps: 1000,
-		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000,
-		subscriptions: 1000, matched: 100, linear: 10, handed: 2, followed: 64, sent: 512,
-		moves: 1, moved: 500,
+		rounds: 1, unpaced: 6400, naive: 1000, text: 1000, kept: 6400, paced: 20 * time.Millisecond, behind: 6400, delays: 20 * time.Millisecond,
+		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000, clients: 10, sent: 640, sending: 5000, moves: 1, moved: 500,
 	}
 }
 
 func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
-	o := options{scale: tiny(), output: "json", gateway: true}
+	o := flags{scale: tiny(), output: "json"}
 	r, err := measure(t.Context(), o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -119,13 +113,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &figures); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		"pipeline_vs_raw", "pipeline_vs_naive", "partitions_256_vs_1", "streams_16_vs_tail", "checkpoints_on_vs_off", "dedup_vs_expirable",
-		"catchup_vs_raw", "added_latency_ms", "rss_mib", "allocs_per_event", "subscriptions_100k_vs_linear", "batches_vs_single",
-		"encode_once_1000_sessions", "stalled_10_percent", "grpc_latency_ms",
-		"handoff_gap_p99_ms", "restart_gap_p99_ms", "handoff_vs_restart",
-	}
-	for _, name := range want {
+	for _, name := range order() {
 		f, found := figures[name]
 		if !found || f.Ratio == nil || len(f.From) == 0 {
 			t.Errorf("%s: %+v", name, f)
@@ -136,18 +124,16 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 			}
 		}
 	}
-	for name, changed := range map[string]float64{"handoff_gap_p99_ms": partitions / 2, "restart_gap_p99_ms": partitions} {
-		if v := figures[name].Values; v["partitions"] != changed || v["move_took_s"] <= 0 {
-			t.Errorf("%s: %v, want %v partitions to have changed hands", name, v, changed)
-		}
+	if v := figures["handoff_pause_ms"].Values; v["partitions"] != partitions/2 || v["move_took_s"] <= 0 {
+		t.Errorf("%v, want %v partitions to have changed hands", v, partitions/2)
 	}
-	if len(figures) != len(want) {
-		t.Errorf("%d figures, want %d", len(figures), len(want))
+	if len(figures) != len(order()) {
+		t.Errorf("%d figures, want %d", len(figures), len(order()))
 	}
 	for _, output := range []string{"", "markdown"} {
 		o.output = output
 		out.Reset()
-		if err := o.print(t.Context(), &out, r); err != nil || !strings.Contains(out.String(), "partitions_256_vs_1") {
+		if err := o.print(t.Context(), &out, r); err != nil || !strings.Contains(out.String(), "partitions_4096_vs_1") {
 			t.Errorf("output %q: %v\n%s", output, err, out.String())
 		}
 	}
@@ -155,7 +141,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 
 func TestOtherServerIsWrittenTo(t *testing.T) {
 	b := &bench{
-		options:  options{scale: tiny(), uri: devmongotest.Start(t, devmongo.Config{}).URI()},
+		flags:    flags{scale: tiny(), uri: devmongotest.Start(t, devmongo.Config{}).URI()},
 		notes:    io.Discard,
 		begun:    time.Now(),
 		outcomes: make(map[string][]outcome),
@@ -163,15 +149,22 @@ func TestOtherServerIsWrittenTo(t *testing.T) {
 	if err := b.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.raceUnpaced(t.Context()), b.racePaced(t.Context()), b.raceShared(t.Context()), b.close()); err != nil {
-		t.Fatal(err)
+	for _, race := range b.races() {
+		if slices.Contains([]string{"unpaced", "paced", "catch-up"}, race.name) {
+			if err := race.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := b.close(); err != nil {
+		t.Error(err)
 	}
 	for key := range b.outcomes {
-		if m := b.measurement(key); m.Void != "" || m.EventsPerSecond.Median <= 0 {
+		if m := b.measurement(key); m.Void != "" || m.EventsPerSecond.Median <= 0 || m.ServerCPU != nil {
 			t.Errorf("%s: %+v", key, m)
 		}
 	}
-	if f := b.streams16VsTail(); f.Void != "the server does not tell its CPU time" {
+	if f := b.catchupVsRaw(); f.Ratio == nil {
 		t.Errorf("%+v", f)
 	}
 }
@@ -179,13 +172,13 @@ func TestOtherServerIsWrittenTo(t *testing.T) {
 func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
 	run := func(t *testing.T, name string) outcome {
 		t.Helper()
-		p, err := part.Start("contender", io.Discard)
+		p, err := startPart("contender", io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		job := contender.Job{Contender: name, Collections: 1, Events: 10, Documents: 1, Timeout: time.Second}
+		job := Job{Contender: name, Events: 10, Documents: 1, Timeout: time.Second}
 		var o outcome
-		if err := errors.Join(p.Call(t.Context(), "open", job, &part.None{}), p.Call(t.Context(), "read", part.None{}, &o.Result), p.Close()); err != nil {
+		if err := errors.Join(p.Call(t.Context(), "open", job, &None{}), p.Call(t.Context(), "read", None{}, &o.Result), p.Close()); err != nil {
 			t.Fatal(err)
 		}
 		return o
@@ -196,16 +189,17 @@ func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
 			b := &bench{outcomes: map[string][]outcome{
 				"paced/node": {honest, run(t, name), honest}, "paced/raw": {honest}, "unpaced/node": {honest}, "unpaced/raw": {honest},
 			}}
-			r := &report{PipelineVsRaw: b.pipelineVsRaw()}
+			f := b.nodeVsRaw()
+			r := report{"node_vs_raw": f}
 			err := r.verdict()
 			if name == "honest" {
-				if err != nil || r.PipelineVsRaw.Ratio == nil {
-					t.Errorf("ratio %v, %v", r.PipelineVsRaw.Ratio, err)
+				if err != nil || f.Ratio == nil {
+					t.Errorf("ratio %v, %v", f.Ratio, err)
 				}
 				return
 			}
-			if err == nil || r.PipelineVsRaw.Ratio != nil || !strings.Contains(r.PipelineVsRaw.Void, "paced/node: round 2: ") {
-				t.Errorf("ratio %v, void %q, %v", r.PipelineVsRaw.Ratio, r.PipelineVsRaw.Void, err)
+			if err == nil || f.Ratio != nil || !strings.Contains(f.Void, "paced/node: round 2: ") {
+				t.Errorf("ratio %v, void %q, %v", f.Ratio, f.Void, err)
 			}
 		})
 	}
@@ -214,7 +208,7 @@ func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
 func TestContendersTakeTurns(t *testing.T) {
 	var order []int
 	for round := range 4 {
-		order = append(order, contender.Sequence(round, 2)...)
+		order = append(order, sequence(round, 2)...)
 	}
 	if !slices.Equal(order, []int{0, 1, 1, 0, 0, 1, 1, 0}) {
 		t.Error(order)
@@ -229,7 +223,7 @@ func TestMediansKeepFiveDigits(t *testing.T) {
 		{[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}, {[]float64{123456.7}, 123460}, {[]float64{0.000123456789}, 0.00012346}, {nil, 0},
 		{[]float64{-1.23456789}, -1.2346},
 	} {
-		if got := figure.Sample(tt.rounds).Median; got != tt.want {
+		if got := sample(tt.rounds).Median; got != tt.want {
 			t.Errorf("median of %v: %v, want %v", tt.rounds, got, tt.want)
 		}
 	}

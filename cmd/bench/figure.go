@@ -1,152 +1,176 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-
-	"github.com/mongostream/streamer/cmd/bench/figure"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 )
 
-// A report is what one run found out, in the order in which it is printed.
-type report struct {
-	PipelineVsRaw        figure.Figure `json:"pipeline_vs_raw"`
-	PipelineVsNaive      figure.Figure `json:"pipeline_vs_naive"`
-	Partitions256Vs1     figure.Figure `json:"partitions_256_vs_1"`
-	Streams16VsTail      figure.Figure `json:"streams_16_vs_tail"`
-	CheckpointsOnVsOff   figure.Figure `json:"checkpoints_on_vs_off"`
-	DedupVsExpirable     figure.Figure `json:"dedup_vs_expirable"`
-	CatchupVsRaw         figure.Figure `json:"catchup_vs_raw"`
-	AddedLatencyMS       figure.Figure `json:"added_latency_ms"`
-	RSSMiB               figure.Figure `json:"rss_mib"`
-	AllocationsPerEvents figure.Figure `json:"allocs_per_event"`
-
-	// Of gateways; nil where they were not measured.
-	Subscriptions100kVsLinear *figure.Figure `json:"subscriptions_100k_vs_linear,omitempty"`
-	BatchesVsSingle           *figure.Figure `json:"batches_vs_single,omitempty"`
-	EncodeOnce1000Sessions    *figure.Figure `json:"encode_once_1000_sessions,omitempty"`
-	Stalled10Percent          *figure.Figure `json:"stalled_10_percent,omitempty"`
-	GRPCLatencyMS             *figure.Figure `json:"grpc_latency_ms,omitempty"`
-	HandoffGapP99MS           *figure.Figure `json:"handoff_gap_p99_ms,omitempty"`
-	RestartGapP99MS           *figure.Figure `json:"restart_gap_p99_ms,omitempty"`
-	HandoffVsRestart          *figure.Figure `json:"handoff_vs_restart,omitempty"`
+// A Figure is one result.
+type Figure struct {
+	// Ratio is the headline; nil where the figure is void.
+	Ratio *float64 `json:"ratio"`
+	// Of says what it is a ratio of, or its unit.
+	Of string `json:"of"`
+	// Void says why there is no figure.
+	Void string `json:"void,omitempty"`
+	// Targets are what is to be reached; the first is of the headline.
+	Targets []Target `json:"targets"`
+	// Values are further results.
+	Values map[string]float64 `json:"values,omitempty"`
+	// From is what everything was computed from, by race and contender.
+	From map[string]Measurement `json:"from"`
 }
 
-// each yields the figures with their names.
-func (r *report) each(yield func(name string, f *figure.Figure) bool) {
-	for _, f := range []struct {
-		name string
-		*figure.Figure
-	}{
-		{"pipeline_vs_raw", &r.PipelineVsRaw}, {"pipeline_vs_naive", &r.PipelineVsNaive}, {"partitions_256_vs_1", &r.Partitions256Vs1},
-		{"streams_16_vs_tail", &r.Streams16VsTail}, {"checkpoints_on_vs_off", &r.CheckpointsOnVsOff}, {"dedup_vs_expirable", &r.DedupVsExpirable},
-		{"catchup_vs_raw", &r.CatchupVsRaw}, {"added_latency_ms", &r.AddedLatencyMS}, {"rss_mib", &r.RSSMiB},
-		{"allocs_per_event", &r.AllocationsPerEvents}, {"subscriptions_100k_vs_linear", r.Subscriptions100kVsLinear},
-		{"batches_vs_single", r.BatchesVsSingle}, {"encode_once_1000_sessions", r.EncodeOnce1000Sessions}, {"stalled_10_percent", r.Stalled10Percent},
-		{"grpc_latency_ms", r.GRPCLatencyMS}, {"handoff_gap_p99_ms", r.HandoffGapP99MS}, {"restart_gap_p99_ms", r.RestartGapP99MS},
-		{"handoff_vs_restart", r.HandoffVsRestart},
-	} {
-		if f.Figure != nil && !yield(f.name, f.Figure) {
-			return
-		}
+// Set sets the headline and the targets. A void figure has neither.
+func (f *Figure) Set(ratio float64, targets []Target) {
+	f.Targets = []Target{}
+	if f.Void != "" {
+		f.Values = nil
+		return
+	}
+	ratio = fiveDigits(ratio)
+	f.Ratio = &ratio
+	for _, t := range targets {
+		t.Value, t.Bound = fiveDigits(t.Value), fiveDigits(t.Bound)
+		f.Targets = append(f.Targets, t)
+	}
+	for name, v := range f.Values {
+		f.Values[name] = fiveDigits(v)
 	}
 }
 
-// verdict is an error where a figure is void.
-func (r *report) verdict() error {
-	var errs []error
-	for name, f := range r.each {
-		if f.Void != "" {
-			errs = append(errs, fmt.Errorf("%s is void: %s", name, f.Void))
-		}
+// Beside writes further results behind the headline.
+func (f *Figure) Beside() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		parts = append(parts, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), f.Values[name]))
 	}
-	return errors.Join(errs...)
+	if len(parts) == 0 {
+		return ""
+	}
+	return " Beside it: " + strings.Join(parts, ", ") + "."
 }
 
-// measurement computes what a contender's rounds were like. One bad round makes it void.
-func (b *bench) measurement(key string) (m figure.Measurement) {
-	outcomes := b.outcomes[key]
-	if len(outcomes) == 0 {
-		m.Void = "it did not run"
-	}
-	for i, o := range outcomes {
-		m.Events = max(m.Events, o.Events)
-		if o.Fault != "" && m.Void == "" {
-			m.Void = fmt.Sprintf("round %d: %s", i+1, o.Fault)
-		}
-		if o.CatchUp {
-			m.CatchUp++
-		}
-	}
-	over := func(value func(o outcome) (float64, bool)) *figure.Stat {
-		values := []float64{}
-		for _, o := range outcomes {
-			if v, known := value(o); known && o.Events > 0 {
-				values = append(values, figure.Round(v))
-			}
-		}
-		if len(values) == 0 {
-			return nil
-		}
-		s := figure.Sample(values)
-		return &s
-	}
-	always := func(value func(o outcome) float64) figure.Stat {
-		if s := over(func(o outcome) (float64, bool) { return value(o), true }); s != nil {
-			return *s
-		}
-		return figure.Sample(nil)
-	}
-	micros := func(seconds float64, o outcome) float64 { return seconds * 1e6 / float64(o.Events) }
-	m.EventsPerSecond = always(func(o outcome) float64 { return float64(o.Events) / o.Elapsed.Seconds() })
-	m.ClientCPU = always(func(o outcome) float64 { return micros(o.CPU.Seconds(), o) })
-	m.Allocations = always(func(o outcome) float64 { return float64(o.Mallocs) / float64(o.Events) })
-	m.RSS = always(func(o outcome) float64 { return float64(o.PeakRSS) / (1 << 20) })
-	m.ServerCPU = over(func(o outcome) (float64, bool) { return micros(o.serverCPU.Seconds(), o), o.serverCPU >= 0 })
-	m.Examined = over(func(o outcome) (float64, bool) { return float64(o.examined) / float64(o.sent), o.sent > 0 })
-	told := make([]map[string]float64, len(outcomes))
-	for i, o := range outcomes {
-		told[i] = o.Values
-	}
-	m.Values = figure.Samples(told)
-	m.P50 = over(func(o outcome) (float64, bool) { return o.P50, o.P99 > 0 })
-	m.P99 = over(func(o outcome) (float64, bool) { return o.P99, o.P99 > 0 })
-	return m
+// A Target is a bound on a value.
+type Target struct {
+	What    string  `json:"what"`
+	Value   float64 `json:"value"`
+	Bound   float64 `json:"bound"`
+	Want    string  `json:"want"`
+	Reached bool    `json:"reached"`
+
+	// Key is the race and contender whose profile says why it is missed.
+	Key string `json:"-"`
 }
 
-// A figuring computes a figure from measurements.
-type figuring struct {
-	bench *bench
-	first string // of the keys
-	figure.Figure
+// Verdict says whether it was reached.
+func (t Target) Verdict() string {
+	if t.Reached {
+		return "reached"
+	}
+	return "missed"
 }
 
-// from makes a figure of the measurements of races and contenders, void where one of them is.
-func (b *bench) from(of string, keys ...string) *figuring {
-	f := &figuring{bench: b, first: keys[0], Figure: figure.Figure{Of: of, From: make(map[string]figure.Measurement, len(keys)), Values: make(map[string]float64)}}
-	for _, key := range keys {
-		m := b.measurement(key)
-		f.From[key] = m
-		if m.Void != "" && f.Void == "" {
-			f.Void = key + ": " + m.Void
+// By says whose profile explains a miss, where it is not the figure's first contender.
+func (t Target) By(key string) Target {
+	t.Key = key
+	return t
+}
+
+// AtLeast is a target that is reached from the bound on.
+func AtLeast(what string, value, bound float64) Target {
+	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
+}
+
+// AtMost is a target that is reached up to the bound.
+func AtMost(what string, value, bound float64) Target {
+	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
+}
+
+// A Stat is one quantity over the rounds.
+type Stat struct {
+	Median float64   `json:"median"`
+	Rounds []float64 `json:"rounds"`
+}
+
+// sample makes a Stat of the rounds' values; the median of an even number of them is the mean of the middle two.
+func sample(values []float64) Stat {
+	if len(values) == 0 {
+		return Stat{Rounds: []float64{}}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return Stat{Median: fiveDigits((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
+}
+
+// samples makes a Stat of each value of the rounds, nil where there are none.
+func samples(rounds []map[string]float64) (stats map[string]Stat) {
+	values := make(map[string][]float64)
+	for _, round := range rounds {
+		for name, v := range round {
+			values[name] = append(values[name], fiveDigits(v))
 		}
 	}
-	return f
-}
-
-// of returns a measurement that the figure is computed from.
-func (f *figuring) of(key string) figure.Measurement { return f.From[key] }
-
-// done sets the headline and the targets. A void figure has neither.
-func (f *figuring) done(ratio float64, targets ...figure.Target) figure.Figure {
-	for i := range targets {
-		targets[i].Key = cmp.Or(targets[i].Key, f.first)
+	for name, v := range values {
+		if stats == nil {
+			stats = make(map[string]Stat)
+		}
+		stats[name] = sample(v)
 	}
-	f.Figure.Set(ratio, targets)
-	return f.Figure
+	return stats
 }
 
-// rate returns the ratio of two contenders' events a second.
-func (f *figuring) rate(a, b string) float64 {
-	return figure.Ratio(f.of(a).EventsPerSecond, f.of(b).EventsPerSecond)
+// ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
+// does not.
+func ratioOf(over, under Stat) float64 {
+	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
+	for i := range ratios {
+		ratios[i] = over.Rounds[i] / under.Rounds[i]
+	}
+	return sample(ratios).Median
+}
+
+// fiveDigits leaves five digits, so that nobody reads more into a figure than there is.
+func fiveDigits(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0 // JSON knows no others
+	}
+	scale := math.Pow(10, 5-math.Ceil(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// A Measurement is what the rounds of one contender in one race were like.
+type Measurement struct {
+	Events          int    `json:"events"` // in each round
+	Void            string `json:"void,omitempty"`
+	EventsPerSecond Stat   `json:"events_per_s"`
+	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU is that of a node's clients.
+	CPU         Stat  `json:"cpu_us_per_event"`
+	ClientCPU   *Stat `json:"client_cpu_us_per_event,omitempty"`
+	ServerCPU   *Stat `json:"server_cpu_us_per_event,omitempty"`
+	Allocations Stat  `json:"allocs_per_event"`
+	RSS         Stat  `json:"peak_rss_mib"`
+	P50         *Stat `json:"p50_ms,omitempty"`
+	P99         *Stat `json:"p99_ms,omitempty"`
+	// Values are what only the contender knows.
+	Values map[string]Stat `json:"values,omitempty"`
+}
+
+// Span writes the median and what lies around it.
+func (s *Stat) Span() string {
+	if s == nil || len(s.Rounds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median), short(slices.Min(s.Rounds)), short(slices.Max(s.Rounds)))
+}
+
+// short writes a value with as many digits as a reader takes in.
+func short(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }

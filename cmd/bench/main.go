@@ -6,16 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/mongostream/streamer/cmd/bench/contender"
-	"github.com/mongostream/streamer/cmd/bench/gateways"
-	"github.com/mongostream/streamer/cmd/bench/moves"
-	"github.com/mongostream/streamer/cmd/bench/part"
-	"github.com/mongostream/streamer/cmd/bench/server"
 )
 
 func main() {
@@ -30,7 +23,7 @@ func main() {
 }
 
 func command(ctx context.Context, args []string, in io.Reader, out, notes io.Writer) error {
-	if len(args) == 2 && args[0] == part.Argument {
+	if len(args) == 2 && args[0] == Argument {
 		return servePart(ctx, args[1], in, out)
 	}
 	o, err := parse(args, notes)
@@ -50,20 +43,17 @@ func servePart(ctx context.Context, name string, in io.Reader, out io.Writer) er
 	ctx = context.WithoutCancel(ctx)
 	switch name {
 	case "mongodb":
-		return server.ServeDev(ctx, in, out)
+		return ServeDev(ctx, in, out)
 	case "writer":
-		return server.ServeRemote(ctx, in, out)
+		return ServeRemote(ctx, in, out)
 	case "etcd":
-		return server.ServeEtcd(ctx, in, out)
+		return ServeEtcd(ctx, in, out)
 	case "door":
-		return server.ServeDoor(ctx, in, out)
-	case moves.Node:
-		return moves.ServeNode(ctx, in, out)
+		return ServeDoor(ctx, in, out)
+	case "node":
+		return serveNode(ctx, in, out)
 	case "contender":
-		contenders := contender.All()
-		maps.Copy(contenders, gateways.All())
-		maps.Copy(contenders, moves.All())
-		return contender.Serve(ctx, in, out, contenders)
+		return serveContender(ctx, in, out, contenders())
 	}
 	return fmt.Errorf("no part %q", name)
 }

@@ -2,22 +2,58 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	_ "embed" // of the page's texts
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
-
-	"github.com/mongostream/streamer/cmd/bench/blame"
-	"github.com/mongostream/streamer/cmd/bench/figure"
-	"github.com/mongostream/streamer/cmd/bench/machine"
+	"text/tabwriter"
 )
 
+// print writes the report in the form that was asked for.
+func (o flags) print(ctx context.Context, out io.Writer, r *report) error {
+	switch o.output {
+	case "json":
+		if err := json.NewEncoder(out).Encode(r); err != nil {
+			return fmt.Errorf("print the report: %w", err)
+		}
+		return nil
+	case "markdown":
+		return o.page(ctx, out, r)
+	}
+	return table(out, r)
+}
+
+// table writes a line for each target, which has all that is to be known in short.
+func table(out io.Writer, r *report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "figure\tof what\tmeasured\twanted\t")
+	for name, f := range r.each {
+		if f.Void != "" {
+			fmt.Fprintf(w, "%s\t%s\tvoid\t\t\n", name, f.Void)
+			continue
+		}
+		for _, t := range f.Targets {
+			fmt.Fprintf(w, "%s\t%s\t%.4g\t%s\t%s\n", name, t.What, t.Value, t.Want, t.Verdict())
+			name = ""
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
+}
+
 // page writes the report as docs/benchmarks.md.
-func (o options) page(ctx context.Context, out io.Writer, r *report) error {
+func (o flags) page(ctx context.Context, out io.Writer, r *report) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprint(w, head)
 	mongo := "development MongoDB, serving from memory"
@@ -25,8 +61,8 @@ func (o options) page(ctx context.Context, out io.Writer, r *report) error {
 		mongo = "the one of -uri"
 	}
 	fmt.Fprint(w, "| machine | |\n|---|---|\n")
-	for _, fact := range append(machine.Facts(), machine.Fact{Name: "MongoDB", Value: mongo}, machine.Fact{Name: "command", Value: "`" + o.command + "`"}) {
-		fmt.Fprintf(w, "| %s | %s |\n", fact.Name, fact.Value)
+	for _, f := range append(facts(), fact{Name: "MongoDB", Value: mongo}, fact{Name: "command", Value: "`" + o.command + "`"}) {
+		fmt.Fprintf(w, "| %s | %s |\n", f.Name, f.Value)
 	}
 	fmt.Fprint(w, "\n## Figures\n\n| figure | of what | measured | wanted | |\n|---|---|---|---|---|\n")
 	for name, f := range r.each {
@@ -47,15 +83,12 @@ func (o options) page(ctx context.Context, out io.Writer, r *report) error {
 		fmt.Fprintf(w, "- `%s`: %s.%s\n", name, f.Of, f.Beside())
 	}
 	fmt.Fprintf(w, "\n## Rounds\n\nMedians over %d rounds, in brackets the least and the greatest.\n\n", o.scale.rounds)
-	fmt.Fprint(w, "| race/contender | events a round | events/s | client CPU, µs/event | server CPU, µs/event | allocations/event | peak MiB | p50, ms | p99, ms |\n")
-	fmt.Fprint(w, "|---|---|---|---|---|---|---|---|---|\n")
-	all := make(map[string]figure.Measurement)
-	for _, f := range r.each {
-		maps.Copy(all, f.From)
-	}
+	fmt.Fprint(w, "| race/contender | events a round | events/s | CPU, µs/event | its clients' CPU | server CPU, µs/event | allocations/event | peak MiB | p50, ms | p99, ms |\n")
+	fmt.Fprint(w, "|---|---|---|---|---|---|---|---|---|---|\n")
+	all := r.measurements()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		m := all[key]
-		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", key, m.Events, m.EventsPerSecond.Span(), m.ClientCPU.Span(), m.ServerCPU.Span(),
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", key, m.Events, m.EventsPerSecond.Span(), m.CPU.Span(), m.ClientCPU.Span(), m.ServerCPU.Span(),
 			m.Allocations.Span(), m.RSS.Span(), m.P50.Span(), m.P99.Span())
 	}
 	fmt.Fprint(w, "\n", legend)
@@ -75,7 +108,7 @@ var (
 )
 
 // reasons writes where the CPU time went of the contenders that have missed what they were to reach, as far as there are profiles.
-func (o options) reasons(ctx context.Context, w io.Writer, r *report) {
+func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 	missed := make(map[string][]string)
 	for name, f := range r.each {
 		for _, t := range f.Targets {
@@ -87,10 +120,64 @@ func (o options) reasons(ctx context.Context, w io.Writer, r *report) {
 	if len(missed) == 0 || o.profile == "" {
 		return
 	}
-	blame.Write(ctx, w, missed, o.profileOf)
+	writeBlame(ctx, w, missed, o.profileOf)
 }
 
 // profileOf returns the file of a contender's CPU profile.
-func (o options) profileOf(key string) string {
+func (o flags) profileOf(key string) string {
 	return filepath.Join(o.profile, strings.ReplaceAll(key, "/", "-")+".cpu")
+}
+
+// A fact is a line of what a run took place on.
+type fact struct{ Name, Value string }
+
+// facts are the machine and the versions, as far as they can be found out.
+func facts() []fact {
+	all := []fact{
+		{"CPU", fmt.Sprintf("%s, %d cores", lineOf("/proc/cpuinfo", "model name"), runtime.NumCPU())},
+		{"memory", lineOf("/proc/meminfo", "MemTotal")},
+		{"system", fmt.Sprintf("%s/%s %s", runtime.GOOS, runtime.GOARCH, strings.TrimSpace(textOf("/proc/sys/kernel/osrelease")))},
+		{"Go", runtime.Version()},
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			switch dep.Path {
+			case "go.mongodb.org/mongo-driver/v2", "go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3":
+				all = append(all, fact{dep.Path, dep.Version})
+			}
+		}
+		all = append(all, fact{"commit", commit(info)})
+	}
+	return all
+}
+
+// commit is what the program was built from, where the build noted it.
+func commit(info *debug.BuildInfo) string {
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	revision := cmp.Or(settings["vcs.revision"], "unknown")
+	if settings["vcs.modified"] == "true" {
+		revision += ", with changes"
+	}
+	return revision
+}
+
+// lineOf returns the value of the first line of a file of names and values.
+func lineOf(path, name string) string {
+	for l := range strings.Lines(textOf(path)) {
+		if key, value, ok := strings.Cut(l, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+func textOf(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	return string(text)
 }

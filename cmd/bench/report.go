@@ -1,135 +1,268 @@
 package main
 
-import "github.com/mongostream/streamer/cmd/bench/figure"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A report is what one run found out, by name.
+type report map[string]Figure
+
+// order is that in which figures are printed.
+func order() []string {
+	return []string{
+		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
+		"sse_1000_vs_1", "handoff_pause_ms", "rss_mib", "allocs_per_event",
+	}
+}
 
 // report computes the figures from the outcomes.
 func (b *bench) report() *report {
-	r := &report{
-		PipelineVsRaw: b.pipelineVsRaw(), PipelineVsNaive: b.pipelineVsNaive(), Partitions256Vs1: b.partitions256Vs1(), Streams16VsTail: b.streams16VsTail(),
-		CheckpointsOnVsOff: b.checkpointsOnVsOff(), DedupVsExpirable: b.dedupVsExpirable(), CatchupVsRaw: b.catchupVsRaw(), AddedLatencyMS: b.addedLatency(),
-		RSSMiB: b.rss(), AllocationsPerEvents: b.allocations(),
+	return &report{
+		"node_vs_raw": b.nodeVsRaw(), "node_vs_naive": b.nodeVsNaive(), "json_vs_bson": b.jsonVsBSON(), "partitions_4096_vs_1": b.partitionsManyVsOne(),
+		"checkpoints_on_vs_off": b.checkpointsOnVsOff(), "catchup_vs_raw": b.catchupVsRaw(), "added_latency_ms": b.addedLatency(),
+		"sse_1000_vs_1": b.manyVsOneBrowser(), "handoff_pause_ms": b.handoffPause(), "rss_mib": b.rss(), "allocs_per_event": b.allocations(),
 	}
-	if b.gateway {
-		r.Subscriptions100kVsLinear, r.BatchesVsSingle = new(b.subscriptionsVsLinear()), new(b.batchesVsSingle())
-		r.HandoffGapP99MS, r.RestartGapP99MS, r.HandoffVsRestart = new(b.handoffGap()), new(b.restartGap()), new(b.handoffVsRestart())
-		r.EncodeOnce1000Sessions, r.Stalled10Percent, r.GRPCLatencyMS = new(b.encodeOnce()), new(b.stalledSessions()), new(b.grpcLatency())
-	}
-	return r
 }
 
-func (b *bench) pipelineVsRaw() figure.Figure {
-	f := b.from("events/s of the node ÷ events/s of a raw loop of getMore, paced", "paced/node", "paced/raw", "unpaced/node", "unpaced/raw")
-	f.Values["unpaced_ratio"] = f.rate("unpaced/node", "unpaced/raw")
-	f.Values["unpaced_client_cpu_us_over_raw"] = f.of("unpaced/node").ClientCPU.Median - f.of("unpaced/raw").ClientCPU.Median
-	ratio := f.rate("paced/node", "paced/raw")
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.95),
-		figure.AtMost("client CPU over raw, µs an event", f.of("paced/node").ClientCPU.Median-f.of("paced/raw").ClientCPU.Median, 1.5))
-}
-
-func (b *bench) pipelineVsNaive() figure.Figure {
-	f := b.from("events/s of the node ÷ events/s of Watch, Next, Decode(bson.M) in one goroutine, unpaced", "unpaced/node", "unpaced/naive")
-	ratio := f.rate("unpaced/node", "unpaced/naive")
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 4),
-		figure.AtMost("client CPU", f.of("unpaced/node").ClientCPU.Median/f.of("unpaced/naive").ClientCPU.Median, 1.0/6))
-}
-
-func (b *bench) partitions256Vs1() figure.Figure {
-	const many, one = "unpaced/node256", "unpaced/node1"
-	f := b.from("events/s with 256 partitions ÷ events/s with 1, unpaced", many, one)
-	if m, o := f.of(many).ServerCPU, f.of(one).ServerCPU; m != nil && o != nil {
-		f.Values["server_cpu_ratio"] = m.Median / o.Median
-	}
-	f.Values["client_cpu_ratio"] = f.of(many).ClientCPU.Median / f.of(one).ClientCPU.Median
-	ratio := f.rate(many, one)
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.95))
-}
-
-func (b *bench) streams16VsTail() figure.Figure {
-	const streams, tail = "shared/streams", "shared/tail"
-	f := b.from("server's CPU per event of 16 filtered change streams ÷ that of one tail with 16 subscribers", streams, tail)
-	cpu := 0.0
-	if s, t := f.of(streams).ServerCPU, f.of(tail).ServerCPU; s != nil && t != nil {
-		cpu = s.Median / t.Median
-		f.Values["server_cpu_ratio"] = cpu
-	}
-	if b.uri != "" {
-		if cpu == 0 && f.Void == "" {
-			f.Void = "the server does not tell its CPU time"
+// each yields the figures with their names.
+func (r *report) each(yield func(name string, f Figure) bool) {
+	for _, name := range order() {
+		if !yield(name, (*r)[name]) {
+			return
 		}
-		return f.done(cpu, figure.AtLeast("server CPU", cpu, 12))
 	}
-	f.Of = "log entries that the server examines per event delivered by 16 filtered change streams ÷ by one tail with 16 subscribers"
-	ratio := 0.0
-	if s, t := f.of(streams).Examined, f.of(tail).Examined; s != nil && t != nil {
-		ratio = s.Median / t.Median
+}
+
+// verdict is an error where a figure is void.
+func (r *report) verdict() error {
+	var errs []error
+	for name, f := range r.each {
+		if f.Void != "" {
+			errs = append(errs, fmt.Errorf("%s is void: %s", name, f.Void))
+		}
 	}
-	return f.done(ratio, figure.AtLeast("entries examined", ratio, 12))
+	return errors.Join(errs...)
 }
 
-func (b *bench) checkpointsOnVsOff() figure.Figure {
-	f := b.from("events/s with marks in etcd ÷ events/s without any before the last, unpaced", "marks/node", "marks/unmarked")
-	f.Values["client_cpu_ratio"] = f.of("marks/node").ClientCPU.Median / f.of("marks/unmarked").ClientCPU.Median
-	ratio := f.rate("marks/node", "marks/unmarked")
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.98))
-}
-
-func (b *bench) dedupVsExpirable() figure.Figure {
-	f := b.from("events/s through a lane's window ÷ events/s through golang-lru's expirable LRU", "memory/window", "memory/expirable")
-	ratio := f.rate("memory/window", "memory/expirable")
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 2))
-}
-
-func (b *bench) catchupVsRaw() figure.Figure {
-	f := b.from("events/s of a node that catches up ÷ events/s of a raw loop of getMore over the same backlog, paced",
-		"catchup/node", "catchup/raw", "backlog/node", "backlog/raw")
-	f.Values["unpaced_ratio"] = f.rate("backlog/node", "backlog/raw")
-	if f.Void == "" && f.of("catchup/node").CatchUp == 0 {
-		f.Void = "the node did not read through a catch-up"
+// measurement computes what a contender's rounds were like. One bad round makes it void.
+func (b *bench) measurement(key string) (m Measurement) {
+	outcomes := b.outcomes[key]
+	if len(outcomes) == 0 {
+		m.Void = "it did not run"
 	}
-	ratio := f.rate("catchup/node", "catchup/raw")
-	return f.done(ratio, figure.AtLeast("events/s", ratio, 0.90))
+	told := make([]map[string]float64, len(outcomes))
+	for i, o := range outcomes {
+		m.Events, told[i] = max(m.Events, o.Events), o.Values
+		if o.Fault != "" && m.Void == "" {
+			m.Void = fmt.Sprintf("round %d: %s", i+1, o.Fault)
+		}
+	}
+	over := func(value func(o outcome) (float64, bool)) *Stat {
+		values := []float64{}
+		for _, o := range outcomes {
+			if v, known := value(o); known && o.Events > 0 {
+				values = append(values, fiveDigits(v))
+			}
+		}
+		if len(values) == 0 {
+			return nil
+		}
+		s := sample(values)
+		return &s
+	}
+	always := func(value func(o outcome) float64) Stat {
+		if s := over(func(o outcome) (float64, bool) { return value(o), true }); s != nil {
+			return *s
+		}
+		return sample(nil)
+	}
+	micros := func(d time.Duration, o outcome) float64 { return d.Seconds() * 1e6 / float64(o.Events) }
+	m.EventsPerSecond = always(func(o outcome) float64 { return float64(o.Events) / o.Elapsed.Seconds() })
+	m.CPU = always(func(o outcome) float64 { return micros(o.CPU, o) })
+	m.ClientCPU = over(func(o outcome) (float64, bool) { return micros(o.clientCPU, o), o.clientCPU >= 0 })
+	m.ServerCPU = over(func(o outcome) (float64, bool) { return micros(o.serverCPU, o), o.serverCPU >= 0 })
+	m.Allocations = always(func(o outcome) float64 { return float64(o.Mallocs) / float64(o.Events) })
+	m.RSS = always(func(o outcome) float64 { return float64(o.PeakRSS) / (1 << 20) })
+	m.Values = samples(told)
+	m.P50 = over(func(o outcome) (float64, bool) { return o.P50, o.P99 > 0 })
+	m.P99 = over(func(o outcome) (float64, bool) { return o.P99, o.P99 > 0 })
+	return m
 }
 
-func (b *bench) addedLatency() figure.Figure {
-	f := b.from("ms from a change to its arrival, median at 500 events/s: a node's less a bare stream's in the same process",
-		"slow/node", "slow/bare", "half/node", "half/bare")
+// A figuring computes a figure from measurements.
+type figuring struct {
+	Figure
+
+	first string // of the keys
+}
+
+// from makes a figure of the measurements of races and contenders, void where one of them is.
+func (b *bench) from(of string, keys ...string) *figuring {
+	f := &figuring{first: keys[0], Figure: Figure{Of: of, From: make(map[string]Measurement, len(keys)), Values: make(map[string]float64)}}
+	for _, key := range keys {
+		m := b.measurement(key)
+		if f.From[key] = m; m.Void != "" && f.Void == "" {
+			f.Void = key + ": " + m.Void
+		}
+	}
+	return f
+}
+
+func (f *figuring) of(key string) Measurement { return f.From[key] }
+
+// rate is the ratio of two contenders' events a second, cpu that of their CPU time for an event.
+func (f *figuring) rate(over, under string) float64 {
+	return ratioOf(f.of(over).EventsPerSecond, f.of(under).EventsPerSecond)
+}
+
+func (f *figuring) cpu(over, under string) float64 { return ratioOf(f.of(over).CPU, f.of(under).CPU) }
+
+// done completes the figure. compute is not called where it is void.
+func (f *figuring) done(compute func() (ratio float64, targets []Target)) Figure {
 	if f.Void != "" {
-		return f.done(0)
+		f.Set(0, nil)
+		return f.Figure
 	}
-	added := func(load string) (p50, p99 float64) {
-		n, r := f.of(load+"/node"), f.of(load+"/bare")
-		return n.P50.Median - r.P50.Median, n.P99.Median - r.P99.Median
+	ratio, targets := compute()
+	for i := range targets {
+		if targets[i].Key == "" {
+			targets[i].Key = f.first
+		}
 	}
-	slow50, slow99 := added("slow")
-	half50, half99 := added("half")
-	f.Values["p50"], f.Values["p99"], f.Values["half_capacity_p50"], f.Values["half_capacity_p99"] = slow50, slow99, half50, half99
-	f.Values["half_capacity_events_per_s"] = b.capacity() / 2
-	return f.done(slow50, figure.AtMost("p50 at 500 events/s", slow50, 0.2), figure.AtMost("p99 at 500 events/s", slow99, 1),
-		figure.AtMost("p50 at half capacity", half50, 0.2).By("half/node"), figure.AtMost("p99 at half capacity", half99, 1).By("half/node"))
+	f.Set(ratio, targets)
+	return f.Figure
 }
 
-// What a node's memory is bounded by: its default ring and prefetch.
+func (b *bench) nodeVsRaw() Figure {
+	f := b.from("events/s of a node's client ÷ events/s of a raw loop of getMore, paced", "paced/node", "paced/raw", "unpaced/node", "unpaced/raw")
+	return f.done(func() (float64, []Target) {
+		beyond := func(group string) float64 { return f.of(group+"/node").CPU.Median - f.of(group+"/raw").CPU.Median }
+		f.Values["unpaced_ratio"], f.Values["unpaced_cpu_us_over_raw"] = f.rate("unpaced/node", "unpaced/raw"), beyond("unpaced")
+		ratio := f.rate("paced/node", "paced/raw")
+		return ratio, []Target{AtLeast("events/s", ratio, 0.98), AtMost("node's CPU over raw, µs an event", beyond("paced"), 1.5)}
+	})
+}
+
+func (b *bench) nodeVsNaive() Figure {
+	f := b.from("CPU of a node for an event ÷ CPU of Watch, Next, Decode(bson.M) in one goroutine, unpaced", "unpaced/node", "unpaced/naive")
+	return f.done(func() (float64, []Target) {
+		f.Values["events_per_s_ratio"] = f.rate("unpaced/node", "unpaced/naive")
+		ratio := f.cpu("unpaced/node", "unpaced/naive")
+		return ratio, []Target{AtMost("CPU", ratio, 0.25)}
+	})
+}
+
+func (b *bench) jsonVsBSON() Figure {
+	f := b.from("CPU of a node for an event as JSON ÷ as BSON, unpaced", "text/json", "text/bson")
+	return f.done(func() (float64, []Target) {
+		f.Values["events_per_s_ratio"] = f.rate("text/json", "text/bson")
+		ratio := f.cpu("text/json", "text/bson")
+		return ratio, []Target{AtMost("CPU", ratio, 2)}
+	})
+}
+
+func (b *bench) partitionsManyVsOne() Figure {
+	const many, one = "unpaced/node4096", "unpaced/node1"
+	f := b.from("events/s with 4096 partitions ÷ events/s with 1, unpaced", many, one)
+	return f.done(func() (float64, []Target) {
+		f.Values["cpu_ratio"] = f.cpu(many, one)
+		ratio := f.rate(many, one)
+		return ratio, []Target{AtLeast("events/s", ratio, 0.97)}
+	})
+}
+
+func (b *bench) checkpointsOnVsOff() Figure {
+	const on, off = "checkpoints/on", "checkpoints/off"
+	f := b.from("events/s with checkpoints in etcd ÷ events/s without, unpaced", on, off)
+	return f.done(func() (float64, []Target) {
+		f.Values["cpu_ratio"] = f.cpu(on, off)
+		ratio := f.rate(on, off)
+		return ratio, []Target{AtLeast("events/s", ratio, 0.98)}
+	})
+}
+
+func (b *bench) catchupVsRaw() Figure {
+	f := b.from("events/s of a client that catches up ÷ events/s of a raw loop of getMore over the same backlog, paced", "catchup/node", "catchup/raw")
+	return f.done(func() (float64, []Target) {
+		ratio := f.rate("catchup/node", "catchup/raw")
+		return ratio, []Target{AtLeast("events/s", ratio, 0.95)}
+	})
+}
+
+func (b *bench) addedLatency() Figure {
+	f := b.from("ms from a change to a client's handler, median at half of the capacity: through a node, less those of a bare stream",
+		"half/node", "half/bare", "slow/node", "slow/bare")
+	return f.done(func() (float64, []Target) {
+		added := func(load string) (p50, p99 float64) {
+			n, r := f.of(load+"/node"), f.of(load+"/bare")
+			return n.P50.Median - r.P50.Median, n.P99.Median - r.P99.Median
+		}
+		p50, p99 := added("half")
+		f.Values["at_500_events_per_s_p50"], f.Values["at_500_events_per_s_p99"] = added("slow")
+		f.Values["half_capacity_events_per_s"] = b.capacity() / 2
+		return p50, []Target{AtMost("p50", p50, 0.2), AtMost("p99", p99, 2)}
+	})
+}
+
+func (b *bench) manyVsOneBrowser() Figure {
+	f := b.from(fmt.Sprintf("CPU of a node for an event that one of %d SSE clients wants, with different filters ÷ that one client wants", b.scale.clients),
+		"sse/many", "sse/one")
+	return f.done(func() (float64, []Target) {
+		ratio := f.cpu("sse/many", "sse/one")
+		return ratio, []Target{AtMost("CPU", ratio, 3)}
+	})
+}
+
+func (b *bench) handoffPause() Figure {
+	const moved, restarted = "handoff/moved", "handoff/restarted"
+	f := b.from("ms that a document stood still at most while its partition was handed over, 99th percentile of documents", moved, restarted)
+	return f.done(func() (float64, []Target) {
+		for name, s := range f.of(moved).Values {
+			f.Values[name] = s.Median
+		}
+		f.Values["restarted_p99"] = f.of(restarted).P99.Median
+		p99 := *f.of(moved).P99
+		return p99.Median, []Target{
+			AtMost("over that without a handoff", ratioOf(p99, f.of(moved).Values["p99_before"]), 1.5),
+			AtLeast("below that of a node that is stopped and started again", ratioOf(*f.of(restarted).P99, p99), 10),
+		}
+	})
+}
+
+// What a node's queues hold by default: ring and prefetch of its tail and of a catch-up, and a session's credit.
 const (
-	ringMiB, prefetchMiB = 48, 16
-	boundMiB             = 64 + 3*(ringMiB+prefetchMiB)
+	ringMiB, prefetchMiB, creditMiB = 48, 16, 16
+	boundMiB                        = 128 + 2*(ringMiB+prefetchMiB) + creditMiB
 )
 
-func (b *bench) rss() figure.Figure {
-	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions", "unpaced/node", "marks/node", "paced/node", "backlog/node", "catchup/node")
-	peak := 0.0
-	for _, m := range f.From {
-		for _, v := range m.RSS.Rounds {
-			peak = max(peak, v)
+func (b *bench) rss() Figure {
+	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions and one client", "paced/node", "unpaced/node", "checkpoints/on", "catchup/node")
+	return f.done(func() (peak float64, _ []Target) {
+		for _, m := range f.From {
+			peak = max(peak, slices.Max(m.RSS.Rounds))
 		}
-	}
-	return f.done(peak, figure.AtMost("MiB", peak, boundMiB))
+		return peak, []Target{AtMost("MiB", peak, boundMiB)}
+	})
 }
 
-func (b *bench) allocations() figure.Figure {
-	f := b.from("allocations per delivered event, unpaced", "unpaced/node", "unpaced/unsubscribed", "paced/node", "memory/window")
-	delivered, nobody := f.of("unpaced/node").Allocations.Median, f.of("unpaced/unsubscribed").Allocations.Median
-	own := f.of("memory/window").Allocations.Median
-	f.Values["unsubscribed"], f.Values["window"], f.Values["unsubscribed_beyond_window"] = nobody, own, nobody-own
-	f.Values["delivered_paced"] = f.of("paced/node").Allocations.Median
-	return f.done(delivered, figure.AtMost("per delivered event", delivered, 3), figure.AtMost("per event that nobody subscribes to, beyond the window's own", nobody-own, 0.05))
+func (b *bench) allocations() Figure {
+	f := b.from("allocations of the node for a delivered event, unpaced", "unpaced/node", "paced/node", "text/json")
+	return f.done(func() (float64, []Target) {
+		f.Values["paced"], f.Values["as_json"] = f.of("paced/node").Allocations.Median, f.of("text/json").Allocations.Median
+		a := f.of("unpaced/node").Allocations.Median
+		return a, []Target{AtMost("an event", a, 3)}
+	})
+}
+
+// measurements returns those of all figures, by race and contender.
+func (r *report) measurements() map[string]Measurement {
+	all := make(map[string]Measurement)
+	for _, f := range r.each {
+		maps.Copy(all, f.From)
+	}
+	return all
 }

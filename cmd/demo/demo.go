@@ -14,10 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/wiring"
 	"github.com/mongostream/streamer/internal/workload"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A demo is one run.
@@ -27,7 +28,7 @@ type demo struct {
 	partitions int
 	http       string
 	grpc       string
-	// gateways that subscribe over gRPC, and their subscriptions together; without any, a session in the process takes everything
+	// gateways that subscribe over gRPC, and their subscriptions together; without any, a subscriber in the process takes everything
 	gateways, subscriptions int
 	json                    bool
 	nodes                   int  // processes of a cluster; 1 is a node in this process
@@ -37,23 +38,23 @@ type demo struct {
 
 	service   *wiring.Service // nil with several nodes
 	addresses []string        // of the nodes, for gateways
+	sites     []string        // of the nodes' HTTP servers
 	faults    []mishap
 	moved     []move
 	gaps      gaps
-	session   *delivery.Session
 	ledger    workload.Ledger
 	check     *workload.Check
 }
 
 func parse(args []string, out, notes io.Writer) (*demo, error) {
-	d := &demo{out: out, notes: notes, session: delivery.NewSession(delivery.Config{})}
+	d := &demo{out: out, notes: notes}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.DurationVar(&d.length, "for", 0, "how long to write; without it, until Ctrl-C")
 	flags.IntVar(&d.rate, "rate", 3000, "changes a second")
 	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
-	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the node's HTTP server; any free port if it is in use")
-	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the node's gRPC server; any free port if it is in use")
+	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the first node's HTTP server; any free port if it is in use")
+	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the first node's gRPC server; any free port if it is in use")
 	flags.IntVar(&d.gateways, "gateways", 0, "gateways that subscribe over gRPC; without any, one subscriber in the process")
 	flags.IntVar(&d.subscriptions, "subscriptions", 0, "subscriptions of all gateways together; at least one each")
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
@@ -106,13 +107,18 @@ func (d *demo) run(ctx context.Context) error {
 	if d.service, err = d.assemble(ctx, p); err != nil {
 		return err
 	}
-	d.addresses = []string{d.service.Gateway()}
+	d.addresses, d.sites = []string{d.service.Gateway()}, []string{d.service.Addr()}
+	subscriber, err := d.subscriber(background)
+	if err != nil {
+		d.service.Close()
+		return err
+	}
 	nodeContext, stopNode := context.WithCancel(background)
 	defer stopNode()
 	var node errgroup.Group
 	node.Go(func() error { return d.service.Run(nodeContext) })
 	subscribed := make(chan error, 1)
-	go func() { subscribed <- d.subscribe(nodeContext) }()
+	go func() { subscribed <- subscriber(nodeContext) }()
 
 	writing := ctx
 	if d.length > 0 {
@@ -125,16 +131,16 @@ func (d *demo) run(ctx context.Context) error {
 	show()
 	d.settle(background)
 	stopNode()
-	return errors.Join(err, node.Wait(), ignoreEnd(<-subscribed), d.judge())
+	return errors.Join(err, node.Wait(), <-subscribed, d.judge())
 }
 
 // runCluster does it with several nodes, each a process.
 func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
-	f, err := newFleet(ctx, p, d.nodes, d.partitions, d.notes)
+	f, err := d.newFleet(ctx, p)
 	if err != nil {
 		return err
 	}
-	d.addresses = f.addresses()
+	d.addresses, d.sites = f.addresses()
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if _, err := f.settled(starting, nil); err != nil {
@@ -183,12 +189,8 @@ func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) 
 	if err != nil {
 		return nil, err
 	}
-	var sessions []*delivery.Session
-	if d.gateways == 0 {
-		sessions = append(sessions, d.session)
-	}
 	return wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: "demo", Process: rand.Text(), Sessions: sessions,
+		Config: cfg, Version: "demo", Process: rand.Text(),
 		Logger: slog.New(slog.NewTextHandler(d.notes, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 }
@@ -203,28 +205,43 @@ func free(address string) string {
 	return address
 }
 
-// subscribe takes what is delivered and acknowledges it.
-func (d *demo) subscribe(ctx context.Context) error {
+// subscriber returns what takes everything that the node delivers: gateways, or a shared subscriber in this process. It returns when its
+// context ends, or the node.
+func (d *demo) subscriber(ctx context.Context) (run func(context.Context) error, err error) {
 	if d.gateways > 0 {
-		return d.runGateways(ctx)
+		return d.runGateways, nil
 	}
+	shared, err := d.service.Share(ctx, "demo")
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return d.take(context.WithoutCancel(ctx), shared) }, nil
+}
+
+// take takes what is delivered and acknowledges it, until the node has stopped.
+func (d *demo) take(ctx context.Context, shared *streamer.Shared) error {
 	for {
-		batches, err := d.session.Receive(context.WithoutCancel(ctx))
+		batches, err := shared.Receive(ctx)
+		if errors.Is(err, streamer.ErrClosed) || fault.Of(err) == fault.NodeStopping {
+			return nil
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("receive changes: %w", err)
 		}
 		now := time.Now()
 		for _, b := range batches {
-			if b.Over() {
-				d.session.Drop(b)
-				continue
+			shared.Prune(b)
+			if b.Loss != nil {
+				return fmt.Errorf("changes may have been missed: %+v", b.Loss)
 			}
 			for i := range b.Events {
-				if err := d.check.Event(&b.Events[i], now); err != nil {
+				if err := d.check.JSON(b.Payload(i), now); err != nil {
 					return err
 				}
 			}
-			d.session.Ack(b)
+			if err := shared.Ack(b.Seq); err != nil {
+				return fmt.Errorf("acknowledge changes: %w", err)
+			}
 		}
 	}
 }
@@ -278,11 +295,4 @@ func (d *demo) judge() error {
 		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)
 	}
 	return nil
-}
-
-func ignoreEnd(err error) error {
-	if errors.Is(err, delivery.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -32,6 +32,7 @@ type fleet struct {
 // A node is one of them, with the same addresses in each life.
 type node struct {
 	id, grpc    string
+	http        string
 	environment []string
 	notes       io.Writer
 
@@ -39,24 +40,31 @@ type node struct {
 	exited  chan error // gets how the process ended
 }
 
-// newFleet makes the nodes of a cluster on the parts, and starts them.
-func newFleet(ctx context.Context, p *parts, n, partitions int, notes io.Writer) (*fleet, error) {
+// newFleet makes the nodes of a cluster on the parts, and starts them. The first one has the addresses that were asked for.
+func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: p.etcd.Endpoints(), Prefix: "/streamer", Cluster: "streamer"})
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{client: client, roster: council.New(client, council.Config{Partitions: partitions})}
-	for i := range n {
-		grpc, err := freeAddress()
+	f := &fleet{client: client, roster: council.New(client, council.Config{Partitions: d.partitions})}
+	taken := make(map[string]bool)
+	for i := range d.nodes {
+		http, grpc := "127.0.0.1:0", "127.0.0.1:0"
+		if i == 0 {
+			http, grpc = d.http, d.grpc
+		}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), notes: d.notes}
+		if nd.http, err = reserve(http, taken); err == nil {
+			nd.grpc, err = reserve(grpc, taken)
+		}
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), grpc: grpc, notes: notes}
 		nd.environment = []string{
 			"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], "STREAMER_NODE_ID=" + nd.id,
-			"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc, "STREAMER_LOG_LEVEL=error",
+			"STREAMER_HTTP_LISTEN=" + nd.http, "STREAMER_GRPC_LISTEN=" + nd.grpc, "STREAMER_LOG_LEVEL=error",
 			"STREAMER_GRPC_HEARTBEAT_TIMEOUT=" + leaseTTL.String(),
-			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", n),
+			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
 			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
 		}
 		f.nodes = append(f.nodes, nd)
@@ -69,21 +77,31 @@ func newFleet(ctx context.Context, p *parts, n, partitions int, notes io.Writer)
 	return f, nil
 }
 
-// freeAddress returns a loopback address with a port that nobody has now.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// reserve returns the address, or one with a port that nobody has now where it is in use, and notes it as taken.
+func reserve(address string, taken map[string]bool) (string, error) {
+	for {
+		l, err := net.Listen("tcp", free(address)) //nolint:noctx // answers at once
+		if err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		found := l.Addr().String()
+		if err := l.Close(); err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		if !taken[found] {
+			taken[found] = true
+			return found, nil
+		}
+		address = "127.0.0.1:0"
 	}
-	return l.Addr().String(), l.Close()
 }
 
-// addresses are where gateways reach the nodes.
-func (f *fleet) addresses() (all []string) {
+// addresses are where gateways and browsers reach the nodes.
+func (f *fleet) addresses() (gateways, sites []string) {
 	for _, n := range f.nodes {
-		all = append(all, n.grpc)
+		gateways, sites = append(gateways, n.grpc), append(sites, n.http)
 	}
-	return all
+	return gateways, sites
 }
 
 // start starts a node's process.

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/gateway/client"
-	"github.com/mongostream/streamer/gateway/client/notice"
+	"github.com/mongostream/streamer/client"
 )
 
 // shares is how many documents the subscriptions divide among themselves; the last one has those behind too.
@@ -22,9 +21,9 @@ func (d *demo) runGateways(ctx context.Context) error {
 	var g errgroup.Group
 	for i := range d.gateways {
 		c, err := client.New(client.Config{
-			Addresses: rotated(d.addresses, i), GatewayID: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
+			Addresses: rotated(d.addresses, i), Subscriber: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
 			Partitions: client.Partitions(i % 2), // of several gateways half follow the owners
-			OnNotice:   func(_ context.Context, n notice.Notice) error { return d.heard(n) },
+			OnNotice:   func(_ context.Context, n client.Notice) error { return d.heard(n) },
 		})
 		if err != nil {
 			return fmt.Errorf("make a gateway: %w", err)
@@ -62,13 +61,9 @@ func (d *demo) handle(_ context.Context, c client.Change) error {
 }
 
 // heard takes what a gateway is told; in a demo nothing may be lost.
-func (d *demo) heard(n notice.Notice) error {
-	switch n := n.(type) {
-	case notice.Resync:
-		return fmt.Errorf("a gateway was told of a loss: %+v", n)
-	case notice.Rejected:
-		return fmt.Errorf("a subscription was refused: %+v", n)
-	default:
-		return nil
+func (d *demo) heard(n client.Notice) error {
+	if lost, is := n.(client.Resync); is {
+		return fmt.Errorf("a gateway was told of a loss: %+v", lost)
 	}
+	return nil
 }

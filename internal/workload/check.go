@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/mongostream/streamer/change"
 )
 
 // A Check compares what arrives with a ledger. It may be used from several goroutines.
@@ -30,7 +28,7 @@ type arrivals struct {
 
 // A Report is the outcome of a Check.
 type Report struct {
-	Written    int     `json:"written"`
+	Written    int     `json:"written"`      // sent to MongoDB
 	Delivered  int     `json:"delivered"`    // changes that arrived, each counted once
 	Missing    int     `json:"missing"`      // acknowledged by MongoDB and not arrived
 	OutOfOrder int     `json:"out_of_order"` // arrived before an earlier change of the same document
@@ -46,28 +44,6 @@ func NewCheck(ledger *Ledger) *Check {
 
 // errNotOurs says that an event is none of the workload.
 var errNotOurs = errors.New("not an event of the workload")
-
-// Event takes an event that arrived.
-func (c *Check) Event(e *change.Event, now time.Time) error {
-	id, ok := e.ID().Int64()
-	if !ok {
-		return fmt.Errorf("%w: %s without an integer _id", errNotOurs, e.Op())
-	}
-	if e.Op() == change.OpDelete {
-		return c.deletion(id)
-	}
-	fields := e.Lookup("fullDocument")
-	if e.Op() == change.OpUpdate {
-		fields = e.Lookup("updateDescription").Lookup("updatedFields")
-	}
-	seq, ok := fields.Lookup("seq").Int64()
-	at, timed := fields.Lookup("at").Int64()
-	if !ok || !timed {
-		return fmt.Errorf("%w: %s of %d without its number", errNotOurs, e.Op(), id)
-	}
-	c.arrived(id, seq, now.Sub(time.Unix(0, at)))
-	return nil
-}
 
 // JSON takes an event in the form in which a node writes it as text.
 func (c *Check) JSON(line []byte, now time.Time) error {
@@ -177,13 +153,13 @@ func (c *Check) Delivered() (delivered, duplicates int) {
 
 // Report returns the outcome so far.
 func (c *Check) Report() Report {
-	missing, written := c.Missing(), c.ledger.Written()
+	missing := c.Missing()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	r := c.report
-	r.Written, r.Missing = written, missing
 	slices.Sort(c.latencies)
 	r.P50, r.P99 = quantile(c.latencies, 0.50), quantile(c.latencies, 0.99)
+	c.mu.Unlock()
+	r.Missing, r.Written = missing, c.ledger.Written() // after what has arrived: nothing arrives that was not written
 	return r
 }
 

@@ -30,3 +30,17 @@ func TestCheckTellsWhatIsWrong(t *testing.T) {
 		t.Error("a deletion that nobody made is accepted")
 	}
 }
+
+func TestNothingArrivesThatDoesNotCountAsWritten(t *testing.T) {
+	l := &Ledger{}
+	c := NewCheck(l)
+	l.begin(written{id: 1, seq: 1})
+	c.arrived(1, 1, time.Millisecond) // before MongoDB has acknowledged it
+	if r := c.Report(); r.Delivered != 1 || r.Written != 1 || r.Missing != 0 {
+		t.Errorf("%+v", r)
+	}
+	l.begin(written{id: 1, seq: 2}) // and is never acknowledged
+	if r := c.Report(); r.Written != 2 || r.Missing != 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -11,7 +11,6 @@ type Ledger struct {
 
 // An account is what was written of one document.
 type account struct {
-	begun  int64 // number of the last change that was sent
 	acked  int64 // number of the last change that was acknowledged
 	ending int64 // number of the deletion, 0 while there is none
 }
@@ -28,7 +27,7 @@ func (l *Ledger) begin(w written) {
 		a = &account{}
 		l.documents[w.id] = a
 	}
-	a.begun = w.seq
+	l.written++
 	if w.deleted {
 		a.ending = w.seq
 	}
@@ -40,11 +39,10 @@ func (l *Ledger) acknowledge(notes []written) {
 	defer l.mu.Unlock()
 	for _, w := range notes {
 		l.documents[w.id].acked = w.seq
-		l.written++
 	}
 }
 
-// Written returns the number of acknowledged changes.
+// Written returns the number of changes that were sent: an event of one may arrive before MongoDB acknowledges it.
 func (l *Ledger) Written() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+)
+
+// A scale is how much is measured.
+type scale struct {
+	rounds        int
+	unpaced       int           // events of a backlog that is read as fast as possible
+	naive         int           // of these, how many the naive loop reads
+	text          int           // events of a backlog that is read as JSON and as BSON
+	kept          int           // events of a backlog that takes longer than checkpoints are apart
+	paced         time.Duration // of reading at the pace
+	behind        int           // events to catch up with at the pace
+	delays        time.Duration // of measuring delays
+	documents     int
+	timeout       time.Duration // for one round
+	slow, pace    int           // events a second
+	clients, sent int           // of server-sent events, and events to them
+	sending       int           // events a second to them
+	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
+}
+
+func full() scale {
+	return scale{
+		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
+		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
+		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
+	}
+}
+
+func quick() scale {
+	s := full()
+	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
+	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
+	return s
+}
+
+const (
+	payload        = 64
+	partitions     = 64 // the node's default
+	manyPartitions = 4096
+)
+
+// A bench is one run.
+type bench struct {
+	flags
+
+	notes io.Writer
+	begun time.Time
+	log   *Process // the development MongoDB, or what writes to the other one
+	etcd  *Process
+	// Where clients find them.
+	logURI, etcdAddress string
+	made                int // databases and clusters so far
+	outcomes            map[string][]outcome
+	generated           []float64 // events a second at which backlogs were made
+}
+
+// An outcome is what one round of a contender was like on all sides. Where the contender is a client, the usage is the node's.
+type outcome struct {
+	Result
+
+	clientCPU time.Duration // of the node's client, -1 where there is none
+	serverCPU time.Duration // MongoDB's, -1 where it is not known
+}
+
+// open starts what contenders read from.
+func (b *bench) open(ctx context.Context) (err error) {
+	kind := "mongodb"
+	if b.uri != "" {
+		kind = "writer"
+	}
+	if b.log, err = startPart(kind, b.notes); err != nil {
+		return err
+	}
+	if b.etcd, err = startPart("etcd", b.notes); err != nil {
+		return err
+	}
+	var log, etcd Address
+	if err := b.log.Call(ctx, "start", Start{URI: b.uri}, &log); err != nil {
+		return err
+	}
+	if err := b.etcd.Call(ctx, "start", Start{}, &etcd); err != nil {
+		return err
+	}
+	b.logURI, b.etcdAddress = log.URI, etcd.URI
+	return nil
+}
+
+func (b *bench) close() error {
+	var errs []error
+	for _, p := range []*Process{b.log, b.etcd} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// name returns a name that was not used before.
+func (b *bench) name() string {
+	b.made++
+	return fmt.Sprintf("bench_%d_%03d", b.begun.Unix(), b.made)
+}
+
+// data describes changes in a database of their own.
+func (b *bench) data(events, rate int) Data {
+	return Data{DB: b.name(), Events: events, Documents: b.scale.documents, Rate: rate, Payload: payload}
+}
+
+// write writes them and returns where in the log they begin.
+func (b *bench) write(ctx context.Context, d Data) (start int64, err error) {
+	var m Made
+	if err := b.log.Call(ctx, "generate", d, &m); err != nil {
+		return 0, err
+	}
+	if d.Rate == 0 {
+		b.generated = append(b.generated, float64(d.Events)/m.Took.Seconds())
+	}
+	return m.Start, nil
+}
+
+func (b *bench) drop(ctx context.Context, d Data) error {
+	return b.log.Call(ctx, "drop", d, &None{})
+}
+
+// An entry is a contender of a race.
+type entry struct {
+	name      string
+	contender string
+	node      bool       // it is a client, of a node that runs beside it
+	adjust    func(*Job) // nil: nothing
+}
+
+// The entries that several races have.
+var (
+	rawLoop = entry{name: "raw", contender: "raw"}
+	whole   = entry{name: "node", contender: "grpc", node: true}
+)
+
+// with is an entry of a node that differs in something.
+func with(name string, adjust func(*Job)) entry {
+	e := whole
+	e.name, e.adjust = name, adjust
+	return e
+}
+
+// raceBacklog lets contenders read one backlog after the other as fast as they can. The backlog of a round is fresh.
+func (b *bench) raceBacklog(ctx context.Context, group string, events int, entries ...entry) error {
+	for round := range b.scale.rounds {
+		data := b.data(events, 0)
+		start, err := b.write(ctx, data)
+		if err != nil {
+			return err
+		}
+		for _, i := range sequence(round, len(entries)) {
+			if err := b.enter(ctx, group, entries[i], b.job(data, start), nil); err != nil {
+				return err
+			}
+		}
+		if err := b.drop(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raceLive lets contenders follow the end of the log while it is written to at a rate.
+func (b *bench) raceLive(ctx context.Context, group string, events, rate int, entries ...entry) error {
+	for round := range b.scale.rounds {
+		for _, i := range sequence(round, len(entries)) {
+			data := b.data(events, rate)
+			during := func() error {
+				_, err := b.write(ctx, data)
+				return err
+			}
+			if err := b.enter(ctx, group, entries[i], b.job(data, 0), during); err != nil {
+				return err
+			}
+			if err := b.drop(ctx, data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// job is the reading of data.
+func (b *bench) job(d Data, start int64) Job {
+	return Job{
+		URI: b.logURI, Etcd: b.etcdAddress, DB: d.DB, Start: start, Events: d.Events, Documents: d.Documents, Timeout: b.scale.timeout,
+		Partitions: partitions, Name: b.name(), Subscriber: "bench", Clients: 1,
+	}
+}
+
+// enter runs one round of one contender in a process of its own, beside a node in another where it is a client, and keeps its outcome: what
+// goes wrong with the contender or the node is the outcome, what goes wrong with the benchmark is the error.
+func (b *bench) enter(ctx context.Context, group string, e entry, j Job, during func() error) error {
+	if j.Contender = e.contender; e.adjust != nil {
+		e.adjust(&j)
+	}
+	key, profile := group+"/"+e.name, ""
+	if b.profile != "" {
+		profile = b.profileOf(key)
+	}
+	o, err := b.round(ctx, e, j, profile, during)
+	if err != nil {
+		return err
+	}
+	b.outcomes[key] = append(b.outcomes[key], o)
+	return nil
+}
+
+func (b *bench) round(ctx context.Context, e entry, j Job, profile string, during func() error) (o outcome, err error) {
+	c, err := startPart("contender", b.notes)
+	if err != nil {
+		return o, err
+	}
+	var node *Process
+	defer func() {
+		errs := []error{c.Close()} // first the client, then the node
+		if node != nil {
+			errs = append(errs, node.Close())
+		}
+		if closing := errors.Join(errs...); closing != nil && o.Fault == "" {
+			o.Fault = closing.Error()
+		}
+	}()
+	if !e.node {
+		j.Profile = profile
+	} else if node, err = b.startNode(ctx, &j); err != nil {
+		o.Fault = err.Error()
+		return o, context.Cause(ctx)
+	}
+	before, err := b.serverUsed(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.clientCPU = -1
+	begin := func() error {
+		if node == nil {
+			return nil
+		}
+		return node.Call(ctx, "begin", profile, &None{})
+	}
+	read := func() error {
+		if during == nil { // reading begins at once
+			if err := begin(); err != nil {
+				return err
+			}
+		}
+		if err := c.Call(ctx, "open", j, &None{}); err != nil {
+			return err
+		}
+		if during != nil { // what connecting costs is no part of what events cost
+			if err := errors.Join(begin(), during()); err != nil {
+				return err
+			}
+		}
+		if err := c.Call(ctx, "read", None{}, &o.Result); err != nil || node == nil {
+			return err
+		}
+		o.clientCPU = o.CPU
+		return node.Call(ctx, "end", None{}, &o.Usage)
+	}
+	if err := read(); err != nil {
+		o.Fault = err.Error()
+	}
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	after, err := b.serverUsed(ctx)
+	if o.serverCPU = after - before; before < 0 {
+		o.serverCPU = -1
+	}
+	return o, err
+}
+
+// startNode starts a node that reads the job's database, and tells the job where it is.
+func (b *bench) startNode(ctx context.Context, j *Job) (*Process, error) {
+	node, err := startPart("node", b.notes)
+	if err != nil {
+		return nil, err
+	}
+	starting, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	life := Life{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true}
+	if err := node.Call(starting, "start", life, &j.Node); err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	return node, nil
+}
+
+// serverUsed returns MongoDB's CPU time so far, -1 where it is not known.
+func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
+	if b.uri == "" {
+		return b.log.CPU()
+	}
+	var s Stats
+	err := b.log.Call(ctx, "stats", None{}, &s)
+	return s.CPU, err
+}
+
+// A race is some contenders' running, under a name for the notes.
+type race struct {
+	name string
+	run  func(context.Context) error
+}
+
+// measure runs all races and computes the figures.
+func measure(ctx context.Context, o flags, notes io.Writer) (r *report, err error) {
+	b := &bench{flags: o, notes: notes, begun: time.Now(), outcomes: make(map[string][]outcome)}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.open(ctx); err != nil {
+		return nil, err
+	}
+	for _, race := range b.races() {
+		begun := time.Now()
+		if err := race.run(ctx); err != nil {
+			return nil, fmt.Errorf("race %s: %w", race.name, err)
+		}
+		fmt.Fprintf(notes, "%-11s %6.1f s\n", race.name, time.Since(begun).Seconds())
+	}
+	return b.report(), nil
+}
+
+func (b *bench) races() []race {
+	s := b.scale
+	return []race{
+		{"unpaced", func(ctx context.Context) error { // who is compared with whom stands side by side
+			return b.raceBacklog(ctx, "unpaced", s.unpaced, rawLoop,
+				entry{name: "naive", contender: "naive", adjust: func(j *Job) { j.Events = s.naive }}, whole,
+				with("node4096", func(j *Job) { j.Partitions = manyPartitions }), with("node1", func(j *Job) { j.Partitions = 1 }))
+		}},
+		{"text", func(ctx context.Context) error {
+			return b.raceBacklog(ctx, "text", s.text, with("bson", nil), with("json", func(j *Job) { j.JSON = true }))
+		}},
+		{"checkpoints", func(ctx context.Context) error { // longer, because they are saved seconds apart
+			return b.raceBacklog(ctx, "checkpoints", s.kept, with("on", nil), with("off", func(j *Job) { j.Subscriber = "" }))
+		}},
+		{"paced", func(ctx context.Context) error {
+			return b.raceLive(ctx, "paced", int(float64(s.pace)*s.paced.Seconds()), s.pace, rawLoop, whole)
+		}},
+		{"catch-up", b.raceCatchUp},
+		{"slow", func(ctx context.Context) error { return b.raceDelays(ctx, "slow", s.slow) }},
+		{"half", func(ctx context.Context) error { return b.raceDelays(ctx, "half", int(b.capacity()/2)) }},
+		{"sse", func(ctx context.Context) error {
+			browsers := func(name string, n int) entry {
+				return entry{name: name, contender: "sse", node: true, adjust: func(j *Job) { j.Clients = n }}
+			}
+			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
+		}},
+		{"handoff", b.raceHandoffs},
+	}
+}
+
+// raceDelays measures the way from a change to its arrival, with a bare stream, and with a node and its client.
+func (b *bench) raceDelays(ctx context.Context, group string, rate int) error {
+	delays := func(j *Job) { j.Delays = true }
+	return b.raceLive(ctx, group, int(float64(rate)*b.scale.delays.Seconds()), rate, entry{name: "bare", contender: "bare", adjust: delays}, with("node", delays))
+}
+
+// capacity is how many events a second a node and its client can follow here while they are written: what they take from a backlog, what can be
+// written, and what the machine's cores have time for at what all sides cost at the pace, whichever is least.
+func (b *bench) capacity() float64 {
+	least := min(b.measurement("unpaced/node").EventsPerSecond.Median, sample(b.generated).Median)
+	paced := b.measurement("paced/node")
+	if b.uri == "" && paced.ServerCPU != nil && paced.ClientCPU != nil {
+		least = min(least, float64(runtime.NumCPU())*1e6/(paced.CPU.Median+paced.ClientCPU.Median+paced.ServerCPU.Median))
+	}
+	return least
+}
+
+// raceCatchUp reads a backlog through a door that lets events out at the pace: contenders wait for the server, as they do for a real one.
+func (b *bench) raceCatchUp(ctx context.Context) error {
+	if b.uri != "" {
+		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop, whole)
+	}
+	door, err := startPart("door", b.notes)
+	if err != nil {
+		return err
+	}
+	read := b.outcomes["unpaced/raw"][0] // how large events are
+	rate := float64(b.scale.pace) * float64(read.Bytes) / float64(max(1, read.Events))
+	var way Address
+	err = door.Call(ctx, "start", Door{URI: b.logURI, BytesPerSecond: max(1, rate)}, &way)
+	if err == nil {
+		through := func(e entry) entry {
+			e.adjust = func(j *Job) { j.URI = way.URI }
+			return e
+		}
+		err = b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop), through(whole))
+	}
+	return errors.Join(err, door.Close())
+}
+
+// raceHandoffs lets partitions change hands in two ways, each in a cluster of its own that writes for itself.
+func (b *bench) raceHandoffs(ctx context.Context) error {
+	entries := []entry{{name: "moved", contender: "moved"}, {name: "restarted", contender: "restarted"}}
+	for round := range b.scale.moves {
+		for _, i := range sequence(round, len(entries)) {
+			data := Data{DB: b.name()}
+			job := b.job(data, 0)
+			job.Rate = b.scale.moved
+			if err := errors.Join(b.enter(ctx, "handoff", entries[i], job, nil), b.drop(ctx, data)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

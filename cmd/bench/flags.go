@@ -1,0 +1,40 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// flags are what the command line says.
+type flags struct {
+	scale   scale
+	uri     string // empty: a development MongoDB
+	output  string
+	profile string
+	command string // as it was given
+}
+
+func parse(args []string, notes io.Writer) (flags, error) {
+	o := flags{scale: full(), command: strings.Join(append([]string{"bench"}, args...), " ")}
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(notes)
+	short := set.Bool("quick", false, "fewer and shorter rounds: some two minutes")
+	set.StringVar(&o.output, "o", "", "json or markdown instead of a table")
+	set.StringVar(&o.uri, "uri", "", "measure with this MongoDB, in databases called bench_…, instead of the development one")
+	set.StringVar(&o.profile, "profile", "", "folder for a CPU profile and one of the allocations of each contender's last round")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case set.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q", set.Arg(0))
+	case o.output != "" && o.output != "json" && o.output != "markdown":
+		return o, fmt.Errorf("unknown output %q: use -o json or -o markdown", o.output)
+	}
+	if *short {
+		o.scale = quick()
+	}
+	return o, nil
+}

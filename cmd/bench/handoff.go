@@ -1,0 +1,545 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/council"
+)
+
+// A contest is a cluster with two gateways, of which partitions change hands.
+type contest struct {
+	nodes int
+	move  func(*cluster, context.Context) error
+
+	round   *Round
+	cluster *cluster
+	follows *follower // follows the owners
+	stays   *follower // has one session
+}
+
+// Open implements Contender.
+func (c *contest) Open(ctx context.Context, round *Round) (err error) {
+	c.round = round
+	if c.cluster, err = openCluster(ctx, round, c.nodes); err != nil {
+		return err
+	}
+	if c.follows, err = c.connect(ctx, client.Owned, c.nodes); err != nil {
+		return err
+	}
+	c.stays, err = c.connect(ctx, client.All, 1)
+	return err
+}
+
+const (
+	// before is how long everything goes its way before the move, after how long it is watched behind it: the node that gives partitions
+	// away delivers on for a second.
+	before, after = time.Second, 1500 * time.Millisecond
+)
+
+// Read implements Contender.
+func (c *contest) Read(ctx context.Context) error {
+	w := newMovesWriter(c.round.URI, c.round.DB, c.round.Rate)
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(writing) }()
+	c.round.Begin()
+	moved, err := c.watch(ctx, ended)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := <-ended; err != nil {
+		return err
+	}
+	numbers, total := w.written()
+	for _, g := range []*follower{c.follows, c.stays} {
+		if err := g.await(ctx, numbers); err != nil {
+			return err
+		}
+	}
+	c.round.total = total
+	c.round.check.delays = c.follows.check.watched(moved)
+	c.round.Tell("p99_of_a_client_at_any_node", p99(c.stays.check.watched(moved)))
+	c.round.Tell("partitions", float64(len(moved)))
+	c.round.Tell("came_again", float64(c.follows.client.Stats().Duplicates))
+	return nil
+}
+
+// watch has partitions change hands, and returns which. The writer is not to end meanwhile.
+func (c *contest) watch(ctx context.Context, writing <-chan error) (moved map[change.Partition]bool, err error) {
+	if err := pause(ctx, before, writing); err != nil {
+		return nil, err
+	}
+	c.follows.check.watch()
+	if err := pause(ctx, before, writing); err != nil {
+		return nil, err
+	}
+	if moved, err = c.cluster.owned(ctx, c.cluster.nodes[0]); err != nil {
+		return nil, err
+	}
+	c.round.Tell("p99_before", p99(c.follows.check.watched(moved)))
+	c.follows.check.watch()
+	c.stays.check.watch()
+	begun := time.Now()
+	if err := c.move(c.cluster, ctx); err != nil {
+		return nil, err
+	}
+	c.round.Tell("move_took_s", time.Since(begun).Seconds())
+	return moved, pause(ctx, after, writing)
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration, writing <-chan error) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case err := <-writing:
+		return errors.Join(errors.New("the writer has ended"), err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close implements Contender.
+func (c *contest) Close() error {
+	var errs []error
+	for _, g := range []*follower{c.follows, c.stays} {
+		if g != nil {
+			errs = append(errs, g.close())
+		}
+	}
+	if c.cluster != nil {
+		errs = append(errs, c.cluster.close())
+	}
+	return errors.Join(errs...)
+}
+
+// A follower is a Go client that checks what it gets.
+type follower struct {
+	client *client.Client
+	check  *pauses
+	end    context.CancelFunc
+	over   chan struct{} // closed when the client has ended
+	err    error         // why, after that
+}
+
+// connect runs a client, and returns when it has so many sessions.
+func (c *contest) connect(ctx context.Context, partitions client.Partitions, sessions int) (*follower, error) {
+	g := &follower{check: newPauses(documents), over: make(chan struct{})}
+	connected := make(chan struct{}, 100)
+	var err error
+	g.client, err = client.New(client.Config{
+		Addresses: c.cluster.addresses(), Subscriber: fmt.Sprint("bench-", partitions), Start: client.StartNow, Partitions: partitions,
+		OnNotice: func(_ context.Context, n client.Notice) error {
+			switch n := n.(type) {
+			case client.Connected:
+				connected <- struct{}{}
+			case client.Resync:
+				return fmt.Errorf("told of a loss: %+v", n)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	take := func(_ context.Context, change client.Change) error { return g.check.take(change) }
+	if err := g.client.Subscribe(client.Subscription{ID: "all"}, take); err != nil {
+		return nil, err
+	}
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	g.end = end
+	go func() {
+		defer close(g.over)
+		g.err = g.client.Run(running)
+	}()
+	for range sessions {
+		select {
+		case <-connected:
+		case <-g.over:
+			return g, errors.Join(errors.New("the client has ended"), g.err)
+		case <-ctx.Done():
+			return g, fmt.Errorf("connect the client: %w", context.Cause(ctx))
+		}
+	}
+	return g, nil
+}
+
+// await waits until everything has come that was written.
+func (g *follower) await(ctx context.Context, written []int64) error {
+	for {
+		if whole, err := g.check.has(written); whole || err != nil {
+			return err
+		}
+		select {
+		case <-g.check.more:
+		case <-g.over:
+			return errors.Join(errors.New("the client has ended"), g.err)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for what was written: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (g *follower) close() error {
+	g.end()
+	<-g.over
+	return g.err
+}
+
+var _ Contender = (*contest)(nil)
+
+// settle is how long a cluster that begins waits for its nodes.
+const settle = 500 * time.Millisecond
+
+// A cluster is some nodes, and a look at what they agree on.
+type cluster struct {
+	nodes  []*member
+	client *etcd.Client
+	roster *council.Store
+}
+
+// openCluster starts a cluster of so many nodes, and returns when they share the partitions.
+func openCluster(ctx context.Context, r *Round, nodes int) (*cluster, error) {
+	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: []string{r.Etcd}, Prefix: "/streamer", Cluster: r.Name})
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{client: client, roster: council.New(client, council.Config{Partitions: r.Partitions})}
+	for i := range nodes {
+		n, err := newMember(r, i)
+		if err == nil {
+			c.nodes = append(c.nodes, n)
+			err = n.start(ctx, settle)
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+	}
+	err = c.until(ctx, "the nodes share the partitions", func(v roster.View) bool {
+		count := make(map[string]int)
+		for p, owner := range v.Owners {
+			if owner.Node != v.Plan.Owners[p] || !serves(v, change.Partition(p)) {
+				return false
+			}
+			count[owner.Node]++
+		}
+		return len(count) == nodes
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c *cluster) close() error {
+	var errs []error
+	for _, n := range c.nodes {
+		errs = append(errs, n.end())
+	}
+	return errors.Join(append(errs, c.client.Close())...)
+}
+
+// addresses are where gateways reach the nodes.
+func (c *cluster) addresses() (all []string) {
+	for _, n := range c.nodes {
+		all = append(all, n.address)
+	}
+	return all
+}
+
+// until waits until a view is as wanted.
+func (c *cluster) until(ctx context.Context, what string, wanted func(roster.View) bool) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if view, err := c.roster.View(ctx); err == nil && len(view.Owners) > 0 && len(view.Plan.Owners) == len(view.Owners) && wanted(view) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("in vain: %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// serves reports whether a partition's owner says that it serves it.
+func serves(v roster.View, p change.Partition) bool {
+	owner := v.Owners[p]
+	return owner.Process != "" && slices.ContainsFunc(v.Members, func(s roster.Seat) bool {
+		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
+			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+		})
+	})
+}
+
+// owned returns the partitions of a node.
+func (c *cluster) owned(ctx context.Context, n *member) (map[change.Partition]bool, error) {
+	view, err := c.roster.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	partitions := make(map[change.Partition]bool)
+	for p, owner := range view.Owners {
+		if owner.Process == n.process {
+			partitions[change.Partition(p)] = true
+		}
+	}
+	return partitions, nil
+}
+
+// drain has the first node give up what it has, and waits until the others serve it.
+func (c *cluster) drain(ctx context.Context) error {
+	from := c.nodes[0]
+	if err := c.roster.Drain(ctx, from.id, roster.Drain{By: "bench", At: time.Now()}); err != nil {
+		return err
+	}
+	return c.until(ctx, from.id+" has given up what it had", func(v roster.View) bool {
+		for p, owner := range v.Owners {
+			if owner.Process == from.process || !serves(v, change.Partition(p)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// restart stops the first node, starts it again, and waits until it serves everything. It waits for no further nodes this time.
+func (c *cluster) restart(ctx context.Context) error {
+	n := c.nodes[0]
+	if err := n.end(); err != nil {
+		return err
+	}
+	if err := n.start(ctx, 0); err != nil {
+		return err
+	}
+	return c.until(ctx, n.id+" serves again", func(v roster.View) bool {
+		for p, owner := range v.Owners {
+			if owner.Process != n.process || !serves(v, change.Partition(p)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A member is a node of the cluster: a process, which has the same name and address in each of its lives.
+type member struct {
+	id, address string
+	settings    []string
+
+	process string // of its last life
+	running *Process
+}
+
+// newMember makes the i-th node of a cluster.
+func newMember(r *Round, i int) (*member, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
+	if err != nil {
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	n := &member{id: fmt.Sprint("node-", i+1), address: l.Addr().String()}
+	n.settings = append(nodeSettings(&r.Job, n.id, n.address), "STREAMER_CLUSTER_EXPECTED_NODES=2")
+	return n, l.Close()
+}
+
+// start begins a life of the node. settle is how long the cluster waits for further nodes.
+func (n *member) start(ctx context.Context, settle time.Duration) (err error) {
+	if n.running, err = startPart("node", os.Stderr); err != nil {
+		return err
+	}
+	l := Life{Settings: append(n.settings[:len(n.settings):len(n.settings)], "STREAMER_CLUSTER_SETTLE_TIME="+settle.String()), Process: rand.Text()}
+	n.process = l.Process
+	return n.running.Call(ctx, "start", l, &Addresses{})
+}
+
+// end ends a life of the node, as SIGTERM does.
+func (n *member) end() error {
+	if n.running == nil {
+		return nil
+	}
+	defer func() { n.running = nil }()
+	return n.running.Close()
+}
+
+const (
+	// documents are so few that each is written every few hundredths of a second, so that one that stands still is noticed.
+	documents = 256
+	// pace is how often changes are written.
+	pace = 5 * time.Millisecond
+	// most bounds the changes of one writing, where MongoDB was slow. An update tells only fields whose values are others: a document that
+	// came twice at one time would not tell the time again.
+	most = documents
+)
+
+// A movesWriter changes documents in rotation, at a rate.
+type movesWriter struct {
+	uri, db string
+	rate    int
+
+	mu      sync.Mutex
+	numbers []int64 // by document, the number of its last change
+	total   int
+}
+
+func newMovesWriter(uri, db string, rate int) *movesWriter {
+	return &movesWriter{uri: uri, db: db, rate: rate, numbers: make([]int64, documents+1)}
+}
+
+// run writes until the context ends, which is no error. What was begun is carried through.
+func (w *movesWriter) run(ctx context.Context) error {
+	client, err := mongo.Connect(options.Client().ApplyURI(w.uri).SetAppName("bench writer"))
+	if err != nil {
+		return fmt.Errorf("connect the writer: %w", err)
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	coll := client.Database(w.db).Collection("moves")
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for begun, done := time.Now(), 0; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		due := min(int(time.Since(begun).Seconds()*float64(w.rate))-done, most)
+		if due <= 0 {
+			continue
+		}
+		if err := w.write(context.WithoutCancel(ctx), coll, done, due); err != nil {
+			return err
+		}
+		done += due
+	}
+}
+
+// write writes the n changes behind the first ones.
+func (w *movesWriter) write(ctx context.Context, coll *mongo.Collection, first, n int) error {
+	models, now := make([]mongo.WriteModel, n), time.Now().UnixNano()
+	for i := range models {
+		id, seq := int64((first+i)%documents+1), int64((first+i)/documents+1)
+		fields := bson.D{{Key: "seq", Value: seq}, {Key: "at", Value: now}}
+		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: id}}).SetUpdate(bson.D{{Key: "$set", Value: fields}}).SetUpsert(seq == 1)
+	}
+	if _, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true)); err != nil {
+		return fmt.Errorf("write %d changes: %w", n, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range n {
+		w.numbers[(first+i)%documents+1]++
+	}
+	w.total += n
+	return nil
+}
+
+// written returns the number of the last change of each document, and how many there were.
+func (w *movesWriter) written() (numbers []int64, total int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append(numbers, w.numbers...), w.total
+}
+
+// pauses take what one client gets, and how long documents stood still. Its handlers run side by side.
+type pauses struct {
+	mu      sync.Mutex
+	last    []int64            // by document, the number of its last change
+	of      []change.Partition // by document
+	longest []time.Duration    // by document, while it is watched; nil otherwise
+	fault   error              // the first thing that was wrong
+	more    chan struct{}      // holds one signal: something has come
+}
+
+func newPauses(documents int) *pauses {
+	return &pauses{last: make([]int64, documents+1), of: make([]change.Partition, documents+1), more: make(chan struct{}, 1)}
+}
+
+// take takes a change.
+func (c *pauses) take(event client.Change) error {
+	now := time.Now()
+	id, seq, at, err := readChange(event.Data)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id < 1 || id >= int64(len(c.last)) {
+		return fmt.Errorf("document %d, which nobody wrote", id)
+	}
+	if seq != c.last[id]+1 && c.fault == nil {
+		c.fault = fmt.Errorf("change %d of document %d came after change %d", seq, id, c.last[id])
+	}
+	c.last[id], c.of[id] = seq, change.Partition(event.Partition)
+	if c.longest != nil {
+		c.longest[id] = max(c.longest[id], now.Sub(time.Unix(0, at)))
+	}
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// readChange finds the numbers of a change.
+func readChange(event bson.Raw) (id, seq, at int64, err error) {
+	fields, found := event.Lookup("fullDocument").DocumentOK()
+	if !found {
+		fields, found = event.Lookup("updateDescription", "updatedFields").DocumentOK()
+	}
+	id, idOK := event.Lookup("documentKey", "_id").Int64OK()
+	if !found || !idOK {
+		return 0, 0, 0, errors.New("an event that is not of the benchmark's form")
+	}
+	seq, seqOK := fields.Lookup("seq").Int64OK()
+	at, atOK := fields.Lookup("at").Int64OK()
+	if !seqOK || !atOK {
+		return 0, 0, 0, errors.New("a change without its number")
+	}
+	return id, seq, at, nil
+}
+
+// watch keeps each document's longest delay from now on.
+func (c *pauses) watch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.longest = make([]time.Duration, len(c.last))
+}
+
+// watched returns the longest delays of the documents in the partitions since watch.
+func (c *pauses) watched(partitions map[change.Partition]bool) (delays []time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, d := range c.longest {
+		if id > 0 && partitions[c.of[id]] {
+			delays = append(delays, d)
+		}
+	}
+	return delays
+}
+
+// has reports whether everything has come that was written, by document; an error says that something else has.
+func (c *pauses) has(written []int64) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Equal(c.last, written), c.fault
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wiring"
+)
+
+// A Life is what a node's process is told at its beginning.
+type Life struct {
+	// Settings are environment variables.
+	Settings []string
+	Process  string
+	// Ready says that the node is to read the log before the answer.
+	Ready bool
+}
+
+// Addresses are where clients reach a node.
+type Addresses struct{ GRPC, HTTP string }
+
+// nodeSettings are a node's configuration where it is not the default.
+func nodeSettings(j *Job, id, grpc string) []string {
+	return []string{
+		"STREAMER_CLUSTER_ID=" + j.Name, "STREAMER_NODE_ID=" + id, "STREAMER_MONGODB_URI=" + j.URI, "STREAMER_ETCD_ENDPOINTS=" + j.Etcd,
+		"STREAMER_MONGODB_WATCH=" + j.DB + ".*", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc,
+		"STREAMER_HTTP_MAX_CLIENTS=2000", fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", j.Partitions),
+		"STREAMER_MONGODB_MAX_AWAIT=" + maxAwait.String(), "STREAMER_LOG_LEVEL=error",
+	}
+}
+
+// serveNode is a whole node as a part, as cmd/streamer assembles it, from "start" to the end of its input. From "begin" to "end" it is measured.
+func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var ended chan error
+	var measured meter
+	err := serveRequests(ctx, in, out, map[string]Handler{
+		"start": Handle(func(ctx context.Context, l Life) (at Addresses, err error) {
+			wiring.SpareMemory()
+			cfg, err := config.Load("", l.Settings)
+			switch {
+			case err != nil:
+				return at, err
+			case ended != nil:
+				return at, errors.New("it runs already")
+			}
+			service, err := wiring.Assemble(ctx, wiring.Options{Config: cfg, Version: "bench", Process: l.Process})
+			if err != nil {
+				return at, err
+			}
+			ended = make(chan error, 1)
+			go func() { ended <- service.Run(running) }()
+			for l.Ready && !service.Log().Stats().Open {
+				if err := lookAgain(ctx, ended); err != nil {
+					return at, err
+				}
+			}
+			return Addresses{GRPC: service.Gateway(), HTTP: service.Addr()}, nil
+		}),
+		"begin": Handle(func(_ context.Context, profile string) (None, error) {
+			measured = startMeter(profile)
+			return None{}, nil
+		}),
+		"end": Handle(func(context.Context, None) (Usage, error) { return measured.stop(), nil }),
+	})
+	stop()
+	if ended != nil {
+		err = errors.Join(err, <-ended)
+	}
+	return err
+}
+
+const (
+	// look is how often something is looked at that tells nothing by itself.
+	look = 10 * time.Millisecond
+	// readyTimeout bounds how long a node may take until it reads.
+	readyTimeout = 20 * time.Second
+)
+
+// lookAgain waits a moment, unless what is waited for has ended.
+func lookAgain(ctx context.Context, ended chan error) error {
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case err := <-ended:
+		ended <- err
+		return errors.Join(errors.New("the node has ended"), err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

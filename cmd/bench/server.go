@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mongostream/streamer/internal/devetcd"
+	"github.com/mongostream/streamer/internal/devmongo"
+)
+
+// Data is what to write.
+type Data struct {
+	DB                string
+	Events, Documents int
+	// Rate is in events a second; 0 is as fast as possible.
+	Rate int
+	// Payload is the length of a text in every change.
+	Payload int
+}
+
+// collection is the one of each database.
+const collection = "changes"
+
+// Made tells what was written.
+type Made struct {
+	// Start is a time in the log at or before the first change, in seconds since 1970.
+	Start int64
+	Took  time.Duration
+}
+
+// Stats is what a server tells of itself.
+type Stats struct {
+	// CPU is the server's CPU time, -1 where it does not tell.
+	CPU time.Duration
+}
+
+// A Start is what a server is told first.
+type Start struct {
+	// URI is of the MongoDB to write to; a part that is a server itself ignores it.
+	URI string
+}
+
+// An Address is where clients reach the server.
+type Address struct {
+	URI string
+}
+
+// A log is a MongoDB as the benchmark uses it.
+type log interface {
+	generate(ctx context.Context, d Data) error
+	stats(ctx context.Context) (Stats, error)
+	client() *mongo.Client
+	uri() string
+}
+
+// handlers are the methods of a part that is a log.
+func handlers(open func(context.Context, Start) (log, error)) map[string]Handler {
+	var l log
+	return map[string]Handler{
+		"start": Handle(func(ctx context.Context, s Start) (a Address, err error) {
+			if l, err = open(ctx, s); err != nil {
+				return a, err
+			}
+			return Address{URI: l.uri()}, nil
+		}),
+		"generate": Handle(func(ctx context.Context, d Data) (Made, error) {
+			start, err := operationTime(ctx, l.client())
+			if err != nil {
+				return Made{}, err
+			}
+			begun := time.Now()
+			err = l.generate(ctx, d)
+			return Made{Start: start, Took: time.Since(begun)}, err
+		}),
+		"stats": Handle(func(ctx context.Context, _ None) (Stats, error) { return l.stats(ctx) }),
+		"drop": Handle(func(ctx context.Context, d Data) (None, error) {
+			if err := l.client().Database(d.DB).Drop(ctx); err != nil {
+				return None{}, fmt.Errorf("drop database %s: %w", d.DB, err)
+			}
+			return None{}, nil
+		}),
+	}
+}
+
+// operationTime returns the second of the log's end.
+func operationTime(ctx context.Context, client *mongo.Client) (int64, error) {
+	var hello struct {
+		OperationTime bson.Timestamp `bson:"operationTime"`
+	}
+	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Decode(&hello); err != nil {
+		return 0, fmt.Errorf("read the operation time: %w", err)
+	}
+	return int64(hello.OperationTime.T), nil
+}
+
+// oplogBytes is room for the largest backlog.
+const oplogBytes = 2 << 30
+
+// ServeDev is a development MongoDB as a part. It serves from memory.
+func ServeDev(ctx context.Context, in io.Reader, out io.Writer) error {
+	server, err := devmongo.Listen(devmongo.Config{OplogBytes: oplogBytes})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return server.Run(serving) })
+	d := &dev{server: server}
+	err = serveRequests(ctx, in, out, handlers(func(context.Context, Start) (log, error) { return d, d.connect() }))
+	d.close() // while there is still a server to say goodbye to
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+type dev struct {
+	server *devmongo.Server
+	driver *mongo.Client // for what only commands do
+}
+
+func (d *dev) connect() (err error) {
+	if d.driver, err = mongo.Connect(options.Client().ApplyURI(d.server.URI())); err != nil {
+		return fmt.Errorf("connect to the development MongoDB: %w", err)
+	}
+	return nil
+}
+
+func (d *dev) close() {
+	if d.driver != nil {
+		_ = d.driver.Disconnect(context.Background())
+	}
+}
+
+func (d *dev) uri() string           { return d.server.URI() }
+func (d *dev) client() *mongo.Client { return d.driver }
+
+func (d *dev) generate(ctx context.Context, data Data) error {
+	err := d.server.Generate(ctx, devmongo.Generate{
+		DB: data.DB, Coll: collection, Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
+	})
+	if data.Rate == 0 {
+		runtime.GC() // what was left behind is not paid for by those who read
+	}
+	return err
+}
+
+// stats tells nothing: the CPU time of the process is seen from outside.
+func (d *dev) stats(context.Context) (Stats, error) {
+	return Stats{CPU: -1}, nil
+}
+
+// ServeEtcd is a real etcd as a part, in a folder that goes with it.
+func ServeEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "streamer-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder for etcd: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	server, err := devetcd.Listen(devetcd.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return server.Run(serving) })
+	err = serveRequests(ctx, in, out, map[string]Handler{
+		"start": Handle(func(context.Context, Start) (Address, error) { return Address{URI: server.Endpoints()[0]}, nil }),
+	})
+	stop()
+	return errors.Join(err, g.Wait())
+}
