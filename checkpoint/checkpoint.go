@@ -255,12 +255,28 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 			merged.Positions[p] = at
 		}
 	}
+	merged.settle()
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
 		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
 	}
 	return merged, changed, nil
+}
+
+// settle has the Position of a checkpoint of which every partition is elsewhere tell where it is earliest: nobody is where it was, as where a
+// subscriber began to which partitions are attached.
+func (c *Checkpoint) settle() {
+	if c.Partitions == 0 || len(c.Positions) < c.Partitions {
+		return
+	}
+	c.Position = change.Position{}
+	c.Position = c.Earliest()
+	for p, at := range c.Positions {
+		if equal(at, c.Position) {
+			delete(c.Positions, p)
+		}
+	}
 }
 
 // Claimed returns the claim of a process that wants the name of the subscriber whose checkpoint stands (nil where there is none), at a time of the

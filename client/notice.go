@@ -14,7 +14,7 @@ type Notice interface{ notice() }
 // A Resync says that changes between From and To may have been missed. The program reads the documents of the namespaces again, or knows that
 // it need not. It may come again until it has been acknowledged.
 type Resync struct {
-	From, To   time.Time // by MongoDB's clock; From is zero where nobody knows
+	From, To   time.Time // by MongoDB's clock, in whole seconds that contain the stretch; From is zero where nobody knows
 	Reason     string    // history_lost, poison, renamed, position_unknown, …
 	Namespaces []string  // those concerned; none: everything that is watched
 	Found      time.Time

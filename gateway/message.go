@@ -28,7 +28,7 @@ func batchMessage(b *streamer.Batch) any {
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
 		Seq: b.Seq, To: b.To.Ref().Append(nil),
 		Loss: &streampb.Loss{
-			Kind: kind, Reason: b.Loss.Reason, From: timeOf(b.Loss.From), To: timeOf(b.Loss.To), Namespaces: b.Loss.Namespaces,
+			Kind: kind, Reason: b.Loss.Reason, From: timeOf(b.Loss.From), To: boundOf(b.Loss), Namespaces: b.Loss.Namespaces,
 			Found: timestamppb.New(b.Loss.Found), Advice: b.Loss.Advice, Generation: b.Loss.Generation,
 		},
 	}}}
@@ -40,6 +40,15 @@ func timeOf(p change.Position) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(p.Time.Time())
+}
+
+// boundOf returns the time at which a loss ends. What is told in whole seconds must not end before what is lost.
+func boundOf(l *streamer.Loss) *timestamppb.Timestamp {
+	to := timeOf(l.To)
+	if to != nil && l.Kind == streamer.Resync && l.To.Time.I > 0 {
+		to.Seconds++
+	}
+	return to
 }
 
 func formatOf(f streamer.Format) streampb.Format {

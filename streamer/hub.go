@@ -312,6 +312,7 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		return false
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
 		s.Close(fault.Newf(fault.LogHistoryLost, "changes may have been lost from %s to %s (%s)", loss.From, loss.To, loss.Reason))
+		s.loss(lossOf(loss), loss.To) // which nobody receives, and so no checkpoint passes
 		return false
 	}
 	s.loss(lossOf(loss), loss.To)

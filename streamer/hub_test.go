@@ -374,6 +374,17 @@ func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		}
+		// One that has acknowledged everything before the loss stays there too, whatever comes after it.
+		for acked := false; !acked; { // until it was faster than the loss
+			done := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[3].Position()}}, everything(t))
+			if batches, _, err := done.Receive(t.Context()); err == nil {
+				acked = done.Ack(last(batches).Seq) == nil
+			}
+			synctest.Wait()
+			if st := done.Standing(); st.At.After(old[3].Position()) {
+				t.Errorf("%+v", st)
+			}
+		}
 		live := b.open(streamer.SessionConfig{Start: streamer.Place{At: old[10].Position()}}, everything(t))
 		equal(t, "one that loses nothing", refs(receive(t, live, 9)), wanted(old[11:]))
 	})
