@@ -27,10 +27,10 @@ type endless struct {
 	replies  chan int // how many more
 }
 
-func newEndless(events int) *endless {
+func newEndless(events, pad int) *endless {
 	s := &endless{replies: make(chan int, 1)}
 	for i := range events {
-		e := changetest.Event{ID: int64(i * 7919), Time: change.Timestamp{T: 1, I: uint32(i + 1)}, Pad: 150}
+		e := changetest.Event{ID: int64(i * 7919), Time: change.Timestamp{T: 1, I: uint32(i + 1)}, Pad: pad}
 		s.template = append(s.template, e.Bytes())
 		s.size += len(s.template[i])
 		s.times = append(s.times, bytes.Index(s.template[i], []byte("clusterTime\x00"))+len("clusterTime\x00")+4)
@@ -80,15 +80,23 @@ func (s *endlessStream) Next(ctx context.Context) (oplog.Reply, error) {
 // BenchmarkHub takes events from the reader through the hub to sessions that acknowledge. It is the path of an event without MongoDB and
 // without a transport.
 func BenchmarkHub(b *testing.B) {
-	const reply = 400
 	for _, partitions := range []int{64, 4096} {
 		for _, sessions := range []int{1, 1000} {
-			for _, wants := range []string{"everything", "a share", "nothing"} {
-				if sessions == 1000 && wants == "everything" {
-					continue // that is the network's
+			for _, wants := range []string{"everything", "a share", "nothing", "one form", "a form each"} {
+				reply, pad := 400, 150
+				switch wants {
+				case "everything":
+					if sessions == 1000 {
+						continue // that is the network's
+					}
+				case "one form", "a form each": // a kilobyte as JSON, to all
+					if sessions == 1 || partitions != 64 {
+						continue
+					}
+					reply, pad = 8, 1000
 				}
 				b.Run(fmt.Sprintf("partitions=%d/sessions=%d/%s", partitions, sessions, wants), func(b *testing.B) {
-					source := newEndless(reply)
+					source := newEndless(reply, pad)
 					log := oplog.New(oplog.Config{Partitions: partitions, Dedup: &dedup.Config{Size: 100_000}, Reach: func(context.Context) (gap.Reach, error) { return gap.Reach{}, nil }}, source)
 					h := streamer.New(streamer.Config{Partitions: partitions}, log)
 					ctx, cancel := context.WithCancel(b.Context())
@@ -102,8 +110,12 @@ func BenchmarkHub(b *testing.B) {
 					}
 					var opened []*streamer.Session
 					for i := range sessions {
-						f := match.Filter{Carries: match.Carries{Document: true}}
+						f, form := match.Filter{Carries: match.Carries{Document: true}}, streamer.Form{}
 						switch wants {
+						case "one form":
+							form.Format = streamer.JSON
+						case "a form each":
+							form = streamer.Form{Format: streamer.JSON, Fields: []string{"pad", fmt.Sprintf("x%d", i)}}
 						case "a share":
 							f.Source = fmt.Sprintf("doc._id == %d", i*7919)
 						case "nothing":
@@ -113,7 +125,7 @@ func BenchmarkHub(b *testing.B) {
 						if err != nil {
 							b.Fatal(err)
 						}
-						s, err := h.Open(ctx, streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: p}})
+						s, err := h.Open(ctx, streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: p, Form: form}})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -137,10 +149,11 @@ func BenchmarkHub(b *testing.B) {
 					b.ReportAllocs()
 					b.ResetTimer()
 					source.replies <- n
-					for end := (change.Timestamp{T: uint32(n), I: reply}); opened[0].Standing().At.Time.Compare(end) < 0; {
+					for end := (change.Timestamp{T: uint32(n), I: uint32(reply)}); opened[0].Standing().At.Time.Compare(end) < 0; {
 						time.Sleep(100 * time.Microsecond)
 					}
 					b.StopTimer()
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*reply), "ns/event")
 					cancel()
 					running.Wait()
 				})

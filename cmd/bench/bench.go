@@ -140,15 +140,13 @@ type entry struct {
 	adjust    func(*Job) // nil: nothing
 }
 
-// The entries that several races have.
-var (
-	rawLoop = entry{name: "raw", contender: "raw"}
-	whole   = entry{name: "node", contender: "grpc", node: true}
-)
+// rawLoop and whole are the entries that several races have.
+func rawLoop() entry { return entry{name: "raw", contender: "raw"} }
+func whole() entry   { return entry{name: "node", contender: "grpc", node: true} }
 
 // with is an entry of a node that differs in something.
 func with(name string, adjust func(*Job)) entry {
-	e := whole
+	e := whole()
 	e.name, e.adjust = name, adjust
 	return e
 }
@@ -336,8 +334,8 @@ func (b *bench) races() []race {
 	s := b.scale
 	return []race{
 		{"unpaced", func(ctx context.Context) error { // who is compared with whom stands side by side
-			return b.raceBacklog(ctx, "unpaced", s.unpaced, rawLoop,
-				entry{name: "naive", contender: "naive", adjust: func(j *Job) { j.Events = s.naive }}, whole,
+			return b.raceBacklog(ctx, "unpaced", s.unpaced, rawLoop(),
+				entry{name: "naive", contender: "naive", adjust: func(j *Job) { j.Events = s.naive }}, whole(),
 				with("node4096", func(j *Job) { j.Partitions = manyPartitions }), with("node1", func(j *Job) { j.Partitions = 1 }))
 		}},
 		{"text", func(ctx context.Context) error {
@@ -347,7 +345,7 @@ func (b *bench) races() []race {
 			return b.raceBacklog(ctx, "checkpoints", s.kept, with("on", nil), with("off", func(j *Job) { j.Subscriber = "" }))
 		}},
 		{"paced", func(ctx context.Context) error {
-			return b.raceLive(ctx, "paced", int(float64(s.pace)*s.paced.Seconds()), s.pace, rawLoop, whole)
+			return b.raceLive(ctx, "paced", int(float64(s.pace)*s.paced.Seconds()), s.pace, rawLoop(), whole())
 		}},
 		{"catch-up", b.raceCatchUp},
 		{"slow", func(ctx context.Context) error { return b.raceDelays(ctx, "slow", s.slow) }},
@@ -382,7 +380,7 @@ func (b *bench) capacity() float64 {
 // raceCatchUp reads a backlog through a door that lets events out at the pace: contenders wait for the server, as they do for a real one.
 func (b *bench) raceCatchUp(ctx context.Context) error {
 	if b.uri != "" {
-		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop, whole)
+		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop(), whole())
 	}
 	door, err := startPart("door", b.notes)
 	if err != nil {
@@ -397,7 +395,7 @@ func (b *bench) raceCatchUp(ctx context.Context) error {
 			e.adjust = func(j *Job) { j.URI = way.URI }
 			return e
 		}
-		err = b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop), through(whole))
+		err = b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop()), through(whole()))
 	}
 	return errors.Join(err, door.Close())
 }
