@@ -104,37 +104,33 @@ func (l *Log) Earliest(ctx context.Context, from change.Timestamp) (change.Times
 	return stream.Base().Time, nil
 }
 
-// openEarliest opens a stream at the earliest place that a search finds.
-func (l *Log) openEarliest(ctx context.Context, s *search) (best Stream, err error) {
-	err = ErrPositionLost
-	for {
+// openEarliest opens a stream at the earliest place that a search finds, one at a time.
+func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
+	for last := error(ErrPositionLost); ; {
 		at, ok := s.next()
-		if !ok {
-			break
+		if !ok && s.high.IsZero() {
+			return nil, last
 		}
-		var stream Stream
-		if stream, err = l.openAt(ctx, at); err == nil {
-			if best != nil {
-				best.Close()
-			}
-			if best = stream; s.hold(at) {
-				break
-			}
+		if !ok { // it has been held, and closed to look for an earlier one
+			return l.openAt(ctx, s.high)
+		}
+		stream, err := l.openAt(ctx, at)
+		switch {
+		case err == nil && s.hold(at):
+			return stream, nil
+		case err == nil:
+			stream.Close()
 			continue
-		}
-		if !errors.Is(err, ErrPositionLost) {
-			break
+		case !errors.Is(err, ErrPositionLost):
+			return nil, err
 		}
 		first := change.Timestamp{}
 		if lost, known := errors.AsType[*LostError](err); known {
 			first = lost.First
 		}
+		last = err
 		s.refuse(at, first)
 	}
-	if best != nil {
-		return best, nil
-	}
-	return nil, err
 }
 
 // openAt opens a stream at the time and reads its first reply: some servers refuse a position only then.
