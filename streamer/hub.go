@@ -200,11 +200,16 @@ func (h *Hub) position() change.Position {
 	return h.mu.at
 }
 
-// reached moves the Hub on.
+// reached moves the Hub on. When it comes to be somewhere, sessions that wait there for the log to move can join it.
 func (h *Hub) reached(to change.Position) {
 	h.at = to
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mu.at.IsZero() && !to.IsZero() {
+		for s := range h.mu.sessions {
+			notify(s.stirred)
+		}
+	}
 	h.mu.at = to
 }
 

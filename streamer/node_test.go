@@ -568,6 +568,31 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 	})
 }
 
+// Sessions that wait where a quiet log ends are taken onto the live path when the hub has come there, whoever comes there first.
+func TestSessionsJoinInAQuietLog(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{}
+			source.Tick(1)
+			w := newWorld(t, source)
+			const sessions = 50
+			n := w.start("a", func(n *streamer.Node) {
+				for range sessions {
+					if _, err := n.Hub().Open(t.Context(), streamer.SessionConfig{}, everything(t)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+			})
+			synctest.Wait()
+			if live := n.Hub().Load().Live; live != sessions {
+				t.Errorf("%d of %d sessions are on the live path", live, sessions)
+			}
+			n.stop(t)
+		})
+	}
+}
+
 // A node is given its first terms before it runs, as its place in the cluster does: what opens its log where the subscribers are waits for them.
 func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
