@@ -168,7 +168,7 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start = Place{At: change.At(first)}
+			cfg.Start, cfg.Earliest = Place{At: change.At(first)}, true
 		case StartTime:
 			cfg.Start = Place{At: change.At(change.Timestamp{T: uint32(r.Time.Unix()), I: 1})}
 		case StartNow:

@@ -315,6 +315,8 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 	switch {
 	case !s.concerned(loss):
 		return false
+	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
+		return false // it wants what there is
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
 		s.Close(fault.Newf(fault.LogHistoryLost, "changes may have been lost from %s to %s (%s)", loss.From, loss.To, loss.Reason))
 		s.loss(lossOf(loss), loss.To) // which nobody receives, and so no checkpoint passes

@@ -660,6 +660,39 @@ func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
 	})
 }
 
+// A shared subscriber goes where an operator has moved it also where that cannot be read at once.
+func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 1)
+		events := source.Append(inserts(20, 0)...)
+		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for p := range change.Partition(partitions) {
+			if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: p}, events[9].Position(), "operator", "a test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.store.away.Store(true)
+		node.Rewound("stdout")
+		time.Sleep(time.Minute)
+		w.store.away.Store(false)
+		equal(t, "again", refs(receiveShared(t, s, 10)), wanted(events[10:]))
+		node.stop(t)
+	})
+}
+
 // A shared subscriber that waits for a checkpoint to be saved ends with its session.
 func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

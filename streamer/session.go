@@ -44,6 +44,8 @@ type SessionConfig struct {
 	Start Place
 	// Partitions are those in which it is elsewhere.
 	Partitions map[change.Partition]Place
+	// Earliest says that Start is where the log began when the session was asked for: of what has left the log since it is not told.
+	Earliest bool
 	// Snapshots are what is left of the snapshots of its subscriptions.
 	Snapshots []snapshot.Progress
 	// Attached delivers only the partitions that Attach names; otherwise the session has all.
