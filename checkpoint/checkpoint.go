@@ -255,12 +255,26 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 			merged.Positions[p] = at
 		}
 	}
+	if merged.settle(); merged.Position.After(before.Position) {
+		changed = true
+	}
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
 		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
 	}
 	return merged, changed, nil
+}
+
+// settle has the position be that of some partition: where each is elsewhere, it is where the earliest is. Nobody is at another one, and so
+// nobody would ever move it.
+func (c *Checkpoint) settle() {
+	if len(c.Positions) < c.Partitions {
+		return
+	}
+	c.Position = change.Position{}
+	c.Position = c.Earliest()
+	maps.DeleteFunc(c.Positions, func(_ change.Partition, at change.Position) bool { return equal(at, c.Position) })
 }
 
 // Claimed returns the claim of a process that wants the name of the subscriber whose checkpoint stands (nil where there is none), at a time of the
