@@ -42,6 +42,18 @@ func (t *terms) add(terms []change.Term) {
 	}
 }
 
+// over returns the terms whose contexts have ended.
+func (t *terms) over() (over []change.Term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, term := range t.mu.served {
+		if term.Context.Err() != nil {
+			over = append(over, term)
+		}
+	}
+	return over
+}
+
 // ended removes and returns the terms that the node serves no longer. The node is asked while no term is added: one that begins meanwhile has
 // not ended.
 func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
@@ -85,6 +97,7 @@ func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o taker) {
 		case <-ctx.Done():
 			return
 		}
+		node.Ended(t.over())
 		for _, term := range t.ended(node) {
 			o.Ended(term)
 		}
