@@ -99,6 +99,6 @@ prove:
 siege:
 	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./cmd/streamer
 
-# Searches the model of the handoff exhaustively, some minutes; needs spin and gcc.
+# Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:
 	docs/model/run

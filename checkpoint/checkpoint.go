@@ -255,7 +255,9 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 			merged.Positions[p] = at
 		}
 	}
-	merged.settle()
+	if merged.settle(); merged.Position.After(before.Position) {
+		changed = true
+	}
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
@@ -264,19 +266,15 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	return merged, changed, nil
 }
 
-// settle has the Position of a checkpoint of which every partition is elsewhere tell where it is earliest: nobody is where it was, as where a
-// subscriber began to which partitions are attached.
+// settle has the position be that of some partition: where each is elsewhere, it is where the earliest is. Nobody is at another one, and so
+// nobody would ever move it.
 func (c *Checkpoint) settle() {
-	if c.Partitions == 0 || len(c.Positions) < c.Partitions {
+	if len(c.Positions) < c.Partitions {
 		return
 	}
 	c.Position = change.Position{}
 	c.Position = c.Earliest()
-	for p, at := range c.Positions {
-		if equal(at, c.Position) {
-			delete(c.Positions, p)
-		}
-	}
+	maps.DeleteFunc(c.Positions, func(_ change.Partition, at change.Position) bool { return equal(at, c.Position) })
 }
 
 // Claimed returns the claim of a process that wants the name of the subscriber whose checkpoint stands (nil where there is none), at a time of the

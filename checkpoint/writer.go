@@ -112,7 +112,6 @@ type Keeper struct {
 	source Source
 	events atomic.Int64   // acknowledged since the last round that saved
 	saved  map[Key]*saved // guarded by the writer's mutex, like what follows
-	failed bool           // the last save of one of them had an error
 	room   chan struct{}  // closed when something was saved; nil while nobody waits
 	ended  bool
 }
@@ -125,6 +124,7 @@ type saved struct {
 	shown      time.Time // when the store last saw the key
 	begun      bool      // something was saved since the key came
 	refused    bool
+	failed     bool // the last save had an error
 }
 
 // Keep saves the source's checkpoints from now on; begins are those that stand already.
@@ -350,7 +350,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 			waits := passes(c.checkpoint, gaps)
 			if waits {
 				delete(taken, c.keeper)
-				w.locked(func() { c.keeper.failed = true })
+				w.fail(c)
 			}
 			return waits
 		})
@@ -379,7 +379,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 			c.keeper.source.Refused(c.checkpoint, err)
 		default:
 			w.metrics.errors.Inc()
-			w.locked(func() { c.keeper.failed = true })
+			w.fail(c)
 			delete(taken, c.keeper)
 			failed = append(failed, err)
 		}
@@ -471,7 +471,15 @@ func (w *Writer) note(c candidate, at time.Time, refused bool) {
 	defer w.mu.Unlock()
 	k := c.keeper
 	k.saved[c.checkpoint.Key] = &saved{checkpoint: c.checkpoint, events: c.events, at: at, shown: at, begun: true, refused: refused}
-	k.failed = false
+}
+
+// fail notes that a candidate could not be saved.
+func (w *Writer) fail(c candidate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := c.keeper.saved[c.checkpoint.Key]; s != nil {
+		s.failed = true
+	}
 }
 
 // makeRoom lets those go on who wait for room. Under the writer's mutex.
@@ -508,8 +516,10 @@ func (w *Writer) Failing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k := range w.mu.keepers {
-		if k.failed {
-			return true
+		for _, p := range k.source.Progress() {
+			if s := k.saved[p.Key]; s != nil && s.failed {
+				return true
+			}
 		}
 	}
 	return false

@@ -29,7 +29,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
-	s.begins(cfg.Start, cfg.Partitions)
+	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
 	s.setSnapshots(cfg.Snapshots)
 	if at := s.position(); !at.IsZero() {
 		s.welcome(at)
@@ -51,8 +51,8 @@ func (s *Session) welcome(at change.Position) {
 	s.queue(at)
 }
 
-// begins has the session read on from where the subscriber is. It must not be on the live path.
-func (s *Session) begins(rest Place, of map[change.Partition]Place) {
+// begins has the session read on from where the subscriber is, in a generation. It must not be on the live path.
+func (s *Session) begins(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
 	if s.seen != nil {
@@ -61,7 +61,7 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.reading, s.mu.considered = newReading(rest, of), from.Clone()
+	s.mu.reading, s.mu.considered = newReading(rest, of, generation), from.Clone()
 }
 
 // run serves the session while it is off the live path, until it is over.
@@ -262,17 +262,17 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		}
 		list := make([]change.Partition, 0, len(places))
 		for p, place := range places {
-			attached[p], elsewhere[p], list = terms[p], place, append(list, p)
+			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
 		rest := Place{At: at}
 		if at.IsZero() { // it has not begun, and so has nothing
-			rest = places[list[0]]
+			rest = elsewhere[list[0]]
 		}
-		s.readAgain(rest, elsewhere, func() {
+		s.readAgain(rest, elsewhere, s.generation(), func() {
 			s.attached.Store(&attached)
 			s.mu.Lock()
-			for p, place := range places {
-				s.mu.joined[p] = attachment{at: place.From(), seq: s.mu.last}
+			for p := range places {
+				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
 			}
 			s.mu.Unlock()
 			s.open = &Batch{Attached: list}
@@ -307,43 +307,82 @@ func (s *Session) Pause() {
 	})
 }
 
-// Rewind moves the subscriber back, which it is told in that place: what follows is delivered again. A session that is nowhere as far does
-// nothing. When it returns, the session is there, or over.
+// generation returns the generation of what the session reads.
+func (s *Session) generation() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.reading.generation
+}
+
+// movedBack returns where a subscriber is that says that it is at a place: where it has not acknowledged a rewind, it does not know of that yet.
+func (s *Session) movedBack(p Place) Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.sent) > 0 && s.mu.sent[0].seq <= s.mu.rewound.seq && p.From().After(s.mu.rewound.at) {
+		return Place{At: s.mu.rewound.at}
+	}
+	return p
+}
+
+// Rewind moves the subscriber back, in all partitions in which it is later, and on to a generation. It is told so in that place: what follows is
+// delivered again. A session that has all partitions and is as early in each is told nothing.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
-	s.await(func() {
-		if at := s.at(); !at.After(to) {
-			if s.seen == nil || at.IsZero() {
-				return
+	s.do(func() {
+		at := s.at()
+		rest, of := Place{At: at}, map[change.Partition]Place(nil)
+		later := at.After(to)
+		switch {
+		case later:
+			rest = Place{At: to}
+		case s.seen != nil: // what its partitions have had is skipped as before, where that is earlier
+			if !s.seen.rest.passed {
+				rest = s.seen.rest.place
 			}
-			to = at // in some partition it had more
+			if rest.From().After(to) {
+				rest, later = Place{At: to}, true
+			}
+			of = make(map[change.Partition]Place, len(s.seen.of))
+			for p := range s.seen.of {
+				if of[p] = s.seen.where(p, at); of[p].From().After(to) {
+					of[p], later = Place{At: to}, true
+				}
+			}
 		}
-		s.readAgain(Place{At: to}, nil, func() {
+		if !later && !s.cfg.Attached {
 			s.mu.Lock()
-			s.mu.rewound = attachment{at: to, seq: s.mu.last}
-			s.mu.Unlock()
+			defer s.mu.Unlock()
+			next := *s.mu.reading
+			next.generation = generation
+			s.mu.reading = &next
+			return
+		}
+		s.readAgain(rest, of, generation, func() {
 			s.loss(&Loss{
 				Kind: Rewound, Reason: "operator", From: to, To: to, Namespaces: namespaces, Generation: generation, Found: time.Now(),
 				Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
-			}, to)
+			}, s.position())
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.mu.rewound = attachment{at: to, seq: s.mu.last}
 		})
 	})
 }
 
 // readAgain has the session read from where the subscriber is, off the live path unless it is there already, and calls then when that is
 // prepared, right before the reading. The owner calls it, and does not touch the session afterwards.
-func (s *Session) readAgain(rest Place, of map[change.Partition]Place, then func()) {
+func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
 	at := s.at()
 	s.queue(at)
 	switch live := s.isLive(); {
-	case live && newSeen(rest, of) == nil && !at.After(rest.From()):
+	case live && newSeen(rest, of) == nil && !at.After(rest.From()) && generation == s.generation():
 		then()
 	case live:
 		s.hub.takeOff(s)
-		s.begins(rest, of)
+		s.begins(rest, of, generation)
 		then()
 		s.handOver()
 	default:
-		s.begins(rest, of)
+		s.begins(rest, of, generation)
 		then()
 	}
 }

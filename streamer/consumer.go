@@ -30,8 +30,12 @@ type consumer struct {
 
 // Serve begins to serve terms: every shared subscriber gets their partitions, from its checkpoints on.
 func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
-	n.serving.Lock()
-	defer n.serving.Unlock()
+	select {
+	case n.serving <- struct{}{}:
+		defer func() { <-n.serving }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	var fresh []change.Term
 	for _, t := range terms {
 		if c := n.consumer(t.Partition); c == nil || c.term.Epoch != t.Epoch {
@@ -65,8 +69,8 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 // gone from Status. What was handed over and not acknowledged is redelivered by the next owner. Terms that the node does not serve are
 // ignored.
 func (n *Node) Release(ctx context.Context, terms []change.Term) {
-	n.serving.Lock()
-	defer n.serving.Unlock()
+	n.serving <- struct{}{}
+	defer func() { <-n.serving }()
 	var leaving []change.Partition
 	for _, t := range terms {
 		if c := n.consumer(t.Partition); c != nil && c.term.Epoch == t.Epoch {
@@ -88,8 +92,8 @@ func (n *Node) Release(ctx context.Context, terms []change.Term) {
 
 // Ended forgets terms that are over, without saving anything.
 func (n *Node) Ended(terms []change.Term) {
-	n.serving.Lock()
-	defer n.serving.Unlock()
+	n.serving <- struct{}{}
+	defer func() { <-n.serving }()
 	var over []change.Partition
 	for _, t := range terms {
 		if c := n.consumer(t.Partition); c != nil && c.term.Epoch == t.Epoch {
@@ -111,15 +115,6 @@ func (n *Node) forget(partitions []change.Partition) {
 	defer n.mu.Unlock()
 	for _, p := range partitions {
 		delete(n.mu.consumers, p)
-	}
-}
-
-// Detach ends the delivery of partitions that are attached to sessions of clients: their next owner delivers them.
-func (n *Node) Detach(partitions []change.Partition) {
-	for _, e := range n.exclusives() {
-		if e.session.cfg.Attached {
-			_ = e.session.Detach(partitions) // which it does not refuse
-		}
 	}
 }
 

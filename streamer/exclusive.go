@@ -97,26 +97,21 @@ func (e *Exclusive) Ack(seq uint64) error {
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
 	e := &Exclusive{node: n, name: r.Subscriber}
 	var stands *checkpoint.Checkpoint
-	if r.Subscriber != "" {
-		saved, err := n.store.Load(ctx, r.Subscriber)
-		switch {
-		case err != nil && !r.Known:
-			return nil, fault.Newf(fault.CheckpointUnreadable, "where subscriber %q is cannot be read: %w", r.Subscriber, err)
-		case err != nil: // it says itself where it is; its checkpoint waits
-			n.logger.Warn("a subscriber's checkpoint cannot be read", "subscriber", r.Subscriber, "error", err)
-		case len(saved) == 1 && !saved[0].Shared:
-			stands = &saved[0]
-		case len(saved) > 0:
-			return nil, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared: a node serves it", r.Subscriber)
+	var cfg SessionConfig
+	for moved := true; moved; { // as long as an operator moves the checkpoint between the reading and the claim
+		var err error
+		if stands, err = n.stands(ctx, r); err != nil {
+			return nil, err
+		}
+		if cfg, err = n.starts(ctx, r, stands, e); err != nil {
+			return nil, err
+		}
+		if moved, err = n.claim(ctx, r, stands, cfg, e); err != nil {
+			return nil, err
 		}
 	}
-	cfg, err := n.starts(ctx, r, stands, e)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.claim(ctx, r, stands, cfg, e); err != nil {
-		return nil, err
-	}
+	cfg.Generation = e.mu.generation
+	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
 	}
@@ -132,6 +127,25 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		e.keeper = n.writer.Keep(e, begins...)
 	}
 	return e, nil
+}
+
+// stands reads the checkpoint of a subscriber, nil where there is none, or where it cannot be read and the subscriber knows itself where it is.
+func (n *Node) stands(ctx context.Context, r Request) (*checkpoint.Checkpoint, error) {
+	if r.Subscriber == "" {
+		return nil, nil
+	}
+	saved, err := n.store.Load(ctx, r.Subscriber)
+	switch {
+	case err != nil && !r.Known:
+		return nil, fault.Newf(fault.CheckpointUnreadable, "where subscriber %q is cannot be read: %w", r.Subscriber, err)
+	case err != nil: // it says itself where it is; its checkpoint waits
+		n.logger.Warn("a subscriber's checkpoint cannot be read", "subscriber", r.Subscriber, "error", err)
+	case len(saved) == 1 && !saved[0].Shared:
+		return &saved[0], nil
+	case len(saved) > 0:
+		return nil, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared: a node serves it", r.Subscriber)
+	}
+	return nil, nil
 }
 
 // starts finds out where a session begins.
@@ -244,14 +258,17 @@ func (n *Node) openable(at change.Position, fingerprint string) change.Position 
 	return at
 }
 
-// claim claims the subscriber's name, and knows its generation from then on. A store that is away does not keep a subscriber out that knows
-// itself where it is.
-func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) error {
-	if stands != nil {
+// claim claims the subscriber's name, and knows its generation from then on. moved says that an operator has moved the checkpoint since it was
+// read. A store that is away does not keep a subscriber out that knows itself where it is.
+func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
+	switch {
+	case stands != nil:
 		e.mu.generation = stands.Generation
+	case r.Known:
+		e.mu.generation = r.Generation
 	}
 	if r.Subscriber == "" {
-		return nil
+		return false, nil
 	}
 	first := checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: r.Subscriber}, Position: cfg.Start.From(), Partitions: n.cfg.Origin.Partitions, Fingerprint: n.cfg.Fingerprint,
@@ -268,15 +285,16 @@ func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoi
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 	switch {
 	case isTaken:
-		return fault.New(fault.SessionReplaced, taken)
+		return false, fault.New(fault.SessionReplaced, taken)
 	case err != nil && !r.Known:
-		return fault.Newf(fault.CheckpointUnreadable, "the name of subscriber %q cannot be claimed: %w", r.Subscriber, err)
+		return false, fault.Newf(fault.CheckpointUnreadable, "the name of subscriber %q cannot be claimed: %w", r.Subscriber, err)
 	case err != nil:
 		n.logger.Warn("a subscriber's name cannot be claimed; its checkpoint is not saved", "subscriber", r.Subscriber, "error", err)
-		return nil
+		return false, nil
 	}
+	moved = claimed.Generation > e.mu.generation
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
-	return nil
+	return moved, nil
 }
 
 // enter makes the subscriber the one of its name at this node, and closes the one that was.
@@ -323,16 +341,15 @@ var _ checkpoint.Source = (*Exclusive)(nil)
 
 // Progress implements checkpoint.Source.
 func (e *Exclusive) Progress() []checkpoint.Progress {
+	st := e.session.Standing()
 	e.mu.Lock()
-	generation, claim := e.mu.generation, e.mu.claim
-	e.mu.Unlock()
-	st := e.session.Standing() // after the generation, which is raised when the session has moved
+	defer e.mu.Unlock()
 	if st.At.IsZero() && len(st.Partitions) == 0 {
 		return nil
 	}
 	return []checkpoint.Progress{{
 		Checkpoint: checkpoint.Checkpoint{
-			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: generation, Claim: claim,
+			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: st.Generation, Claim: e.mu.claim,
 		},
 		Events: st.Acked,
 	}}

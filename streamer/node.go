@@ -72,7 +72,7 @@ type Node struct {
 	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
 	stop     context.CancelCauseFunc
 
-	serving sync.Mutex // held while terms come or go, which a claim and a handoff may both bring
+	serving chan struct{} // holds one while terms come or go, which a claim and a handoff may both bring
 	mu      struct {
 		sync.Mutex
 		consumers map[change.Partition]*consumer
@@ -88,7 +88,7 @@ func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node 
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	n := &Node{
-		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(), gone: make(chan struct{}, 1),
+		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(), gone: make(chan struct{}, 1), serving: make(chan struct{}, 1),
 		writer: checkpoint.NewWriter(checkpoint.WriterConfig{
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By, Partitions: cfg.Origin.Partitions,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,

@@ -36,7 +36,8 @@ type world struct {
 type flaky struct {
 	*checkpoint.Memory
 
-	away atomic.Bool
+	away   atomic.Bool
+	loaded func() // called after a Load; nil for nothing
 }
 
 var errAway = errors.New("the store is away")
@@ -56,7 +57,11 @@ func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Check
 	if f.away.Load() {
 		return nil, errAway
 	}
-	return f.Memory.Load(ctx, subscriber)
+	all, err := f.Memory.Load(ctx, subscriber)
+	if f.loaded != nil {
+		f.loaded()
+	}
+	return all, err
 }
 
 func (f *flaky) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
@@ -820,5 +825,127 @@ func TestStatesOfPartitions(t *testing.T) {
 		source.Stall(false)
 		time.Sleep(2 * time.Second)
 		expect("it answers", map[health.Status]int{health.Idle: partitions})
+	})
+}
+
+// Events that were queued before a partition was attached under the term that it has now are not handed over: that attachment delivers what
+// follows the checkpoint, and what was queued before has a hole where terms were over.
+func TestWhatWasQueuedUnderAnEarlierTermIsTakenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var shared *streamer.Shared
+		n := w.start("n", func(n *streamer.Node) {
+			var err error
+			if shared, err = n.Share(t.Context(), "sink", everything(t)); err != nil {
+				t.Error(err)
+			}
+		})
+		n.own(t, 1)
+		synctest.Wait()
+		source.Append(changetest.Event{ID: 1})
+		synctest.Wait()
+		n.own(t, 2)
+		source.Append(changetest.Event{ID: 2})
+		synctest.Wait()
+		var seen []int
+		attached := 0
+		for len(seen) < 2 {
+			batches, err := shared.Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range batches {
+				if b.Attached != nil {
+					attached++
+				}
+				shared.Prune(b)
+				for range b.Events {
+					seen = append(seen, attached)
+				}
+			}
+		}
+		if seen[0] != 2 || seen[1] != 2 {
+			t.Errorf("events came after so many attachments: %v", seen)
+		}
+		n.stop(t)
+	})
+}
+
+// What a subscriber got before a rewind and has not acknowledged yet is of the generation before: its checkpoint stays where the operator has
+// moved it.
+func TestRewoundCheckpointStaysWhileOlderBatchesAreNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("n", nil)
+		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "a", Process: "p", Start: streamer.StartTime, Time: time.Unix(1001, 0)},
+			everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func() (last uint64) {
+			synctest.Wait()
+			batches, _, err := e.Session().Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return batches[len(batches)-1].Seq
+		}
+		first := source.Append(changetest.Event{ID: 1})[0]
+		source.Append(changetest.Event{ID: 2})
+		if err := e.Ack(take()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // its checkpoint is saved
+		source.Append(changetest.Event{ID: 3})
+		take() // and not acknowledged
+		to, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "a"}, first.Position(), "operator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Rewound("a")
+		time.Sleep(5 * time.Minute)
+		saved, err := w.store.Load(t.Context(), "a")
+		if err != nil || len(saved) != 1 || saved[0].Generation != to.Generation || saved[0].Position.After(to.Position) {
+			t.Errorf("it is moved to %s, generation %d, and stands at %+v, %v", to.Position, to.Generation, saved, err)
+		}
+		e.Close(t.Context(), nil)
+		n.stop(t)
+	})
+}
+
+// A checkpoint that an operator moves while its subscriber connects counts.
+func TestRewindWhileASubscriberConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		event := source.Append(changetest.Event{ID: 1})[0]
+		source.Append(changetest.Event{ID: 2})
+		_, last := source.Reach()
+		first := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "a"}, Position: change.At(last.Next()), Partitions: partitions}
+		if _, err := w.store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now()}, first); err != nil {
+			t.Fatal(err)
+		}
+		n := w.start("n", nil)
+		w.store.loaded = func() {
+			w.store.loaded = nil
+			if _, err := w.store.Rewind(t.Context(), first.Key, event.Position(), "operator", ""); err != nil {
+				t.Error(err)
+			}
+		}
+		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "a", Process: "p", Start: streamer.StartResume}, everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if at := e.Session().Standing().At; at.After(event.Position()) || e.Generation() != 1 {
+			t.Errorf("it begins at %s in generation %d, the operator has moved it to %s", at, e.Generation(), event.Position())
+		}
+		e.Close(t.Context(), nil)
+		n.stop(t)
 	})
 }

@@ -48,6 +48,8 @@ type SessionConfig struct {
 	Earliest bool
 	// Snapshots are what is left of the snapshots of its subscriptions.
 	Snapshots []snapshot.Progress
+	// Generation is that of the checkpoint in which the subscriber is there.
+	Generation uint64
 	// Attached delivers only the partitions that Attach names; otherwise the session has all.
 	Attached bool
 	// Owner delivers an attached partition only while its term lasts, and an event of no document only with partition 0: of several
@@ -93,7 +95,7 @@ type Session struct {
 		snapshots     []snapshot.Progress // of subscriptions; replaced and never changed
 		reads         bool                // one of them is not done
 		joined        map[change.Partition]attachment
-		rewound       attachment // where an operator has moved it, until what was on its way before is acknowledged
+		rewound       attachment // the last rewind, and the batch that tells of it
 		notices       []Notice
 		cause         error
 	}
@@ -113,10 +115,12 @@ type sent struct {
 	snapshots     []snapshot.Progress // before it
 }
 
-// A reading is what the subscriber had before the session began, or went back: everything up to rest, or to elsewhere in some partitions.
+// A reading is what the subscriber had before the session began, or went back: everything up to rest, or to elsewhere in some partitions. What
+// it acknowledges since is of the generation.
 type reading struct {
-	rest change.Position
-	of   map[change.Partition]change.Position
+	rest       change.Position
+	of         map[change.Partition]change.Position
+	generation uint64
 }
 
 // place returns where the subscriber is in a partition of which everything up to the position has been acknowledged.
@@ -129,15 +133,15 @@ func (r *reading) place(p change.Partition, acked change.Position) change.Positi
 }
 
 // newReading makes a reading of a subscriber that is at rest, and elsewhere in some partitions.
-func newReading(rest Place, of map[change.Partition]Place) *reading {
-	r := &reading{rest: rest.From(), of: make(map[change.Partition]change.Position, len(of))}
+func newReading(rest Place, of map[change.Partition]Place, generation uint64) *reading {
+	r := &reading{rest: rest.From(), of: make(map[change.Partition]change.Position, len(of)), generation: generation}
 	for p, place := range of {
 		r.of[p] = place.From()
 	}
 	return r
 }
 
-// An attachment is where and when a partition was attached: in batches after the number.
+// An attachment is where and when a partition was attached, or all were moved back: in batches after the number.
 type attachment struct {
 	at  change.Position
 	seq uint64
@@ -185,8 +189,9 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	return queue, notices, nil
 }
 
-// Prune takes the events out of a batch whose terms are over: whoever transports the batches of a session with Owner calls it right before it
-// hands one over. What is taken out the next owner delivers.
+// Prune takes the events out of a batch whose terms are over, or that were queued before their partition was attached under the term that it has
+// now: whoever transports the batches of a session with Owner calls it right before it hands one over. What is taken out the next owner
+// delivers, or the batches after that attachment.
 func (s *Session) Prune(b *Batch) {
 	if !s.cfg.Owner {
 		return
@@ -198,7 +203,7 @@ func (s *Session) Prune(b *Batch) {
 		ended, looked := over[e.Partition]
 		if !looked {
 			term, there := terms[e.Partition]
-			ended = !there || term.Err() != nil
+			ended = !there || term.Err() != nil || b.Seq <= s.attachedAfter(e.Partition)
 			over[e.Partition] = ended
 		}
 		payload := b.payloads[from:e.end]
@@ -210,6 +215,13 @@ func (s *Session) Prune(b *Batch) {
 		}
 	}
 	b.Events, b.payloads = kept, payloads
+}
+
+// attachedAfter returns the last batch before a partition was attached.
+func (s *Session) attachedAfter(p change.Partition) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.joined[p].seq
 }
 
 // Ack acknowledges the received batches up to one. What was acknowledged before changes nothing; a batch that was not received is refused
@@ -518,6 +530,8 @@ type Standing struct {
 	Acked uint64
 	// Snapshots are what is left of its snapshots.
 	Snapshots []snapshot.Progress
+	// Generation is that in which it is there: that of a rewind once it has acknowledged everything that it got before.
+	Generation uint64
 }
 
 // Standing returns where the subscriber is.
@@ -540,6 +554,7 @@ func (s *Session) Standing() Standing {
 	case s.mu.live:
 		acked = change.Later(hub, acked)
 	}
+	st.Generation = reading.generation
 	if attached != nil {
 		for p := range *attached {
 			if a := s.mu.joined[p]; oldest <= a.seq {
@@ -548,8 +563,7 @@ func (s *Session) Standing() Standing {
 				st.Partitions[p] = reading.place(p, acked)
 			}
 		}
-		s.clamp(&st, oldest)
-		return st
+			return st
 	}
 	st.At = change.Later(acked, reading.rest)
 	for p, had := range reading.of {
@@ -557,29 +571,7 @@ func (s *Session) Standing() Standing {
 			st.Partitions[p] = had
 		}
 	}
-	s.clamp(&st, oldest)
 	return st
-}
-
-// clamp takes nothing for acknowledged that is after where an operator has moved the subscriber, until what was on its way before is: the oldest
-// batch that is not acknowledged tells. Under the mutex.
-func (s *Session) clamp(st *Standing, oldest uint64) {
-	to := s.mu.rewound.at
-	if to.IsZero() || oldest > s.mu.rewound.seq {
-		return
-	}
-	if st.At.After(to) {
-		st.At = to
-	}
-	for p, at := range st.Partitions {
-		switch {
-		case !at.After(to):
-		case s.cfg.Attached:
-			st.Partitions[p] = to
-		default:
-			delete(st.Partitions, p) // it is where the session is
-		}
-	}
 }
 
 // credit reports whether anything more may be queued.

@@ -22,7 +22,7 @@ type Shared struct {
 	name    string
 	session *Session
 	keeper  *checkpoint.Keeper
-	moving  sync.Mutex // held while it goes where an operator has moved it
+	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
 
 	mu struct {
 		sync.Mutex
@@ -38,7 +38,7 @@ var _ checkpoint.Source = (*Shared)(nil)
 
 // Share begins the session of a shared subscriber, which gets partitions as the node gets their terms. It is called before the first Serve.
 func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
-	s := &Shared{node: n, name: name}
+	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	var err error
 	if s.session, err = n.hub.Open(ctx, SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
@@ -82,6 +82,12 @@ func (s *Shared) Session() *Session { return s.session }
 // attach has the subscriber served in partitions, from its checkpoints or, where it has none, from the origin.
 func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	n := s.node
+	select {
+	case s.placing <- struct{}{}:
+		defer func() { <-s.placing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
 	if err != nil {
 		return fmt.Errorf("claim the checkpoints of %s: %w", s.name, err)
@@ -97,12 +103,15 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		}
 		places[t.Partition], held[t.Partition] = Place{At: at}, t
 	}
-	s.mu.Lock()
+	if err := s.session.Attach(places, held); err != nil {
+		return err
+	}
+	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
+	defer s.mu.Unlock()
 	for i, t := range terms {
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition] = t, claimed[i].Generation
 	}
-	s.mu.Unlock()
-	return s.session.Attach(places, held)
+	return nil
 }
 
 // detach has the subscriber served in partitions no longer.
@@ -195,6 +204,12 @@ func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 // rewound goes where an operator has moved the subscriber, as soon as that can be read: a checkpoint that was refused is not saved before.
 func (s *Shared) rewound() {
 	n := s.node
+	select {
+	case s.placing <- struct{}{}:
+		defer func() { <-s.placing }()
+	case <-n.lifetime.Done():
+		return
+	}
 	var saved []checkpoint.Checkpoint
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
 	for attempt := 1; ; attempt++ {
@@ -209,28 +224,26 @@ func (s *Shared) rewound() {
 			return
 		}
 	}
-	s.moving.Lock()
-	defer s.moving.Unlock()
 	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
-	var moved []checkpoint.Checkpoint
+	generations := make(map[change.Partition]uint64)
 	s.mu.Lock()
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
-			moved = append(moved, c)
+			generations[c.Partition] = c.Generation
 			places[c.Partition], held[c.Partition] = Place{At: n.openable(c.Position, c.Fingerprint)}, term
 		}
 	}
 	s.mu.Unlock()
-	if len(moved) == 0 {
+	if len(places) == 0 {
 		return
 	}
-	n.cfg.Board.Post(rewoundNotice(moved[0]))
+	n.cfg.Board.Post(rewoundNotice(saved[0]))
 	_ = s.session.Attach(places, held) // partitions are attached to it
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range moved { // from now on checkpoints are of it
-		if s.mu.terms[c.Partition].Epoch == held[c.Partition].Epoch {
-			s.mu.generations[c.Partition] = max(s.mu.generations[c.Partition], c.Generation)
+	for p, generation := range generations { // not before: where it was is of the generation before
+		if s.mu.terms[p].Epoch == held[p].Epoch {
+			s.mu.generations[p] = generation
 		}
 	}
 }

@@ -365,7 +365,7 @@ func testSaveLarge(h harness) {
 	for _, name := range names {
 		c := Exclusive(name, h.claim(name, 1).Claim, Event(10_000))
 		c.Reason, c.Positions, c.Partitions = checkpoint.ReasonFinal, make(map[change.Partition]change.Position), change.MaxPartitions
-		for p := range change.Partition(change.MaxPartitions - 1) { // the last one is where the checkpoint is
+		for p := range change.Partition(change.MaxPartitions - 1) { // the last one is where the position is
 			if c.Positions[p] = change.At(Event(10_004 + 4*int(p)).Time); p < 15 {
 				c.Positions[p] = withTypeBits(Event(10_004+4*int(p)), bits)
 			}

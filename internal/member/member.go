@@ -55,9 +55,8 @@ type Config struct {
 	Registry cluster.Registry
 	Roster   roster.Store
 
-	// Overlap is how long sessions to which clients have attached a partition go on after it was handed over, DrainTimeout how long a stop
-	// waits for partitions to move to others.
-	Overlap, DrainTimeout time.Duration
+	// DrainTimeout is how long a stop waits for partitions to move to others.
+	DrainTimeout time.Duration
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
 	Announce func(streamer.Notice)
 
@@ -69,6 +68,8 @@ type Config struct {
 	Board *notice.Board
 	// Stopping reports whether the node has been told to stop.
 	Stopping func() bool
+	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
+	Clock func() time.Duration
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -89,23 +90,27 @@ type Member struct {
 
 // New makes a Member.
 func New(cfg Config) *Member {
+	if cfg.Clock == nil {
+		cfg.Clock = cluster.SinceBoot
+	}
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
 		m.solo = cluster.NewSolo(cluster.SoloConfig{
-			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Log: cfg.Logger,
+			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
+			Log: cfg.Logger,
 		}, cfg.Registry)
 		return m
 	}
 	m.told = newTopologist()
 	m.share = share.New(share.Config{
 		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
-		Viewed: m.viewed, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	m.mover = newMover(m)
 	m.leader = govern.NewLeader(govern.Config{
 		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
 		Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
-		Trusted: m.leads, Board: cfg.Board, Clock: cluster.SinceBoot, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Trusted: m.leads, Board: cfg.Board, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	return m
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +19,8 @@ import (
 const moveTimeout = 2 * time.Second
 
 // A mover hands partitions over to the nodes that the plan gives them to: in one transaction, after the shared subscribers' checkpoints have
-// been saved. Sessions to which clients have attached the partitions go on for the overlap.
+// been saved. Sessions to which clients have attached the partitions deliver them until the clients detach them: only they know from where on
+// another session has them.
 type mover struct {
 	*Member
 
@@ -49,15 +49,11 @@ func newMover(m *Member) *mover {
 
 // run moves partitions until the context ends.
 func (v *mover) run(ctx context.Context) {
-	var windows sync.WaitGroup
-	defer windows.Wait()
 	for {
 		select {
 		case terms := <-v.asks:
 			for to, leaving := range v.byTarget(terms) {
-				if v.handOver(ctx, to, leaving) {
-					windows.Go(func() { v.leave(ctx, leaving) })
-				}
+				v.handOver(ctx, to, leaving)
 			}
 		case <-ctx.Done():
 			return
@@ -103,7 +99,7 @@ func target(v roster.View, node string) (roster.Seat, bool) {
 
 // handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be
 // handed over is claimed by whoever the plan wants.
-func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) (handed bool) {
+func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) {
 	begun := time.Now()
 	view, _ := v.View()
 	to, _ := target(view, node)
@@ -123,27 +119,9 @@ func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) 
 	}
 	log("partitions were handed over", "to", node, "partitions", n, "of", len(terms), "plan", view.Plan.Version, "took", took.String(), "error", err)
 	v.cfg.Board.Post(movedNotice(v.cfg.Member.Node, view.Plan, to.Node, terms, n, took))
-	v.tell("moving", fmt.Sprintf("%d partitions move to node %s.", len(terms), node), terms)
-	return n > 0
-}
-
-// leave has sessions to which clients have attached partitions go on for the overlap, and no longer.
-func (v *mover) leave(ctx context.Context, terms []change.Term) {
-	select {
-	case <-time.After(v.cfg.Overlap):
-	case <-ctx.Done():
-		return
-	}
-	var gone []change.Term
-	for _, term := range terms {
-		if _, back := v.cfg.Node.Term(term.Partition); !back {
-			gone = append(gone, term)
-		}
-	}
-	if len(gone) > 0 {
-		v.tell("moved", fmt.Sprintf("%d partitions have moved to other nodes: this one delivers them no longer.", len(gone)), gone)
-		v.cfg.Node.Detach(partitionsOf(gone))
-	}
+	v.cfg.Announce(streamer.Notice{
+		Kind: "moved", Text: fmt.Sprintf("%d partitions move to node %s.", len(terms), node), At: time.Now(), Partitions: partitionsOf(terms),
+	})
 }
 
 func partitionsOf(terms []change.Term) []change.Partition {
@@ -152,11 +130,6 @@ func partitionsOf(terms []change.Term) []change.Partition {
 		partitions[i] = term.Partition
 	}
 	return partitions
-}
-
-// tell tells the node's sessions something about partitions.
-func (v *mover) tell(kind, text string, terms []change.Term) {
-	v.cfg.Announce(streamer.Notice{Kind: kind, Text: text, At: time.Now(), Partitions: partitionsOf(terms)})
 }
 
 // movedNotice tells operators of a handoff.

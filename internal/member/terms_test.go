@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -92,3 +93,32 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A term whose context has ended is the node's no longer, whether or not anything is saved under it, and is given back.
+func TestTermThatHasEndedIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, _ := newNode(t, 2, checkpoint.NewMemory(2))
+		m := New(Config{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})
+		owned, end := context.WithCancel(t.Context())
+		term := change.Term{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: 7}, Context: owned}
+		if err := m.resume(t.Context(), []change.Term{term}); err != nil {
+			t.Fatal(err)
+		}
+		given := make(takes, 1)
+		running, stop := context.WithCancel(t.Context())
+		defer stop()
+		go m.terms.giveBack(running, node, given)
+		time.Sleep(time.Minute)
+		if len(given) > 0 {
+			t.Fatal("it is given back while it lasts")
+		}
+		end()
+		if back := <-given; back.Epoch != term.Epoch || len(node.Status()) > 0 {
+			t.Errorf("%+v is given back, the node serves %+v", back, node.Status())
+		}
+	})
+}
+
+type takes chan change.Term
+
+func (t takes) Ended(term change.Term) { t <- term }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster/roster"
 )
 
@@ -31,7 +32,7 @@ type adversary struct {
 
 	heals []healing
 	acts  int
-	ctx   context.Context // of the gateways
+	ctx   context.Context // of the clients
 	end   context.CancelFunc
 }
 
@@ -43,8 +44,8 @@ func (w *world) play() {
 		n.start()
 		a.pass(time.Duration(w.rand.IntN(500)) * time.Millisecond)
 	}
-	for _, g := range w.gateways {
-		w.running.Go(func() { g.run(a.ctx) })
+	for _, c := range w.clients {
+		w.running.Go(func() { c.run(a.ctx) })
 	}
 	a.pass(time.Duration(w.rand.IntN(8000)) * time.Millisecond)
 	for range a.acts {
@@ -98,7 +99,7 @@ func (a *adversary) restart() {
 			continue
 		}
 		switch {
-		case !n.wanted || slices.ContainsFunc(n.lives, (*process).alive):
+		case !n.wanted || slices.ContainsFunc(*n.lives.Load(), (*process).alive):
 		case n.again == 0:
 			n.again = a.now() + time.Duration(a.rand.IntN(1500))*time.Millisecond
 		case n.again <= a.now():
@@ -129,11 +130,11 @@ func (a *adversary) act() {
 		}
 	}
 	p := n.latest.Load()
-	g := a.gateways[a.rand.IntN(len(a.gateways))]
+	c := a.clients[a.rand.IntN(len(a.clients))]
 	if !p.alive() && a.rand.IntN(2) == 0 {
 		return
 	}
-	switch a.rand.IntN(18) {
+	switch a.rand.IntN(20) {
 	case 0, 1:
 		a.kill(n)
 	case 2:
@@ -160,19 +161,19 @@ func (a *adversary) act() {
 		a.later(d, func() { p.set(func() { p.network.mu.slow = usual }) })
 	case 11:
 		d := a.some(3 * time.Second)
-		a.say("%s takes %s to acknowledge", g.name, d)
-		g.lag.Store(int64(d))
-		a.later(a.some(10*time.Second), func() { g.lag.Store(0) })
+		a.say("%s takes %s to acknowledge", c.name, d)
+		c.lag.Store(int64(d))
+		a.later(a.some(10*time.Second), func() { c.lag.Store(0) })
 	case 12:
-		crash := a.rand.IntN(2) == 0
-		a.say("%s breaks, and forgets: %t", g.name, crash)
-		g.crash.Store(crash)
-		g.interrupt()
+		forgets := a.rand.IntN(2) == 0
+		a.say("%s breaks, and forgets: %t", c.name, forgets)
+		c.forgets.Store(forgets)
+		c.interrupt()
 	case 13:
 		d := a.some(8 * time.Second)
-		a.say("the store of marks fails for %s", d)
-		a.marks.fail(true)
-		a.later(d, func() { a.marks.fail(false) })
+		a.say("the store of checkpoints fails for %s", d)
+		a.shelf.fail(true)
+		a.later(d, func() { a.shelf.fail(false) })
 	case 14:
 		d := a.some(6 * time.Second)
 		a.say("the log answers nobody for %s", d)
@@ -184,14 +185,23 @@ func (a *adversary) act() {
 		a.write(events)
 	case 16:
 		d := a.some(5 * ttl)
-		a.say("the marks do not answer %s for %s", p.id, d)
-		p.markless.Store(true)
-		a.later(d, func() { p.markless.Store(false) })
+		a.say("the store of checkpoints does not answer %s for %s", p.id, d)
+		p.shunned.Store(true)
+		a.later(d, func() { p.shunned.Store(false) })
 	case 17:
 		d := a.some(10 * ttl)
 		a.say("%s is sick and gives nothing up for %s", p.id, d)
 		p.hoards.Store(true)
-		a.later(d, p.cure)
+		a.later(d, func() { p.hoards.Store(false) })
+	case 18:
+		k := checkpoint.Key{Subscriber: c.name}
+		if a.rand.IntN(2) == 0 {
+			k = checkpoint.Key{Subscriber: sink, Shared: true, Partition: change.Partition(a.rand.IntN(a.partitions))}
+		}
+		a.shelf.rewind(k, a.some(3*time.Second))
+	case 19:
+		a.say("%s attaches its partitions again", c.name)
+		c.reattach.Store(true)
 	}
 }
 
@@ -296,12 +306,12 @@ func (a *adversary) heal() {
 	a.healed.Store(true)
 	for _, n := range a.nodes {
 		n.wanted = true
-		for _, p := range n.lives {
+		for _, p := range *n.lives.Load() {
 			p.set(func() { p.network.mu.mute, p.network.mu.deaf, p.network.mu.slow = 0, false, usual })
 		}
 	}
-	for _, g := range a.gateways {
-		g.lag.Store(0)
+	for _, c := range a.clients {
+		c.lag.Store(0)
 	}
 }
 
@@ -314,10 +324,13 @@ func (a *adversary) calm() {
 		return
 	}
 	a.say("every partition is owned %s after all was healed", a.now()-began)
+	for _, c := range a.clients { // whoever could not claim its name has no checkpoint until it connects again
+		c.interrupt()
+	}
 	a.write(50)
-	wrote := a.lengths()
-	if !a.await(moving, func() bool { return a.behind(wrote) == "" }) {
-		a.wrong("%s after events were written: %s", moving, a.behind(wrote))
+	wrote, sunk := a.lengths()
+	if !a.await(moving, func() bool { return a.behind(wrote, sunk) == "" }) {
+		a.wrong("%s after events were written: %s", moving, a.behind(wrote, sunk))
 		for _, n := range a.nodes {
 			a.say("%s", n.latest.Load())
 		}
@@ -336,8 +349,14 @@ func (a *adversary) calm() {
 		a.wrong("in the end the partitions are owned by %q", a.owned())
 	}
 	for _, n := range a.nodes {
-		if p := n.latest.Load(); p.alive() && (!p.share.Trusted() || p.report().Status != roster.Healthy) {
-			a.wrong("in the end %s is trusted: %t, and says that it is %+v", p.id, p.share.Trusted(), p.report())
+		if p := n.latest.Load(); p.alive() && (!p.member.Trusted() || p.run.Failing()) {
+			a.wrong("in the end %s is trusted: %t, and cannot save: %t", p.id, p.member.Trusted(), p.run.Failing())
+		}
+	}
+	view, err := a.roster.For("observer").View(context.Background())
+	for _, m := range view.Members {
+		if err != nil || m.Status != roster.Healthy {
+			a.wrong("in the end %s says that it is %s: %v, %v", m.Node, m.Status, m.Checks, err)
 		}
 	}
 }
@@ -359,35 +378,46 @@ func (a *adversary) planned() int {
 	return a.mu.plans
 }
 
-// lengths returns how many events there are of each partition.
-func (a *adversary) lengths() []int {
+// lengths returns how many events there are of each partition, as clients get them and as the sink does.
+func (a *adversary) lengths() (keyed, sunk []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := make([]int, a.partitions)
-	for p := range n {
-		n[p] = len(a.mu.written[p])
+	for _, t := range a.mu.keyed {
+		keyed = append(keyed, len(t.positions))
 	}
-	return n
+	for _, t := range a.mu.sunk {
+		sunk = append(sunk, len(t.positions))
+	}
+	return keyed, sunk
 }
 
-// behind says who does not have so many events of each partition, empty for nobody.
-func (a *adversary) behind(wrote []int) string {
-	for p, n := range wrote {
-		p := change.Partition(p)
-		for _, g := range a.gateways {
-			g.mu.Lock()
-			done := g.mu.done[p]
-			g.mu.Unlock()
-			if done < n {
-				return fmt.Sprintf("partition %d: %s has %d events of %d", p, g.name, done, n)
+// behind says who does not have so many events of each partition, or has no checkpoint that says so, empty for nobody.
+func (a *adversary) behind(keyed, sunk []int) string {
+	for p, n := range keyed {
+		for _, c := range a.clients {
+			c.mu.Lock()
+			done := c.mu.done[p]
+			c.mu.Unlock()
+			saved := a.shelf.stands(checkpoint.Key{Subscriber: c.name})
+			at := saved.Earliest()
+			if p < a.partitions {
+				at = saved.In(change.Partition(p))
+			}
+			a.mu.Lock()
+			upTo := a.mu.keyed[p].upTo(at)
+			a.mu.Unlock()
+			if done < n || upTo < n {
+				return fmt.Sprintf("partition %d: of %d events %s has %d, its checkpoint is at %d", p, n, c.name, done, upTo)
 			}
 		}
-		mark := a.marks.mark(p)
+	}
+	for p, n := range sunk {
+		saved := a.shelf.stands(checkpoint.Key{Subscriber: sink, Shared: true, Partition: change.Partition(p)})
 		a.mu.Lock()
-		sunk, marked := a.mu.sunk[p], a.upTo(p, mark.Position)
+		drunk, upTo := a.mu.drunk[p].n, a.mu.sunk[p].upTo(saved.Position)
 		a.mu.Unlock()
-		if sunk < n || marked < n {
-			return fmt.Sprintf("partition %d: of %d events nodes have handed out %d, the mark is at %d", p, n, sunk, marked)
+		if drunk < n || upTo < n {
+			return fmt.Sprintf("partition %d: of %d events the sink has %d, its checkpoint is at %d", p, n, drunk, upTo)
 		}
 	}
 	return ""
@@ -397,7 +427,7 @@ func (a *adversary) behind(wrote []int) string {
 func (a *adversary) finish() {
 	for _, n := range a.nodes {
 		n.wanted = false
-		for _, p := range n.lives {
+		for _, p := range *n.lives.Load() {
 			p.stop()
 		}
 	}

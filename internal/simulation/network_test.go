@@ -149,12 +149,21 @@ type store struct {
 	*network
 
 	roster.Store
-	world *world
+	process *process
+	world   *world
 }
 
-// View implements [roster.Store].
+// View implements [roster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
 func (s store) View(ctx context.Context) (v roster.View, err error) {
-	return asked(ctx, s.network, s.Store.View)
+	v, err = asked(ctx, s.network, s.Store.View)
+	if err == nil && s.process.hoards.Load() && v.Leader != s.process.node.name {
+		for p, o := range v.Owners {
+			if o.Process == s.process.id && p < len(v.Plan.Owners) {
+				v.Plan.Owners[p] = s.process.node.name
+			}
+		}
+	}
+	return v, err
 }
 
 // asked sends a request that is answered with a value.
@@ -178,7 +187,7 @@ func (s store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Durati
 	if err != nil {
 		return nil, err
 	}
-	return membership{s.network, m}, nil
+	return membership{s.network, m, s.process}, nil
 }
 
 // Campaign implements [roster.Store].
@@ -196,7 +205,8 @@ func (s store) Campaign(ctx context.Context, node string) (roster.Leadership, er
 type membership struct {
 	*network
 
-	of roster.Membership
+	of      roster.Membership
+	process *process
 }
 
 // Renew implements [roster.Membership].
@@ -206,6 +216,9 @@ func (m membership) Renew(ctx context.Context) (time.Duration, error) {
 
 // Beat implements [roster.Membership].
 func (m membership) Beat(ctx context.Context, h roster.Heartbeat) error {
+	if m.process.hoards.Load() {
+		h.Status = roster.Unhealthy
+	}
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Beat(ctx, h) })
 }
 
@@ -214,8 +227,28 @@ func (m membership) Claim(ctx context.Context, partitions []change.Partition) ([
 	return asked(ctx, m.network, func(ctx context.Context) ([]roster.Owner, error) { return m.of.Claim(ctx, partitions) })
 }
 
+// Hand implements [roster.Membership].
+func (m membership) Hand(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
+	m.process.handing(partitions, epochs)
+	if m.process.hoards.Load() {
+		return nil, rostertest.ErrCut
+	}
+	return asked(ctx, m.network, func(ctx context.Context) ([]roster.Owner, error) {
+		owners, err := m.of.Hand(ctx, to, partitions, epochs)
+		for _, o := range owners {
+			if o.Process == to.Process {
+				m.process.world.count(func(f *figures) { f.handed++ })
+			}
+		}
+		return owners, err
+	})
+}
+
 // Give implements [roster.Membership].
 func (m membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+	if m.process.hoards.Load() {
+		return rostertest.ErrCut
+	}
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Give(ctx, partitions, epochs) })
 }
 

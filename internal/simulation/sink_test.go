@@ -1,18 +1,26 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/streamer"
 )
 
-// drink is the subscriber of a process's own deliveries: together the sinks of all processes get everything, which only marks see to.
+// A draught is what a process has handed out of one partition since that was attached.
+type draught struct {
+	next  int  // the event that comes next
+	begun bool // something has come
+}
+
+// drink is the target of the shared subscriber at a process: together those of all processes get everything, which only checkpoints see to.
 func (p *process) drink(ctx context.Context) {
 	r := rand.New(rand.NewPCG(p.world.seed, p.tag))
-	next := map[tenure]int{} // which event comes next under a term
+	draughts := map[change.Partition]*draught{}
 	for {
 		batches, err := p.sink.Receive(ctx)
 		if err != nil {
@@ -21,77 +29,127 @@ func (p *process) drink(ctx context.Context) {
 		if r.IntN(3) == 0 && !p.world.healed.Load() {
 			nap(time.Duration(r.IntN(300)) * time.Millisecond) // on its way to the transport
 		}
-		p.pass()
 		for _, b := range batches {
-			if b.Over() || p.dead() {
-				p.sink.Drop(b)
-				continue
+			p.pass()
+			if p.dead() {
+				return
 			}
-			p.swallow(b, next)
+			from, to := p.swallow(b, draughts)
 			if r.IntN(4) == 0 && !p.world.healed.Load() {
 				nap(time.Duration(r.IntN(200)) * time.Millisecond)
 			}
 			p.pass()
-			p.acknowledge(b, next)
+			if p.dead() {
+				return
+			}
+			p.acknowledge(b, from, to)
 		}
 	}
 }
 
-// swallow looks at a batch that is handed out.
-func (p *process) swallow(b *delivery.Batch, next map[tenure]int) {
+// swallow hands a batch out, and looks at what is handed out. It returns from which event to which of each partition.
+func (p *process) swallow(b *streamer.Batch, draughts map[change.Partition]*draught) (from, to map[tenure]int) {
 	w := p.world
-	key := tenure{b.Partition, b.Epoch}
+	from, to = map[tenure]int{}, map[tenure]int{}
+	if b.Loss != nil {
+		w.wrong("%s hands out a loss: %+v", p.id, *b.Loss)
+		return from, to
+	}
+	for _, q := range b.Attached {
+		draughts[q] = &draught{}
+		p.locked(func() { maps.DeleteFunc(p.mu.sunk, func(key tenure, _ sunken) bool { return key.partition == q }) })
+	}
+	before := map[change.Partition]*tenancy{} // a term may end in this very moment, after it was asked
+	w.mu.Lock()
+	for q := range change.Partition(w.partitions) {
+		before[q] = w.mayHandOut(p, q)
+	}
+	w.mu.Unlock()
+	if !w.breaks.trust {
+		p.sink.Prune(b)
+	}
+	owners := map[change.Partition]*tenancy{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.mu.terms[key]
-	if t == nil && p.dead() {
-		return // killed at this very moment
-	}
-	if t == nil || t.term.Err() != nil && !t.said.isNow() {
-		w.complain("partition %d: %s hands out %d events under epoch %s, which is over", b.Partition, p.id, len(b.Events), b.Epoch)
-	}
-	if b.Notice != nil {
-		w.complain("partition %d: %s hands out a notice: %s", b.Partition, p.id, b.Notice.Kind)
-		return
-	}
 	for i := range b.Events {
-		at := w.upTo(b.Partition, b.Events[i].Position()) - 1
-		want, known := next[key]
+		e := &b.Events[i]
+		q := e.Partition
+		if _, looked := owners[q]; !looked {
+			owners[q] = cmp.Or(w.mayHandOut(p, q), before[q])
+			if owners[q] == nil && !p.dead() {
+				w.complain("partition %d: %s hands it out without a term", q, p.id)
+			}
+			for key, t := range w.mu.terms {
+				if key.partition == q && t.process != p && t.relied() && !w.isTaken(t) && (owners[q] == nil || !w.isTaken(owners[q])) {
+					w.complain("partition %d: %s hands it out, and %s relies on epoch %s", q, p.id, t.process.id, key.epoch)
+				}
+			}
+		}
+		at, known := w.mu.sunk[q].index[e.Ref]
+		d := draughts[q]
 		switch {
-		case known && at != want:
-			w.complain("partition %d: event %d comes from %s under epoch %s, %d was to come", b.Partition, at, p.id, b.Epoch, want)
-		case !known && at > w.mu.sunk[b.Partition]:
-			w.complain("partition %d: %s begins epoch %s with event %d, %d have been acknowledged", b.Partition, p.id, b.Epoch, at, w.mu.sunk[b.Partition])
-		case at < w.mu.sunk[b.Partition]:
+		case !known:
+			w.complain("partition %d: an event that nobody has written", q)
+		case d == nil:
+			w.complain("partition %d: %s hands out event %d before the partition was attached", q, p.id, at)
+			d = &draught{}
+			draughts[q] = d
+		case d.begun && at != d.next:
+			w.complain("partition %d: event %d comes from %s, %d was to come", q, at, p.id, d.next)
+		case !d.begun && at > max(w.mu.drunk[q].n, p.offer(sink, q)):
+			w.complain("partition %d: %s begins with event %d, %d have been acknowledged", q, p.id, at, w.mu.drunk[q].n)
+		}
+		if o := owners[q]; o != nil && !w.isTaken(o) {
+			if last := &w.mu.poured[q]; at > *last {
+				w.complain("partition %d: event %d comes from %s after %d: what is redelivered has a hole", q, at, p.id, *last-1)
+			}
+			w.mu.poured[q] = at + 1
+		}
+		if at < w.mu.drunk[q].n {
 			w.mu.figures.repeated++
 		}
-		next[key] = at + 1
+		key := tenure{partition: q}
+		if o := owners[q]; o != nil {
+			key.epoch = o.term.Epoch
+		}
+		if _, there := from[key]; !there {
+			from[key] = at
+		}
+		d.next, d.begun, to[key] = at+1, true, at+1
 	}
+	return from, to
 }
 
-// acknowledge acknowledges a batch, also when the term has ended meanwhile: the subscriber has it.
-func (p *process) acknowledge(b *delivery.Batch, next map[tenure]int) {
-	if p.dead() {
-		return
+// mayHandOut returns the term under which a process may hand a partition out now, nil where it has none that is trusted. Under the mutex.
+func (w *world) mayHandOut(p *process, q change.Partition) *tenancy {
+	for key, t := range w.mu.terms {
+		if key.partition == q && t.process == p && t.term.Err() == nil {
+			return t
+		}
 	}
-	key := tenure{b.Partition, b.Epoch}
-	n := next[key]
-	p.world.sinkHas(b.Partition, n-len(b.Events), n)
-	p.mu.Lock()
-	p.mu.sunk[key] = max(p.mu.sunk[key], n)
-	p.mu.Unlock()
-	p.sink.Ack(b)
+	return nil
 }
 
-// sinkHas notes that a sink has events of a partition.
-func (w *world) sinkHas(p change.Partition, from, to int) {
+// acknowledge acknowledges a batch, also when the terms have ended meanwhile: the target has it.
+func (p *process) acknowledge(b *streamer.Batch, from, to map[tenure]int) {
+	w := p.world
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := from; i < to; i++ {
-		w.mu.acked[p][i] = true
+	for key := range to {
+		w.mu.drunk[key.partition].add(from[key], to[key])
 	}
-	for w.mu.acked[p][w.mu.sunk[p]] {
-		delete(w.mu.acked[p], w.mu.sunk[p])
-		w.mu.sunk[p]++
+	w.mu.Unlock()
+	if err := p.sink.Ack(b.Seq); err != nil {
+		w.wrong("%s: batch %d of the sink cannot be acknowledged: %v", p.id, b.Seq, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for key, n := range to {
+		s := p.mu.sunk[key]
+		if !s.at.Equal(now) {
+			s.before = s.n
+		}
+		s.n, s.at = max(s.n, n), now
+		p.mu.sunk[key] = s
 	}
 }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,12 +10,11 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/cluster/rostertest"
-	"github.com/mongostream/streamer/gap"
-	"github.com/mongostream/streamer/gateway/wire"
 	"github.com/mongostream/streamer/internal/transcript"
-	"github.com/mongostream/streamer/lane/lanetest"
+	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
 // ttl is how long leases live in the simulation.
@@ -32,21 +30,22 @@ type world struct {
 	began   time.Time
 
 	partitions int
-	credit     int // events, of each gateway's session
-	source     *lanetest.Log
+	credit     int // events, of each session
+	origin     checkpoint.Origin
+	source     *oplogtest.Log
 	roster     *rostertest.Memory
-	marks      *shelf
+	shelf      *shelf
 	nodes      []*node
-	gateways   []*gateway
+	clients    []*client
 	healed     atomic.Bool // nobody is slow any more
 
 	mu struct {
 		sync.Mutex
 
-		written [][]written          // by partition, in the order of the log
-		index   []map[identity]int   // by partition: where an event is in written
-		sunk    []int                // by partition: so many events have been acknowledged by sinks, without a hole
-		acked   []map[int]bool       // those behind
+		keyed   []*track             // the events by partition, and last those of no document
+		sunk    []*track             // by partition, as the sink gets them: those of no document with partition 0
+		drunk   []tally              // by partition: what the sink has acknowledged
+		poured  []int                // by partition: the event after the one that was handed to the sink last
 		terms   map[tenure]*tenancy  // of processes that live
 		taken   map[tenure]time.Time // whose keys the leader has taken away
 		wrong   []string
@@ -58,33 +57,24 @@ type world struct {
 
 // Figures are what is counted, to see that what is tested takes place at all.
 type figures struct {
-	acts, plans, terms, refused, marks, evictions, overlaps, detached, sessions, repeated, released, stood int
+	acts, plans, terms, refused, checkpoints, evictions, overlaps, sessions, repeated, released, handed, stood, rewound, alone int
 }
 
 func (f figures) add(g figures) figures {
 	return figures{
-		f.acts + g.acts, f.plans + g.plans, f.terms + g.terms, f.refused + g.refused, f.marks + g.marks, f.evictions + g.evictions, f.overlaps + g.overlaps,
-		f.detached + g.detached, f.sessions + g.sessions, f.repeated + g.repeated, f.released + g.released, f.stood + g.stood,
+		f.acts + g.acts, f.plans + g.plans, f.terms + g.terms, f.refused + g.refused, f.checkpoints + g.checkpoints, f.evictions + g.evictions,
+		f.overlaps + g.overlaps, f.sessions + g.sessions, f.repeated + g.repeated, f.released + g.released, f.handed + g.handed, f.stood + g.stood,
+		f.rewound + g.rewound, f.alone + g.alone,
 	}
 }
 
 // A breakage is what does not work, to see that it is noticed.
 type breakage struct {
-	trust   bool // nobody asks whether the node may still hand out anything
-	fence   bool // the store takes marks of anybody
-	release bool // last marks of partitions that are given up are not saved
-	hold    bool // gateways hold no marks
-}
-
-// An identity is how gateways know an event.
-type identity struct {
-	head [change.HeadSize]byte
-	hash [16]byte
-}
-
-type written struct {
-	position change.Position
-	identity identity
+	trust      bool // the sink's transport does not ask whether the node may still hand out anything
+	fence      bool // the store takes the sink's checkpoints of anybody
+	release    bool // last checkpoints of partitions that are handed over are not saved
+	ahead      bool // checkpoints are saved further than anybody has acknowledged
+	generation bool // the store takes checkpoints of generations that are over
 }
 
 // A tenure names a term.
@@ -97,36 +87,44 @@ type tenure struct {
 type tenancy struct {
 	term    change.Term
 	process *process
-	said    instant // when it last said that it is trusted
 }
 
 func newWorld(seed uint64, breaks breakage) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		seed: seed, rand: r, breaks: breaks, running: &sync.WaitGroup{}, script: transcript.Begin(), began: time.Now(),
-		partitions: 4 + r.IntN(5), credit: 1 << 20, source: &lanetest.Log{ReplyEvents: 1 + r.IntN(30)},
+		partitions: 4 + r.IntN(5), credit: 1 << 20, source: &oplogtest.Log{ReplyEvents: 1 + r.IntN(30)},
 	}
 	if r.IntN(2) == 0 {
 		w.credit = 5 + r.IntN(60)
 	}
 	w.source.Tick(1)
+	_, last := w.source.Reach()
+	w.origin = checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: w.partitions, Start: last}
 	w.roster = rostertest.NewMemory(w.partitions, w.now)
 	w.roster.SetElectionTTL(ttl)
-	w.marks = newShelf(w)
-	w.mu.written, w.mu.index = make([][]written, w.partitions), make([]map[identity]int, w.partitions)
-	w.mu.sunk, w.mu.acked = make([]int, w.partitions), make([]map[int]bool, w.partitions)
-	for p := range w.partitions {
-		w.mu.index[p], w.mu.acked[p] = map[identity]int{}, map[int]bool{}
+	w.shelf = newShelf(w, breaks.fence || r.IntN(3) > 0)
+	for range w.partitions + 1 {
+		w.mu.keyed = append(w.mu.keyed, newTrack())
 	}
+	w.mu.sunk = append([]*track{newTrack()}, w.mu.keyed[1:w.partitions]...)
+	w.mu.drunk, w.mu.poured = make([]tally, w.partitions), make([]int, w.partitions)
 	w.mu.terms, w.mu.taken = map[tenure]*tenancy{}, map[tenure]time.Time{}
 	for i := range 3 + r.IntN(3) {
-		w.nodes = append(w.nodes, &node{world: w, name: fmt.Sprintf("node-%d", i)})
+		n := &node{world: w, name: fmt.Sprintf("node-%d", i)}
+		n.lives.Store(&[]*process{})
+		w.nodes = append(w.nodes, n)
 	}
 	for i := range 1 + r.IntN(3) {
-		w.gateways = append(w.gateways, newGateway(w, fmt.Sprintf("gateway-%d", i), r.Uint64()))
+		w.clients = append(w.clients, newClient(w, fmt.Sprintf("client-%d", i), r.IntN(2) == 0, r.Uint64()))
 	}
-	w.say("%d nodes, %d partitions, %d gateways with a credit of %d events", len(w.nodes), w.partitions, len(w.gateways), w.credit)
+	w.say("%d nodes, %d partitions, %d clients, a credit of %d events, fenced by keys: %t", len(w.nodes), w.partitions, len(w.clients), w.credit, w.shelf.keyed)
 	return w
+}
+
+// client returns the client with a name.
+func (w *world) client(name string) *client {
+	return w.clients[slices.IndexFunc(w.clients, func(c *client) bool { return c.name == name })]
 }
 
 // now is the time of the stores.
@@ -191,36 +189,18 @@ func (w *world) write(n int) {
 			if err != nil {
 				panic(err)
 			}
-			first, last := change.Partition(0), change.Partition(w.partitions-1)
-			if p, keyed := partitioner.Of(&parsed); keyed {
-				first, last = p, p
-			}
 			position := e.Position()
-			id := identity{wire.HeadOf(position), position.Hash()}
-			for p := first; p <= last; p++ {
-				w.mu.index[p][id] = len(w.mu.written[p])
-				w.mu.written[p] = append(w.mu.written[p], written{position, id})
+			p, keyed := partitioner.Of(&parsed)
+			if !keyed {
+				p = change.Partition(w.partitions)
+			}
+			w.mu.keyed[p].add(position)
+			if !keyed || p == 0 {
+				w.mu.sunk[0].add(position)
 			}
 		}
 		w.mu.Unlock()
 	}
-}
-
-// upTo returns how many events of a partition stand at or before the position. Under the mutex.
-func (w *world) upTo(p change.Partition, at change.Position) int {
-	n, _ := slices.BinarySearchFunc(w.mu.written[p], at, func(e written, at change.Position) int {
-		if e.position.After(at) {
-			return 1
-		}
-		return -1
-	})
-	return n
-}
-
-// Survey implements [survey.Surveyor].
-func (w *world) Survey(context.Context) (gap.Reach, error) {
-	first, last := w.source.Reach()
-	return gap.Reach{First: first, Last: last, Majority: last}, nil
 }
 
 // begun takes in that terms have begun.
@@ -230,8 +210,8 @@ func (w *world) begun(p *process, terms []change.Term) {
 	for _, term := range terms {
 		key := tenure{term.Partition, term.Epoch}
 		if t := w.mu.terms[key]; t != nil {
-			if t.process == p && t.term.Context == term.Context {
-				continue // handed on once more, because the first time it was not taken
+			if t.process == p {
+				continue // claimed once more, because the first time there was no answer
 			}
 			w.complain("partition %d: two terms of epoch %s", term.Partition, term.Epoch)
 		}
@@ -272,11 +252,22 @@ func (w *world) published(p roster.Plan) {
 // lingers is how long a term may be trusted whose key was taken away: until its node looks, or its lease has run out.
 const lingers = ttl + 2*time.Second
 
+// relied reports whether the process serves under the term. One that it hands over it serves no longer, whatever it knows of the store.
+func (t *tenancy) relied() bool {
+	return t.term.Err() == nil && t.process.run.Epoch(t.term.Partition) == t.term.Epoch
+}
+
+// isTaken reports whether the leader has taken a term's key away. Under the mutex.
+func (w *world) isTaken(t *tenancy) bool {
+	_, taken := w.mu.taken[tenure{t.term.Partition, t.term.Epoch}]
+	return taken
+}
+
 // checkTerms looks whether a partition has two owners who may rely on it. Under the mutex.
 func (w *world) checkTerms() {
 	trusted := make([]*tenancy, w.partitions)
 	for key, t := range w.mu.terms {
-		if t.term.Err() != nil {
+		if !t.relied() {
 			continue
 		}
 		if at, taken := w.mu.taken[key]; taken {
@@ -306,28 +297,9 @@ func (w *world) owned() []string {
 	defer w.mu.Unlock()
 	owners := make([]string, w.partitions)
 	for key, t := range w.mu.terms {
-		if t.term.Err() == nil {
+		if t.relied() {
 			owners[key.partition] = t.process.node.name
 		}
 	}
 	return owners
-}
-
-// An instant is a moment of virtual time that can be compared and set by any goroutine.
-type instant struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (i *instant) set(at time.Time) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.at = at
-}
-
-// isNow reports whether it was set at this very moment.
-func (i *instant) isNow() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.at.Equal(time.Now())
 }

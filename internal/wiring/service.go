@@ -175,9 +175,9 @@ func (s *Service) buildMember() {
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
-		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
-		Announce: func(n streamer.Notice) { s.gateway.Announce(n) },
-		Silence:  silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
+		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
+		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
+		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
 }
