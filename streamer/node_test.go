@@ -36,7 +36,7 @@ type world struct {
 type flaky struct {
 	*checkpoint.Memory
 
-	away atomic.Bool
+	away, unread atomic.Bool
 }
 
 var errAway = errors.New("the store is away")
@@ -53,7 +53,7 @@ func (f *flaky) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
 }
 
 func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
-	if f.away.Load() {
+	if f.away.Load() || f.unread.Load() {
 		return nil, errAway
 	}
 	return f.Memory.Load(ctx, subscriber)
@@ -560,6 +560,42 @@ func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
 				}
 			}
 		}
+		node.stop(t)
+	})
+}
+
+// A shared subscriber goes where an operator has moved it also where that cannot be read at once.
+func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		node := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 1)
+		events := source.Append(inserts(20, 0)...)
+		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for p := range change.Partition(partitions) {
+			if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: p}, events[9].Position(), "operator", "a test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.store.unread.Store(true)
+		events = append(events, source.Append(inserts(20, 100)...)...)
+		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute) // checkpoints are refused, in every partition
+		w.store.unread.Store(false)
+		equal(t, "again", refs(receiveShared(t, s, 30)), wanted(events[10:]))
 		node.stop(t)
 	})
 }

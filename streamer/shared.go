@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -185,15 +187,22 @@ func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 	s.node.fenced(c.Partition, c.Epoch, err)
 }
 
-// rewound goes where an operator has moved the subscriber.
+// rewound goes where an operator has moved the subscriber, as soon as that can be read: a checkpoint that was refused is not saved before.
 func (s *Shared) rewound() {
 	n := s.node
-	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
-	defer cancel()
-	saved, err := n.store.Load(ctx, s.name)
-	if err != nil {
+	var saved []checkpoint.Checkpoint
+	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
+	for attempt := 1; ; attempt++ {
+		ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+		var err error
+		saved, err = n.store.Load(ctx, s.name)
+		if cancel(); err == nil {
+			break
+		}
 		n.logger.Warn("rewound checkpoints cannot be read", "subscriber", s.name, "error", err)
-		return
+		if wait.Wait(n.lifetime, attempt) != nil {
+			return
+		}
 	}
 	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
 	s.mu.Lock()
