@@ -563,7 +563,7 @@ func (s *Session) Standing() Standing {
 				st.Partitions[p] = reading.place(p, acked)
 			}
 		}
-			return st
+		return st
 	}
 	st.At = change.Later(acked, reading.rest)
 	for p, had := range reading.of {

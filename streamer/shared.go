@@ -204,40 +204,49 @@ func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 // rewound goes where an operator has moved the subscriber, as soon as that can be read: a checkpoint that was refused is not saved before.
 func (s *Shared) rewound() {
 	n := s.node
-	select {
-	case s.placing <- struct{}{}:
-		defer func() { <-s.placing }()
-	case <-n.lifetime.Done():
-		return
-	}
-	var saved []checkpoint.Checkpoint
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
 	for attempt := 1; ; attempt++ {
-		ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
-		var err error
-		saved, err = n.store.Load(ctx, s.name)
-		if cancel(); err == nil {
-			break
+		err := s.goBack()
+		if err == nil {
+			return
 		}
 		n.logger.Warn("rewound checkpoints cannot be read", "subscriber", s.name, "error", err)
 		if wait.Wait(n.lifetime, attempt) != nil {
 			return
 		}
 	}
+}
+
+// goBack goes where an operator has moved the subscriber.
+func (s *Shared) goBack() error {
+	n := s.node
+	select {
+	case s.placing <- struct{}{}:
+		defer func() { <-s.placing }()
+	case <-n.lifetime.Done():
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+	defer cancel()
+	saved, err := n.store.Load(ctx, s.name)
+	if err != nil {
+		return err
+	}
 	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
 	generations := make(map[change.Partition]uint64)
+	var moved checkpoint.Checkpoint // one of them
 	s.mu.Lock()
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
-			generations[c.Partition] = c.Generation
+			moved, generations[c.Partition] = c, c.Generation
 			places[c.Partition], held[c.Partition] = Place{At: n.openable(c.Position, c.Fingerprint)}, term
 		}
 	}
 	s.mu.Unlock()
 	if len(places) == 0 {
-		return
+		return nil
 	}
-	n.cfg.Board.Post(rewoundNotice(saved[0]))
+	n.cfg.Board.Post(rewoundNotice(moved))
 	_ = s.session.Attach(places, held) // partitions are attached to it
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,6 +255,7 @@ func (s *Shared) rewound() {
 			s.mu.generations[p] = generation
 		}
 	}
+	return nil
 }
 
 // failed returns why the subscriber is not served any more, nil while it is.
