@@ -38,6 +38,12 @@ func (p *Place) Verify(ctx context.Context) (checkpoint.Origin, error) {
 	}
 	if none || o.Backend.Store == "" {
 		there, err := p.elsewhere(ctx)
+		if none && err == nil && there.Backend.Store == p.Backend().Store { // perhaps another node has just written both
+			if o, err = p.anyNumber().Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+				return o, err
+			}
+			none, err = err != nil, nil
+		}
 		switch {
 		case err != nil && none:
 			return o, err
