@@ -42,7 +42,7 @@ func next(o checkpoint.Origin, by string) checkpoint.Origin {
 }
 
 func testAdopt(h harness) {
-	first := h.found()
+	h.found()
 	old, _ := h.terms(0, 1)
 	h.mustSave(markAt(old[0], 40, checkpoint.ReasonBegin, 0))
 	first, err := h.Store.Complete(h.Context(), checkpoint.Backend{Store: checkpoint.BackendEtcd, Etcd: "a", Prefix: "/p/", ID: "1"})

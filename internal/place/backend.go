@@ -221,8 +221,9 @@ func (p *Place) elsewhere(ctx context.Context) (checkpoint.Origin, error) {
 		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and marks there would have been written by the same user
 	case fault.EtcdUnreachable, fault.EtcdRefused:
 		return o, fault.Newf(fault.ClusterBackend, "whether the marks of cluster %s are in etcd cannot be known: %w", p.Config.Cluster.ID, err)
+	default:
+		return o, err
 	}
-	return o, err
 }
 
 // Nobody returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.
