@@ -15,10 +15,10 @@ import (
 
 // Flags.
 var (
-	one   = flag.Uint64("seed", 0, "run this seed alone")                                               //nolint:gochecknoglobals // a flag
-	told  = flag.Bool("print", false, "print what happens")                                             //nolint:gochecknoglobals // a flag
-	first = flag.Uint64("from", 1, "the first of the seeds that TestCluster runs")                      //nolint:gochecknoglobals // a flag
-	seeds = flag.Int("seeds", 500, "how many seeds TestCluster runs, an eighth with the race detector") //nolint:gochecknoglobals // a flag
+	one   = flag.Uint64("seed", 0, "run this seed alone")                                                    //nolint:gochecknoglobals // a flag
+	told  = flag.Bool("print", false, "print what happens")                                                  //nolint:gochecknoglobals // a flag
+	first = flag.Uint64("from", 1, "the first of the seeds that TestCluster runs")                           //nolint:gochecknoglobals // a flag
+	seeds = flag.Int("seeds", 500, "how many seeds TestCluster runs; a part of them with the race detector") //nolint:gochecknoglobals // a flag
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
