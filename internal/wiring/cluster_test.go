@@ -53,7 +53,7 @@ func TestGatewaysOfEveryNodeAreToldOfARewind(t *testing.T) {
 		}
 	}
 	for p := range change.Partition(partitions) {
-		owner(p).until("a mark behind the changes", func() bool { return r.stored()[p].Position.Time.Compare(began) > 0 })
+		nodes[0].until("a mark behind the changes", func() bool { return r.stored()[p].Position.Time.Compare(began) > 0 })
 	}
 	for p := range change.Partition(partitions) {
 		if _, err := r.store.Rewind(t.Context(), p, change.At(began), "operator", "test"); err != nil {
