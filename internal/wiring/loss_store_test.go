@@ -21,7 +21,7 @@ import (
 // lost, and the same node claims its partitions anew, where the marks go on.
 func TestStoreOfMarksThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	storeAway(t, 8*time.Second, "STREAMER_CLUSTER_LEASE_TTL=5s")
+	storeAway(t, 13*time.Second, "STREAMER_CLUSTER_LEASE_TTL=10s")
 }
 
 // Whoever reaches the store while a node does not may have its partitions once the claim has run out. The node hands out what is true log
@@ -90,7 +90,7 @@ func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
 	const unsaved = 100
-	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
+	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=10s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
 	n.goesOn()
 	heal := link.Cut()
 	const batch = 50
@@ -100,7 +100,7 @@ func TestStoreOfMarksThatIsAwayForTooMuch(t *testing.T) {
 	}
 	n.until("the lanes are full", func() bool { return len(n.ids()) >= partitions*unsaved })
 	cut := time.Now()
-	n.until("the claim has run out", func() bool { return time.Since(cut) > 7*time.Second })
+	n.until("the claim has run out", func() bool { return time.Since(cut) > 12*time.Second })
 	// A lane looks before each chunk, so it passes at most one of them more.
 	if got := len(n.ids()); got > partitions*(unsaved+delivery.MaxBatchEvents) || got == len(written) {
 		t.Errorf("%d of %d events have passed", got, len(written))
