@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,12 +31,10 @@ type Keeper struct {
 	insist func(context.Context, func() error) error
 	named  func(error) error
 
-	mu struct {
-		sync.Mutex
+	turn chan struct{} // held by who uses the others, as long as its context lasts
 
-		lease   clientv3.LeaseID // the one for rows that are saved now, 0 before the first
-		granted time.Time
-	}
+	lease   clientv3.LeaseID // the one for rows that are saved now, 0 before the first
+	granted time.Time
 }
 
 var _ checkpoint.RowKeeper = (*Keeper)(nil)
@@ -47,38 +44,34 @@ var _ checkpoint.RowKeeper = (*Keeper)(nil)
 func NewKeeper(
 	etcd *clientv3.Client, prefix string, insist func(context.Context, func() error) error, named func(error) error,
 ) *Keeper {
-	return &Keeper{etcd: etcd, prefix: prefix, insist: insist, named: named}
+	return &Keeper{etcd: etcd, prefix: prefix, insist: insist, named: named, turn: make(chan struct{}, 1)}
 }
 
-// lease returns the lease under which rows are saved now.
-func (k *Keeper) lease(ctx context.Context) (clientv3.LeaseID, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.mu.lease != 0 && time.Since(k.mu.granted) < perLease {
-		return k.mu.lease, nil
+// leaseNow returns the lease under which rows are saved now, another one than that which etcd does not know any more: it was restored or
+// replaced, or the machine stood still for long.
+func (k *Keeper) leaseNow(ctx context.Context, gone clientv3.LeaseID) (clientv3.LeaseID, error) {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-k.turn }()
+	if k.lease != gone && time.Since(k.granted) < perLease {
+		return k.lease, nil
 	}
 	now := time.Now()
 	granted, err := k.etcd.Grant(ctx, int64((checkpoint.RowLife + perLease).Seconds()))
 	if err != nil {
 		return 0, err
 	}
-	k.mu.lease, k.mu.granted = granted.ID, now
+	k.lease, k.granted = granted.ID, now
 	return granted.ID, nil
-}
-
-// forget gives up a lease that etcd does not know any more, because it was restored or replaced, or the machine stood still for long.
-func (k *Keeper) forget(id clientv3.LeaseID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.mu.lease == id {
-		k.mu.lease = 0
-	}
 }
 
 // put makes a transaction that puts under the lease of now.
 func (k *Keeper) put(ctx context.Context, transaction func(lease clientv3.OpOption) clientv3.Txn) (*clientv3.TxnResponse, error) {
-	for {
-		id, err := k.lease(ctx)
+	for gone := clientv3.LeaseID(0); ; {
+		id, err := k.leaseNow(ctx, gone)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +79,7 @@ func (k *Keeper) put(ctx context.Context, transaction func(lease clientv3.OpOpti
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return resp, err
 		}
-		k.forget(id)
+		gone = id
 	}
 }
 
