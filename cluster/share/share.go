@@ -208,11 +208,11 @@ func (s *Share) DeadlineLag() time.Duration {
 	return deadline - s.cfg.Clock()
 }
 
-// Sees returns nil unless the cluster could not be read for as long as a lease is trusted, although the lease was renewed: the node does not know
-// what the others do or what the plan is. It is detached then, unless the cluster was read and is corrupt.
+// Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node does not know what the others do or what the
+// plan is. It is detached then, also where it can renew its lease, unless the cluster was read and is corrupt.
 func (s *Share) Sees() error {
 	failure, age := s.blind.Load(), s.viewAge()
-	if failure == nil || !s.Trusted() || age < tenure.TrustedFor(s.cfg.TTL) {
+	if failure == nil || age < tenure.TrustedFor(s.cfg.TTL) {
 		return nil
 	}
 	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)

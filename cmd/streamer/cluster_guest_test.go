@@ -21,7 +21,7 @@ type guest struct {
 	ready chan struct{} // holds a signal for each Connected
 
 	mu       sync.Mutex
-	arrivals []time.Time
+	arrivals []printed
 	told     []string // the errors of sessions that ended
 	losses   []string
 }
@@ -68,7 +68,7 @@ func (g *guest) connected() {
 func (g *guest) take(_ context.Context, c client.Change) error {
 	now := time.Now()
 	g.mu.Lock()
-	g.arrivals = append(g.arrivals, now)
+	g.arrivals = append(g.arrivals, printed{at: now, written: writtenAt(g.t, string(c.Data))})
 	g.mu.Unlock()
 	return g.check.JSON(c.Data, now)
 }
@@ -96,12 +96,12 @@ func (g *guest) wasTold(text string) bool {
 	return slices.ContainsFunc(g.told, func(s string) bool { return strings.Contains(s, text) })
 }
 
-// between counts what has come after one moment and before another.
-func (g *guest) between(from, to time.Time) (n int) {
+// between counts what was written after a moment, or whenever if that is zero, and has come after another and before a third.
+func (g *guest) between(written, from, to time.Time) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, at := range g.arrivals {
-		if at.After(from) && at.Before(to) {
+	for _, a := range g.arrivals {
+		if (written.IsZero() || a.written.After(written)) && a.at.After(from) && a.at.Before(to) {
 			n++
 		}
 	}

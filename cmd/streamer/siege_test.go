@@ -128,9 +128,9 @@ func (g *guest) pause(from, to time.Time) (longest time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := from
-	for _, at := range g.arrivals {
-		if at.After(from) && at.Before(to) {
-			longest, last = max(longest, at.Sub(last)), at
+	for _, a := range g.arrivals {
+		if a.at.After(from) && a.at.Before(to) {
+			longest, last = max(longest, a.at.Sub(last)), a.at
 		}
 	}
 	return max(longest, to.Sub(last)).Round(time.Millisecond)

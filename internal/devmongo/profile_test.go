@@ -220,7 +220,11 @@ func TestLogOfALivelyServerMovesByItself(t *testing.T) {
 	srv, client := start(t, devmongo.Config{Preset: "lively"})
 	s := watch(t, client, nil)
 	before := srv.ClusterTime()
-	equal(t, s.types(2), []string{"insert", "delete"})
+	first := s.types(1)
+	if first[0] == "delete" { // the stream was opened between the two
+		first = s.types(1)
+	}
+	equal(t, append(first, s.types(1)...), []string{"insert", "delete"})
 	if now := srv.ClusterTime(); now < before+3 {
 		t.Errorf("%d entries for a document that came and went beside something else", now-before)
 	}

@@ -79,7 +79,7 @@ func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Cli
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, defaultLeaseTTL)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	c, err := open(cfg, options...)
+	c, err := open(cfg, options...) //nolint:contextcheck // it sends nothing yet
 	if err != nil {
 		return nil, err
 	}

@@ -130,10 +130,13 @@ func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Back
 		if err != nil {
 			return Standing{}, err
 		}
-		_, err = c.etcd.Txn(ctx).
-			If(c.Is(stands), clientv3.Compare(clientv3.ModRevision(c.keys.Backend()), "=", stands.backend)).
-			Then(puts...).
-			Commit()
+		err = Insist(ctx, func() error {
+			_, err := c.etcd.Txn(ctx).
+				If(c.Is(stands), clientv3.Compare(clientv3.ModRevision(c.keys.Backend()), "=", stands.backend)).
+				Then(puts...).
+				Commit()
+			return err
+		})
 		if err != nil {
 			return Standing{}, fmt.Errorf("complete origin: %w", Named(err))
 		}

@@ -38,6 +38,12 @@ func (p *Place) Verify(ctx context.Context) (checkpoint.Origin, error) {
 	}
 	if none || o.Backend.Store == "" {
 		there, err := p.elsewhere(ctx)
+		if none && err == nil && there.Backend.Store == p.Backend().Store { // perhaps another node has just written both
+			if o, err = p.anyNumber().Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+				return o, err
+			}
+			none, err = err != nil, nil
+		}
 		switch {
 		case err != nil && none:
 			return o, err
@@ -215,8 +221,9 @@ func (p *Place) elsewhere(ctx context.Context) (checkpoint.Origin, error) {
 		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and checkpoints there would have been written by the same user
 	case fault.EtcdUnreachable, fault.EtcdRefused:
 		return o, fault.Newf(fault.ClusterBackend, "whether the checkpoints of cluster %s are in etcd cannot be known: %w", p.Config.Cluster.ID, err)
+	default:
+		return o, err
 	}
-	return o, err
 }
 
 // Nobody returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.

@@ -101,6 +101,44 @@ func (s *site) first(context.Context) (checkpoint.Origin, error) {
 	}, nil
 }
 
+// Nodes that all are the first agree, whichever of them writes the origin, and whatever each has seen of it before.
+func TestNodesThatAreTheFirstAgree(t *testing.T) {
+	const rounds, nodes = 20, 8
+	for _, backend := range []string{checkpoint.BackendMongo, checkpoint.BackendEtcd} {
+		s := newSite(t, 1)
+		for round := range rounds {
+			var places []*Place
+			for range nodes {
+				p, err := s.at(configuration{backend: backend, nodes: nodes, prefix: fmt.Sprintf("/%d", round)}, (*Place).OpenStore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				places = append(places, p)
+			}
+			origins, errs := make([]checkpoint.Origin, nodes), make([]error, nodes)
+			var wg sync.WaitGroup
+			for i, p := range places {
+				wg.Go(func() { origins[i], errs[i] = p.Settle(t.Context(), "replicaset/rs0", s.first) })
+			}
+			wg.Wait()
+			for i, err := range errs {
+				if err != nil || origins[i].Cluster != origins[0].Cluster || origins[i].Backend != origins[0].Backend {
+					t.Fatalf("%s, round %d, node %d: %+v, %v", backend, round, i, origins[i], err)
+				}
+			}
+			s.forget()
+		}
+	}
+}
+
+// forget takes the origin in MongoDB away.
+func (s *site) forget() {
+	s.Helper()
+	if err := s.mongo.Driver().Database(s.database).Collection("c.cluster").Drop(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *site) mustStart(c configuration) checkpoint.Origin {
 	s.Helper()
 	o, err := s.start(c)

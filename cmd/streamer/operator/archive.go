@@ -96,9 +96,11 @@ const importTTL = 10 * time.Second
 
 // apply claims the partitions as a node does, so that none can be saving, and imports.
 func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from string) error {
-	held, isHeld := errors.AsType[*cluster.HeldError](at.Nobody(ctx))
-	if isHeld {
-		return fault.New(fault.NodeRunning, held)
+	if err := at.Nobody(ctx); err != nil {
+		if held, is := errors.AsType[*cluster.HeldError](err); is {
+			return fault.New(fault.NodeRunning, held)
+		}
+		return err
 	}
 	if err := plan.Create(ctx, at.Store, at.First()); err != nil {
 		return err

@@ -3,8 +3,7 @@ package devetcdtest
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -43,9 +42,9 @@ func (n *network) add(host, peer string) {
 	}
 	server := &http.Server{ //nolint:gosec // members are no strangers
 		Handler: &httputil.ReverseProxy{
-			Rewrite: func(*httputil.ProxyRequest) {}, Transport: ways, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+			Rewrite: func(*httputil.ProxyRequest) {}, Transport: ways, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		},
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	served := make(chan struct{})
 	go func() {

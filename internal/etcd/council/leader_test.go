@@ -197,7 +197,7 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	done := make(chan struct{})
 	var spoiling sync.WaitGroup
 	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link}, rand.New(rand.NewPCG(1, 2)), done) })
-	const plans = 40
+	const plans = 15
 	for version := range uint64(plans) {
 		if err := leads.Publish(t.Context(), roster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
 			t.Fatal(err)

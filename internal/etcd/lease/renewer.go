@@ -62,7 +62,7 @@ func (r *Renewer) ask(ctx context.Context) (time.Duration, error) {
 		life, end := context.WithCancel(context.WithoutCancel(ctx))
 		stop := context.AfterFunc(ctx, end)
 		stream, err := r.client.KeepAlive(life)
-		if !stop() && err == nil {
+		if !stop() { // the stream ended with the context, which it did not know
 			err = ctx.Err()
 		}
 		if err != nil {

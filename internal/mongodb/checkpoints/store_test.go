@@ -24,7 +24,11 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, // taking a toxic away may leave goroutines of toxiproxy behind
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
+}
 
 // opener opens stores for the suites, all in one deployment.
 func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
