@@ -1,0 +1,200 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/mongodb"
+)
+
+// marks is a store as it is seen by those who look into it from outside.
+type marks interface {
+	// settings tell a node where the store is.
+	settings() []string
+	// List returns the marks.
+	List(ctx context.Context) ([]checkpoint.Mark, error)
+	// everything returns every key or document of the store with its value, byte for byte. What the owner's own renewals change
+	// all the time is left out.
+	everything() map[string]string
+	// mark and origin return what is stored, and overwrite it with anything.
+	mark(p change.Partition) string
+	setMark(p change.Partition, value string)
+	origin() string
+	setOrigin(value string)
+	// restore brings back what everything returned.
+	restore(all map[string]string)
+}
+
+// etcdMarks are marks in etcd.
+type etcdMarks struct {
+	*etcd.Store
+
+	lab       *lab
+	endpoints []string
+	prefix    string
+	root      string
+	client    *clientv3.Client
+}
+
+func newEtcdMarks(l *lab, endpoints []string) *etcdMarks {
+	m := &etcdMarks{lab: l, endpoints: endpoints, prefix: devetcdtest.Prefix(l.t, endpoints)}
+	m.root = m.prefix + "/" + l.cluster + "/"
+	m.client = devetcdtest.Client(l.t, endpoints)
+	ours, err := etcd.Dial(l.t.Context(), etcd.Config{Endpoints: endpoints, Prefix: m.prefix, Cluster: l.cluster})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m.Store = etcd.NewStore(ours, 0)
+	l.t.Cleanup(func() {
+		if err := errors.Join(ours.Close(), m.client.Close()); err != nil {
+			l.t.Error(err)
+		}
+	})
+	return m
+}
+
+func (m *etcdMarks) settings() []string {
+	return []string{"STREAMER_ETCD_ENDPOINTS=" + strings.Join(m.endpoints, ","), "STREAMER_ETCD_PREFIX=" + m.prefix}
+}
+
+func (m *etcdMarks) everything() map[string]string {
+	m.lab.t.Helper()
+	resp, err := m.client.Get(context.Background(), m.prefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		m.lab.t.Fatal(err)
+	}
+	all := make(map[string]string, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		all[string(kv.Key)] = string(kv.Value)
+	}
+	return all
+}
+
+func (m *etcdMarks) key(p change.Partition) string { return fmt.Sprintf("%smark/%05d", m.root, p) }
+
+func (m *etcdMarks) mark(p change.Partition) string           { return m.everything()[m.key(p)] }
+func (m *etcdMarks) setMark(p change.Partition, value string) { m.put(m.key(p), value) }
+func (m *etcdMarks) origin() string                           { return m.everything()[m.root+"origin"] }
+func (m *etcdMarks) setOrigin(value string)                   { m.put(m.root+"origin", value) }
+
+func (m *etcdMarks) put(key, value string) {
+	m.lab.t.Helper()
+	if _, err := m.client.Put(m.lab.t.Context(), key, value); err != nil {
+		m.lab.t.Fatal(err)
+	}
+}
+
+func (m *etcdMarks) restore(all map[string]string) {
+	m.lab.t.Helper()
+	for key, value := range all {
+		m.put(key, value)
+	}
+}
+
+// mongoMarks are marks in MongoDB.
+type mongoMarks struct {
+	*mark.Store
+
+	lab      *lab
+	database *mongo.Database
+}
+
+func newMongoMarks(l *lab) *mongoMarks {
+	m := &mongoMarks{lab: l, database: l.client.Database("marks_" + l.cluster)}
+	l.t.Cleanup(func() { l.drop(m.database.Name()) })
+	ours, err := mongodb.Dial(l.t.Context(), mongodb.Config{URI: l.uri, Application: "test"})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(ours.Close)
+	m.Store = mark.NewStore(ours, m.database.Name(), l.cluster, partitions)
+	return m
+}
+
+func (m *mongoMarks) settings() []string {
+	return []string{"STREAMER_MARKS_DATABASE=" + m.database.Name()}
+}
+
+func (m *mongoMarks) everything() map[string]string {
+	m.lab.t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{m.lab.cluster + ".marks", m.lab.cluster + ".cluster"} {
+		maps.Copy(all, m.documents(m.database.Collection(name)))
+	}
+	return all
+}
+
+func (m *mongoMarks) documents(from *mongo.Collection) map[string]string {
+	m.lab.t.Helper()
+	cursor, err := from.Find(context.Background(), bson.D{})
+	if err != nil {
+		m.lab.t.Fatal(err)
+	}
+	var all []bson.D
+	if err := cursor.All(context.Background(), &all); err != nil {
+		m.lab.t.Fatal(err)
+	}
+	documents := make(map[string]string, len(all))
+	for _, d := range all {
+		id := fmt.Sprintf("%s/%v", from.Name(), d[0].Value)
+		for i := range d {
+			if d[i].Key == "stamp" {
+				d[i].Value = nil // each renewal of the owner sets it
+			}
+		}
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			m.lab.t.Fatal(err)
+		}
+		documents[id] = string(raw)
+	}
+	return documents
+}
+
+// The documents that hold a mark and the origin, and their fields.
+func (m *mongoMarks) mark(p change.Partition) string { return m.get("marks", int32(p), "mark") }
+func (m *mongoMarks) setMark(p change.Partition, value string) {
+	m.set("marks", int32(p), "mark", value)
+}
+func (m *mongoMarks) origin() string         { return m.get("cluster", "origin", "origin") }
+func (m *mongoMarks) setOrigin(value string) { m.set("cluster", "origin", "origin", value) }
+
+func (m *mongoMarks) restore(all map[string]string) {
+	m.lab.t.Helper()
+	for key, raw := range all {
+		name, _, _ := strings.Cut(key, "/")
+		id := bson.Raw(raw).Lookup("_id")
+		if _, err := m.database.Collection(name).ReplaceOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}}, bson.Raw(raw)); err != nil {
+			m.lab.t.Fatal(err)
+		}
+	}
+}
+
+func (m *mongoMarks) get(kind string, id any, field string) string {
+	m.lab.t.Helper()
+	raw, err := m.database.Collection(m.lab.cluster+"."+kind).FindOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+	if err != nil {
+		m.lab.t.Fatal(err)
+	}
+	return raw.Lookup(field).StringValue()
+}
+
+func (m *mongoMarks) set(kind string, id any, field, value string) {
+	m.lab.t.Helper()
+	done, err := m.database.Collection(m.lab.cluster+"."+kind).UpdateOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
+	if err != nil || done.MatchedCount != 1 {
+		m.lab.t.Fatalf("set %s of %v: %v, %+v", field, id, err, done)
+	}
+}
