@@ -114,7 +114,7 @@ func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 	etcd.end()
 	etcd.runEtcd(backup, address)
 
-	before := l.list()
+	before := l.show()
 	plan := l.result("cluster", "adopt", "--dry-run")
 	if !strings.Contains(plan, "incarnation 1") || l.list().Origin.Incarnation != 1 {
 		t.Errorf("%s", plan)
@@ -124,17 +124,16 @@ func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	survivor.refused(fault.NodeTermLost)
-	after := l.list()
-	for i, m := range after.Marks {
-		if m.Position != before.Marks[i].Position {
-			t.Errorf("partition %d stood at %+v and is at %+v", i, before.Marks[i].Position, m.Position)
+	for i, m := range l.show() {
+		if m.Position != before[i].Position {
+			t.Errorf("partition %d was at %+v and is at %+v", i, before[i].Position, m.Position)
 		}
 	}
 	again := l.with("STREAMER_NODE_ID=second").runs(100, "--take-over")
 	if got := described(byDocument(sightings(t, again))); strings.Contains(got, "insert 99,") || strings.Count(got, "insert") != 100 {
 		t.Errorf("%s", got)
 	}
-	for _, m := range l.list().Marks {
+	for _, m := range l.show() {
 		if !strings.HasPrefix(m.Epoch, "2.") {
 			t.Errorf("partition %d was marked under epoch %s", *m.Partition, m.Epoch)
 		}
@@ -143,7 +142,7 @@ func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 
 type adoptResult struct {
 	Done   bool
-	Ahead  []shownMark
+	Ahead  []shown
 	To     position
 	Stands struct{ Incarnation int }
 }
@@ -190,7 +189,7 @@ func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	marks := l.stored()
 
 	plan := l.result("cluster", "adopt", "--dry-run")
-	unchangedMarks(t, marks, l.stored())
+	unchangedCheckpoints(t, marks, l.stored())
 	if !strings.Contains(strings.Join(strings.Fields(plan), " "), "marks ahead 16 they go back to") {
 		t.Errorf("%s", plan)
 	}
@@ -198,7 +197,7 @@ func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	if !done.Done || done.Stands.Incarnation != 2 || len(done.Ahead) != partitions {
 		t.Errorf("%+v", done)
 	}
-	for _, m := range l.list().Marks {
+	for _, m := range l.show() {
 		if m.Generation != 1 || m.Reason != checkpoint.ReasonRewind || m.Position.T != restored.T {
 			t.Errorf("%+v", m)
 		}
@@ -230,7 +229,7 @@ func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	}
 }
 
-func unchangedMarks(t *testing.T, before, after map[change.Partition]checkpoint.Mark) {
+func unchangedCheckpoints(t *testing.T, before, after map[change.Partition]checkpoint.Checkpoint) {
 	t.Helper()
 	for p, m := range before {
 		if after[p].Position.Compare(m.Position) != 0 || after[p].Generation != m.Generation {

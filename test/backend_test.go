@@ -58,21 +58,21 @@ func TestBackendIsChangedByCarryingTheMarks(t *testing.T) {
 				seen, _ := f.printed.Delivered()
 				until(t, "something is printed, and saved", func() bool {
 					n, _ := f.printed.Delivered()
-					return n > seen+100 && len(f.lab.list().Marks) == partitions
+					return n > seen+100 && len(f.lab.stored()) == partitions
 				})
 				use(is)
 				archive := filepath.Join(t.TempDir(), is)
-				f.lab.with("STREAMER_RELIABILITY_CHECKPOINT_BACKEND="+was).result("checkpoint", "export", archive)
-				operator().operate("checkpoint", "import", archive, "--yes").refused(fault.NodeRunning)
+				f.lab.with("STREAMER_RELIABILITY_CHECKPOINT_BACKEND="+was).result("subscribers", "export", archive)
+				operator().operate("subscribers", "import", archive, "--yes").refused(fault.NodeRunning)
 				f.end()
 				f.ships[0].lab.node().refused(fault.ClusterBackend, was)
-				f.lab.operate("checkpoint", "list").refused(fault.ClusterBackend, was)
+				f.lab.operate("subscribers", "list").refused(fault.ClusterBackend, was)
 				f.lab.operate("check").refused(fault.ClusterBackend, was)
-				operator().operate("checkpoint", "repartition", "--to", "24", "--yes").refused(fault.ClusterBackend, was)
+				operator().operate("cluster", "repartition", "--to", "24", "--yes").refused(fault.ClusterBackend, was)
 
 				last := filepath.Join(t.TempDir(), "last")
-				f.lab.with("STREAMER_RELIABILITY_CHECKPOINT_BACKEND="+was).result("checkpoint", "export", last)
-				operator().result("checkpoint", "import", last, "--yes")
+				f.lab.with("STREAMER_RELIABILITY_CHECKPOINT_BACKEND="+was).result("subscribers", "export", last)
+				operator().result("subscribers", "import", last, "--yes")
 				begin()
 				f.ships[0].lab.with("STREAMER_RELIABILITY_CHECKPOINT_BACKEND="+was, "STREAMER_NODE_ID=old",
 					"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0").node().refused(fault.ClusterBackend, is)
@@ -117,12 +117,12 @@ func TestOperatorsFindOutHowTheClusterRuns(t *testing.T) {
 			operator := f.lab.with("STREAMER_CLUSTER_EXPECTED_NODES=1")
 			until(t, "every partition has a mark", func() bool { return len(f.lab.stored()) == partitions })
 
-			origin := f.lab.marks.origin()
-			operator.operate("checkpoint", "repartition", "--to", "24", "--yes").refused(fault.NodeRunning)
+			origin := f.lab.store.origin()
+			operator.operate("cluster", "repartition", "--to", "24", "--yes").refused(fault.NodeRunning)
 			archive := filepath.Join(t.TempDir(), "marks")
-			operator.result("checkpoint", "export", archive)
-			operator.operate("checkpoint", "import", archive, "--yes").refused(fault.NodeRunning)
-			if f.lab.marks.origin() != origin || f.view().Plan.Version == 0 {
+			operator.result("subscribers", "export", archive)
+			operator.operate("subscribers", "import", archive, "--yes").refused(fault.NodeRunning)
+			if f.lab.store.origin() != origin || f.view().Plan.Version == 0 {
 				t.Error("what was refused has changed something")
 			}
 			p, _, to := f.elsewhere()
@@ -146,8 +146,8 @@ func TestOperatorsFindOutHowTheClusterRuns(t *testing.T) {
 			seen, _ := f.printed.Delivered()
 			until(t, "it goes on, and is saved", func() bool {
 				n, _ := f.printed.Delivered()
-				marks := f.lab.list().Marks
-				return n > seen+100 && !slices.ContainsFunc(marks, func(m shownMark) bool { return !strings.HasPrefix(m.Epoch, "2.") })
+				marks := f.lab.show()
+				return n > seen+100 && !slices.ContainsFunc(marks, func(m shown) bool { return !strings.HasPrefix(m.Epoch, "2.") })
 			})
 			stop()
 			f.judge()
@@ -175,16 +175,16 @@ func TestTakeOverEndsNodesThatShare(t *testing.T) {
 				s.await("the store answers again, but the node cannot come back yet")
 			}
 			until(t, "all marks are of the node that took over", func() bool {
-				marks := f.lab.list().Marks
-				return len(marks) == partitions && !slices.ContainsFunc(marks, func(m shownMark) bool { return m.By != "alone" })
+				marks := f.lab.show()
+				return len(marks) == partitions && !slices.ContainsFunc(marks, func(m shown) bool { return m.By != "alone" })
 			})
 			epochs := map[string]bool{}
-			for _, m := range f.lab.list().Marks {
+			for _, m := range f.lab.show() {
 				epochs[m.Epoch] = true
 			}
 			seen, _ := f.printed.Delivered()
 			until(t, "it goes on for a while", func() bool { n, _ := f.printed.Delivered(); return n > seen+500 })
-			for _, m := range f.lab.list().Marks {
+			for _, m := range f.lab.show() {
 				if m.By != "alone" || !epochs[m.Epoch] {
 					t.Errorf("partition %d was marked by %s under epoch %s", *m.Partition, m.By, m.Epoch)
 				}

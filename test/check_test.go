@@ -54,10 +54,10 @@ func TestCheckFindsNothingWrongAndWritesNothing(t *testing.T) {
 			if p.cmd.ProcessState.ExitCode() != 0 || !found.OK || found.notOK() != want || len(found.Checks) < 12 {
 				t.Errorf("%+v", found)
 			}
-			unchanged(t, map[string]string{}, l.marks.everything())
+			unchanged(t, map[string]string{}, l.store.everything())
 
 			use(l)
-			before := l.marks.everything()
+			before := l.store.everything()
 			if _, found := l.check(); !found.OK || found.notOK() != want {
 				t.Errorf("with marks: %+v", found)
 			}
@@ -67,7 +67,7 @@ func TestCheckFindsNothingWrongAndWritesNothing(t *testing.T) {
 					t.Errorf("the table lacks %s: %s", c.Name, human)
 				}
 			}
-			unchanged(t, before, l.marks.everything())
+			unchanged(t, before, l.store.everything())
 		})
 	}
 }
@@ -118,9 +118,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"small pool", []string{"STREAMER_MONGODB_URI=" + server.URI() + "&maxPoolSize=2"}, nil, always + ", connections warn STRM-MONGODB-CONNECTIONS, " + young, ""},
 		{"etcd away", []string{"STREAMER_ETCD_ENDPOINTS=" + closed, "STREAMER_ETCD_DIAL_TIMEOUT=300ms"}, nil,
 			always + ", etcd fail STRM-ETCD-UNREACHABLE, compaction skip, mark_store skip, marks skip", fault.EtcdUnreachable},
-		{"one endpoint away", []string{"STREAMER_ETCD_ENDPOINTS=" + strings.Join(l.marks.(*etcdMarks).endpoints, ",") + "," + closed}, nil,
+		{"one endpoint away", []string{"STREAMER_ETCD_ENDPOINTS=" + strings.Join(l.store.(*etcdStore).endpoints, ",") + "," + closed}, nil,
 			always + ", etcd warn STRM-ETCD-MEMBER, " + young, ""},
-		{"corrupt mark", nil, func() { l.marks.setMark(3, "{}") }, always + ", " + young + ", marks fail STRM-CHECKPOINT-CORRUPT", fault.CheckpointCorrupt},
+		{"corrupt mark", nil, func() { l.store.setCheckpoint(3, "{}") }, always + ", " + young + ", marks fail STRM-CHECKPOINT-CORRUPT", fault.CheckpointCorrupt},
 		{"another number of partitions", []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, always + ", " + young + ", marks fail STRM-CHECKPOINT-PARTITIONS", fault.CheckpointPartitions},
 		{"marks of another deployment", nil, func() { moveOrigin(l) }, always + ", " + young + ", marks fail STRM-CHECKPOINT-SOURCE", fault.CheckpointSource},
 		{"a mark ahead", nil, func() { moveMark(l, 3, time.Hour) }, always + ", " + young + ", marks fail STRM-LOG-AHEAD", fault.LogAhead},
@@ -132,12 +132,12 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l.t = t
-			defer func(before map[string]string) { l.marks.restore(before) }(l.marks.everything())
+			defer func(before map[string]string) { l.store.restore(before) }(l.store.everything())
 			if tt.prepare != nil {
 				tt.prepare()
 				defer failPoint(l, server, "off", bson.D{})
 			}
-			before := l.marks.everything()
+			before := l.store.everything()
 			p, found := l.with(tt.settings...).check()
 			if got := found.notOK(); got != tt.want {
 				t.Errorf("found %s\n want %s\n%+v", got, tt.want, found)
@@ -152,7 +152,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			} else if exit := p.cmd.ProcessState.ExitCode(); exit != 0 || !found.OK {
 				t.Errorf("exit code %d of warnings", exit)
 			}
-			unchanged(t, before, l.marks.everything())
+			unchanged(t, before, l.store.everything())
 		})
 	}
 	l.t = t
@@ -249,8 +249,8 @@ func TestCheckFindsCollectionsWithoutImages(t *testing.T) {
 // moveMark puts a mark elsewhere in time.
 func moveMark(l *lab, p change.Partition, by time.Duration) {
 	l.t.Helper()
-	stored := decode[map[string]any](l.t, l.marks.mark(p))
+	stored := decode[map[string]any](l.t, l.store.checkpoint(p))
 	at := l.stored()[p].Position.Time
 	stored["position"] = map[string]any{"t": int64(at.T) + int64(by.Seconds()), "i": 1}
-	l.marks.setMark(p, encode(l.t, stored))
+	l.store.setCheckpoint(p, encode(l.t, stored))
 }

@@ -44,8 +44,8 @@ func (p position) target() string { return fmt.Sprintf("%d:%d", p.T, p.I) }
 
 func (p position) of(q change.Position) bool { return p.T == q.Time.T && p.I == q.Time.I }
 
-// A shownMark is what commands show of a mark.
-type shownMark struct {
+// A shown is what commands show of a checkpoint.
+type shown struct {
 	Partition  *change.Partition
 	Position   position
 	Generation uint64
@@ -55,22 +55,31 @@ type shownMark struct {
 	Note       string
 }
 
-type shownMarks struct {
+// A listing is what commands show of all subscribers.
+type listing struct {
 	Origin struct {
 		Cluster, Source         string
 		Incarnation, Partitions int
 		Start                   position
 	}
-	Marks   []shownMark
-	Without int `json:"without_mark"`
+	Subscribers []struct {
+		Subscriber, Kind string
+		Without          int `json:"without_checkpoint"`
+	}
 }
 
-func (l *lab) list() shownMarks {
+func (l *lab) list() listing {
 	l.t.Helper()
-	return decode[shownMarks](l.t, l.result("checkpoint", "list", "-o", "json"))
+	return decode[listing](l.t, l.result("subscribers", "list", "-o", "json"))
 }
 
-func TestMarksAreShownWithoutTheirTokens(t *testing.T) {
+// show returns what commands show of the checkpoints of standard output.
+func (l *lab) show() []shown {
+	l.t.Helper()
+	return decode[struct{ Checkpoints []shown }](l.t, l.result("subscribers", "show", printer, "-o", "json")).Checkpoints
+}
+
+func TestCheckpointsAreShownWithoutTheirTokens(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
@@ -78,15 +87,21 @@ func TestMarksAreShownWithoutTheirTokens(t *testing.T) {
 			l := newLab(t, backend)
 			use(l)
 			stored := l.stored()
-			asJSON := l.result("checkpoint", "list", "-o", "json")
-			all := decode[shownMarks](t, asJSON)
-			if len(all.Marks) != partitions || all.Without != 0 || all.Origin.Partitions != partitions || all.Origin.Incarnation != 1 || all.Origin.Start.T == 0 {
+			asJSON := l.result("subscribers", "list", "-o", "json")
+			all := decode[listing](t, asJSON)
+			if len(all.Subscribers) != 1 || all.Subscribers[0].Subscriber != printer || all.Subscribers[0].Kind != "shared" || all.Subscribers[0].Without != 0 ||
+				all.Origin.Partitions != partitions || all.Origin.Incarnation != 1 || all.Origin.Start.T == 0 {
 				t.Fatalf("%s", asJSON)
 			}
-			human := l.result("checkpoint", "list")
-			one := l.result("checkpoint", "show", "3")
-			past := decode[struct{ History []shownMark }](t, l.result("checkpoint", "history", "3", "-o", "json")).History
-			for i, m := range all.Marks {
+			shownAsJSON := l.result("subscribers", "show", printer, "-o", "json")
+			human := l.result("subscribers", "list")
+			one := l.result("subscribers", "show", printer, "--partition", "3")
+			past := decode[struct{ Checkpoints []shown }](t, l.result("subscribers", "history", printer, "--partition", "3", "-o", "json")).Checkpoints
+			every := decode[struct{ Checkpoints []shown }](t, shownAsJSON).Checkpoints
+			if len(every) != partitions {
+				t.Fatalf("%s", shownAsJSON)
+			}
+			for i, m := range every {
 				want := stored[change.Partition(i)]
 				if *m.Partition != want.Partition || !m.Position.of(want.Position) || m.By != "node" || m.Reason != want.Reason || m.Epoch != want.Epoch.String() {
 					t.Errorf("%+v of %+v", m, want)
@@ -95,14 +110,14 @@ func TestMarksAreShownWithoutTheirTokens(t *testing.T) {
 					continue
 				}
 				token := bson.Raw(want.Position.Token).Lookup("_data").StringValue()
-				if text := asJSON + human + one; strings.Contains(strings.ToUpper(text), token[20:40]) || m.Position.Hash == "" {
+				if text := asJSON + shownAsJSON + human + one; strings.Contains(strings.ToUpper(text), token[20:40]) || m.Position.Hash == "" {
 					t.Errorf("the token of partition %d is shown, or its position not", i)
 				}
 			}
-			if lines := strings.Split(human, "\n"); len(lines) != partitions+3 || !strings.Contains(lines[2], "GENERATION") {
+			if lines := strings.Split(human, "\n"); len(lines) != 4 || !strings.Contains(lines[2], "GENERATION") || !strings.HasPrefix(lines[3], printer+" ") {
 				t.Errorf("%s", human)
 			}
-			if !strings.Contains(one, stored[3].Position.Time.String()) || !strings.Contains(one, "by node") {
+			if !strings.Contains(one, stored[3].Position.Time.String()) || !strings.Contains(one, "node") {
 				t.Errorf("%s", one)
 			}
 			if len(past) == 0 || !past[0].Position.of(stored[3].Position) || past[0].Reason != checkpoint.ReasonFinal {
@@ -136,20 +151,20 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 				return there && at.Position.After(change.At(change.Timestamp{T: begin.T, I: begin.I})) && len(lines.all()) == 200
 			})
 			before := l.stored()[3]
-			plan := decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "--to", start, "--dry-run", "-o", "json"))
+			plan := decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "3", "--to", start, "--dry-run", "-o", "json"))
 			if after := l.stored()[3]; before.Position.After(after.Position) || after.Generation != 0 { // the node may have moved it on
 				t.Errorf("%+v became %+v", before, after)
 			}
-			if plan.Done || plan.Reached != "yes" || len(plan.Partitions) != 1 || !plan.Partitions[0].Moves || plan.Entries == nil || *plan.Entries < 1 {
+			if plan.Done || plan.Reached != "yes" || len(plan.Checkpoints) != 1 || !plan.Checkpoints[0].Moves || plan.Entries == nil || *plan.Entries < 1 {
 				t.Errorf("%+v", plan)
 			}
-			human := l.result("checkpoint", "rewind", "3", "--to", start, "--dry-run")
+			human := l.result("subscribers", "rewind", printer, "--partition", "3", "--to", start, "--dry-run")
 			for _, want := range []string{"reaches back so far: yes", "to generation 1", "0 have had some"} {
 				if !strings.Contains(human, want) {
 					t.Errorf("the plan does not say %q: %s", want, human)
 				}
 			}
-			done := decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "--to", start, "--why", "a test", "--yes", "-o", "json"))
+			done := decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "3", "--to", start, "--why", "a test", "--yes", "-o", "json"))
 			if !done.Done {
 				t.Errorf("%+v", done)
 			}
@@ -160,10 +175,10 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 						Partition *change.Partition
 					}](t, line)
 					switch {
-					case said.Partition == nil || *said.Partition != 3:
-						t.Fatalf("another partition: %s", line)
 					case said.Notice == "rewound":
 						notices++
+					case said.Partition == nil || *said.Partition != 3:
+						t.Fatalf("another partition: %s", line)
 					default:
 						events++
 					}
@@ -180,12 +195,12 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 			if notices, events := again(); notices != 1 || events != want {
 				t.Errorf("%d notices, %d events again; want one and %d", notices, events, want)
 			}
-			for _, m := range l.list().Marks {
+			for _, m := range l.show() {
 				if want := map[bool]uint64{true: 1}[*m.Partition == 3]; m.Generation != want {
 					t.Errorf("partition %d has generation %d", *m.Partition, m.Generation)
 				}
 			}
-			if past := l.result("checkpoint", "history", "3"); !strings.Contains(past, "rewind: a test") {
+			if past := l.result("subscribers", "history", printer, "--partition", "3"); !strings.Contains(past, "rewind: a test") {
 				t.Errorf("%s", past)
 			}
 			p.signal(syscall.SIGTERM)
@@ -197,10 +212,10 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 }
 
 type rewindResult struct {
-	Done       bool
-	Reached    string
-	Entries    *int64 `json:"log_entries"`
-	Partitions []struct {
+	Done        bool
+	Reached     string
+	Entries     *int64 `json:"log_entries"`
+	Checkpoints []struct {
 		Partition change.Partition
 		Moves     bool
 		Events    *int64
@@ -221,7 +236,7 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 			event := fmt.Sprintf("82%08X%08X2B022C0100296E5A1004%032X463C5F6964003C61000004", at.T, at.I, 1)
 			progress := fmt.Sprintf("82%08X%08X2B0229296E04", at.T, at.I)
 			archive := filepath.Join(t.TempDir(), "marks.json")
-			l.result("checkpoint", "export", archive)
+			l.result("subscribers", "export", archive)
 			damaged := filepath.Join(t.TempDir(), "damaged.json")
 			whole, err := os.ReadFile(archive)
 			if err != nil {
@@ -231,7 +246,7 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			now := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-			rewind := func(args ...string) []string { return append([]string{"checkpoint", "rewind"}, args...) }
+			rewind := func(args ...string) []string { return append([]string{"subscribers", "rewind", printer}, args...) }
 			unreachable := []string{"STREAMER_ETCD_ENDPOINTS=" + closed, "STREAMER_ETCD_DIAL_TIMEOUT=300ms"}
 			unreachableCode := fault.EtcdUnreachable
 			mongoAway := []string{"STREAMER_MONGODB_URI=mongodb://" + closed + "/?replicaSet=rs0", "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=300ms"}
@@ -246,58 +261,58 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				code     fault.Code
 				says     string
 			}{
-				{"unknown partition", []string{"checkpoint", "show", "16"}, nil, nil, fault.CommandBadArgument, `no partition "16": they are numbered from 0 to 15`},
-				{"no number", []string{"checkpoint", "history", "three"}, nil, nil, fault.CommandBadArgument, `"three"`},
+				{"unknown partition", []string{"subscribers", "show", printer, "--partition", "16"}, nil, nil, fault.CommandBadArgument, `no partition "16": they are numbered from 0 to 15`},
+				{"no number", []string{"subscribers", "history", printer, "--partition", "three"}, nil, nil, fault.CommandBadArgument, `"three"`},
 				{"negative", rewind("--to", now, "--", "-1"), nil, nil, fault.CommandBadArgument, `"-1"`},
 				{"no partition given", rewind("--to", now), nil, nil, fault.CommandBadArgument, "--all"},
-				{"partitions and all", rewind("3", "--all", "--to", now), nil, nil, fault.CommandBadArgument, "--all"},
-				{"no target", rewind("3"), nil, nil, fault.CommandBadArgument, "--to"},
-				{"malformed time", rewind("3", "--to", "yesterday"), nil, nil, fault.CommandBadArgument, `"yesterday"`},
-				{"time without its zone", rewind("3", "--to", "2026-01-31T12:00:00"), nil, nil, fault.CommandBadArgument, "RFC 3339"},
-				{"malformed token", rewind("3", "--to", "82ZZ"), nil, nil, fault.CommandBadArgument, `"82ZZ"`},
-				{"token that is cut off", rewind("3", "--to", "8265A1B2C3000000012B"), nil, nil, fault.CommandBadArgument, "resume token"},
-				{"to the future", rewind("3", "--to", now), nil, nil, fault.CheckpointRewind, "is not behind"},
+				{"partitions and all", rewind("--partition", "3", "--all", "--to", now), nil, nil, fault.CommandBadArgument, "--all"},
+				{"no target", rewind("--partition", "3"), nil, nil, fault.CommandBadArgument, "--to"},
+				{"malformed time", rewind("--partition", "3", "--to", "yesterday"), nil, nil, fault.CommandBadArgument, `"yesterday"`},
+				{"time without its zone", rewind("--partition", "3", "--to", "2026-01-31T12:00:00"), nil, nil, fault.CommandBadArgument, "RFC 3339"},
+				{"malformed token", rewind("--partition", "3", "--to", "82ZZ"), nil, nil, fault.CommandBadArgument, `"82ZZ"`},
+				{"token that is cut off", rewind("--partition", "3", "--to", "8265A1B2C3000000012B"), nil, nil, fault.CommandBadArgument, "resume token"},
+				{"to the future", rewind("--partition", "3", "--to", now), nil, nil, fault.CheckpointRewind, "is not behind"},
 				{"all to the future", rewind("--all", "--to", now), nil, nil, fault.CheckpointRewind, "no partition stands behind"},
-				{"to before the oplog", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, nil, fault.CheckpointRewind, "the oplog begins at"},
-				{"MongoDB away", rewind("3", "--to", "1970-01-01T00:01:00Z"), mongoAway, nil, fault.MongoUnreachable, closed},
-				{"unknown flag", []string{"checkpoint", "list", "--all"}, nil, nil, fault.CommandBadArgument, "--all"},
-				{"unknown output", []string{"checkpoint", "list", "-o", "xml"}, nil, nil, fault.CommandBadArgument, `"xml"`},
-				{"unknown command", []string{"checkpoint", "forward"}, nil, nil, fault.CommandBadArgument, `"forward"`},
+				{"to before the oplog", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), nil, nil, fault.CheckpointRewind, "the oplog begins at"},
+				{"MongoDB away", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), mongoAway, nil, fault.MongoUnreachable, closed},
+				{"unknown flag", []string{"subscribers", "list", "--all"}, nil, nil, fault.CommandBadArgument, "--all"},
+				{"unknown output", []string{"subscribers", "list", "-o", "xml"}, nil, nil, fault.CommandBadArgument, `"xml"`},
+				{"unknown command", []string{"subscribers", "forward"}, nil, nil, fault.CommandBadArgument, `"forward"`},
 				{"too many arguments", []string{"gaps", "3"}, nil, nil, fault.CommandBadArgument, "gaps"},
-				{"no cluster there", []string{"checkpoint", "list"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
-				{"no cluster to rewind", rewind("3", "--to", now), []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
+				{"no cluster there", []string{"subscribers", "list"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
+				{"no cluster to rewind", rewind("--partition", "3", "--to", now), []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
 				{"no cluster to adopt", []string{"cluster", "adopt", "--yes"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
 				{"no cluster for gaps", []string{"gaps"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
-				{"no cluster to export", []string{"checkpoint", "export"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
-				{"another number of partitions", []string{"checkpoint", "list"}, []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.CheckpointPartitions, "16 partitions, not for 8"},
-				{"unreachable store", []string{"checkpoint", "list"}, unreachable, nil, unreachableCode, closed},
+				{"no cluster to export", []string{"subscribers", "export"}, []string{"STREAMER_CLUSTER_ID=elsewhere"}, nil, fault.ClusterUnknown, "no origin"},
+				{"another number of partitions", []string{"subscribers", "list"}, []string{"STREAMER_CLUSTER_PARTITIONS=8"}, nil, fault.CheckpointPartitions, "16 partitions, not for 8"},
+				{"unreachable store", []string{"subscribers", "list"}, unreachable, nil, unreachableCode, closed},
 				{"unreachable store of gaps", []string{"gaps", "-o", "json"}, unreachable, nil, unreachableCode, closed},
-				{"corrupt mark in a list", []string{"checkpoint", "list"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
-				{"corrupt mark", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
-				{"corrupt mark to rewind", rewind("3", "--to", "1970-01-01T00:01:00Z"), nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
-				{"corrupt mark to export", []string{"checkpoint", "export"}, nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
-				{"corrupt mark to adopt", []string{"cluster", "adopt", "--yes"}, nil, func() { l.marks.setMark(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
-				{"corrupt origin", []string{"checkpoint", "show", "3"}, nil, func() { l.marks.setOrigin("{}") }, fault.CheckpointCorrupt, "origin"},
+				{"corrupt mark in a list", []string{"subscribers", "list"}, nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
+				{"corrupt mark", []string{"subscribers", "show", printer, "--partition", "3"}, nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
+				{"corrupt mark to rewind", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt mark to export", []string{"subscribers", "export"}, nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt mark to adopt", []string{"cluster", "adopt", "--yes"}, nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"corrupt origin", []string{"subscribers", "show", printer, "--partition", "3"}, nil, func() { l.store.setOrigin("{}") }, fault.CheckpointCorrupt, "origin"},
 				{"marks of another deployment", []string{"cluster", "adopt", "--yes"}, nil, func() { moveOrigin(l) }, fault.CheckpointSource, "--source"},
-				{"archive of another deployment", []string{"checkpoint", "import", archive, "--yes"}, nil, func() { moveOrigin(l) }, fault.CheckpointSource, "that stand are of"},
+				{"archive of another deployment", []string{"subscribers", "import", archive, "--yes"}, nil, func() { moveOrigin(l) }, fault.CheckpointSource, "that stand are of"},
 				{"nobody to ask", []string{"cluster", "adopt"}, nil, nil, fault.CommandUnconfirmed, "terminal"},
-				{"nobody to ask about an import", []string{"checkpoint", "import", archive}, nil, nil, fault.CommandUnconfirmed, "terminal"},
+				{"nobody to ask about an import", []string{"subscribers", "import", archive}, nil, nil, fault.CommandUnconfirmed, "terminal"},
 				{"adopt to a token", []string{"cluster", "adopt", "--yes", "--to", event}, nil, nil, fault.CommandBadArgument, "not a token"},
 				{"adopt to a token of progress", []string{"cluster", "adopt", "--yes", "--to", progress}, nil, nil, fault.CommandBadArgument, "not a token"},
 				{"adopt to the future", []string{"cluster", "adopt", "--yes", "--to", now}, nil, nil, fault.CheckpointRewind, "ahead of MongoDB"},
-				{"no archive", []string{"checkpoint", "import", "missing.json", "--yes"}, nil, nil, fault.CommandBadArgument, "missing.json"},
-				{"half an archive", []string{"checkpoint", "import", damaged, "--yes"}, nil, nil, fault.CheckpointCorrupt, damaged},
-				{"archive that exists", []string{"checkpoint", "export", archive}, nil, nil, fault.CommandBadArgument, archive},
+				{"no archive", []string{"subscribers", "import", "missing.json", "--yes"}, nil, nil, fault.CommandBadArgument, "missing.json"},
+				{"half an archive", []string{"subscribers", "import", damaged, "--yes"}, nil, nil, fault.CheckpointCorrupt, damaged},
+				{"archive that exists", []string{"subscribers", "export", archive}, nil, nil, fault.CommandBadArgument, archive},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					l.t = t
-					defer func(before map[string]string) { l.marks.restore(before) }(l.marks.everything())
+					defer func(before map[string]string) { l.store.restore(before) }(l.store.everything())
 					if tt.prepare != nil {
 						tt.prepare()
 					}
-					before := l.marks.everything()
+					before := l.store.everything()
 					l.with(tt.settings...).operate(tt.args...).refused(tt.code, tt.says)
-					unchanged(t, before, l.marks.everything())
+					unchanged(t, before, l.store.everything())
 				})
 			}
 			l.t = t
@@ -306,29 +321,29 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 }
 
 // A mark that cannot be read is told, and keeps nobody from the others.
-func TestCorruptMarkIsInNobodysWay(t *testing.T) {
+func TestCorruptCheckpointIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd")
 	use(l)
-	l.marks.setMark(5, "{}")
-	p := l.operate("checkpoint", "list", "-o", "json")
+	l.store.setCheckpoint(5, "{}")
+	p := l.operate("subscribers", "list", "-o", "json")
 	p.refused(fault.CheckpointCorrupt, "00005")
-	if all := decode[shownMarks](t, strings.Join(p.output.all(), "\n")); len(all.Marks) != partitions-1 {
-		t.Errorf("%d marks are shown", len(all.Marks))
+	if all := decode[listing](t, strings.Join(p.output.all(), "\n")); len(all.Subscribers) != 1 || all.Subscribers[0].Without != 1 {
+		t.Errorf("%+v", all)
 	}
-	start := decode[shownMarks](t, strings.Join(p.output.all(), "\n")).Origin.Start.target()
-	if !decode[rewindResult](t, l.result("checkpoint", "rewind", "3", "4", "--to", start, "--yes", "-o", "json")).Done {
+	start := decode[listing](t, strings.Join(p.output.all(), "\n")).Origin.Start.target()
+	if !decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "3,4", "--to", start, "--yes", "-o", "json")).Done {
 		t.Error("not rewound")
 	}
 }
 
 // Marks are carried from etcd to MongoDB: the node there goes on where the one before stopped.
-func TestMarksMoveToAnotherStore(t *testing.T) {
+func TestCheckpointsMoveToAnotherStore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd")
 	use(l)
 	file := filepath.Join(t.TempDir(), "marks.json")
-	l.result("checkpoint", "export", file)
+	l.result("subscribers", "export", file)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -336,12 +351,12 @@ func TestMarksMoveToAnotherStore(t *testing.T) {
 	there.database = l.database
 	there = there.with(slices.DeleteFunc(slices.Clone(l.settings), func(s string) bool { return !strings.HasPrefix(s, "STREAMER_MONGODB_WATCH=") })...)
 
-	looked := there.marks.everything()
-	if text := there.result("checkpoint", "import", file, "--dry-run"); !strings.Contains(text, "no cluster here yet") {
+	looked := there.store.everything()
+	if text := there.result("subscribers", "import", file, "--dry-run"); !strings.Contains(text, "no cluster here yet") {
 		t.Errorf("%s", text)
 	}
-	unchanged(t, looked, there.marks.everything())
-	if text := there.result("checkpoint", "import", file, "--yes"); !strings.Contains(text, "16 marks are new") {
+	unchanged(t, looked, there.store.everything())
+	if text := there.result("subscribers", "import", file, "--yes"); !strings.Contains(text, "16 marks are new") {
 		t.Errorf("%s", text)
 	}
 	before, after := l.stored(), there.stored()
@@ -359,14 +374,14 @@ func TestMarksMoveToAnotherStore(t *testing.T) {
 		t.Errorf("%d notices: %s", len(told), got)
 	}
 
-	running := there.operate("checkpoint", "import", file, "--yes") // which waits for as long as a claim can live
+	running := there.operate("subscribers", "import", file, "--yes") // which waits for as long as a claim can live
 	running.refused(fault.NodeRunning, `held by node "node"`)
 	node.signal(syscall.SIGTERM)
 	if code := node.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	stands := there.stored()
-	if text := there.result("checkpoint", "import", file, "--yes"); !strings.Contains(text, "back") {
+	if text := there.result("subscribers", "import", file, "--yes"); !strings.Contains(text, "back") {
 		t.Errorf("%s", text)
 	}
 	for p, m := range there.stored() {

@@ -40,9 +40,9 @@ func TestClusterIsAdoptedAfterEtcdWasReplaced(t *testing.T) {
 	f.ships[0].lab.node().refused(fault.ClusterOrigin, "incarnation 7", "incarnation 1")
 	f.server.end()
 	f.startEtcd(t.TempDir())
-	before := f.lab.marks.everything()
+	before := f.lab.store.everything()
 	f.ships[0].lab.node().refused(fault.ClusterOrigin, "this etcd has no origin")
-	if after := f.lab.marks.everything(); len(after) != len(before) || after[f.lab.cluster+".cluster/origin"] != before[f.lab.cluster+".cluster/origin"] {
+	if after := f.lab.store.everything(); len(after) != len(before) || after[f.lab.cluster+".cluster/origin"] != before[f.lab.cluster+".cluster/origin"] {
 		t.Error("a node that was refused has changed the marks")
 	}
 

@@ -2,7 +2,6 @@ package test
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,9 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/fault"
 )
 
 // An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands
@@ -136,12 +136,12 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 	f.t.Helper()
 	var mu sync.Mutex
 	var taken []time.Time
-	take := func(key string, p change.Partition, value string) {
-		mark, _, err := record.DecodeMark(key, p, partitions, []byte(value))
+	take := func(key, value string) {
+		c, _, err := record.DecodeCheckpoint(key, func(checkpoint.Key) string { return key }, partitions, []byte(value))
 		if err != nil {
 			f.t.Error(err)
 		}
-		if mark.Epoch == epochs[p] {
+		if c.Epoch == epochs[c.Partition] {
 			mu.Lock()
 			defer mu.Unlock()
 			taken = append(taken, time.Now())
@@ -154,10 +154,10 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 		watching.Wait()
 	})
 	begun := make(chan struct{})
-	switch m := f.lab.marks.(type) {
-	case *etcdMarks:
+	switch m := f.lab.store.(type) {
+	case *etcdStore:
 		watching.Go(func() { m.watch(ctx, begun, take) })
-	case *mongoMarks:
+	case *mongoStore:
 		watching.Go(func() { m.watch(ctx, begun, take) })
 	}
 	<-begun
@@ -173,27 +173,22 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 	}
 }
 
-// watch hands over each mark that is written, until the context ends.
-func (m *etcdMarks) watch(ctx context.Context, begun chan<- struct{}, take func(string, change.Partition, string)) {
-	prefix := m.root + "mark/"
+// watch passes each checkpoint of standard output that is written, until the context ends.
+func (m *etcdStore) watch(ctx context.Context, begun chan<- struct{}, take func(key, value string)) {
+	prefix := m.root + "checkpoint/shared/" + printer + "/"
 	for resp := range m.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
 		if resp.Created {
 			close(begun)
 		}
 		for _, e := range resp.Events {
-			p, err := strconv.Atoi(strings.TrimPrefix(string(e.Kv.Key), prefix))
-			if err != nil {
-				m.lab.t.Error(err)
-				continue
-			}
-			take(string(e.Kv.Key), change.Partition(p), string(e.Kv.Value))
+			take(string(e.Kv.Key), string(e.Kv.Value))
 		}
 	}
 }
 
-// watch hands over each mark that is written, until the context ends.
-func (m *mongoMarks) watch(ctx context.Context, begun chan<- struct{}, take func(string, change.Partition, string)) {
-	stream, err := m.database.Collection(m.lab.cluster+".marks").Watch(ctx, bson.A{})
+// watch passes each checkpoint of standard output that is written, until the context ends.
+func (m *mongoStore) watch(ctx context.Context, begun chan<- struct{}, take func(key, value string)) {
+	stream, err := m.database.Collection(m.lab.cluster+".checkpoints").Watch(ctx, bson.A{})
 	close(begun)
 	if err != nil {
 		m.lab.t.Error(err)
@@ -203,18 +198,18 @@ func (m *mongoMarks) watch(ctx context.Context, begun chan<- struct{}, take func
 	for stream.Next(ctx) {
 		var e struct {
 			Key struct {
-				ID int32 `bson:"_id"`
+				ID string `bson:"_id"`
 			} `bson:"documentKey"`
 			Update struct {
 				Set struct {
-					Mark string `bson:"mark"`
+					Checkpoint string `bson:"checkpoint"`
 				} `bson:"updatedFields"`
 			} `bson:"updateDescription"`
 		}
 		if err := stream.Decode(&e); err != nil {
 			m.lab.t.Error(err)
-		} else if e.Update.Set.Mark != "" {
-			take("mark", change.Partition(e.Key.ID), e.Update.Set.Mark)
+		} else if e.Update.Set.Checkpoint != "" && strings.HasPrefix(e.Key.ID, "shared/"+printer+"/") {
+			take(e.Key.ID, e.Update.Set.Checkpoint)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func (f *fleet) attend(id string, which client.Partitions, addresses ...string) 
 	f.t.Helper()
 	g := &guest{t: f.t, check: workload.NewCheck(&f.ledger), ready: make(chan struct{}, 100)}
 	c, err := client.New(client.Config{
-		Addresses: addresses, GatewayID: id, Start: client.StartNow, Partitions: which, MaxReconnectWait: 200 * time.Millisecond,
-		OnNotice: func(_ context.Context, n notice.Notice) error { g.hear(n); return nil },
+		Addresses: addresses, Subscriber: id, Start: client.StartNow, Partitions: which, MaxReconnectWait: 200 * time.Millisecond,
+		OnNotice: func(_ context.Context, n client.Notice) error { g.hear(n); return nil },
 	})
 	if err == nil {
 		err = c.Subscribe(client.Subscription{ID: "all", DB: f.lab.database, Format: client.JSON}, g.take)
@@ -72,18 +72,18 @@ func (g *guest) take(_ context.Context, c client.Change) error {
 	return g.check.JSON(c.Data, now)
 }
 
-func (g *guest) hear(n notice.Notice) {
+func (g *guest) hear(n client.Notice) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch n := n.(type) {
-	case notice.Connected:
+	case client.Connected:
 		select {
 		case g.ready <- struct{}{}:
 		default: // nodes that all stop are tried very often
 		}
-	case notice.Disconnected:
+	case client.Disconnected:
 		g.told = append(g.told, fmt.Sprint(n.Err))
-	case notice.Resync, notice.Rewound, notice.Rejected:
+	case client.Resync, client.Rewound, client.Rejected:
 		g.losses = append(g.losses, fmt.Sprintf("%T%+v", n, n))
 	}
 }

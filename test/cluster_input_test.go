@@ -25,7 +25,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	before := f.view()
 	client := devetcdtest.Client(t, []string{f.etcd})
 	defer func() { _ = client.Close() }()
-	root := f.lab.marks.(*etcdMarks).root
+	root := f.lab.store.(*etcdStore).root
 	put := func(key, value string, options ...clientv3.OpOption) {
 		t.Helper()
 		if _, err := client.Put(t.Context(), root+key, value, options...); err != nil {

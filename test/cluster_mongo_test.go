@@ -9,8 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/cluster/roster"
 )
 
 // MongoDB has no primary for anybody, for longer than a node may fail a check alone. No partition is moved for it, and everything goes on where

@@ -125,7 +125,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	f := &fleet{t: t}
 	f.printed = workload.NewCheck(&f.ledger)
 	var prefix string
-	if m, there := l.marks.(*etcdMarks); there {
+	if m, there := l.store.(*etcdStore); there {
 		f.etcd, prefix = m.endpoints[0], m.prefix
 	} else {
 		f.etcd, f.dir, f.server, prefix = "http://"+freeAddress(), t.TempDir(), newServer(t), "/test"
@@ -135,7 +135,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
 		"STREAMER_ETCD_PREFIX="+prefix, "STREAMER_ETCD_ENDPOINTS="+f.etcd).with(settings...)
 	endpoints := []string{f.etcd}
-	if m, there := l.marks.(*etcdMarks); there {
+	if m, there := l.store.(*etcdStore); there {
 		endpoints = m.endpoints
 	}
 	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: l.cluster})
@@ -168,7 +168,7 @@ func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
 	s := &ship{fleet: f, name: name, grpc: freeAddress(), http: freeAddress()}
 	var endpoint string
-	_, inEtcd := f.lab.marks.(*etcdMarks)
+	_, inEtcd := f.lab.store.(*etcdStore)
 	switch {
 	case len(f.direct) > 0:
 		endpoint = strings.Join(f.direct, ",")
@@ -180,12 +180,12 @@ func (f *fleet) add(name string, settings ...string) *ship {
 	}
 	s.lab = f.lab.with("STREAMER_NODE_ID="+name, "STREAMER_GRPC_LISTEN="+s.grpc, "STREAMER_HTTP_LISTEN="+s.http,
 		"STREAMER_ETCD_ENDPOINTS="+endpoint)
-	if m, inMongo := f.lab.marks.(*mongoMarks); inMongo && f.tapped {
+	if m, inMongo := f.lab.store.(*mongoStore); inMongo && f.tapped {
 		at, err := url.Parse(f.lab.uri)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		address := s.tapMarks(at.Host, `(?s)update\x00.{4}`+regexp.QuoteMeta(m.lab.cluster)+`\.marks\x00`)
+		address := s.tapMarks(at.Host, `(?s)update\x00.{4}`+regexp.QuoteMeta(m.lab.cluster)+`\.checkpoints\x00`)
 		s.lab = s.lab.with("STREAMER_MONGODB_URI=mongodb://" + address + "/?directConnection=true")
 	}
 	s.lab = s.lab.with(settings...)

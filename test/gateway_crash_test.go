@@ -36,10 +36,10 @@ func runGateway(address string) error {
 		return err
 	}
 	c, err := client.New(client.Config{
-		Addresses: []string{address}, GatewayID: "g", Start: start, MaxReconnectWait: 200 * time.Millisecond,
-		OnNotice: func(_ context.Context, n notice.Notice) error {
+		Addresses: []string{address}, Subscriber: "g", Start: start, MaxReconnectWait: 200 * time.Millisecond,
+		OnNotice: func(_ context.Context, n client.Notice) error {
 			switch n.(type) {
-			case notice.Resync, notice.Rewound, notice.Rejected, notice.Connected:
+			case client.Resync, client.Rewound, client.Rejected, client.Connected:
 				line, err := json.Marshal(map[string]any{"notice": fmt.Sprintf("%T", n), "told": n})
 				if err != nil {
 					return err

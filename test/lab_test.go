@@ -39,7 +39,7 @@ type lab struct {
 	database string // what the test writes
 	cluster  string
 	client   *mongo.Client
-	marks    marks
+	store    store
 	settings []string
 }
 
@@ -76,11 +76,11 @@ func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 		if len(endpoints) == 0 {
 			endpoints = devetcdtest.Endpoints(t)
 		}
-		l.marks = newEtcdMarks(l, endpoints)
+		l.store = newEtcdStore(l, endpoints)
 	case "mongo":
-		l.marks = newMongoMarks(l)
+		l.store = newMongoStore(l)
 	}
-	l.settings = append(l.settings, l.marks.settings()...)
+	l.settings = append(l.settings, l.store.settings()...)
 	return l
 }
 
@@ -140,18 +140,25 @@ func (l *lab) collection() *mongo.Collection {
 	return l.client.Database(l.database).Collection("orders")
 }
 
-// stored returns the marks as they are stored.
-func (l *lab) stored() map[change.Partition]checkpoint.Mark {
+// stored returns the checkpoints of the nodes' standard output.
+func (l *lab) stored() map[change.Partition]checkpoint.Checkpoint {
 	l.t.Helper()
-	list, err := l.marks.List(l.t.Context())
+	list, err := l.store.Load(l.t.Context(), printer)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	stored := make(map[change.Partition]checkpoint.Mark, len(list))
+	stored := make(map[change.Partition]checkpoint.Checkpoint, len(list))
 	for _, m := range list {
 		stored[m.Partition] = m
 	}
 	return stored
+}
+
+// has reports whether there is a checkpoint of standard output in a partition.
+func (l *lab) has(p change.Partition) bool {
+	l.t.Helper()
+	_, there := l.stored()[p]
+	return there
 }
 
 // until waits for what a look at the outside tells.

@@ -101,7 +101,7 @@ func TestNoticeOfALossIsToldAgainAfterACrash(t *testing.T) {
 	if len(documents) != 10 {
 		t.Errorf("told of %v", documents)
 	}
-	gaps, err := l.marks.(*etcdMarks).Gaps(t.Context())
+	gaps, err := l.store.(*etcdStore).Gaps(t.Context())
 	if err != nil || len(gaps) != partitions {
 		t.Errorf("%d gap entries, %v", len(gaps), err)
 	}
@@ -253,7 +253,7 @@ func TestIdleCollectionBesideABusyOne(t *testing.T) {
 	p.await(nodeRuns)
 	until(t, "what follows is there", func() bool { return len(p.output.all()) >= 20 })
 	documents, losses := told(t, p.output.all())
-	if gaps, err := l.marks.(*etcdMarks).Gaps(t.Context()); err != nil || len(gaps) != 0 || len(losses) != 0 || len(documents) != 20 {
+	if gaps, err := l.store.(*etcdStore).Gaps(t.Context()); err != nil || len(gaps) != 0 || len(losses) != 0 || len(documents) != 20 {
 		t.Errorf("%d gap entries, %v; losses %v; %d documents", len(gaps), err, losses, len(documents))
 	}
 }

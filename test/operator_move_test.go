@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/client"
 )
 
 // A handedOver is what streamer handoff prints.

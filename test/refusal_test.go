@@ -93,21 +93,21 @@ func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 						edit(l, p, "v", 9)
 					}
 				}, fault.CheckpointNewer, []string{"0 has version 9", "and 15 more"}},
-				{"a corrupt mark", nil, func() { l.marks.setMark(3, `{"v":1,`) }, fault.CheckpointCorrupt, []string{"3: unexpected end"}},
+				{"a corrupt mark", nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, []string{"3: unexpected end"}},
 				{"a mark without its position", nil, func() { edit(l, 3, "position", nil) }, fault.CheckpointCorrupt, []string{"3: it has no position"}},
-				{"a corrupt origin", nil, func() { l.marks.setOrigin("{}") }, fault.CheckpointCorrupt, []string{"origin"}},
+				{"a corrupt origin", nil, func() { l.store.setOrigin("{}") }, fault.CheckpointCorrupt, []string{"origin"}},
 				{"marks of another deployment", nil, func() { moveOrigin(l) }, fault.CheckpointSource, []string{"of replicaset/elsewhere"}},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					l.t = t
-					defer func(before map[string]string) { l.marks.restore(before) }(l.marks.everything())
+					defer func(before map[string]string) { l.store.restore(before) }(l.store.everything())
 					if tt.prepare != nil {
 						tt.prepare()
 					}
-					before := l.marks.everything()
+					before := l.store.everything()
 					l.with(tt.settings...).node().refused(tt.code, tt.says...)
 					allow(l, server)
-					unchanged(t, before, l.marks.everything())
+					unchanged(t, before, l.store.everything())
 				})
 			}
 			l.t = t
@@ -117,7 +117,7 @@ func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 		t.Parallel()
 		l := newLab(t, "etcd").with("STREAMER_ETCD_ENDPOINTS="+closed, "STREAMER_ETCD_DIAL_TIMEOUT=300ms")
 		l.node().refused(fault.EtcdUnreachable, closed)
-		unchanged(t, map[string]string{}, l.marks.everything())
+		unchanged(t, map[string]string{}, l.store.everything())
 	})
 }
 
@@ -129,7 +129,7 @@ func TestRefusedFirstStartWritesNothing(t *testing.T) {
 		deny(l, server, "aggregate")
 		l.node().refused(fault.MongoUnauthorized)
 		allow(l, server)
-		unchanged(t, map[string]string{}, l.marks.everything())
+		unchanged(t, map[string]string{}, l.store.everything())
 	}
 }
 
@@ -249,17 +249,17 @@ func failPoint(l *lab, server *devmongo.Server, mode string, data bson.D) {
 // edit changes a field of a mark, or takes it away.
 func edit(l *lab, p change.Partition, field string, value any) {
 	l.t.Helper()
-	stored := decode[map[string]any](l.t, l.marks.mark(p))
+	stored := decode[map[string]any](l.t, l.store.checkpoint(p))
 	if stored[field] = value; value == nil {
 		delete(stored, field)
 	}
-	l.marks.setMark(p, encode(l.t, stored))
+	l.store.setCheckpoint(p, encode(l.t, stored))
 }
 
 // moveOrigin makes the marks those of another deployment.
 func moveOrigin(l *lab) {
 	l.t.Helper()
-	o, err := record.DecodeOrigin("origin", 0, []byte(l.marks.origin()))
+	o, err := record.DecodeOrigin("origin", 0, []byte(l.store.origin()))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func moveOrigin(l *lab) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.marks.setOrigin(string(value))
+	l.store.setOrigin(string(value))
 }
 
 // unchanged compares all that is stored.

@@ -2,13 +2,12 @@ package test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 )
 
@@ -52,29 +51,29 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 					delivered, _ := f.printed.Delivered()
 					until(t, "something is printed, and a mark of partition 3 is saved", func() bool {
 						now, _ := f.printed.Delivered()
-						return now > delivered+100 && slices.ContainsFunc(f.lab.list().Marks, func(m shownMark) bool { return *m.Partition == 3 })
+						return now > delivered+100 && f.lab.has(3)
 					})
-					running := f.lab.operate("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes")
+					running := f.lab.operate("cluster", "repartition", "--to", fmt.Sprint(n), "--yes")
 					running.refused(fault.NodeRunning)
 					end()
 					before := f.lab.list().Origin
-					if plan := f.lab.result("checkpoint", "repartition", "--to", fmt.Sprint(n), "--dry-run"); !strings.Contains(plan, "all begin at") {
+					if plan := f.lab.result("cluster", "repartition", "--to", fmt.Sprint(n), "--dry-run"); !strings.Contains(plan, "all begin at") {
 						t.Errorf("%s", plan)
 					}
-					text := f.lab.result("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes")
+					text := f.lab.result("cluster", "repartition", "--to", fmt.Sprint(n), "--yes")
 					if !strings.Contains(text, fmt.Sprintf("There are %d partitions, incarnation %d.", n, i+2)) {
 						t.Errorf("%s", text)
 					}
-					f.lab.operate("checkpoint", "list").refused(fault.CheckpointPartitions)
+					f.lab.operate("subscribers", "list").refused(fault.CheckpointPartitions)
 					f.lab = f.lab.of(n)
 					after := f.lab.list()
-					if after.Without != n || after.Origin.Cluster != before.Cluster || after.Origin.Incarnation != before.Incarnation+1 || after.Origin.Partitions != n {
+					if len(after.Subscribers) == 0 || after.Origin.Cluster != before.Cluster || after.Origin.Incarnation != before.Incarnation+1 || after.Origin.Partitions != n {
 						t.Errorf("%+v after %+v", after, before)
 					}
-					if past := f.lab.result("checkpoint", "history", "3"); !strings.Contains(past, fmt.Sprintf("3 of %d", before.Partitions)) {
+					if past := f.lab.result("subscribers", "history", printer, "--partition", "3"); !strings.Contains(past, fmt.Sprintf("3 of %d", before.Partitions)) {
 						t.Errorf("%s", past)
 					}
-					f.lab.operate("checkpoint", "repartition", "--to", fmt.Sprint(n), "--yes").refused(fault.CheckpointRepartition, "already")
+					f.lab.operate("cluster", "repartition", "--to", fmt.Sprint(n), "--yes").refused(fault.CheckpointRepartition, "already")
 					begin(n)
 				}
 				stop()
@@ -121,7 +120,7 @@ func TestRepartitionThatWasKilledIsDoneByTheNext(t *testing.T) {
 		p := start(t, launch{args: []string{"run"}, env: l.settings})
 		p.refused(fault.CheckpointPartitions)
 	}
-	if text := f.lab.result("checkpoint", "repartition", "--to", "24", "--yes"); !strings.Contains(text, "24 partitions, incarnation 3.") {
+	if text := f.lab.result("cluster", "repartition", "--to", "24", "--yes"); !strings.Contains(text, "24 partitions, incarnation 3.") {
 		t.Errorf("%s", text)
 	}
 	for _, s := range f.ships {

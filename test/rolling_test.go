@@ -130,10 +130,10 @@ func TestRollingRestartIsNotNoticed(t *testing.T) {
 func (f *fleet) handle(id string, check *workload.Check, kept *chronicle, addresses []string, which client.Partitions) {
 	f.t.Helper()
 	c, err := client.New(client.Config{
-		Addresses: addresses, GatewayID: id, Start: client.StartNow, Partitions: which,
-		OnNotice: func(_ context.Context, n notice.Notice) error {
+		Addresses: addresses, Subscriber: id, Start: client.StartNow, Partitions: which,
+		OnNotice: func(_ context.Context, n client.Notice) error {
 			switch n.(type) {
-			case notice.Resync, notice.Rewound, notice.Rejected:
+			case client.Resync, client.Rewound, client.Rejected:
 				f.t.Errorf("%s is told of a loss that there is not: %+v", id, n)
 			}
 			return nil

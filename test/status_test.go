@@ -79,9 +79,9 @@ func TestNodeServesItsGapsAndNotices(t *testing.T) {
 			use(l)
 			ahead := l.stored()[3].Position.Time
 			ahead.T += 3600
-			stored := decode[map[string]any](t, l.marks.mark(3))
+			stored := decode[map[string]any](t, l.store.checkpoint(3))
 			stored["position"] = map[string]any{"t": ahead.T, "i": ahead.I} // as after a restore of MongoDB
-			l.marks.setMark(3, encode(t, stored))
+			l.store.setCheckpoint(3, encode(t, stored))
 			p := l.node()
 			address := p.address()
 			p.await(string(fault.LogAhead))

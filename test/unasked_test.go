@@ -16,19 +16,22 @@ import (
 // for START, an archive for ARCHIVE, the node that owns partition 0 for OWNER and another one for OTHER.
 func changing() map[string][][]string {
 	return map[string][][]string{
-		"checkpoint rewind":      {{"--all", "--to", "START"}, {"3", "--to", "START"}, {"3", "--to", "START", "-o", "json"}},
-		"checkpoint import":      {{"ARCHIVE"}, {"ARCHIVE", "-o", "json"}},
-		"checkpoint repartition": {{"--to", "24"}, {"--to", "24", "-o", "json"}},
-		"cluster adopt":          {{}, {"-o", "json"}},
-		"handoff":                {{"0", "--to", "OTHER"}, {"0", "--to", "OTHER", "-o", "json"}},
-		"drain":                  {{"OWNER"}, {"OWNER", "-o", "json"}},
+		"subscribers rewind": {
+			{printer, "--to", "START"}, {printer, "--partition", "3", "--to", "START"}, {printer, "--partition", "3", "--to", "START", "-o", "json"},
+		},
+		"subscribers import":  {{"ARCHIVE"}, {"ARCHIVE", "-o", "json"}},
+		"subscribers delete":  {{printer}, {printer, "-o", "json"}},
+		"cluster repartition": {{"--to", "24"}, {"--to", "24", "-o", "json"}},
+		"cluster adopt":       {{}, {"-o", "json"}},
+		"handoff":             {{"0", "--to", "OTHER"}, {"0", "--to", "OTHER", "-o", "json"}},
+		"drain":               {{"OWNER"}, {"OWNER", "-o", "json"}},
 	}
 }
 
 // harmless are those that change nothing, or nothing but a new file that they are told to write; and run, which is a node.
 func harmless() []string {
 	return []string{
-		"check", "checkpoint export", "checkpoint history", "checkpoint list", "checkpoint show", "config check", "explain", "gaps", "run",
+		"check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
 		"status", "tail", "version",
 	}
 }
@@ -112,11 +115,11 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 				s.wait()
 			}
 			archive := filepath.Join(t.TempDir(), "marks.json")
-			f.lab.result("checkpoint", "export", archive)
-			before := f.lab.marks.everything()
+			f.lab.result("subscribers", "export", archive)
+			before := f.lab.store.everything()
 			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive)
-			unasked(t, f, with, "checkpoint rewind", "checkpoint import", "checkpoint repartition", "cluster adopt")
-			unchanged(t, before, f.lab.marks.everything())
+			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt")
+			unchanged(t, before, f.lab.store.everything())
 			if _, err := os.Stat(archive); err != nil {
 				t.Error(err)
 			}

@@ -16,28 +16,32 @@ import (
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// marks is a store as it is seen by those who look into it from outside.
-type marks interface {
+// printer is the subscriber whose checkpoints these tests look at: the standard output of the nodes.
+const printer = "stdout"
+
+// store is a store of checkpoints as it is seen from outside.
+type store interface {
 	// settings tell a node where the store is.
 	settings() []string
-	// List returns the marks.
-	List(ctx context.Context) ([]checkpoint.Mark, error)
+	// Load returns the checkpoints of a subscriber.
+	Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error)
 	// everything returns every key or document of the store with its value, byte for byte. What the owner's own renewals change
 	// all the time is left out.
 	everything() map[string]string
-	// mark and origin return what is stored, and overwrite it with anything.
-	mark(p change.Partition) string
-	setMark(p change.Partition, value string)
+	// checkpoint, that of the printer in a partition, and origin return what is stored; the others overwrite it with anything.
+	checkpoint(p change.Partition) string
+	setCheckpoint(p change.Partition, value string)
 	origin() string
 	setOrigin(value string)
 	// restore brings back what everything returned.
 	restore(all map[string]string)
 }
 
-// etcdMarks are marks in etcd.
-type etcdMarks struct {
+// etcdStore keeps checkpoints in etcd.
+type etcdStore struct {
 	*etcd.Store
 
 	lab       *lab
@@ -47,8 +51,8 @@ type etcdMarks struct {
 	client    *clientv3.Client
 }
 
-func newEtcdMarks(l *lab, endpoints []string) *etcdMarks {
-	m := &etcdMarks{lab: l, endpoints: endpoints, prefix: devetcdtest.Prefix(l.t, endpoints)}
+func newEtcdStore(l *lab, endpoints []string) *etcdStore {
+	m := &etcdStore{lab: l, endpoints: endpoints, prefix: devetcdtest.Prefix(l.t, endpoints)}
 	m.root = m.prefix + "/" + l.cluster + "/"
 	m.client = devetcdtest.Client(l.t, endpoints)
 	ours, err := etcd.Dial(l.t.Context(), etcd.Config{Endpoints: endpoints, Prefix: m.prefix, Cluster: l.cluster})
@@ -64,11 +68,11 @@ func newEtcdMarks(l *lab, endpoints []string) *etcdMarks {
 	return m
 }
 
-func (m *etcdMarks) settings() []string {
+func (m *etcdStore) settings() []string {
 	return []string{"STREAMER_ETCD_ENDPOINTS=" + strings.Join(m.endpoints, ","), "STREAMER_ETCD_PREFIX=" + m.prefix}
 }
 
-func (m *etcdMarks) everything() map[string]string {
+func (m *etcdStore) everything() map[string]string {
 	m.lab.t.Helper()
 	resp, err := m.client.Get(context.Background(), m.prefix+"/", clientv3.WithPrefix())
 	if err != nil {
@@ -81,61 +85,63 @@ func (m *etcdMarks) everything() map[string]string {
 	return all
 }
 
-func (m *etcdMarks) key(p change.Partition) string { return fmt.Sprintf("%smark/%05d", m.root, p) }
+func (m *etcdStore) key(p change.Partition) string {
+	return fmt.Sprintf("%scheckpoint/shared/%s/%05d", m.root, printer, p)
+}
 
-func (m *etcdMarks) mark(p change.Partition) string           { return m.everything()[m.key(p)] }
-func (m *etcdMarks) setMark(p change.Partition, value string) { m.put(m.key(p), value) }
-func (m *etcdMarks) origin() string                           { return m.everything()[m.root+"origin"] }
-func (m *etcdMarks) setOrigin(value string)                   { m.put(m.root+"origin", value) }
+func (m *etcdStore) checkpoint(p change.Partition) string           { return m.everything()[m.key(p)] }
+func (m *etcdStore) setCheckpoint(p change.Partition, value string) { m.put(m.key(p), value) }
+func (m *etcdStore) origin() string                                 { return m.everything()[m.root+"origin"] }
+func (m *etcdStore) setOrigin(value string)                         { m.put(m.root+"origin", value) }
 
-func (m *etcdMarks) put(key, value string) {
+func (m *etcdStore) put(key, value string) {
 	m.lab.t.Helper()
 	if _, err := m.client.Put(m.lab.t.Context(), key, value); err != nil {
 		m.lab.t.Fatal(err)
 	}
 }
 
-func (m *etcdMarks) restore(all map[string]string) {
+func (m *etcdStore) restore(all map[string]string) {
 	m.lab.t.Helper()
 	for key, value := range all {
 		m.put(key, value)
 	}
 }
 
-// mongoMarks are marks in MongoDB.
-type mongoMarks struct {
-	*mark.Store
+// mongoStore keeps checkpoints in MongoDB.
+type mongoStore struct {
+	*checkpoints.Store
 
 	lab      *lab
 	database *mongo.Database
 }
 
-func newMongoMarks(l *lab) *mongoMarks {
-	m := &mongoMarks{lab: l, database: l.client.Database("marks_" + l.cluster)}
+func newMongoStore(l *lab) *mongoStore {
+	m := &mongoStore{lab: l, database: l.client.Database("checkpoints_" + l.cluster)}
 	l.t.Cleanup(func() { l.drop(m.database.Name()) })
 	ours, err := mongodb.Dial(l.t.Context(), mongodb.Config{URI: l.uri, Application: "test"})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(ours.Close)
-	m.Store = mark.NewStore(ours, m.database.Name(), l.cluster, partitions)
+	m.Store = checkpoints.NewStore(ours, m.database.Name(), l.cluster, partitions)
 	return m
 }
 
-func (m *mongoMarks) settings() []string {
+func (m *mongoStore) settings() []string {
 	return []string{"STREAMER_MARKS_DATABASE=" + m.database.Name()}
 }
 
-func (m *mongoMarks) everything() map[string]string {
+func (m *mongoStore) everything() map[string]string {
 	m.lab.t.Helper()
 	all := map[string]string{}
-	for _, name := range []string{m.lab.cluster + ".marks", m.lab.cluster + ".cluster"} {
+	for _, name := range []string{m.lab.cluster + ".checkpoints", m.lab.cluster + ".cluster"} {
 		maps.Copy(all, m.documents(m.database.Collection(name)))
 	}
 	return all
 }
 
-func (m *mongoMarks) documents(from *mongo.Collection) map[string]string {
+func (m *mongoStore) documents(from *mongo.Collection) map[string]string {
 	m.lab.t.Helper()
 	cursor, err := from.Find(context.Background(), bson.D{})
 	if err != nil {
@@ -162,15 +168,20 @@ func (m *mongoMarks) documents(from *mongo.Collection) map[string]string {
 	return documents
 }
 
-// The documents that hold a mark and the origin, and their fields.
-func (m *mongoMarks) mark(p change.Partition) string { return m.get("marks", int32(p), "mark") }
-func (m *mongoMarks) setMark(p change.Partition, value string) {
-	m.set("marks", int32(p), "mark", value)
-}
-func (m *mongoMarks) origin() string         { return m.get("cluster", "origin", "origin") }
-func (m *mongoMarks) setOrigin(value string) { m.set("cluster", "origin", "origin", value) }
+func (m *mongoStore) id(p change.Partition) string { return fmt.Sprintf("shared/%s/%05d", printer, p) }
 
-func (m *mongoMarks) restore(all map[string]string) {
+// The documents that hold a checkpoint and the origin, and their fields.
+func (m *mongoStore) checkpoint(p change.Partition) string {
+	return m.get("checkpoints", m.id(p), "checkpoint")
+}
+
+func (m *mongoStore) setCheckpoint(p change.Partition, value string) {
+	m.set("checkpoints", m.id(p), "checkpoint", value)
+}
+func (m *mongoStore) origin() string         { return m.get("cluster", "origin", "origin") }
+func (m *mongoStore) setOrigin(value string) { m.set("cluster", "origin", "origin", value) }
+
+func (m *mongoStore) restore(all map[string]string) {
 	m.lab.t.Helper()
 	for key, raw := range all {
 		name, _, _ := strings.Cut(key, "/")
@@ -181,7 +192,7 @@ func (m *mongoMarks) restore(all map[string]string) {
 	}
 }
 
-func (m *mongoMarks) get(kind string, id any, field string) string {
+func (m *mongoStore) get(kind string, id any, field string) string {
 	m.lab.t.Helper()
 	raw, err := m.database.Collection(m.lab.cluster+"."+kind).FindOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
 	if err != nil {
@@ -190,7 +201,7 @@ func (m *mongoMarks) get(kind string, id any, field string) string {
 	return raw.Lookup(field).StringValue()
 }
 
-func (m *mongoMarks) set(kind string, id any, field, value string) {
+func (m *mongoStore) set(kind string, id any, field, value string) {
 	m.lab.t.Helper()
 	done, err := m.database.Collection(m.lab.cluster+"."+kind).UpdateOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
