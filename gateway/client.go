@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/streamer"
@@ -25,8 +26,9 @@ type client struct {
 	w          http.ResponseWriter
 	out        *http.ResponseController
 	buffer     []byte
-	written    int    // events in the buffer
-	last       uint64 // the last batch in the buffer
+	written    int        // events in the buffer
+	last       uint64     // the last batch in the buffer
+	at         change.Ref // of the last id that the client has
 }
 
 // run writes events until the client leaves, stalls, or the session ends, and says which.
@@ -118,10 +120,14 @@ func (c *client) batch(b *streamer.Batch) error {
 	switch {
 	case b.Loss != nil:
 		id := c.id(end.AppendText)
+		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
 		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
 		return nil
+	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
+		return nil // the log is read from an earlier time up to where the client is, whose own id is better
 	case len(b.Events) == 0: // the id moves on without an event
+		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
 		return nil
 	}
@@ -130,8 +136,8 @@ func (c *client) batch(b *streamer.Batch) error {
 		if bytes.ContainsAny(payload, "\r\n") {
 			return fault.Newf(fault.SessionEncoding, "an event has a line break where none may be")
 		}
-		ref := e.Ref
-		id := c.id(ref.AppendText)
+		c.at = e.Ref
+		id := c.id(c.at.AppendText)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
 		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)

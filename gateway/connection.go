@@ -249,7 +249,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err != nil {
 			return err
 		}
-		return session.Attach(places, nil)
+		return session.Attach(places, nil, nil)
 	case *streampb.ConnectRequest_Detach:
 		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:

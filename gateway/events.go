@@ -107,7 +107,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w)}
+	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref}
 	reason := c.run(r.Context())
 	h.metrics.ended.WithLabelValues(reason).Inc()
 	subscriber.Close(r.Context(), nil)

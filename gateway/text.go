@@ -36,12 +36,15 @@ type loss struct {
 	Notice     streamer.Kind `json:"notice"`
 	Reason     string        `json:"reason"`
 	Namespaces []string      `json:"namespaces,omitempty"` // none: everything that is watched
+	Partitions partitions    `json:"partitions,omitempty"` // none: all
 	LostFrom   timestamp     `json:"lost_from"`
 	LostTo     timestamp     `json:"lost_to"`
 	Found      time.Time     `json:"found"`
 	Advice     string        `json:"advice"`
 	Generation uint64        `json:"generation,omitempty"`
 }
+
+type partitions []change.Partition
 
 // A timestamp is a cluster time as Extended JSON writes it.
 type timestamp struct {
@@ -63,7 +66,7 @@ func AppendLoss(b []byte, cluster string, to change.Position, l *streamer.Loss) 
 
 func appendLoss(b []byte, id string, l *streamer.Loss) []byte {
 	text, err := json.Marshal(loss{
-		ID: id, Notice: l.Kind, Reason: l.Reason, Namespaces: l.Namespaces, LostFrom: newTimestamp(l.From.Time), LostTo: newTimestamp(l.To.Time),
+		ID: id, Notice: l.Kind, Reason: l.Reason, Namespaces: l.Namespaces, Partitions: l.Partitions, LostFrom: newTimestamp(l.From.Time), LostTo: newTimestamp(l.To.Time),
 		Found: l.Found, Advice: l.Advice, Generation: l.Generation,
 	})
 	if err != nil {

@@ -240,6 +240,7 @@ func (l *Log) namespaces(loss *Loss) []string {
 // lost tells of a loss.
 func (l *Log) lost(loss Loss) {
 	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
+	l.metrics.gaps.Inc()
 	l.logger.Warn("changes may have been missed", "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
 	if l.cfg.Lost != nil {
 		l.cfg.Lost(loss)

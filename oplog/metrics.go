@@ -4,10 +4,10 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are what a Log counts.
 type metrics struct {
-	streams                           prometheus.Gauge
+	streams, window                   prometheus.Gauge
 	events, repeated, duplicates      prometheus.Counter
 	detached, joins, catchups, pauses prometheus.Counter
-	jumps, reread                     prometheus.Counter
+	jumps, reread, gaps               prometheus.Counter
 	losses                            *prometheus.CounterVec
 }
 
@@ -16,13 +16,21 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "log", Name: name, Help: help})
 	}
+	// design makes a counter that has a name of its own in the design of the service's reliability.
+	design := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Name: name, Help: help})
+	}
 	m := &metrics{
+		window: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "streamer", Name: "dedup_cache_size", Help: "Events that the tail's deduplication window remembers.",
+		}),
+		gaps: design("gaps_detected_total", "Stretches of the oplog that were or may have been missed: read again, or lost."),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "streamer", Subsystem: "log", Name: "streams_open", Help: "Change streams open or being opened, the tail included.",
 		}),
 		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
 		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
-		duplicates: counter("events_duplicate_total", "Change events dropped because they passed before at another position."),
+		duplicates: design("duplicate_events_total", "Change events dropped because they passed before at another position."),
 		detached:   counter("cursors_detached_total", "Cursors whose place in the tail's ring was overwritten."),
 		joins:      counter("cursors_joined_total", "Cursors that moved from a catch-up to the tail."),
 		catchups:   counter("catchups_total", "Catch-up streams opened."),
@@ -34,7 +42,9 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		}, []string{"reason"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.streams, m.events, m.repeated, m.duplicates, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.losses, collector{stats})
+		reg.MustRegister(
+			m.streams, m.window, m.events, m.repeated, m.duplicates, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.gaps, m.losses, collector{stats},
+		)
 	}
 	return m
 }

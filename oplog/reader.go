@@ -107,6 +107,7 @@ func (r *reader) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errReadAgain):
 			r.log.metrics.reread.Inc()
+			r.log.metrics.gaps.Inc()
 			r.log.logger.Info("cluster time jumped after an unproven reopening; reading the stretch again", "reader", r.kind(), "from", open.String())
 			open = change.At(open.Time)
 		case errors.Is(err, ErrPositionLost):
@@ -159,6 +160,9 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 			m.events.Add(float64(len(reply.Events)))
 			m.repeated.Add(float64(r.splitter.repeated))
 			m.duplicates.Add(float64(r.splitter.duplicates))
+			if w := r.splitter.window; w != nil && r.tail {
+				m.window.Set(float64(w.Len()))
+			}
 			m.jumps.Add(float64(r.splitter.jumps))
 			switch {
 			case err != nil:

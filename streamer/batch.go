@@ -85,6 +85,8 @@ type Loss struct {
 	Generation uint64
 	// Namespaces are those concerned; empty means everything that is watched.
 	Namespaces []string
+	// Partitions are those concerned, of a rewind of a shared subscriber; empty means all of the session.
+	Partitions []change.Partition
 	// Found is when the loss was found.
 	Found time.Time
 	// Advice says what to do.

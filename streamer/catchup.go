@@ -243,9 +243,9 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 
 // Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
 // attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
-// other partitions have had is skipped.
+// other partitions have had is skipped. A loss, if there is one, comes before anything of these partitions.
 // One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest.
-func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term) error {
+func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "partitions are attached to sessions that ask for it: this one has all")
 	}
@@ -277,6 +277,9 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.mu.Unlock()
 			s.open = &Batch{Attached: list}
 			s.queue(s.position())
+			if loss != nil {
+				s.loss(loss, s.position())
+			}
 		})
 	})
 	return nil
@@ -357,15 +360,22 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 			return
 		}
 		s.readAgain(rest, of, generation, func() {
-			s.loss(&Loss{
-				Kind: Rewound, Reason: "operator", From: to, To: to, Namespaces: namespaces, Generation: generation, Found: time.Now(),
-				Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
-			}, s.position())
+			loss := rewoundLoss(to, nil)
+			loss.Namespaces, loss.Generation = namespaces, generation
+			s.loss(loss, s.position())
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.mu.rewound = attachment{at: to, seq: s.mu.last}
 		})
 	})
+}
+
+// rewoundLoss is the entry that tells a subscriber that an operator has moved it to a position, in partitions or, if there are none, in all.
+func rewoundLoss(to change.Position, partitions []change.Partition) *Loss {
+	return &Loss{
+		Kind: Rewound, Reason: "operator", From: to, To: to, Partitions: partitions, Found: time.Now(),
+		Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
+	}
 }
 
 // readAgain has the session read from where the subscriber is, off the live path unless it is there already, and calls then when that is

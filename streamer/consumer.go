@@ -57,6 +57,7 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 		}
 	}
 	events := n.hub.Events()
+	n.restarts.Add(float64(len(fresh)))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range fresh {

@@ -166,10 +166,10 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 		}
 	case stands != nil: // counted anew since, perhaps
 		at := stands.Recounted(n.cfg.Origin.Partitions)
-		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, Place{At: n.openable(at.Position, at.Fingerprint)}, at.Snapshots
+		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
 		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
 		for p, position := range at.Positions {
-			cfg.Partitions[p] = Place{At: n.openable(position, at.Fingerprint)}
+			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 	default:
 		e.begin = BeginStart
@@ -234,28 +234,25 @@ func again(all []snapshot.Progress) (begun []snapshot.Progress) {
 	return begun
 }
 
-// aheadSlack is how far a position may be later than MongoDB's time, which different servers of a deployment tell a little differently.
-const aheadSlack = 15 * time.Second
-
 // ahead returns the fault LogAhead for a place that is later than MongoDB's own time.
 func (n *Node) ahead(ctx context.Context, p Place) error {
 	from := p.From()
 	reach, err := n.cfg.Range.Recently(ctx)
-	if err == nil && from.Time.Time().Sub(reach.Last.Time()) > aheadSlack {
+	if err == nil && reach.Ahead(from) {
 		reach, err = n.cfg.Range.Now(ctx) // the answer may be older than the position
 	}
-	if err == nil && from.Time.Time().Sub(reach.Last.Time()) > aheadSlack {
+	if err == nil && reach.Ahead(from) {
 		return fault.Newf(fault.LogAhead, "the session is to begin at %s, MongoDB is at %s", from.Time, reach.Last)
 	}
 	return nil
 }
 
-// openable returns the position, without its token where that is of streams with another filter.
-func (n *Node) openable(at change.Position, fingerprint string) change.Position {
+// openable returns the place of a position, without its token where that is of streams with another filter.
+func (n *Node) openable(at change.Position, fingerprint string) Place {
 	if fingerprint != n.cfg.Fingerprint && !at.IsProgress() {
-		return change.At(at.Time)
+		return Place{Ref: at.Ref()}
 	}
-	return at
+	return Place{At: at}
 }
 
 // claim claims the subscriber's name, and knows its generation from then on. moved says that an operator has moved the checkpoint since it was
@@ -383,7 +380,7 @@ func (e *Exclusive) rewound() {
 		return
 	}
 	n.cfg.Board.Post(rewoundNotice(saved[0]))
-	e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint), saved[0].Generation, n.cfg.Namespaces)
+	e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint).From(), saved[0].Generation, n.cfg.Namespaces)
 	e.mu.Lock()
 	e.mu.generation = max(e.mu.generation, saved[0].Generation) // from now on checkpoints are of it
 	e.mu.Unlock()

@@ -207,7 +207,7 @@ func (s *subscriber) connect(t *testing.T, b *bench, byRef bool) {
 }
 
 func (s *subscriber) attach(places map[change.Partition]streamer.Place) {
-	if err := s.session.Attach(places, nil); err != nil {
+	if err := s.session.Attach(places, nil, nil); err != nil {
 		s.failed = err.Error()
 	}
 }

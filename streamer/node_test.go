@@ -696,7 +696,32 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute) // checkpoints are refused, in every partition
 		w.store.unread.Store(false)
-		equal(t, "again", refs(receiveShared(t, s, 30)), wanted(events[10:]))
+		moved := fmt.Sprintf("rewound operator %s–%s", events[9].Position(), events[9].Position())
+		equal(t, "again", refs(receiveShared(t, s, 30)), append([]string{moved}, wanted(events[10:])...))
+		// It is told again until it has acknowledged that.
+		node.kill(errors.New("killed"))
+		node = w.start("b", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 2)
+		received := receiveShared(t, s, 30)
+		equal(t, "in another process", refs(received), append([]string{moved}, wanted(events[10:])...))
+		if err := s.Ack(last(received).Seq); err != nil {
+			t.Fatal(err)
+		}
+		node.stop(t)
+		node = w.start("c", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		node.own(t, 3)
+		events = source.Append(inserts(1, 200)...)
+		equal(t, "acknowledged", refs(receiveShared(t, s, 1)), wanted(events))
 		node.stop(t)
 	})
 }

@@ -93,17 +93,23 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		return fmt.Errorf("claim the checkpoints of %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
+	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since
 	for i, t := range terms {
 		at := n.openable(claimed[i].Position, claimed[i].Fingerprint)
 		if at.IsZero() {
-			at = change.At(n.cfg.Origin.Start)
+			at = Place{At: change.At(n.cfg.Origin.Start)}
 		}
-		if err := n.ahead(ctx, Place{At: at}); err != nil {
-			return err
+		if err := n.ahead(ctx, at); err != nil { // it cannot be served; the others can
+			n.logger.Error("subscriber stopped", "subscriber", s.name, "partition", t.Partition, "error", err)
+			s.session.Close(err)
+			return nil
 		}
-		places[t.Partition], held[t.Partition] = Place{At: at}, t
+		places[t.Partition], held[t.Partition] = at, t
+		if r := claimed[i].Reason; r == checkpoint.ReasonRewind || r == checkpoint.ReasonImport {
+			moved = append(moved, claimed[i])
+		}
 	}
-	if err := s.session.Attach(places, held); err != nil {
+	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
@@ -234,20 +240,20 @@ func (s *Shared) goBack() error {
 	}
 	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
 	generations := make(map[change.Partition]uint64)
-	var moved checkpoint.Checkpoint // one of them
+	var moved []checkpoint.Checkpoint
 	s.mu.Lock()
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
-			moved, generations[c.Partition] = c, c.Generation
-			places[c.Partition], held[c.Partition] = Place{At: n.openable(c.Position, c.Fingerprint)}, term
+			moved, generations[c.Partition] = append(moved, c), c.Generation
+			places[c.Partition], held[c.Partition] = n.openable(c.Position, c.Fingerprint), term
 		}
 	}
 	s.mu.Unlock()
 	if len(places) == 0 {
 		return nil
 	}
-	n.cfg.Board.Post(rewoundNotice(moved))
-	_ = s.session.Attach(places, held) // partitions are attached to it
+	n.cfg.Board.Post(rewoundNotice(moved[0]))
+	_ = s.session.Attach(places, held, rewindOf(moved)) // partitions are attached to it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, generation := range generations { // not before: where it was is of the generation before
@@ -268,6 +274,22 @@ func (s *Shared) failed() error {
 	default:
 		return nil
 	}
+}
+
+// rewindOf tells that an operator has moved checkpoints, nil where there are none.
+func rewindOf(moved []checkpoint.Checkpoint) *Loss {
+	if len(moved) == 0 {
+		return nil
+	}
+	to, partitions := moved[0].Position, make([]change.Partition, len(moved))
+	for i, c := range moved {
+		partitions[i] = c.Partition
+		if to.After(c.Position) {
+			to = c.Position
+		}
+	}
+	slices.Sort(partitions)
+	return rewoundLoss(to, partitions)
 }
 
 func rewoundNotice(c checkpoint.Checkpoint) notice.Notice {

@@ -54,7 +54,7 @@ func TestHealthTellsHowTheNodeDoes(t *testing.T) {
 		}
 		r = decode[report](t, got.body)
 		for _, q := range r.Partitions {
-			if q.Lag == nil || *q.Lag > 2 || q.EventRate == nil {
+			if q.Lag == nil || *q.Lag > 2 || q.EventRate == nil || q.LastEvent.IsZero() {
 				return false
 			}
 		}

@@ -112,10 +112,10 @@ func (l *lab) with(settings ...string) *lab {
 	return &other
 }
 
-// node starts a node.
+// node starts a node that writes what happens to its standard output.
 func (l *lab) node(args ...string) *process {
 	l.t.Helper()
-	return start(l.t, launch{args: append([]string{"run"}, args...), env: l.settings})
+	return start(l.t, launch{args: append([]string{"run", "-o", "json"}, args...), env: l.settings})
 }
 
 // printer starts a node that hands its events, as JSON, over to line.

@@ -12,33 +12,23 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A place is where an event stands in the log as its id tells: the head, whose bytes order as positions do, and the hash of the token.
-type place string
+// A place is where an event is in the log, as its id tells.
+type place = change.Ref
 
-// Layout of an id before it is written as text (gateway/id.go): version, partitions, cluster, head, hash, checksum.
-const (
-	headAt  = 1 + 2 + 4
-	placeTo = headAt + change.HeadSize + 16
-	idTo    = placeTo + 4
-)
-
-// placeOf reads an id.
+// placeOf reads an id of a cluster that is not known.
 func placeOf(id string) (place, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(id)
-	if err != nil || len(raw) != idTo {
-		return "", fmt.Errorf("not an id: %q", id)
+	if err != nil || len(raw) != refTo+4 {
+		return place{}, fmt.Errorf("not an id: %q", id)
 	}
-	return place(raw[headAt:placeTo]), nil
+	return change.ParseRef(raw[refAt:refTo])
 }
 
-// at returns the place of a position.
-func at(p change.Position) place {
-	hash := p.Hash()
-	return place(p.Head().Append(nil)) + place(hash[:])
-}
-
-// behind reports whether the event at p stands behind the one at q. Of a replica set, no two events have the same head.
-func (p place) behind(q place) bool { return q == "" || p[:change.HeadSize] > q[:change.HeadSize] }
+// Layout of an id before it is written as text: version, cluster, place, checksum.
+const (
+	refAt = 1 + 4
+	refTo = refAt + change.RefSize
+)
 
 // A sighting is what a line tells of an event.
 type sighting struct {

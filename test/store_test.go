@@ -124,7 +124,7 @@ func newMongoStore(l *lab) *mongoStore {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(ours.Close)
-	m.Store = checkpoints.NewStore(ours, m.database.Name(), l.cluster, partitions)
+	m.Store = checkpoints.NewStore(ours, m.database.Name(), l.cluster, 0)
 	return m
 }
 

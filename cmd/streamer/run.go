@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/wiring"
 )
@@ -73,8 +74,15 @@ func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error 
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		defer cancel() // nobody reads standard output any more
-		done <- printEvents(context.WithoutCancel(ctx), printed, service.Origin().Cluster, os.Stdout)
+		err := printEvents(context.WithoutCancel(ctx), printed, service.Origin().Cluster, os.Stdout)
+		switch fault.Of(err) {
+		case fault.LogHistoryLost, fault.LogAhead: // an operator must act; the node serves others meanwhile, and /health says why
+			complain(err)
+			err = nil
+		default:
+			cancel() // nobody reads standard output any more
+		}
+		done <- err
 	}()
 	err = service.Run(ctx)
 	printed.Session().Close(nil)

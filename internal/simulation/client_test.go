@@ -283,7 +283,7 @@ func (c *client) move(s *seat, partitions []change.Partition) {
 		s.asked[p]++
 	}
 	c.hands(change.Partition(c.world.partitions))
-	if err := s.session.Session().Attach(places, nil); err != nil {
+	if err := s.session.Session().Attach(places, nil, nil); err != nil {
 		c.world.wrong("%s: %s attaches nothing: %v", c.name, s.process.id, err)
 	}
 }

@@ -60,7 +60,7 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 			if more := n.metric("streamer_mongodb_streams_opened_total") - counted; more < 1 || int(more) > c.opened {
 				t.Errorf("%v streams were counted", more)
 			}
-			for _, name := range []string{"streamer_log_losses_total", "streamer_log_events_duplicate_total"} {
+			for _, name := range []string{"streamer_log_losses_total", "streamer_duplicate_events_total"} {
 				if got := n.metric(name); got != 0 {
 					t.Errorf("%s is %v", name, got)
 				}
