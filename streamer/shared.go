@@ -100,7 +100,13 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			at = Place{At: change.At(n.cfg.Origin.Start)}
 		}
 		if err := n.ahead(ctx, at); err != nil { // it cannot be served; the others can
-			n.logger.Error("subscriber stopped", "subscriber", s.name, "partition", t.Partition, "error", err)
+			err = fmt.Errorf("partition %d: %w", t.Partition, err)
+			n.logger.Error("subscriber stopped", "subscriber", s.name, "error", err)
+			n.cfg.Board.Post(notice.Notice{
+				Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
+				Text:   fmt.Sprintf("subscriber %s is not served: %v", s.name, err),
+				Fields: map[string]any{"subscriber": s.name, "partition": t.Partition, "code": string(fault.Of(err))},
+			})
 			s.session.Close(err)
 			return nil
 		}

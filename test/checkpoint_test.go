@@ -114,7 +114,8 @@ func TestCheckpointsAreShownWithoutTheirTokens(t *testing.T) {
 					t.Errorf("the token of partition %d is shown, or its position not", i)
 				}
 			}
-			if lines := strings.Split(human, "\n"); len(lines) != 4 || !strings.Contains(lines[2], "GENERATION") || !strings.HasPrefix(lines[3], printer+" ") {
+			if lines := strings.Split(human, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[1], "who is connected is not known") || !strings.Contains(lines[3], "GENERATION") ||
+				!strings.HasPrefix(lines[4], printer+" ") {
 				t.Errorf("%s", human)
 			}
 			if !strings.Contains(one, stored[3].Position.Time.String()) || !strings.Contains(one, "node") {
@@ -200,7 +201,7 @@ func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 					t.Errorf("partition %d has generation %d", *m.Partition, m.Generation)
 				}
 			}
-			if past := l.result("subscribers", "history", printer, "--partition", "3"); !strings.Contains(past, "rewind: a test") {
+			if past := l.result("subscribers", "history", printer, "--partition", "3"); !strings.Contains(past, `rewind: "a test"`) {
 				t.Errorf("%s", past)
 			}
 			p.signal(syscall.SIGTERM)

@@ -168,10 +168,10 @@ func TestIdleNodeIsCheap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := start(t, launch{program: program, args: []string{"run"}, env: l.settings})
+	p := start(t, launch{program: program, args: []string{"run", "-o", "json"}, env: l.settings})
 	p.await(nodeRuns)
 	l.insert(0, 1000)
-	until(t, "every partition has a mark", func() bool { return len(l.stored()) == many })
+	until(t, "every partition has a checkpoint", func() bool { return len(l.stored()) == many })
 	if used := resident(t, p); used > most {
 		t.Errorf("%d KiB resident, at most %d", used, most)
 	} else {
