@@ -24,14 +24,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Start says where a session begins of which nothing is known. There is no default.
+// Start says where a session begins without a position and without a checkpoint. There is no default.
 type Start int32
 
 const (
 	Start_START_UNSPECIFIED Start = 0
 	// Nowhere: the session is refused with NOT_FOUND.
 	Start_START_RESUME Start = 1
-	// With what happens from now on.
+	// At the current end of the log.
 	Start_START_NOW Start = 2
 	// With the oldest change that MongoDB still has.
 	Start_START_EARLIEST Start = 3
@@ -88,11 +88,11 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 type Partitions int32
 
 const (
-	// All of them, whoever owns them: a node serves a session from its own reading of the log.
+	// All of them, whichever nodes own them: every node reads the whole log.
 	Partitions_PARTITIONS_UNSPECIFIED Partitions = 0
 	Partitions_PARTITIONS_ALL         Partitions = 1
-	// Those that the client attaches, for clients that follow the cluster's topology: they have a session with each node for what it owns. A
-	// node serves what it does not own as well, so that a client need not be in step with the topology.
+	// Those that the client attaches. For clients that follow the topology: they have a session with each node for the partitions that it
+	// owns. A node also serves partitions that it does not own, so a client need not be in step with the topology.
 	Partitions_PARTITIONS_OWNED Partitions = 2
 )
 
@@ -141,10 +141,10 @@ func (Partitions) EnumDescriptor() ([]byte, []int) {
 type AckMode int32
 
 const (
-	// When the client says so.
+	// When the client acknowledges it. The default.
 	AckMode_ACK_MODE_UNSPECIFIED AckMode = 0
 	AckMode_ACK_MODE_EXPLICIT    AckMode = 1
-	// When it has been written to the transport: what was in flight when a connection broke may be lost.
+	// When it has been written to the transport: what is in flight when a connection breaks may be lost.
 	AckMode_ACK_MODE_AUTO AckMode = 2
 )
 
@@ -189,7 +189,7 @@ func (AckMode) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{2}
 }
 
-// Format is how changes are written.
+// Format is the encoding of changes. The default is BSON.
 type Format int32
 
 const (
@@ -241,11 +241,11 @@ func (Format) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{3}
 }
 
-// Deletes says which deletes a filter that reads the document gets, which has gone by then.
+// Deletes says which deletes match a filter that reads the document, which no longer exists then.
 type Deletes int32
 
 const (
-	// All of its namespaces, with their keys only.
+	// All deletes in its namespaces, with their keys only. The default.
 	Deletes_DELETES_UNSPECIFIED Deletes = 0
 	Deletes_DELETES_ALL         Deletes = 1
 	Deletes_DELETES_NONE        Deletes = 2
@@ -296,7 +296,7 @@ func (Deletes) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
 }
 
-// Begin says where a session begins.
+// Begin says where a session has begun.
 type Begin int32
 
 const (
@@ -305,7 +305,7 @@ const (
 	Begin_BEGIN_POSITIONS Begin = 1
 	// At the checkpoint under the subscriber's name.
 	Begin_BEGIN_CHECKPOINT Begin = 2
-	// As start says: nothing was known.
+	// As start says: there was neither a position nor a checkpoint.
 	Begin_BEGIN_START Begin = 3
 )
 
@@ -352,14 +352,14 @@ func (Begin) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
 }
 
-// Kind says what it is about.
+// Kind says what a loss means.
 type Loss_Kind int32
 
 const (
 	Loss_KIND_UNSPECIFIED Loss_Kind = 0
-	// Changes of the stretch may have been missed.
+	// Changes in the stretch may have been missed.
 	Loss_KIND_RESYNC Loss_Kind = 1
-	// An operator has moved the subscriber back to the batch's to: what follows has been delivered before. Move there, in all partitions.
+	// An operator has moved the subscriber back to the batch's to: what follows was delivered before. Set the position to it in all partitions.
 	Loss_KIND_REWOUND Loss_Kind = 2
 )
 
@@ -404,7 +404,7 @@ func (Loss_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18, 0}
 }
 
-// ConnectRequest is what a client says.
+// ConnectRequest is a message of the client.
 type ConnectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -567,7 +567,7 @@ func (*ConnectRequest_Attach) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Detach) isConnectRequest_Message() {}
 
-// ConnectResponse is what the server says.
+// ConnectResponse is a message of the server.
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -738,19 +738,19 @@ type Hello struct {
 	// A random id of the process. Of two processes with one name, the one that started later wins.
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// How the subscriber does, by its own account.
+	// The subscriber's own health checks.
 	Checks []*Check `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
-	// The whole set: what an earlier session subscribed to is not remembered.
+	// The whole set: subscriptions of earlier sessions are not remembered.
 	Subscriptions []*Subscription `protobuf:"bytes,5,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	// Where to begin if nothing is known: neither a position, nor a checkpoint under the name.
+	// Where to begin without a position and without a checkpoint under the name. Required.
 	Start Start `protobuf:"varint,6,opt,name=start,proto3,enum=streamer.v1.Start" json:"start,omitempty"`
 	// The time to begin at, with START_TIME.
 	Time *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
-	// Where the client is: the end of the last batch that it has handled, in all partitions but those of positions.
+	// Where the client is in all partitions but those of positions: the end of the last batch that it has handled.
 	Position  []byte               `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
 	Positions []*PartitionPosition `protobuf:"bytes,9,rep,name=positions,proto3" json:"positions,omitempty"`
-	// What the positions are of, from the Welcome of the session that gave them. Positions of an earlier generation than the checkpoint's
-	// are not used: an operator has moved the subscriber since.
+	// From the Welcome of the session that the positions come from. Positions of an earlier generation than the checkpoint's are
+	// ignored, because an operator has moved the subscriber since.
 	Cluster        string     `protobuf:"bytes,10,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	PartitionCount uint32     `protobuf:"varint,11,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
 	Generation     uint64     `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -888,7 +888,7 @@ func (x *Hello) GetAck() AckMode {
 	return AckMode_ACK_MODE_UNSPECIFIED
 }
 
-// Check is something that a subscriber watches in itself.
+// Check is a health check of a subscriber.
 type Check struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -949,8 +949,8 @@ func (x *Check) GetText() string {
 	return ""
 }
 
-// PartitionPosition is where a client is in one partition. Positions are 34 bytes: the first 18 order them, and positions that share those
-// are told apart by the rest.
+// PartitionPosition is where a client is in one partition. A position has 34 bytes: the first 18 order positions, the rest distinguishes
+// positions that share those.
 type PartitionPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1003,7 +1003,7 @@ func (x *PartitionPosition) GetPosition() []byte {
 	return nil
 }
 
-// Subscription is a filter, by a name of the client's choice.
+// Subscription is a filter with an id that the client chooses.
 type Subscription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1012,10 +1012,10 @@ type Subscription struct {
 	Coll string `protobuf:"bytes,3,opt,name=coll,proto3" json:"coll,omitempty"`
 	// insert, update, replace, delete, drop, …; none for all.
 	Ops []string `protobuf:"bytes,4,rep,name=ops,proto3" json:"ops,omitempty"`
-	// A CEL expression over doc, before, op, ns, key and update; empty for everything. docs/filters.md says how it is read.
+	// A CEL expression over doc, before, op, ns, key and update; empty for everything. See docs/filters.md.
 	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	Format Format `protobuf:"varint,6,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
-	// Top-level fields of the documents to send besides _id; none for all.
+	// Top-level fields of documents to send besides _id; none for all.
 	Fields        []string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
 	Deletes       Deletes  `protobuf:"varint,8,opt,name=deletes,proto3,enum=streamer.v1.Deletes" json:"deletes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1108,7 +1108,7 @@ func (x *Subscription) GetDeletes() Deletes {
 	return Deletes_DELETES_UNSPECIFIED
 }
 
-// Subscribe adds subscriptions to the session's set, or replaces those with the same ids.
+// Subscribe adds subscriptions to the session, or replaces those with the same ids.
 type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subscriptions []*Subscription        `protobuf:"bytes,1,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
@@ -1153,7 +1153,7 @@ func (x *Subscribe) GetSubscriptions() []*Subscription {
 	return nil
 }
 
-// Unsubscribe removes subscriptions from the session's set.
+// Unsubscribe removes subscriptions from the session.
 type Unsubscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -1198,9 +1198,9 @@ func (x *Unsubscribe) GetIds() []string {
 	return nil
 }
 
-// Attach gives a session with PARTITIONS_OWNED partitions, each from the position given, which the client may have reached in a session with
-// another node; one that is attached already begins again there. A batch with attached says from where on they are among its events. The
-// session reads them from the log like one that resumes, and its other partitions wait until they have caught up.
+// Attach adds partitions to a session with PARTITIONS_OWNED, each from the given position, which the client may have reached in a session with
+// another node. A partition that is already attached starts again there. A batch with attached says from where on the session has them. The
+// session reads them from the log like one that resumes; its other partitions wait until they have caught up.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Positions     []*PartitionPosition   `protobuf:"bytes,1,rep,name=positions,proto3" json:"positions,omitempty"`
@@ -1245,7 +1245,7 @@ func (x *Attach) GetPositions() []*PartitionPosition {
 	return nil
 }
 
-// Detach takes partitions from a session with PARTITIONS_OWNED. What was sent before may still be on its way.
+// Detach removes partitions from a session with PARTITIONS_OWNED. Events that were sent before may still arrive.
 type Detach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []uint32               `protobuf:"varint,1,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
@@ -1335,7 +1335,7 @@ func (x *Ack) GetSeq() uint64 {
 	return 0
 }
 
-// Heartbeat says that its sender is there. A session of which nothing comes for the heartbeat timeout is closed.
+// Heartbeat shows that its sender is alive. The server closes a session that is silent for the heartbeat timeout.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checks        []*Check               `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
@@ -1386,7 +1386,7 @@ type Welcome struct {
 	Cluster        string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Node           string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	PartitionCount uint32                 `protobuf:"varint,3,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
-	// Of the checkpoint: it goes with positions into the next Hello.
+	// The generation of the checkpoint. Send it with positions in the next Hello.
 	Generation    uint64  `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	Begin         Begin   `protobuf:"varint,5,opt,name=begin,proto3,enum=streamer.v1.Begin" json:"begin,omitempty"`
 	Limits        *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -1466,14 +1466,14 @@ func (x *Welcome) GetLimits() *Limits {
 	return nil
 }
 
-// Limits are what the server allows.
+// Limits are the limits of the server.
 type Limits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subscriptions uint32                 `protobuf:"varint,1,opt,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	// Sent and not acknowledged: beyond either the session waits, and loses nothing.
+	// How much may be sent and not acknowledged. Beyond either the session waits and loses nothing.
 	UnacknowledgedEvents uint32 `protobuf:"varint,2,opt,name=unacknowledged_events,json=unacknowledgedEvents,proto3" json:"unacknowledged_events,omitempty"`
 	UnacknowledgedBytes  uint64 `protobuf:"varint,3,opt,name=unacknowledged_bytes,json=unacknowledgedBytes,proto3" json:"unacknowledged_bytes,omitempty"`
-	// How often to send heartbeats, and how long a silent client is kept.
+	// How often to send heartbeats, and after which silence the server closes the session.
 	HeartbeatIntervalMs uint32 `protobuf:"varint,4,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
 	HeartbeatTimeoutMs  uint32 `protobuf:"varint,5,opt,name=heartbeat_timeout_ms,json=heartbeatTimeoutMs,proto3" json:"heartbeat_timeout_ms,omitempty"`
 	FilterBytes         uint32 `protobuf:"varint,6,opt,name=filter_bytes,json=filterBytes,proto3" json:"filter_bytes,omitempty"`
@@ -1553,7 +1553,7 @@ func (x *Limits) GetFilterBytes() uint32 {
 	return 0
 }
 
-// Subscribed says that a subscription holds for every change after the position, or, where there is none, after where the session began.
+// Subscribed confirms a subscription. It applies to every change after the position, or after the beginning of the session if there is none.
 type Subscribed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1606,7 +1606,7 @@ func (x *Subscribed) GetFrom() []byte {
 	return nil
 }
 
-// Rejected says why there is no subscription of the id.
+// Rejected says why a subscription was refused.
 type Rejected struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1675,19 +1675,19 @@ func (x *Rejected) GetRemedy() string {
 	return ""
 }
 
-// Batch is the next stretch of a session's stream: everything after the batch before it and up to to that the session's subscriptions
-// match, in the order of the log. An empty one only tells how far the session is. Once a batch is handled its client is at to, in all partitions
-// that the session has, unless it was further there: it drops what is not after its position in the partition of the event. A change that
-// is sent in several forms, because subscriptions ask for them, has them one right after the other.
+// Batch is the next stretch of a session's stream, in the order of the log: everything that the session's subscriptions match after the batch
+// before it and up to to. An empty batch only says how far the session is. After a client has handled a batch, its position is to in all
+// partitions of the session, unless it was later there. A client drops events that are not after its position in the event's partition. If
+// subscriptions ask for several forms of a change, these come directly after each other.
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Numbers the batches of a session, from 1.
+	// The number of the batch in its session, from 1.
 	Seq    uint64   `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	To     []byte   `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	// In the place of events: what became of the stretch.
+	// Instead of events: changes may have been missed, or the subscriber was moved.
 	Loss *Loss `protobuf:"bytes,4,opt,name=loss,proto3" json:"loss,omitempty"`
-	// In the place of events: partitions that the session has from here on.
+	// Instead of events: partitions that the session has from here on.
 	Attached      []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1761,12 +1761,12 @@ func (x *Batch) GetAttached() []uint32 {
 // Event is one change.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is in the log.
+	// Its place in the log.
 	Position []byte `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
-	// Of its document. An event of no document (a drop) concerns all partitions, and comes once.
+	// The partition of its document. An event without a document (a drop) concerns all partitions and comes once.
 	Partition     uint32 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	AllPartitions bool   `protobuf:"varint,3,opt,name=all_partitions,json=allPartitions,proto3" json:"all_partitions,omitempty"`
-	// In the format of the first of its subscriptions.
+	// In the format of its subscriptions.
 	Change []byte `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
 	Format Format `protobuf:"varint,5,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
 	// The subscriptions that match.
@@ -1847,21 +1847,21 @@ func (x *Event) GetSubscriptions() []string {
 	return nil
 }
 
-// Loss has its place among the events, is acknowledged like them, and comes again until it is.
+// Loss has its place among the events. It is acknowledged like them and redelivered until then.
 type Loss struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  Loss_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=streamer.v1.Loss_Kind" json:"kind,omitempty"`
 	// history_lost, poison, renamed, position_unknown, operator, …
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The stretch, in the time of MongoDB's log; from is missing where nobody knows.
+	// The stretch, in cluster time, rounded to whole seconds that contain it. from is missing if it is unknown.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	To   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// Those concerned; none: everything that is watched.
+	// The namespaces concerned; none: everything that is watched.
 	Namespaces []string               `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	Found      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=found,proto3" json:"found,omitempty"`
 	// What to do.
 	Advice string `protobuf:"bytes,7,opt,name=advice,proto3" json:"advice,omitempty"`
-	// Of the checkpoint from here on, with KIND_REWOUND.
+	// With KIND_REWOUND: the generation of the checkpoint from here on.
 	Generation    uint64 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1953,16 +1953,16 @@ func (x *Loss) GetGeneration() uint64 {
 	return 0
 }
 
-// Notice is about the service, and has no place in the log.
+// Notice is a message about the service, without a place in the log.
 type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// moving, moved, stale, recovered, degraded, detached, shutting_down, filter_failed, …
 	Kind string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	At   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// Those concerned; none: all.
+	// The partitions concerned; none: all.
 	Partitions []uint32 `protobuf:"varint,4,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
-	// The subscription concerned, and the code of what went wrong, where there is one.
+	// The subscription concerned and the error code, if there are any.
 	Subscription  string `protobuf:"bytes,5,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	Code          string `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2041,13 +2041,13 @@ func (x *Notice) GetCode() string {
 	return ""
 }
 
-// Topology says which node owns which partition. It comes after the Welcome and whenever it changes, where there is a cluster.
+// Topology says which node owns which partition. In a cluster of several nodes it comes after the Welcome and whenever it changes.
 type Topology struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Greater for a later one, of whichever node it comes.
+	// Later topologies have greater versions, whichever node sends them.
 	Version uint64           `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Nodes   []*Topology_Node `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// By partition: an index into nodes, or -1 where nobody owns it.
+	// By partition: an index into nodes, or -1 if nobody owns it.
 	Owners        []int32 `protobuf:"zigzag32,3,rep,packed,name=owners,proto3" json:"owners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2104,12 +2104,12 @@ func (x *Topology) GetOwners() []int32 {
 	return nil
 }
 
-// Node is one of the cluster.
+// Node is a node of the cluster.
 type Topology_Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in its Welcome.
+	// The name, as in its Welcome.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// host:port where gateways reach it; empty where that is not known.
+	// host:port at which gateways reach it; empty if unknown.
 	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,12 +30,12 @@ const (
 //
 // Gateway serves changes to subscribers.
 type GatewayClient interface {
-	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every subscription of
-	// the set, and after that batches, the first of which says where the session begins. A client that loses its session connects again with
-	// the position it has reached.
+	// Connect opens a session. The client sends Hello first. The server answers with Welcome, then with Subscribed or Rejected for every
+	// subscription, and then with batches, the first of which says where the session begins. A client that loses its session reconnects with the
+	// position that it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for a name that another process has, NOT_FOUND
-	// where nothing is known of a subscriber that wants to resume, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
+	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS if another process has the name, NOT_FOUND
+	// if a subscriber wants to resume and nothing is known of it, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
 	// begins with a code, STRM-…, and has a remedy.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 }
@@ -67,12 +67,12 @@ type Gateway_ConnectClient = grpc.BidiStreamingClient[ConnectRequest, ConnectRes
 //
 // Gateway serves changes to subscribers.
 type GatewayServer interface {
-	// Connect opens a session. The client says Hello first; the server answers Welcome, then Subscribed or Rejected for every subscription of
-	// the set, and after that batches, the first of which says where the session begins. A client that loses its session connects again with
-	// the position it has reached.
+	// Connect opens a session. The client sends Hello first. The server answers with Welcome, then with Subscribed or Rejected for every
+	// subscription, and then with batches, the first of which says where the session begins. A client that loses its session reconnects with the
+	// position that it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS for a name that another process has, NOT_FOUND
-	// where nothing is known of a subscriber that wants to resume, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
+	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS if another process has the name, NOT_FOUND
+	// if a subscriber wants to resume and nothing is known of it, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
 	// begins with a code, STRM-…, and has a remedy.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	mustEmbedUnimplementedGatewayServer()
