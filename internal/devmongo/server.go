@@ -15,16 +15,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongostream/streamer/internal/devmongo/admin"
-	"github.com/mongostream/streamer/internal/devmongo/crud"
-	"github.com/mongostream/streamer/internal/devmongo/cursor"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/generate"
-	"github.com/mongostream/streamer/internal/devmongo/node"
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/session"
 	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Server is one development MongoDB.
@@ -32,8 +26,8 @@ type Server struct {
 	config   Config
 	log      *slog.Logger
 	listener net.Listener
-	node     *node.Node
-	commands map[string]node.Command
+	node     *Node
+	commands map[string]command
 	saved    atomic.Uint64 // cluster time of the last snapshot
 
 	mu struct {
@@ -50,28 +44,28 @@ func Listen(c Config) (*Server, error) {
 		return nil, fmt.Errorf("devmongo configuration: %w", err)
 	}
 	c = c.withDefaults()
-	s := &Server{config: c, log: c.Logger, commands: admin.Commands()}
-	maps.Copy(s.commands, crud.Commands())
+	s := &Server{config: c, log: c.logger, commands: adminCommands()}
+	maps.Copy(s.commands, crudCommands())
 	s.mu.conns = map[*conn]struct{}{}
-	s.node = &node.Node{
-		Profile: c.profile(), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
-		Members: c.Members, Primary: c.Primary, Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
+	s.node = &Node{
+		Profile: c.profile(), standalone: c.Standalone, persistent: c.Snapshot != "", helloAwait: c.HelloAwait,
+		members: c.Members, primary: c.Primary, started: time.Now(), process: bson.NewObjectID(), set: bson.NewObjectID(), cursors: newCursorRegistry(),
 	}
 	if err := s.restore(); err != nil {
 		return nil, err
 	}
-	if s.node.Shards > 0 {
-		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.node.Set).Document()
-		if err := s.node.Store.Insert(name, version, store.Writer{}); err != nil && !fault.Is(err, fault.DuplicateKey) {
+	if s.node.shards > 0 {
+		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.node.set).Document()
+		if err := s.node.store.Insert(name, version, store.Writer{}); err != nil && !wire.HasCode(err, wire.DuplicateKey) {
 			return nil, err
 		}
 	}
-	s.node.Sessions = session.NewRegistry(s.node.Store)
+	s.node.sessions = store.NewSessions(s.node.store)
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("devmongo: %w", err)
 	}
-	s.listener, s.node.Addr = listener, listener.Addr().String()
+	s.listener, s.node.addr = listener, listener.Addr().String()
 	return s, nil
 }
 
@@ -86,7 +80,7 @@ func (s *Server) URI() string {
 	case s.node.Mongos:
 		return fmt.Sprintf("mongodb://%s/?directConnection=false", s.Addr())
 	}
-	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), node.SetName)
+	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), setName)
 }
 
 // Run serves until ctx ends. Then it closes all connections, writes the snapshot, and returns after its last
@@ -96,12 +90,12 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.runHousekeeping(serving) })
-	if s.node.Shards > 0 {
+	if s.node.shards > 0 {
 		every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery)
-		for shard := range s.node.Shards {
+		for shard := range s.node.shards {
 			keeper.Go(func() { s.runNoops(serving, shard, every) })
 		}
-		keeper.Go(func() { s.runNoops(serving, s.node.Shards, s.node.ConfigNoopEvery) })
+		keeper.Go(func() { s.runNoops(serving, s.node.shards, s.node.ConfigNoopEvery) })
 	}
 	if s.node.JournalEvery > 0 {
 		keeper.Go(func() { s.runJournal(serving) })
@@ -141,8 +135,8 @@ func (s *Server) admit(ctx context.Context, c *conn) {
 		return
 	}
 	s.mu.conns[c] = struct{}{}
-	s.node.Counters.Connections.Add(1)
-	s.node.Counters.ConnectionsOpen.Add(1)
+	s.node.counters.connections.Add(1)
+	s.node.counters.connectionsOpen.Add(1)
 	s.running.Go(func() {
 		defer s.leave(c)
 		c.run(ctx)
@@ -153,7 +147,7 @@ func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
-	s.node.Counters.ConnectionsOpen.Add(-1)
+	s.node.counters.connectionsOpen.Add(-1)
 }
 
 func (s *Server) close() {
@@ -175,26 +169,23 @@ func (s *Server) DropConnections() {
 
 // TruncateOplog drops all but the newest keep entries of the oplog now. To keep none, it writes a no-op that
 // stays.
-func (s *Server) TruncateOplog(keep int) { s.node.Oplog.Truncate(keep) }
+func (s *Server) TruncateOplog(keep int) { s.node.oplog.Truncate(keep) }
 
 // TruncateOplogBefore drops the entries before a cluster time, as TruncateOplog does where others write as well. The newest one stays.
-func (s *Server) TruncateOplogBefore(ts uint64) { s.node.Oplog.TruncateBefore(ts) }
+func (s *Server) TruncateOplogBefore(ts uint64) { s.node.oplog.TruncateBefore(ts) }
 
 // HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change streams
 // show nothing new, and writes that want a majority wait.
-func (s *Server) HoldMajority(on bool) { s.node.Oplog.Hold(on) }
+func (s *Server) HoldMajority(on bool) { s.node.oplog.Hold(on) }
 
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.
-func (s *Server) SetClockOffset(d time.Duration) { s.node.Oplog.SetOffset(d) }
+func (s *Server) SetClockOffset(d time.Duration) { s.node.oplog.SetOffset(d) }
 
 // ClusterTime is the newest cluster time: seconds in the high half, the increment in the low half.
-func (s *Server) ClusterTime() uint64 { return s.node.Oplog.ClusterTime() }
-
-// Stats are counters of a server. They are also the devmongo sub-document of serverStatus.
-type Stats = node.Stats
+func (s *Server) ClusterTime() uint64 { return s.node.oplog.ClusterTime() }
 
 // Stats reads the counters.
-func (s *Server) Stats() Stats { return s.node.Stats() }
+func (s *Server) Stats() stats { return s.node.stats() }
 
 // Generate is a stream of changes that the server makes itself, faster than a client could.
 type Generate struct {
@@ -215,7 +206,7 @@ type Generate struct {
 // it, has seq, which counts the document's changes from 1, and at, the server's wall clock in nanoseconds.
 // Documents that exist already are an error.
 func (s *Server) Generate(ctx context.Context, g Generate) error {
-	return generate.Generate(ctx, s.node.Store, generate.Generation{
+	return store.Generate(ctx, s.node.store, store.Generation{
 		Name: store.Name{DB: g.DB, Coll: g.Coll}, Count: g.Count, Rate: g.Rate, Documents: g.Documents,
 		ObjectIDs: g.ObjectIDs, Payload: g.Payload,
 	})
@@ -223,29 +214,29 @@ func (s *Server) Generate(ctx context.Context, g Generate) error {
 
 // runHousekeeping writes snapshots and no-ops and ends idle cursors.
 func (s *Server) runHousekeeping(ctx context.Context) {
-	snapshots := time.NewTicker(s.config.SnapshotEvery)
+	snapshots := time.NewTicker(s.config.snapshotEvery)
 	defer snapshots.Stop()
 	var noops <-chan time.Time
-	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 && s.config.Primary == "" {
+	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.shards == 0 && s.config.Primary == "" {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		noops = t.C
 	}
-	applied := s.node.Oplog.Applied()
+	applied := s.node.oplog.Applied()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-snapshots.C:
-			s.node.Cursors.Reap(now.Add(-s.config.CursorTimeout))
+			s.node.cursors.reap(now.Add(-s.config.cursorTimeout))
 			if err := s.save(); err != nil {
 				s.log.WarnContext(ctx, "devmongo snapshot", "error", err)
 			}
 		case <-noops:
-			if s.node.Oplog.Applied() == applied {
-				s.node.Oplog.Noop("periodic noop")
+			if s.node.oplog.Applied() == applied {
+				s.node.oplog.Noop("periodic noop")
 			}
-			applied = s.node.Oplog.Applied()
+			applied = s.node.oplog.Applied()
 		}
 	}
 }
@@ -257,12 +248,12 @@ func (s *Server) runNoops(ctx context.Context, shard int, every time.Duration) {
 	}
 	noop := time.NewTicker(every)
 	defer noop.Stop()
-	for last := uint64(1); ; last = s.node.Oplog.AppliedOn(shard) {
+	for last := uint64(1); ; last = s.node.oplog.AppliedOn(shard) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-noop.C:
-			s.node.Oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
+			s.node.oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
 		}
 	}
 }
@@ -276,7 +267,7 @@ func (s *Server) runJournal(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-flush.C:
-			s.node.Oplog.Flush()
+			s.node.oplog.Flush()
 		}
 	}
 }
@@ -284,18 +275,18 @@ func (s *Server) runJournal(ctx context.Context) {
 // runStranger writes what no client has asked for: a few documents that come and go, and entries that change nothing.
 func (s *Server) runStranger(ctx context.Context) {
 	name := store.Name{DB: "stranger", Coll: "noise"}
-	for n := int64(0); node.Pause(ctx, rand.N(2*s.node.StrangerEvery)) == nil; n++ {
+	for n := int64(0); pause(ctx, rand.N(2*s.node.StrangerEvery)) == nil; n++ {
 		id := doc.New().Int64("_id", n/3).Document()
 		var err error
 		switch n % 3 {
 		case 0:
-			err = s.node.Store.Insert(name, id, store.Writer{})
+			err = s.node.store.Insert(name, id, store.Writer{})
 		case 1:
-			s.node.Oplog.Noop("stranger")
+			s.node.oplog.Noop("stranger")
 		case 2:
 			var filter *query.Filter
-			if filter, err = query.Parse(id); err == nil {
-				_, err = s.node.Store.Delete(name, filter, true, store.Writer{})
+			if filter, err = query.ParseFilter(id); err == nil {
+				_, err = s.node.store.Delete(name, filter, true, store.Writer{})
 			}
 		}
 		if err != nil {

@@ -173,11 +173,3 @@ func (b *Builder) Docs(key string, list []bsoncore.Document) *Builder {
 
 // Index is the name of an array's element.
 func Index(i int) string { return strconv.Itoa(i) }
-
-// AppendIndexed appends a document as element i of an array that is being built by hand.
-func AppendIndexed(dst []byte, i int, d []byte) []byte {
-	dst = append(dst, byte(bsoncore.TypeEmbeddedDocument))
-	dst = strconv.AppendInt(dst, int64(i), 10)
-	dst = append(dst, 0)
-	return append(dst, d...)
-}

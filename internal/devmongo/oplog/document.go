@@ -3,7 +3,6 @@ package oplog
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mongostream/streamer/internal/devmongo/delta"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
@@ -22,9 +21,9 @@ func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok b
 		return []bsoncore.Document{l.document(&entries[0])}, seq + 1, true
 	}
 	txn := entries[0].Detail.Txn
-	seq -= uint64(entries[0].Detail.Index)
-	next = seq + uint64(txn.Count)
-	all := make([]Entry, 0, txn.Count)
+	seq -= uint64(entries[0].Detail.index)
+	next = seq + uint64(txn.count)
+	all := make([]Entry, 0, txn.count)
 	for at := seq; at < next; {
 		chunk, ok := l.Read(at, true)
 		if !ok || len(chunk) == 0 {
@@ -33,17 +32,17 @@ func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok b
 		all = append(all, chunk...)
 		at += uint64(len(chunk))
 	}
-	return l.transaction(txn, all[:txn.Count]), next, true
+	return l.transaction(txn, all[:txn.count]), next, true
 }
 
 // Back is the number of the entry, or of the first entry of the transaction, that comes before seq.
 func (l *Log) Back(seq uint64) (uint64, bool) {
-	e, ok := l.Before(seq)
+	e, ok := l.before(seq)
 	if !ok {
 		return 0, false
 	}
 	if e.Detail != nil && e.Detail.Txn != nil {
-		return seq - 1 - uint64(e.Detail.Index), true
+		return seq - 1 - uint64(e.Detail.index), true
 	}
 	return seq - 1, true
 }
@@ -51,13 +50,13 @@ func (l *Log) Back(seq uint64) (uint64, bool) {
 func (l *Log) document(e *Entry) bsoncore.Document {
 	b := doc.New()
 	d := e.detail()
-	if d.Session != nil {
-		b.Doc("lsid", d.Session.LSID).Int64("txnNumber", d.Session.TxnNumber)
+	if d.session != nil {
+		b.Doc("lsid", d.session.LSID).Int64("txnNumber", d.session.TxnNumber)
 	}
 	l.operation(b, e)
-	tail(b, e.TS, e.Wall)
-	if d.Session != nil {
-		b.Int32("stmtId", d.Stmt)
+	tail(b, e.TS, e.wall)
+	if d.session != nil {
+		b.Int32("stmtId", d.stmt)
 		prevOpTime(b, 0)
 	}
 	return b.Document()
@@ -77,21 +76,21 @@ func prevOpTime(b *doc.Builder, ts uint64) {
 
 // operation appends what an entry of its own and an operation in a transaction have in common.
 func (l *Log) operation(b *doc.Builder, e *Entry) {
-	b.String("op", e.Kind.Op())
+	b.String("op", e.kind.op())
 	switch {
-	case e.Kind == Noop:
-		b.String("ns", "").Doc("o", e.detail().Object)
+	case e.kind == noop:
+		b.String("ns", "").Doc("o", e.detail().object)
 		return
-	case e.Kind.CRUD():
-		b.String("ns", e.NS.String())
+	case e.kind.crud():
+		b.String("ns", e.ns.String())
 	default:
-		b.String("ns", e.NS.DB+".$cmd")
+		b.String("ns", e.ns.DB+".$cmd")
 	}
-	if e.NS.UUID != nil {
-		b.Binary("ui", 4, e.NS.UUID[:])
+	if e.ns.UUID != nil {
+		b.Binary("ui", 4, e.ns.UUID[:])
 	}
 	key, _ := doc.Field(e.Event, "documentKey")
-	switch e.Kind {
+	switch e.kind {
 	case Insert:
 		full, _ := doc.Field(e.Event, "fullDocument")
 		b.Value("o", full)
@@ -107,7 +106,7 @@ func (l *Log) operation(b *doc.Builder, e *Entry) {
 		l.update(b, e)
 		b.Value("o2", key)
 	default:
-		b.Doc("o", e.detail().Object)
+		b.Doc("o", e.detail().object)
 	}
 }
 
@@ -120,7 +119,7 @@ func (l *Log) update(b *doc.Builder, e *Entry) {
 	defer b.End()
 	if l.config.Release.Deltas() {
 		truncated, _ := doc.Field(description.Data, "truncatedArrays")
-		b.Int32("$v", 2).Doc("diff", delta.Build(set.Data, removed.Data, truncated.Data))
+		b.Int32("$v", 2).Doc("diff", buildDelta(set.Data, removed.Data, truncated.Data))
 		return
 	}
 	b.Int32("$v", 1)
@@ -136,14 +135,14 @@ func (l *Log) update(b *doc.Builder, e *Entry) {
 	}
 }
 
-func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
+func (l *Log) transaction(txn *txn, entries []Entry) []bsoncore.Document {
 	var docs []bsoncore.Document
 	from, previous := int32(0), uint64(0)
-	for i, part := range txn.Parts {
-		last := i == len(txn.Parts)-1
-		b := doc.New().Doc("lsid", entries[0].Detail.Session.LSID).Int64("txnNumber", entries[0].Detail.Session.TxnNumber)
+	for i, part := range txn.parts {
+		last := i == len(txn.parts)-1
+		b := doc.New().Doc("lsid", entries[0].Detail.session.LSID).Int64("txnNumber", entries[0].Detail.session.TxnNumber)
 		b.String("op", "c").String("ns", "admin.$cmd").Open("o").OpenArray("applyOps")
-		for j := from; j < part.End; j++ {
+		for j := from; j < part.end; j++ {
 			b.Open(doc.Index(int(j - from)))
 			l.operation(b, &entries[j])
 			b.End()
@@ -153,13 +152,13 @@ func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 		case !last:
 			b.Bool("partialTxn", true)
 		case i > 0:
-			b.Int64("count", int64(txn.Count))
+			b.Int64("count", int64(txn.count))
 		}
 		b.End()
-		tail(b, part.TS, entries[0].Wall)
+		tail(b, part.ts, entries[0].wall)
 		prevOpTime(b, previous)
 		docs = append(docs, b.Document())
-		from, previous = part.End, part.TS
+		from, previous = part.end, part.ts
 	}
 	return docs
 }

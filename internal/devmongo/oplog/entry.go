@@ -13,7 +13,7 @@ type Kind uint8
 
 // The kinds of entries.
 const (
-	Noop Kind = iota
+	noop Kind = iota
 	Insert
 	Update
 	Replace
@@ -35,10 +35,10 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Op is the op field of the kind's oplog document.
-func (k Kind) Op() string {
+// op is the op field of the kind's oplog document.
+func (k Kind) op() string {
 	switch k {
-	case Noop:
+	case noop:
 		return "n"
 	case Insert:
 		return "i"
@@ -51,11 +51,11 @@ func (k Kind) Op() string {
 	}
 }
 
-// CRUD reports whether the kind changes one document.
-func (k Kind) CRUD() bool { return k >= Insert && k <= Delete }
+// crud reports whether the kind changes one document.
+func (k Kind) crud() bool { return k >= Insert && k <= Delete }
 
-// Classic reports whether every change stream shows the kind, not only one with showExpandedEvents.
-func (k Kind) Classic() bool { return k >= Insert && k <= DropDatabase }
+// classic reports whether every change stream shows the kind, not only one with showExpandedEvents.
+func (k Kind) classic() bool { return k >= Insert && k <= DropDatabase }
 
 // Namespace is one collection under one name, or a database when Coll is empty. It never changes: a renamed
 // collection has a new one. Pointers to it may be compared and kept.
@@ -71,40 +71,40 @@ func (n *Namespace) String() string {
 	return n.DB + "." + n.Coll
 }
 
-// Internal reports whether change streams over a whole database or cluster leave the namespace out.
-func (n *Namespace) Internal() bool {
+// internal reports whether change streams over a whole database or cluster leave the namespace out.
+func (n *Namespace) internal() bool {
 	return n.DB == "admin" || n.DB == "config" || n.DB == "local" || strings.HasPrefix(n.Coll, "system.")
 }
 
 // Entry is one entry of the log. It is immutable.
 type Entry struct {
 	TS   uint64 // cluster time
-	Wall int64  // wall clock in milliseconds since the epoch
-	Kind Kind
-	// Shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
-	Shard uint8
-	NS    *Namespace
+	wall int64  // wall clock in milliseconds since the epoch
+	kind Kind
+	// shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
+	shard uint8
+	ns    *Namespace
 	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
 	Event bsoncore.Document
 	// Detail is what few entries have; it may be nil.
-	Detail *Detail
+	Detail *detail
 }
 
-// Detail is what few entries have.
-type Detail struct {
-	To      *Namespace // target of a rename
-	Session *Session   // of a retryable write or a transaction
-	Stmt    int32      // number of the statement in a retryable write
-	Txn     *Txn       // the transaction that the entry belongs to
-	Index   int32      // its place in the transaction
-	// Object is the o of a command's oplog document, or of a no-op's.
-	Object bsoncore.Document
-	// Description is the operationDescription of an expanded event, Before its stateBeforeChange.
-	Description, StateBefore bsoncore.Document
-	// Before and After are the images of the document, where the collection keeps them.
-	Before, After bsoncore.Document
-	// Disambiguated explains the paths of an update that have numbers as field names.
-	Disambiguated bsoncore.Document
+// detail is what few entries have.
+type detail struct {
+	to      *Namespace // target of a rename
+	session *Session   // of a retryable write or a transaction
+	stmt    int32      // number of the statement in a retryable write
+	Txn     *txn       // the transaction that the entry belongs to
+	index   int32      // its place in the transaction
+	// object is the o of a command's oplog document, or of a no-op's.
+	object bsoncore.Document
+	// description is the operationDescription of an expanded event, Before its stateBeforeChange.
+	description, stateBefore bsoncore.Document
+	// before and After are the images of the document, where the collection keeps them.
+	before, after bsoncore.Document
+	// disambiguated explains the paths of an update that have numbers as field names.
+	disambiguated bsoncore.Document
 }
 
 // Session is what identifies a retryable write or a transaction.
@@ -113,41 +113,41 @@ type Session struct {
 	TxnNumber int64
 }
 
-// Txn is what the entries of one transaction share. A transaction too large for one oplog document has
+// txn is what the entries of one transaction share. A transaction too large for one oplog document has
 // several, with cluster times of their own before the commit's.
-type Txn struct {
-	Count int32
-	Parts []Part
+type txn struct {
+	count int32
+	parts []part
 }
 
-// Part is one applyOps document: the entries up to End, at cluster time TS.
-type Part struct {
-	TS  uint64
-	End int32
+// part is one applyOps document: the entries up to End, at cluster time TS.
+type part struct {
+	ts  uint64
+	end int32
 }
 
-func (e *Entry) detail() *Detail {
+func (e *Entry) detail() *detail {
 	if e.Detail == nil {
-		return &Detail{}
+		return &detail{}
 	}
 	return e.Detail
 }
 
-// To is the target of a rename, nil for everything else.
-func (e *Entry) To() *Namespace { return e.detail().To }
+// to is the target of a rename, nil for everything else.
+func (e *Entry) to() *Namespace { return e.detail().to }
 
-// TxnIndex is the entry's place in its transaction, 0 outside of one.
-func (e *Entry) TxnIndex() int32 { return e.detail().Index }
+// txnIndex is the entry's place in its transaction, 0 outside of one.
+func (e *Entry) txnIndex() int32 { return e.detail().index }
 
 // continues reports whether the entry belongs to the same transaction as the one before it.
-func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.Index > 0 }
+func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.index > 0 }
 
-// Initiation reports whether the entry is the first of a new replica set, before which nothing was.
-func (e *Entry) Initiation() bool {
-	if e.Kind != Noop || e.Detail == nil {
+// initiation reports whether the entry is the first of a new replica set, before which nothing was.
+func (e *Entry) initiation() bool {
+	if e.kind != noop || e.Detail == nil {
 		return false
 	}
-	v, _ := doc.Field(e.Detail.Object, "msg")
+	v, _ := doc.Field(e.Detail.object, "msg")
 	text, _ := v.StringValueOK()
 	return text == initiation
 }
@@ -160,7 +160,7 @@ const entryOverhead = 96
 func (e *Entry) size() int64 {
 	n := entryOverhead + len(e.Event)
 	if d := e.Detail; d != nil {
-		n += len(d.Object) + len(d.Before) + len(d.After)
+		n += len(d.object) + len(d.before) + len(d.after)
 	}
 	return int64(n)
 }

@@ -4,8 +4,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
-	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // Op is a change on its way into the log.
@@ -26,24 +24,24 @@ type Op struct {
 	Before, After                    bsoncore.Document
 	Session                          *Session
 	Stmt                             int32
-	Shard                            uint8 // of a no-op
+	shard                            uint8 // of a no-op
 }
 
 // detail returns what of the operation is not in its event, nil when there is nothing.
-func (op *Op) detail() *Detail {
+func (op *Op) detail() *detail {
 	if op.To == nil && op.Session == nil && op.Object == nil && op.Before == nil && op.After == nil && op.Disambiguated == nil {
 		return nil
 	}
-	return &Detail{
-		To: op.To, Session: op.Session, Stmt: op.Stmt, Object: op.Object, Description: op.Description,
-		StateBefore: op.StateBefore, Before: op.Before, After: op.After, Disambiguated: op.Disambiguated,
+	return &detail{
+		to: op.To, session: op.Session, stmt: op.Stmt, object: op.Object, description: op.Description,
+		stateBefore: op.StateBefore, before: op.Before, after: op.After, disambiguated: op.Disambiguated,
 	}
 }
 
 // encoder writes events; it belongs to the writer of the log.
 type encoder struct {
-	release profile.Release
-	tokens  token.Builder
+	release Release
+	tokens  tokenBuilder
 	buf     []byte
 	key     []byte
 }
@@ -52,24 +50,24 @@ type encoder struct {
 func (x *encoder) event(e *Entry, op *Op) []byte {
 	at, dst := bsoncore.AppendDocumentStart(x.buf[:0])
 	if d := e.Detail; d != nil && d.Txn != nil {
-		dst = bsoncore.AppendInt64Element(dst, "txnNumber", d.Session.TxnNumber)
-		dst = bsoncore.AppendDocumentElement(dst, "lsid", d.Session.LSID)
+		dst = bsoncore.AppendInt64Element(dst, "txnNumber", d.session.TxnNumber)
+		dst = bsoncore.AppendDocumentElement(dst, "lsid", d.session.LSID)
 	}
 	if op.To != nil {
 		dst = appendNamespace(dst, "to", op.To)
 	}
 	dst = bsoncore.AppendHeader(dst, bsoncore.TypeEmbeddedDocument, "_id")
-	dst = x.tokens.Append(dst, x.token(e, op))
-	dst = bsoncore.AppendStringElement(dst, "operationType", e.Kind.String())
+	dst = x.tokens.append(dst, x.token(e, op))
+	dst = bsoncore.AppendStringElement(dst, "operationType", e.kind.String())
 	dst = bsoncore.AppendTimestampElement(dst, "clusterTime", uint32(e.TS>>32), uint32(e.TS))
 	if x.release.WallTime() {
-		dst = bsoncore.AppendDateTimeElement(dst, "wallTime", e.Wall)
+		dst = bsoncore.AppendDateTimeElement(dst, "wallTime", e.wall)
 	}
 	if op.Kind == Insert || op.Kind == Replace {
 		dst = bsoncore.AppendDocumentElement(dst, "fullDocument", op.Doc)
 	}
-	dst = appendNamespace(dst, "ns", e.NS)
-	if e.Kind.CRUD() {
+	dst = appendNamespace(dst, "ns", e.ns)
+	if e.kind.crud() {
 		dst = bsoncore.AppendDocumentElement(dst, "documentKey", x.documentKey(op))
 	}
 	if op.Kind == Update {
@@ -87,26 +85,26 @@ func (x *encoder) documentKey(op *Op) []byte {
 	return x.key
 }
 
-func (x *encoder) token(e *Entry, op *Op) token.Token {
-	t := token.Token{
-		TS: e.TS, Version: x.release.TokenVersion(), Type: token.Event, TxnOpIndex: e.TxnIndex(), Fragment: token.NoFragment,
+func (x *encoder) token(e *Entry, op *Op) Token {
+	t := Token{
+		TS: e.TS, Version: x.release.tokenVersion(), Type: TokenEvent, TxnOpIndex: e.txnIndex(), Fragment: NoFragment,
 	}
-	if e.Kind != DropDatabase {
-		t.UUID = e.NS.UUID
+	if e.kind != DropDatabase {
+		t.UUID = e.ns.UUID
 	}
 	if t.Version >= 2 {
-		t.Identifier = Identifier(e.Kind, op.ID, op.Description)
-	} else if e.Kind.CRUD() {
+		t.Identifier = identifier(e.kind, op.ID, op.Description)
+	} else if e.kind.crud() {
 		t.Identifier = x.documentKey(op)
 	}
 	return t
 }
 
-// Identifier is the event identifier of a version 2 token.
-func Identifier(k Kind, id bsoncore.Value, description bsoncore.Document) bsoncore.Document {
+// identifier is the event identifier of a version 2 token.
+func identifier(k Kind, id bsoncore.Value, description bsoncore.Document) bsoncore.Document {
 	b := doc.New().String("operationType", k.String())
 	switch {
-	case k.CRUD():
+	case k.crud():
 		b.Open("documentKey").Value("_id", id).End()
 	case description != nil:
 		b.Doc("operationDescription", description)

@@ -9,12 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Config is what a log is made of.
 type Config struct {
-	Release profile.Release
+	Release Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
 	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
@@ -70,7 +69,7 @@ const (
 func New(c Config) *Log {
 	l := empty(c)
 	for shard := range c.Shards + 1 { // and the config servers' log
-		l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document(), Shard: uint8(shard)})
+		l.Append(Op{Kind: noop, Object: doc.New().String("msg", initiation).Document(), shard: uint8(shard)})
 	}
 	l.Flush()
 	return l
@@ -96,7 +95,7 @@ func (l *Log) Append(op Op) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.Shard, NS: op.NS, Detail: op.detail()}
+	e := Entry{TS: l.clock.reserve(1, wall), wall: wall.UnixMilli(), kind: op.Kind, shard: op.shard, ns: op.NS, Detail: op.detail()}
 	l.encode(&e, &op)
 	l.push(e)
 	return e.TS
@@ -108,20 +107,20 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	txn := &Txn{Count: int32(len(ops)), Parts: parts(ops)}
-	first := l.clock.reserve(max(len(ops), len(txn.Parts)), wall)
-	for i := range txn.Parts {
-		txn.Parts[i].TS = first + uint64(i)
+	txn := &txn{count: int32(len(ops)), parts: parts(ops)}
+	first := l.clock.reserve(max(len(ops), len(txn.parts)), wall)
+	for i := range txn.parts {
+		txn.parts[i].ts = first + uint64(i)
 	}
-	commit := first + uint64(len(txn.Parts)) - 1
+	commit := first + uint64(len(txn.parts)) - 1
 	entries := make([]Entry, len(ops))
 	for i := range ops {
 		d := ops[i].detail()
 		if d == nil {
-			d = &Detail{}
+			d = &detail{}
 		}
-		d.Session, d.Txn, d.Index = session, txn, int32(i)
-		entries[i] = Entry{TS: commit, Wall: wall.UnixMilli(), Kind: ops[i].Kind, NS: ops[i].NS, Detail: d}
+		d.session, d.Txn, d.index = session, txn, int32(i)
+		entries[i] = Entry{TS: commit, wall: wall.UnixMilli(), kind: ops[i].Kind, ns: ops[i].NS, Detail: d}
 		l.encode(&entries[i], &ops[i])
 	}
 	l.push(entries...)
@@ -129,23 +128,23 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 }
 
 // parts cuts a transaction into oplog documents of at most 16 MiB.
-func parts(ops []Op) []Part {
+func parts(ops []Op) []part {
 	const limit = 16 << 20
-	var out []Part
+	var out []part
 	size := 0
 	for i := range ops {
 		n := 512 + len(ops[i].Doc) + len(ops[i].Updated) + len(ops[i].ID.Data)
 		if size > 0 && size+n > limit {
-			out = append(out, Part{End: int32(i)})
+			out = append(out, part{end: int32(i)})
 			size = 0
 		}
 		size += n
 	}
-	return append(out, Part{End: int32(len(ops))})
+	return append(out, part{end: int32(len(ops))})
 }
 
 func (l *Log) encode(e *Entry, op *Op) {
-	if e.Kind.Classic() {
+	if e.kind.classic() {
 		e.Event = l.arena.copy(l.encoder.event(e, op))
 	}
 }
@@ -154,7 +153,7 @@ func (l *Log) encode(e *Entry, op *Op) {
 // events of.
 func (l *Log) Sample(op Op) bsoncore.Document {
 	x := encoder{release: l.config.Release}
-	return x.event(&Entry{Kind: op.Kind, NS: op.NS}, &op)
+	return x.event(&Entry{kind: op.Kind, ns: op.NS}, &op)
 }
 
 // Raw is an entry whose event its writer encodes.
@@ -176,7 +175,7 @@ func (l *Log) AppendRaw(n int, raw Raw) {
 			wall := l.clock.wall()
 			ts := l.clock.reserve(1, wall)
 			l.encoder.buf = raw.Encode(i+j, ts, wall, l.encoder.buf[:0])
-			batch[j] = Entry{TS: ts, Wall: wall.UnixMilli(), Kind: raw.Kind, NS: raw.NS, Event: l.arena.copy(l.encoder.buf)}
+			batch[j] = Entry{TS: ts, wall: wall.UnixMilli(), kind: raw.Kind, ns: raw.NS, Event: l.arena.copy(l.encoder.buf)}
 		}
 		l.push(batch[:m]...)
 		i += m
@@ -188,8 +187,8 @@ func (l *Log) push(entries ...Entry) {
 	l.mu.Lock()
 	for _, e := range entries {
 		if l.onShard != nil {
-			e.Shard = l.shardOf(&e)
-			l.onShard[e.Shard] = e.TS
+			e.shard = l.shardOf(&e)
+			l.onShard[e.shard] = e.TS
 		}
 		l.add(e)
 	}
@@ -324,16 +323,16 @@ func (l *Log) NoteOn(shard int, o bsoncore.Document, until uint64) bool {
 	if until > 0 && at >= until {
 		return false
 	}
-	l.Append(Op{Kind: Noop, Object: doc.Clone(o), Shard: uint8(shard)})
+	l.Append(Op{Kind: noop, Object: doc.Clone(o), shard: uint8(shard)})
 	return true
 }
 
 // Note writes an entry that changes nothing and has the object.
-func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: Noop, Object: doc.Clone(o)}) }
+func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: noop, Object: doc.Clone(o)}) }
 
 // Noop writes an entry that changes nothing, as an idle primary does periodically.
 func (l *Log) Noop(msg string) uint64 {
-	return l.Append(Op{Kind: Noop, Object: doc.New().String("msg", msg).Document()})
+	return l.Append(Op{Kind: noop, Object: doc.New().String("msg", msg).Document()})
 }
 
 // Hold holds the majority point where it is, or lets it go to the end again.

@@ -9,12 +9,11 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 func testLog(bytes int64) (*oplog.Log, *oplog.Namespace, *time.Time) {
 	now := time.Unix(1000, 0)
-	l := oplog.New(oplog.Config{Release: profile.R44, MaxBytes: bytes, Now: func() time.Time { return now }})
+	l := oplog.New(oplog.Config{Release: oplog.R44, MaxBytes: bytes, Now: func() time.Time { return now }})
 	return l, &oplog.Namespace{DB: "a", Coll: "x", UUID: &[16]byte{1}}, &now
 }
 
@@ -174,7 +173,7 @@ func TestReadersAndWriters(t *testing.T) {
 }
 
 func TestDeltasOfLaterReleases(t *testing.T) {
-	l := oplog.New(oplog.Config{Release: profile.R70})
+	l := oplog.New(oplog.Config{Release: oplog.R70})
 	ns := &oplog.Namespace{DB: "a", Coll: "x", UUID: &[16]byte{1}}
 	op := insertOp(ns, 1)
 	op.Kind, op.Doc = oplog.Update, nil
@@ -206,7 +205,7 @@ func TestSnapshotOfEntries(t *testing.T) {
 		}
 		copied = append(copied, got)
 	}
-	again, err := oplog.Restore(oplog.Config{Release: profile.R44}, copied, l.ClusterTime())
+	again, err := oplog.Restore(oplog.Config{Release: oplog.R44}, copied, l.ClusterTime())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,6 @@ package oplog
 
 import (
 	"sort"
-
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Read returns entries from seq on: at least one, as many as lie together, at most some hundred. It returns
@@ -50,8 +48,8 @@ func (l *Log) First() (Entry, uint64) {
 	return *l.at(l.first), l.first
 }
 
-// Before is the number of the newest entry before seq, and that entry when the log still has it.
-func (l *Log) Before(seq uint64) (Entry, bool) {
+// before is the number of the newest entry before seq, and that entry when the log still has it.
+func (l *Log) before(seq uint64) (Entry, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if seq == 0 || seq-1 < l.first || seq > l.next {
@@ -85,7 +83,7 @@ func (l *Log) Size() (entries, bytes int64) {
 func (l *Log) MaxBytes() int64 { return l.config.MaxBytes }
 
 // Release is the release of the log.
-func (l *Log) Release() profile.Release { return l.config.Release }
+func (l *Log) Release() Release { return l.config.Release }
 
 // Applied is the cluster time of the newest entry, Committed that of the newest majority-committed one.
 func (l *Log) Applied() uint64 { return l.appliedTS.Load() }

@@ -34,32 +34,32 @@ func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
 
 // Encode appends what Decoder reads back.
 func (e *Entry) Encode(b *doc.Builder) {
-	b.Timestamp("ts", e.TS).Int64("wall", e.Wall).Int32("kind", int32(e.Kind))
-	e.NS.encode(b, "ns")
+	b.Timestamp("ts", e.TS).Int64("wall", e.wall).Int32("kind", int32(e.kind))
+	e.ns.encode(b, "ns")
 	raw(b, "event", e.Event)
 	d := e.Detail
 	if d == nil {
 		return
 	}
 	b.Open("detail")
-	d.To.encode(b, "to")
-	if s := d.Session; s != nil && (d.Txn == nil || d.Index == 0) {
+	d.to.encode(b, "to")
+	if s := d.session; s != nil && (d.Txn == nil || d.index == 0) {
 		b.Open("session").Doc("lsid", s.LSID).Int64("number", s.TxnNumber).End()
 	}
-	b.Int32("stmt", d.Stmt).Int32("index", d.Index).Bool("inTxn", d.Txn != nil)
-	if d.Txn != nil && d.Index == 0 {
-		b.Open("txn").Int32("count", d.Txn.Count).OpenArray("parts")
-		for i, p := range d.Txn.Parts {
-			b.Open(doc.Index(i)).Timestamp("ts", p.TS).Int32("end", p.End).End()
+	b.Int32("stmt", d.stmt).Int32("index", d.index).Bool("inTxn", d.Txn != nil)
+	if d.Txn != nil && d.index == 0 {
+		b.Open("txn").Int32("count", d.Txn.count).OpenArray("parts")
+		for i, p := range d.Txn.parts {
+			b.Open(doc.Index(i)).Timestamp("ts", p.ts).Int32("end", p.end).End()
 		}
 		b.End().End()
 	}
-	raw(b, "object", d.Object)
-	raw(b, "description", d.Description)
-	raw(b, "stateBefore", d.StateBefore)
-	raw(b, "before", d.Before)
-	raw(b, "after", d.After)
-	raw(b, "disambiguated", d.Disambiguated)
+	raw(b, "object", d.object)
+	raw(b, "description", d.description)
+	raw(b, "stateBefore", d.stateBefore)
+	raw(b, "before", d.before)
+	raw(b, "after", d.after)
+	raw(b, "disambiguated", d.disambiguated)
 	b.End()
 }
 
@@ -85,7 +85,7 @@ func (n *Namespace) encode(b *doc.Builder, name string) {
 type Decoder struct {
 	known   map[string]*Namespace
 	session *Session
-	txn     *Txn
+	txn     *txn
 }
 
 // Decode reads one entry.
@@ -96,28 +96,28 @@ func (x *Decoder) Decode(d bsoncore.Document) (Entry, error) {
 	if !ok || kind < 0 || kind > int64(Modify) {
 		return Entry{}, errors.New("malformed oplog entry in the snapshot")
 	}
-	e := Entry{TS: query.Timestamp(ts), Wall: wall, Kind: Kind(kind), NS: x.Namespace(d, "ns"), Event: unraw(d, "event")}
+	e := Entry{TS: query.Timestamp(ts), wall: wall, kind: Kind(kind), ns: x.Namespace(d, "ns"), Event: unraw(d, "event")}
 	if detail, ok := doc.Field(d, "detail"); ok {
 		e.Detail = x.detail(detail.Data)
 	}
-	if e.Kind != Noop && e.NS == nil || e.Kind.Classic() && e.Event == nil {
+	if e.kind != noop && e.ns == nil || e.kind.classic() && e.Event == nil {
 		return Entry{}, errors.New("incomplete oplog entry in the snapshot")
 	}
 	return e, nil
 }
 
-func (x *Decoder) detail(d bsoncore.Document) *Detail {
+func (x *Decoder) detail(d bsoncore.Document) *detail {
 	stmt, _ := integer(d, "stmt")
 	index, _ := integer(d, "index")
-	out := &Detail{
-		To: x.Namespace(d, "to"), Stmt: int32(stmt), Index: int32(index), Object: unraw(d, "object"), Description: unraw(d, "description"),
-		StateBefore: unraw(d, "stateBefore"), Before: unraw(d, "before"), After: unraw(d, "after"), Disambiguated: unraw(d, "disambiguated"),
+	out := &detail{
+		to: x.Namespace(d, "to"), stmt: int32(stmt), index: int32(index), object: unraw(d, "object"), description: unraw(d, "description"),
+		stateBefore: unraw(d, "stateBefore"), before: unraw(d, "before"), after: unraw(d, "after"), disambiguated: unraw(d, "disambiguated"),
 	}
 	if s, ok := doc.Field(d, "session"); ok {
 		lsid, _ := doc.Field(s.Data, "lsid")
 		number, _ := integer(s.Data, "number")
 		x.session = &Session{LSID: doc.Clone(lsid.Data), TxnNumber: number}
-		out.Session = x.session
+		out.session = x.session
 	}
 	if in, _ := doc.Field(d, "inTxn"); !doc.Truth(in) {
 		return out
@@ -125,18 +125,18 @@ func (x *Decoder) detail(d bsoncore.Document) *Detail {
 	if t, ok := doc.Field(d, "txn"); ok {
 		x.txn = decodeTxn(t.Data)
 	}
-	out.Session, out.Txn = x.session, x.txn
+	out.session, out.Txn = x.session, x.txn
 	return out
 }
 
-func decodeTxn(d bsoncore.Document) *Txn {
+func decodeTxn(d bsoncore.Document) *txn {
 	count, _ := integer(d, "count")
-	t := &Txn{Count: int32(count)}
+	t := &txn{count: int32(count)}
 	parts, _ := doc.Field(d, "parts")
 	for v := range doc.Values(parts.Data) {
 		ts, _ := doc.Field(v.Data, "ts")
 		end, _ := integer(v.Data, "end")
-		t.Parts = append(t.Parts, Part{TS: query.Timestamp(ts), End: int32(end)})
+		t.parts = append(t.parts, part{ts: query.Timestamp(ts), end: int32(end)})
 	}
 	return t
 }

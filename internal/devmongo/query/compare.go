@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mongostream/streamer/internal/devmongo/keystring"
+	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
 // class is the rank of a type in MongoDB's comparison order; types of one class compare by value.
@@ -60,16 +60,16 @@ func Compare(a, b bsoncore.Value) int {
 	if c, ok := compareSimple(a, b); ok {
 		return c
 	}
-	ka, errA := keystring.Key(a)
-	kb, errB := keystring.Key(b)
+	ka, errA := doc.SortKey(a)
+	kb, errB := doc.SortKey(b)
 	if errA != nil || errB != nil {
 		return bytes.Compare(a.Data, b.Data)
 	}
 	return strings.Compare(ka, kb)
 }
 
-// Equal reports whether two values compare as equal: 1, 1L and 1.0 do.
-func Equal(a, b bsoncore.Value) bool {
+// equal reports whether two values compare as equal: 1, 1L and 1.0 do.
+func equal(a, b bsoncore.Value) bool {
 	if a.Type == b.Type && bytes.Equal(a.Data, b.Data) {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Filter is a compiled query. The nil Filter matches every document.
@@ -16,8 +16,8 @@ type Filter struct {
 	fields []string
 }
 
-// Parse compiles a query document.
-func Parse(d bsoncore.Document) (*Filter, error) {
+// ParseFilter compiles a query document.
+func ParseFilter(d bsoncore.Document) (*Filter, error) {
 	p := &parser{}
 	root, err := p.document(d)
 	if err != nil {
@@ -97,27 +97,27 @@ func floor(n node, field string) (bsoncore.Value, bool) {
 
 // Equalities returns the top-level fields that the filter fixes by equality, in its order: what an upsert
 // begins its document with.
-func (f *Filter) Equalities() []Equality {
+func (f *Filter) Equalities() []equalField {
 	if f == nil {
 		return nil
 	}
 	return equalities(f.root, nil)
 }
 
-// Equality is a path that a filter fixes to one value.
-type Equality struct {
-	Path  string
-	Value bsoncore.Value
+// equalField is a path that a filter fixes to one value.
+type equalField struct {
+	path  string
+	value bsoncore.Value
 }
 
-func equalities(n node, out []Equality) []Equality {
+func equalities(n node, out []equalField) []equalField {
 	switch n := n.(type) {
 	case all:
 		for _, child := range n {
 			out = equalities(child, out)
 		}
 	case equals:
-		out = append(out, Equality{Path: n.path.String(), Value: n.value})
+		out = append(out, equalField{path: n.path.String(), value: n.value})
 	}
 	return out
 }
@@ -151,12 +151,12 @@ func (p *parser) top(name string, v bsoncore.Value) (node, error) {
 
 func (p *parser) logical(name string, v bsoncore.Value) (node, error) {
 	if v.Type != bsoncore.TypeArray || doc.Empty(v.Data) {
-		return nil, fault.New(fault.BadValue, "%s must be a nonempty array", name)
+		return nil, wire.Errorf(wire.BadValue, "%s must be a nonempty array", name)
 	}
 	var nodes []node
 	for item := range doc.Values(v.Data) {
 		if item.Type != bsoncore.TypeEmbeddedDocument {
-			return nil, fault.New(fault.BadValue, "$or/$and/$nor entries need to be full objects")
+			return nil, wire.Errorf(wire.BadValue, "$or/$and/$nor entries need to be full objects")
 		}
 		n, err := p.document(item.Data)
 		if err != nil {
@@ -216,7 +216,7 @@ func (p *parser) operator(at path, op string, v bsoncore.Value) (node, error) {
 		return not{n}, err
 	case "$gt", "$gte", "$lt", "$lte":
 		if v.Type == bsoncore.TypeRegex {
-			return nil, fault.New(fault.BadValue, "Can't have RegEx as arg to predicate over field '%s'.", at)
+			return nil, wire.Errorf(wire.BadValue, "Can't have RegEx as arg to predicate over field '%s'.", at)
 		}
 		return compares{path: at, op: op, value: v}, nil
 	case "$in", "$nin":
@@ -225,7 +225,7 @@ func (p *parser) operator(at path, op string, v bsoncore.Value) (node, error) {
 		return exists{path: at, want: doc.Truth(v)}, nil
 	case "$not":
 		if !isOperators(v) {
-			return nil, fault.New(fault.BadValue, "$not needs a regex or a document")
+			return nil, wire.Errorf(wire.BadValue, "$not needs a regex or a document")
 		}
 		n, err := p.operators(at, v.Data)
 		return not{n}, err
@@ -243,7 +243,7 @@ func equality(at path, v bsoncore.Value) (node, error) {
 
 func membership(at path, op string, v bsoncore.Value) (node, error) {
 	if v.Type != bsoncore.TypeArray {
-		return nil, fault.New(fault.BadValue, "%s needs an array", op)
+		return nil, wire.Errorf(wire.BadValue, "%s needs an array", op)
 	}
 	n := among{path: at}
 	for item := range doc.Values(v.Data) {
@@ -253,7 +253,7 @@ func membership(at path, op string, v bsoncore.Value) (node, error) {
 		n.values = append(n.values, item)
 	}
 	slices.SortFunc(n.values, Compare)
-	n.values = slices.CompactFunc(n.values, Equal)
+	n.values = slices.CompactFunc(n.values, equal)
 	if op == "$nin" {
 		return not{n}, nil
 	}
@@ -268,7 +268,7 @@ func unsupported(op, kind string) error {
 		"$nearSphere", "$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear",
 	}
 	if slices.Contains(known, op) {
-		return fault.New(fault.CommandNotSupported, "devmongo does not support the query operator %s", op)
+		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support the query operator %s", op)
 	}
-	return fault.New(fault.BadValue, "unknown %s: %s", kind, op)
+	return wire.Errorf(wire.BadValue, "unknown %s: %s", kind, op)
 }

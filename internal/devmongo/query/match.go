@@ -46,7 +46,7 @@ func equalOrMissing(v, want bsoncore.Value) bool {
 	if v.Type == 0 {
 		return want.Type == bsoncore.TypeNull
 	}
-	return Equal(v, want)
+	return equal(v, want)
 }
 
 // among is $in: its values are sorted.

@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Sort is a compiled sort specification. The nil Sort keeps the order.
@@ -30,7 +30,7 @@ func ParseSort(d bsoncore.Document) (*Sort, error) {
 	for name, v := range doc.All(d) {
 		n, ok := doc.Int(v)
 		if !ok || n != 1 && n != -1 {
-			return nil, fault.New(fault.BadValue, "Unknown $sort order for key: %s, must be 1 or -1", name)
+			return nil, wire.Errorf(wire.BadValue, "Unknown $sort order for key: %s, must be 1 or -1", name)
 		}
 		if name == "$natural" {
 			s.Natural = int(n)

@@ -4,41 +4,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
-	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
-// Bulk is a collection in the hands of somebody who writes many documents at once and logs them himself.
-type Bulk struct {
-	Log *oplog.Log
+// bulk is a collection in the hands of somebody who writes many documents at once and logs them himself.
+type bulk struct {
+	log *oplog.Log
 	s   *Store
 	c   *collection
 }
 
-// Bulk calls f with a collection, which it creates when it does not exist, under the store's lock.
-func (s *Store) Bulk(n Name, f func(Bulk) error) error {
+// bulk calls f with a collection, which it creates when it does not exist, under the store's lock.
+func (s *Store) bulk(n Name, f func(bulk) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.target(n, Writer{})
 	if err != nil {
 		return err
 	}
-	return f(Bulk{Log: s.log, s: s, c: c})
+	return f(bulk{log: s.log, s: s, c: c})
 }
 
-// NS is the collection's namespace.
-func (b Bulk) NS() *oplog.Namespace { return b.c.ns }
+// ns is the collection's namespace.
+func (b bulk) ns() *oplog.Namespace { return b.c.ns }
 
-// Taken reports whether there is a document with the key.
-func (b Bulk) Taken(key string) bool { return b.c.Get(key) != nil }
+// taken reports whether there is a document with the key.
+func (b bulk) taken(key string) bool { return b.c.docs[key] != nil }
 
-// Insert adds a document whose key is free.
-func (b Bulk) Insert(key string, d bsoncore.Document, ts uint64) *table.Record {
+// insert adds a document whose key is free.
+func (b bulk) insert(key string, d bsoncore.Document, ts uint64) *record {
 	b.s.remember(b.c, key, ts)
-	return b.c.Insert(key, d, ts)
+	return b.c.insert(key, d, ts)
 }
 
-// Replace changes a document.
-func (b Bulk) Replace(r *table.Record, d bsoncore.Document, ts uint64) {
-	b.s.remember(b.c, r.Key, ts)
-	b.c.Replace(r, d, ts)
+// replace changes a document.
+func (b bulk) replace(r *record, d bsoncore.Document, ts uint64) {
+	b.s.remember(b.c, r.key, ts)
+	b.c.replace(r, d, ts)
 }

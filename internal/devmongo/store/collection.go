@@ -3,14 +3,12 @@ package store
 import (
 	"slices"
 
-	"github.com/mongostream/streamer/internal/devmongo/identity"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
-	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // collection is guarded by the store's lock.
 type collection struct {
-	*table.Table
+	*table
 	ns      *oplog.Namespace
 	order   int
 	indexes []Index
@@ -20,8 +18,8 @@ type collection struct {
 
 func newCollection(n Name) *collection {
 	return &collection{
-		Table:   table.New(),
-		ns:      &oplog.Namespace{DB: n.DB, Coll: n.Coll, UUID: identity.UUID()},
+		table:   newTable(),
+		ns:      &oplog.Namespace{DB: n.DB, Coll: n.Coll, UUID: NewUUID()},
 		indexes: []Index{idIndex()},
 		locks:   map[string]*Txn{},
 	}
@@ -29,7 +27,7 @@ func newCollection(n Name) *collection {
 
 func (c *collection) describe() Collection {
 	return Collection{
-		Name: c.ns.Coll, UUID: *c.ns.UUID, Count: int64(c.Len()), Bytes: c.Bytes(), Images: c.images,
+		Name: c.ns.Coll, UUID: *c.ns.UUID, Count: int64(len(c.docs)), Bytes: c.bytes, Images: c.images,
 		Indexes: slices.Clone(c.indexes),
 	}
 }

@@ -4,15 +4,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/table"
-	"github.com/mongostream/streamer/internal/devmongo/update"
 )
 
 // Modification is a findAndModify: Update is nil for a removal.
 type Modification struct {
 	Filter *query.Filter
 	Sort   *query.Sort
-	Update *update.Update
+	Update *query.Update
 	New    bool // return the document after the change
 	Upsert bool
 }
@@ -36,12 +34,12 @@ func (s *Store) Modify(n Name, m Modification, w Writer) (Modified, error) {
 		return s.modifyNone(n, m, w)
 	}
 	c := s.seen(n, w.Txn)
-	if err := c.freeAll([]table.Found{*row}, w.Txn); err != nil {
+	if err := c.freeAll([]foundRow{*row}, w.Txn); err != nil {
 		return Modified{}, err
 	}
 	if m.Update == nil {
 		s.delete(c, *row, w)
-		return Modified{Value: row.Doc, Found: true}, nil
+		return Modified{Value: row.doc, Found: true}, nil
 	}
 	after, _, err := s.change(c, *row, m.Update, w)
 	if err != nil {
@@ -50,7 +48,7 @@ func (s *Store) Modify(n Name, m Modification, w Writer) (Modified, error) {
 	if m.New {
 		return Modified{Value: after, Found: true}, nil
 	}
-	return Modified{Value: row.Doc, Found: true}, nil
+	return Modified{Value: row.doc, Found: true}, nil
 }
 
 func (s *Store) modifyNone(n Name, m Modification, w Writer) (Modified, error) {
@@ -69,7 +67,7 @@ func (s *Store) modifyNone(n Name, m Modification, w Writer) (Modified, error) {
 }
 
 // first is the matching document that sorts first, nil when there is none.
-func (s *Store) first(n Name, m Modification, t *Txn) (*table.Found, error) {
+func (s *Store) first(n Name, m Modification, t *Txn) (*foundRow, error) {
 	c := s.seen(n, t)
 	if c == nil {
 		return nil, nil
@@ -78,17 +76,17 @@ func (s *Store) first(n Name, m Modification, t *Txn) (*table.Found, error) {
 	if m.Sort != nil {
 		limit = 0
 	}
-	rows, err := c.Matching(m.Filter, t.overlayOf(c), limit)
+	rows, err := c.matching(m.Filter, t.overlayOf(c), limit)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	docs := make([]bsoncore.Document, len(rows))
 	for i, r := range rows {
-		docs[i] = r.Doc
+		docs[i] = r.doc
 	}
 	m.Sort.Apply(docs)
 	for i := range rows {
-		if &rows[i].Doc[0] == &docs[0][0] {
+		if &rows[i].doc[0] == &docs[0][0] {
 			return &rows[i], nil
 		}
 	}

@@ -2,8 +2,6 @@ package store
 
 import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
-
-	"github.com/mongostream/streamer/internal/devmongo/table"
 )
 
 // past is a document as it was before a change.
@@ -26,14 +24,14 @@ func (s *Store) remember(c *collection, key string, ts uint64) {
 		keep++
 	}
 	p := past{c: c, key: key, ts: ts}
-	if r := c.Get(key); r != nil {
-		p.doc = r.Doc
+	if r := c.docs[key]; r != nil {
+		p.doc = r.doc
 	}
 	s.past = append(s.past[keep:], p)
 }
 
 // asOf is what makes of a collection what it was at a cluster time that is not before the committed one; the caller holds mu.
-func (s *Store) asOf(c *collection, ts uint64) (was table.Overlay) {
+func (s *Store) asOf(c *collection, ts uint64) (was overlay) {
 	for i := len(s.past) - 1; i >= 0 && s.past[i].ts > ts; i-- {
 		if p := s.past[i]; p.c == c {
 			was.Write(p.key, p.doc)

@@ -8,11 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/keystring"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // MaxDocument is the largest document a user may store, in bytes.
@@ -52,9 +50,9 @@ func ParseName(s string) (Name, error) {
 func (n Name) check() error {
 	switch {
 	case n.DB == "" || strings.ContainsAny(n.DB, `/\. "$`) || len(n.DB) > 63:
-		return fault.New(fault.InvalidNamespace, "Invalid database name: '%s'", n.DB)
+		return wire.Errorf(wire.InvalidNamespace, "Invalid database name: '%s'", n.DB)
 	case n.Coll == "" || strings.Contains(n.Coll, "\x00") || strings.HasPrefix(n.Coll, ".") || strings.Contains(n.Coll, "$"):
-		return fault.New(fault.InvalidNamespace, "Invalid namespace specified '%s'", n)
+		return wire.Errorf(wire.InvalidNamespace, "Invalid namespace specified '%s'", n)
 	default:
 		return nil
 	}
@@ -91,7 +89,7 @@ func (s *Store) target(n Name, w Writer) (*collection, error) {
 		return nil, err
 	}
 	if n.DB == "local" || strings.HasPrefix(n.Coll, "system.") {
-		return nil, fault.New(fault.InvalidNamespace, "devmongo does not write to '%s'", n)
+		return nil, wire.Errorf(wire.InvalidNamespace, "devmongo does not write to '%s'", n)
 	}
 	c := newCollection(n)
 	if w.Txn != nil {
@@ -122,7 +120,7 @@ func (s *Store) register(c *collection) {
 
 // Lookup returns the current document of a collection by its UUID, nil when either is gone.
 func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
-	key, err := keystring.Key(id)
+	key, err := doc.SortKey(id)
 	if err != nil || uuid == nil {
 		return nil
 	}
@@ -132,7 +130,7 @@ func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
 	if c == nil {
 		return nil
 	}
-	d, _ := c.See(key, table.Overlay{})
+	d, _ := c.see(key, overlay{})
 	return d
 }
 
@@ -153,7 +151,7 @@ func (s *Store) Databases() []Database {
 		}
 		d := Database{Name: name}
 		for _, c := range db.collections {
-			d.Bytes += c.Bytes()
+			d.Bytes += c.bytes
 		}
 		out = append(out, d)
 	}

@@ -18,7 +18,7 @@ const MaxMessage = 48_000_000
 const (
 	OpReply int32 = 1
 	OpQuery int32 = 2004
-	OpMsg   int32 = 2013
+	opMsg   int32 = 2013
 )
 
 // Flags of OP_MSG.
@@ -52,7 +52,7 @@ type Message struct {
 	// Collection is the full collection name of an OP_QUERY, such as "admin.$cmd".
 	Collection string
 	Body       bsoncore.Document
-	Sequences  []Sequence
+	sequences  []Sequence
 }
 
 // ReadMessage reads the next message. It returns io.EOF when the stream ends between messages, and an
@@ -102,7 +102,7 @@ func parse(header [headerSize]byte, buf []byte) (*Message, error) {
 		OpCode:    int32(binary.LittleEndian.Uint32(header[12:])),
 	}
 	switch m.OpCode {
-	case OpMsg:
+	case opMsg:
 		return m, m.parseMsg(header, buf)
 	case OpQuery:
 		return m, m.parseQuery(buf)
@@ -191,7 +191,7 @@ func (m *Message) parseSequence(buf []byte) ([]byte, error) {
 		}
 		seq.Docs, section = append(seq.Docs, doc), next
 	}
-	m.Sequences = append(m.Sequences, seq)
+	m.sequences = append(m.sequences, seq)
 	return rest, nil
 }
 
@@ -212,7 +212,7 @@ func (m *Message) parseQuery(buf []byte) error {
 
 // Sequence returns the documents of the named sequence.
 func (m *Message) Sequence(name string) ([]bsoncore.Document, bool) {
-	for _, s := range m.Sequences {
+	for _, s := range m.sequences {
 		if s.Name == name {
 			return s.Docs, true
 		}

@@ -5,7 +5,7 @@ import "encoding/binary"
 // AppendMsg begins an OP_MSG reply: the header, the flags and the kind byte of its body. The caller
 // appends one document and calls Finish.
 func AppendMsg(dst []byte, requestID, responseTo int32, flags uint32) []byte {
-	dst = appendHeader(dst, requestID, responseTo, OpMsg)
+	dst = appendHeader(dst, requestID, responseTo, opMsg)
 	dst = binary.LittleEndian.AppendUint32(dst, flags)
 	return append(dst, kindBody)
 }
