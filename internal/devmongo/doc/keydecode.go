@@ -3,6 +3,7 @@ package doc
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -267,4 +268,295 @@ func (d *keyDecoder) pointer() (bsoncore.Value, error) {
 		return bsoncore.Value{}, err
 	}
 	return value(bsoncore.TypeDBPointer, bsoncore.AppendDBPointer(nil, string(ns), [12]byte(id)), nil)
+}
+
+// number reads a number of any type; negative numbers are stored with all bits flipped.
+func (d *keyDecoder) number(kind byte) (bsoncore.Value, error) {
+	switch {
+	case kind == numberZero:
+		return d.zero()
+	case kind == numberNaN:
+		return d.nan()
+	}
+	original, err := d.bits.get(2)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	n := numberReader{keyDecoder: d, original: original, negative: kind < numberZero}
+	switch kind {
+	case numberNegativeLarge, numberPositiveLarge:
+		return n.large()
+	case numberNegativeSmall, numberPositiveSmall:
+		return n.small()
+	}
+	if n.negative {
+		return n.medium(int(numberNegative1-kind) + 1)
+	}
+	return n.medium(int(kind-numberPositive1) + 1)
+}
+
+func (d *keyDecoder) nan() (bsoncore.Value, error) {
+	original, err := d.bits.get(2)
+	switch {
+	case err != nil:
+		return bsoncore.Value{}, err
+	case original == bitsDouble:
+		return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, math.NaN()), nil)
+	case original == bitsDecimal:
+		return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, 0x1f<<58, 0), nil)
+	default:
+		return bsoncore.Value{}, wire.KeyString(50819, "Invalid type bits for numeric NaN")
+	}
+}
+
+func (d *keyDecoder) zero() (bsoncore.Value, error) {
+	kind, err := d.bits.get(2)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	switch kind {
+	case bitsInt:
+		return value(bsoncore.TypeInt32, bsoncore.AppendInt32(nil, 0), nil)
+	case bitsLong:
+		return value(bsoncore.TypeInt64, bsoncore.AppendInt64(nil, 0), nil)
+	case bitsDouble:
+		return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, 0), nil)
+	}
+	more, err := d.bits.get(3)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	switch special := kind<<3 | more; {
+	case special == bitsNegativeZero:
+		return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, math.Copysign(0, -1)), nil)
+	case special < bitsDecimalZero:
+		return bsoncore.Value{}, wire.KeyString(50846, "Invalid numeric zero decimal.")
+	default:
+		return d.decimalZero(special - bitsDecimalZero)
+	}
+}
+
+func (d *keyDecoder) decimalZero(which uint32) (bsoncore.Value, error) {
+	low, err := d.bits.get(12)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	biased := int(which<<12 | low)
+	negative := biased > maxBiasedExponent
+	if negative {
+		biased -= maxBiasedExponent + 1
+	}
+	hi, lo := decimalZeroOf(negative, biased).value()
+	return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, hi, lo), nil)
+}
+
+// numberReader reads one number whose type bits are known.
+type numberReader struct {
+	*keyDecoder
+	original uint32
+	negative bool
+}
+
+func (n numberReader) double(f float64) (bsoncore.Value, error) {
+	if n.negative {
+		f = -f
+	}
+	return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, f), nil)
+}
+
+// decimal gives the number the exponent that the type bits name.
+func (n numberReader) decimal(d decimal) (bsoncore.Value, error) {
+	stored, err := n.bits.get(exponentBits)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	if d.zero() {
+		return bsoncore.Value{}, wire.KeyString(50829, "Expected non-zero number for decimal.")
+	}
+	d.negative = n.negative
+	d, ok := d.adjust(stored)
+	if !ok {
+		return bsoncore.Value{}, wire.KeyString(50814, "Unexpected exponent values after adjusting Decimal.")
+	}
+	hi, lo := d.value()
+	return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, hi, lo), nil)
+}
+
+// continued adds the eight bytes that follow to the stored value.
+func (n numberReader) continued(stored decimal) (bsoncore.Value, error) {
+	excess, err := n.uint64(n.negative)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	d, ok := stored.normalize().plus(excess)
+	if !ok {
+		return bsoncore.Value{}, wire.KeyString(50850, "Invalid decimal continuation.")
+	}
+	return n.decimal(d)
+}
+
+func (n numberReader) large() (bsoncore.Value, error) {
+	v, err := n.uint64(n.negative)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	if v>>63 == 1 {
+		return n.beyondDoubles(v)
+	}
+	bin := math.Float64frombits(v>>1 | 1<<62)
+	switch {
+	case n.original == bitsDouble:
+		return n.double(bin)
+	case n.original == bitsLong && bin == largeDouble:
+		return value(bsoncore.TypeInt64, bsoncore.AppendInt64(nil, math.MinInt64), nil)
+	case n.original != bitsDecimal || math.IsInf(bin, 0) || math.IsNaN(bin):
+		return bsoncore.Value{}, wire.KeyString(50826, "Unexpected type of large number.")
+	case v&1 == 1:
+		return n.continued(decimalFromDouble(bin, true))
+	default:
+		return n.decimal(decimalFromDouble(bin, true))
+	}
+}
+
+// beyondDoubles reads infinities and decimals that no double reaches.
+func (n numberReader) beyondDoubles(v uint64) (bsoncore.Value, error) {
+	if v == infinity {
+		if n.original == bitsDouble {
+			return n.double(math.Inf(1))
+		}
+		hi := uint64(0x1e) << 58
+		if n.negative {
+			hi |= 1 << 63
+		}
+		return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, hi, 0), nil)
+	}
+	lo, err := n.uint64(n.negative)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	return n.whole(v&^(1<<63), lo)
+}
+
+// whole reads a decimal that was stored as it is.
+func (n numberReader) whole(hi, lo uint64) (bsoncore.Value, error) {
+	if n.original != bitsDecimal {
+		return bsoncore.Value{}, wire.KeyString(50818, "Invalid type bits for decimal number.")
+	}
+	d := decimalOf(hi, lo)
+	if d.kind != decimalFinite {
+		return bsoncore.Value{}, wire.KeyString(50818, "Invalid type bits for decimal number.")
+	}
+	return n.decimal(d)
+}
+
+func (n numberReader) small() (bsoncore.Value, error) {
+	v, err := n.uint64(n.negative)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	switch v >> 62 {
+	case 0:
+		lo, err := n.uint64(n.negative)
+		if err != nil {
+			return bsoncore.Value{}, err
+		}
+		return n.whole(v, lo)
+	case 1, 2:
+		return n.tiny(v)
+	}
+	bin, c := math.Float64frombits(v>>2), continuation(v&3)
+	if n.original == bitsDouble && c == exactDouble {
+		return n.double(bin)
+	}
+	return n.fromDouble(bin, c)
+}
+
+func (n numberReader) tiny(v uint64) (bsoncore.Value, error) {
+	scaled := math.Float64frombits((v - tinyPrefix) >> 1)
+	bin := math.Ldexp(scaled, -tinyShift)
+	switch continues := v&1 == 1; {
+	case n.original == bitsDouble && !continues:
+		return n.double(bin)
+	case n.original != bitsDecimal || !continues || scaled == 0:
+		return bsoncore.Value{}, wire.KeyString(50823, "Expected decimal continuation.")
+	case scaled < math.Ldexp(0x1p-1022, tinyShift):
+		return n.continued(tinyStored(scaled))
+	default:
+		return n.continued(decimalFromDouble(bin, true))
+	}
+}
+
+// fromDouble reads a decimal that was stored as a double.
+func (n numberReader) fromDouble(bin float64, c continuation) (bsoncore.Value, error) {
+	if n.original != bitsDecimal || bin == 0 {
+		return bsoncore.Value{}, wire.KeyString(50810, "Expected type Decimal.")
+	}
+	switch d := decimalFromDouble(bin, true); c {
+	case roundedDouble:
+		return n.decimal(d.round(15, true))
+	case exactDouble:
+		return n.decimal(d)
+	default:
+		return n.continued(d)
+	}
+}
+
+// medium reads numbers from 1 to 2^63, the integer part in size bytes.
+func (n numberReader) medium(size int) (bsoncore.Value, error) {
+	part, err := n.bigEndian(0, size)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	integer := part >> 1
+	if part&1 == 0 {
+		return n.integer(integer)
+	}
+	missing := 8 - size
+	whole, err := n.bigEndian(integer, missing)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	bin := math.Ldexp(float64(whole&^3), -8*missing)
+	c := continuation(whole & 3)
+	if missing == 0 {
+		c = beyondRounded
+	}
+	switch {
+	case n.original == bitsDouble:
+		return n.double(bin)
+	case n.original == bitsDecimal && c&1 == 1 && integer >= exactIntegers:
+		return n.continued(decimalFromInt(integer))
+	default:
+		return n.fromDouble(bin, c)
+	}
+}
+
+func (n numberReader) bigEndian(v uint64, size int) (uint64, error) {
+	b, err := n.take(size)
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range b {
+		v = v<<8 | uint64(flip(x, n.negative))
+	}
+	return v, nil
+}
+
+func (n numberReader) integer(v uint64) (bsoncore.Value, error) {
+	signed := int64(v)
+	if n.negative {
+		signed = -signed
+	}
+	switch n.original {
+	case bitsDouble:
+		return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, float64(signed)), nil)
+	case bitsLong:
+		return value(bsoncore.TypeInt64, bsoncore.AppendInt64(nil, signed), nil)
+	case bitsDecimal:
+		return n.decimal(decimalFromInt(v))
+	}
+	if signed != int64(int32(signed)) {
+		return bsoncore.Value{}, wire.KeyString(50831, "Unexpected type for positive int: "+strconv.FormatInt(signed, 10))
+	}
+	return value(bsoncore.TypeInt32, bsoncore.AppendInt32(nil, int32(signed)), nil)
 }

@@ -319,3 +319,215 @@ func (s *stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) er
 	}
 	return nil
 }
+
+// streamScope is what a stream watches: a collection, a database when Coll is empty, everything when DB is too.
+type streamScope struct{ db, coll string }
+
+// covers reports whether a namespace lies in the scope.
+func (s streamScope) covers(ns *Namespace) bool {
+	switch {
+	case ns == nil:
+		return false
+	case s.coll != "":
+		return ns.DB == s.db && ns.Coll == s.coll
+	case s.db != "":
+		return ns.DB == s.db && !ns.internal()
+	default:
+		return !ns.internal()
+	}
+}
+
+// shows reports whether the scope shows an entry. A collection sees renames onto itself too, and never the
+// end of its database: its own drop comes first.
+func (s streamScope) shows(e *Entry) bool {
+	switch e.kind {
+	case noop:
+		return false
+	case Rename:
+		return s.covers(e.ns) || s.covers(e.to())
+	case DropDatabase:
+		return s.coll == "" && s.covers(e.ns)
+	default:
+		return s.covers(e.ns)
+	}
+}
+
+// ends reports whether an entry that the scope shows invalidates its streams.
+func (s streamScope) ends(e *Entry) bool {
+	switch e.kind {
+	case Drop, Rename:
+		return s.coll != ""
+	case DropDatabase:
+		return s.db != ""
+	default:
+		return false
+	}
+}
+
+// decision is what a stream thinks of all entries of one kind in one namespace.
+type decision uint8
+
+const (
+	undecided decision = iota
+	out                // not in scope
+	filtered           // in scope, and the early stages refuse it
+	passes             // in scope, and the early stages let it pass
+	unsure             // in scope; the early stages read more than names
+)
+
+// decisions remembers them. Namespaces come and go, so it forgets everything now and then.
+type decisions struct {
+	last  key
+	value decision
+	known map[key]decision
+}
+
+type key struct {
+	ns, to *Namespace
+	kind   Kind
+}
+
+const maxDecisions = 4096
+
+func (m *decisions) of(e *Entry, decide func(*Entry) decision) decision {
+	k := key{ns: e.ns, kind: e.kind}
+	if e.kind == Rename {
+		k.to = e.to()
+	}
+	if m.value != undecided && k == m.last {
+		return m.value
+	}
+	d := m.known[k]
+	if d == undecided {
+		if m.known == nil || len(m.known) >= maxDecisions {
+			m.known = map[key]decision{}
+		}
+		d = decide(e)
+		m.known[k] = d
+	}
+	m.last, m.value = k, d
+	return d
+}
+
+// decide works one out. The early stages see a document with nothing but names and the operation type.
+func (s *stream) decide(e *Entry) decision {
+	switch {
+	case !s.scope.shows(e) || !e.kind.classic() && !s.spec.expanded:
+		return out
+	case !s.pipeline.cheap:
+		return unsure
+	case s.pipeline.matchEarly(names(e)):
+		return passes
+	default:
+		return filtered
+	}
+}
+
+func names(e *Entry) []byte {
+	b := doc.New().String("operationType", e.kind.String())
+	namespace(b, "ns", e.ns)
+	if to := e.to(); to != nil {
+		namespace(b, "to", to)
+	}
+	return b.Bytes()
+}
+
+func namespace(b *doc.Builder, name string, ns *Namespace) {
+	b.Open(name).String("db", ns.DB)
+	if ns.Coll != "" {
+		b.String("coll", ns.Coll)
+	}
+	b.End()
+}
+
+// status is where an event stands to the token that the stream resumes after.
+type status uint8
+
+const (
+	earlier    status = iota
+	found             // it is the token's event
+	needsSplit        // it is the event of which the token names a fragment
+	surpassed         // it comes after the place where the token's event should have been
+)
+
+// seek compares an event with the resume point while that is looked for: it reports whether the event may pass.
+func (s *stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
+	if s.resume == nil {
+		return true, nil
+	}
+	if e.TS == s.resume.TS && e.txnIndex() > s.resume.TxnOpIndex && !s.env.Log.Release().Since(R60) {
+		return false, wire.Errorf(50792, "Invalid resumeToken: txnOpIndex was skipped")
+	}
+	switch s.compare(e, invalidate, fragment) {
+	case found:
+		s.resume = nil
+	case surpassed:
+		id := s.identity(e, invalidate, s.env.Log.Release().tokenVersion())
+		id.Fragment = fragment
+		return false, wire.Errorf(wire.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. %s", doc.Compact(id.Document()))
+	case earlier, needsSplit:
+		// The token's event, or another fragment, is still to come.
+	}
+	return false, nil
+}
+
+// compare orders an event and the client's token as the server does.
+func (s *stream) compare(e *Entry, invalidate bool, fragment int32) status {
+	t := s.resume
+	switch {
+	case e.TS != t.TS || t.Type != TokenEvent || e.txnIndex() > t.TxnOpIndex:
+		return surpassed
+	case e.txnIndex() < t.TxnOpIndex:
+		return earlier
+	case invalidate != t.FromInvalidate:
+		return sooner(!invalidate)
+	}
+	own := s.identity(e, invalidate, t.Version)
+	if c := own.compareUUIDs(*t); c != 0 {
+		return sooner(c < 0 && s.env.Log.Release().Since(R60))
+	}
+	if c := own.compareIdentifiers(*t); c != 0 {
+		return sooner(c < 0)
+	}
+	switch {
+	case fragment == NoFragment && t.Fragment != NoFragment:
+		return needsSplit
+	case fragment == t.Fragment:
+		return found
+	default:
+		return sooner(fragment < t.Fragment)
+	}
+}
+
+func sooner(yes bool) status {
+	if yes {
+		return earlier
+	}
+	return surpassed
+}
+
+// identity is the token of an entry's event, or of the invalidate event that follows it, in a version.
+func (s *stream) identity(e *Entry, invalidate bool, version int32) Token {
+	t := Token{
+		TS: e.TS, Version: version, Type: TokenEvent, TxnOpIndex: e.txnIndex(), FromInvalidate: invalidate, Fragment: NoFragment,
+	}
+	if e.kind != DropDatabase {
+		t.UUID = e.ns.UUID
+	}
+	key, crud := doc.Field(e.Event, "documentKey")
+	switch {
+	case version < 2 && crud:
+		t.Identifier = key.Data
+	case version >= 2:
+		id, _ := doc.Field(key.Data, "_id")
+		t.Identifier = identifier(e.kind, id, description(e))
+	}
+	return t
+}
+
+func description(e *Entry) bsoncore.Document {
+	if e.Detail == nil {
+		return nil
+	}
+	return e.Detail.description
+}

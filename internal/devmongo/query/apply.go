@@ -268,3 +268,188 @@ func (m *modification) note(one modifier) {
 func isIndex(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
 }
+
+// Truncation is an array that lost elements at its end.
+type Truncation struct {
+	Field   string
+	NewSize int32
+}
+
+// Describe turns a document that a pipeline computed into a list of changed fields, as servers since 5.0 log
+// it; it returns the arrays that became shorter.
+func (r *UpdateResult) Describe(old bsoncore.Document) []Truncation {
+	d := &diff{updated: doc.New()}
+	d.documents(nil, old, r.Doc)
+	r.Whole, r.Updated, r.Removed = false, d.updated.Document(), d.removed
+	if d.ambiguous != nil {
+		r.Disambiguated = d.ambiguous.Document()
+	}
+	return d.truncated
+}
+
+type diff struct {
+	updated   *doc.Builder
+	removed   []string
+	truncated []Truncation
+	ambiguous *doc.Builder
+}
+
+// step is one part of a path: a field's name or an array's index.
+type step struct {
+	name  string
+	index bool
+}
+
+func (d *diff) documents(at []step, old, next []byte) {
+	for name, v := range doc.All(next) {
+		path := append(slices.Clone(at), step{name: name})
+		if before, ok := doc.Field(old, name); ok {
+			d.values(path, before, v)
+		} else {
+			d.updated.Value(d.path(path), v)
+		}
+	}
+	for name := range doc.All(old) {
+		if _, ok := doc.Field(next, name); !ok {
+			d.removed = append(d.removed, d.path(append(slices.Clone(at), step{name: name})))
+		}
+	}
+}
+
+func (d *diff) values(at []step, old, next bsoncore.Value) {
+	switch {
+	case Same(old, next):
+	case old.Type == bsoncore.TypeEmbeddedDocument && next.Type == bsoncore.TypeEmbeddedDocument:
+		d.documents(at, old.Data, next.Data)
+	case old.Type == bsoncore.TypeArray && next.Type == bsoncore.TypeArray:
+		d.arrays(at, old.Data, next.Data)
+	default:
+		d.updated.Value(d.path(at), next)
+	}
+}
+
+func (d *diff) arrays(at []step, old, next []byte) {
+	before, after := slices.Collect(doc.Values(old)), slices.Collect(doc.Values(next))
+	for i, v := range after {
+		path := append(slices.Clone(at), step{name: strconv.Itoa(i), index: true})
+		if i < len(before) {
+			d.values(path, before[i], v)
+		} else {
+			d.updated.Value(d.path(path), v)
+		}
+	}
+	if len(after) < len(before) {
+		d.truncated = append(d.truncated, Truncation{Field: d.path(at), NewSize: int32(len(after))})
+	}
+}
+
+// path joins the steps; a name that could be taken for something else is explained.
+func (d *diff) path(at []step) string {
+	var names []string
+	ambiguous := false
+	for _, s := range at {
+		names = append(names, s.name)
+		ambiguous = ambiguous || !s.index && (isIndex(s.name) || strings.Contains(s.name, "."))
+	}
+	joined := strings.Join(names, ".")
+	if ambiguous {
+		d.explain(joined, at)
+	}
+	return joined
+}
+
+func (d *diff) explain(joined string, at []step) {
+	if d.ambiguous == nil {
+		d.ambiguous = doc.New()
+	}
+	d.ambiguous.OpenArray(joined)
+	for i, s := range at {
+		if n, err := strconv.Atoi(s.name); s.index && err == nil {
+			d.ambiguous.Int32(doc.Index(i), int32(n))
+		} else {
+			d.ambiguous.String(doc.Index(i), s.name)
+		}
+	}
+	d.ambiguous.End()
+}
+
+// updateTree is a document or an array that can be changed. Its elements are parsed when they are first needed.
+type updateTree struct {
+	name  string
+	value bsoncore.Value // as it was read; stale once open
+	kids  []*updateTree
+	open  bool
+}
+
+func newTree(d bsoncore.Document) *updateTree {
+	return &updateTree{value: bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: d}}
+}
+
+func (t *updateTree) isArray() bool { return t.value.Type == bsoncore.TypeArray }
+
+func (t *updateTree) container() bool {
+	return t.isArray() || t.value.Type == bsoncore.TypeEmbeddedDocument
+}
+
+func (t *updateTree) expand() {
+	if t.open {
+		return
+	}
+	for name, v := range doc.All(t.value.Data) {
+		t.kids = append(t.kids, &updateTree{name: name, value: v})
+	}
+	t.open = true
+}
+
+func (t *updateTree) child(name string) *updateTree {
+	t.expand()
+	for _, k := range t.kids {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// add appends an element; in an array it fills up to the index with nulls.
+func (t *updateTree) add(name string, v bsoncore.Value) *updateTree {
+	t.expand()
+	if t.isArray() {
+		index, _ := strconv.Atoi(name)
+		for len(t.kids) < index {
+			null := bsoncore.Value{Type: bsoncore.TypeNull}
+			t.kids = append(t.kids, &updateTree{name: strconv.Itoa(len(t.kids)), value: null})
+		}
+	}
+	k := &updateTree{name: name, value: v}
+	t.kids = append(t.kids, k)
+	return k
+}
+
+func (t *updateTree) remove(name string) {
+	for i, k := range t.kids {
+		if k.name != name {
+			continue
+		}
+		if t.isArray() { // a hole stays, as null
+			k.set(bsoncore.Value{Type: bsoncore.TypeNull})
+			return
+		}
+		t.kids = append(t.kids[:i], t.kids[i+1:]...)
+		return
+	}
+}
+
+func (t *updateTree) set(v bsoncore.Value) { t.value, t.kids, t.open = v, nil, false }
+
+// current is the value as it stands.
+func (t *updateTree) current() bsoncore.Value {
+	if !t.open {
+		return t.value
+	}
+	b := doc.New()
+	for _, k := range t.kids {
+		b.Value(k.name, k.current())
+	}
+	return bsoncore.Value{Type: t.value.Type, Data: b.Bytes()}
+}

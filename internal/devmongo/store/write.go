@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/rand"
+
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
@@ -211,4 +213,139 @@ func (s *Store) delete(c *collection, row foundRow, w Writer) {
 	}
 	s.remember(c, row.key, s.append(op, w))
 	c.remove(c.docs[row.key])
+}
+
+// Modification is a findAndModify: Update is nil for a removal.
+type Modification struct {
+	Filter *query.Filter
+	Sort   *query.Sort
+	Update *query.Update
+	New    bool // return the document after the change
+	Upsert bool
+}
+
+// Modified is what a findAndModify did. Value is nil when there is no document to return.
+type Modified struct {
+	Value    bsoncore.Document
+	Found    bool
+	Upserted *bsoncore.Value
+}
+
+// Modify finds one document, the first by the sort, and changes or removes it.
+func (s *Store) Modify(n Name, m Modification, w Writer) (Modified, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.first(n, m, w.Txn)
+	if err != nil {
+		return Modified{}, err
+	}
+	if row == nil {
+		return s.modifyNone(n, m, w)
+	}
+	c := s.seen(n, w.Txn)
+	if err := c.freeAll([]foundRow{*row}, w.Txn); err != nil {
+		return Modified{}, err
+	}
+	if m.Update == nil {
+		s.delete(c, *row, w)
+		return Modified{Value: row.doc, Found: true}, nil
+	}
+	after, _, err := s.change(c, *row, m.Update, w)
+	if err != nil {
+		return Modified{}, err
+	}
+	if m.New {
+		return Modified{Value: after, Found: true}, nil
+	}
+	return Modified{Value: row.doc, Found: true}, nil
+}
+
+func (s *Store) modifyNone(n Name, m Modification, w Writer) (Modified, error) {
+	if m.Update == nil || !m.Upsert {
+		return Modified{}, nil
+	}
+	id, d, err := s.upsert(n, m.Filter, m.Update, w)
+	if err != nil {
+		return Modified{}, err
+	}
+	out := Modified{Upserted: &id}
+	if m.New {
+		out.Value = d
+	}
+	return out, nil
+}
+
+// first is the matching document that sorts first, nil when there is none.
+func (s *Store) first(n Name, m Modification, t *Txn) (*foundRow, error) {
+	c := s.seen(n, t)
+	if c == nil {
+		return nil, nil
+	}
+	limit := 1
+	if m.Sort != nil {
+		limit = 0
+	}
+	rows, err := c.matching(m.Filter, t.overlayOf(c), limit)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	docs := make([]bsoncore.Document, len(rows))
+	for i, r := range rows {
+		docs[i] = r.doc
+	}
+	m.Sort.Apply(docs)
+	for i := range rows {
+		if &rows[i].doc[0] == &docs[0][0] {
+			return &rows[i], nil
+		}
+	}
+	return &rows[0], nil
+}
+
+// assignID copies a document with its _id in front, and gives it one when it has none.
+func assignID(d bsoncore.Document) (bsoncore.Document, bsoncore.Value, error) {
+	id, own := doc.Field(d, "_id")
+	if !own {
+		id = bsoncore.Value{Type: bsoncore.TypeObjectID, Data: newObjectID()}
+	}
+	switch id.Type {
+	case bsoncore.TypeArray, bsoncore.TypeRegex, bsoncore.TypeUndefined:
+		return nil, id, wire.Errorf(53, "The '_id' value cannot be of type %s", doc.TypeName(id.Type))
+	default:
+	}
+	if name, _, _ := doc.First(d); own && name == "_id" {
+		d = doc.Clone(d)
+	} else {
+		b := doc.New().Value("_id", id)
+		for name, v := range doc.All(d) {
+			if name != "_id" {
+				b.Value(name, v)
+			}
+		}
+		d = b.Document()
+	}
+	id, _ = doc.Field(d, "_id")
+	return d, id, nil
+}
+
+// duplicateKey is the error of a second document with the same _id.
+func duplicateKey(namespace string, id bsoncore.Value) error {
+	e := wire.Errorf(wire.DuplicateKey, "E11000 duplicate key error collection: %s index: _id_ dup key: { %s }", namespace, doc.Element("_id", id))
+	extra := doc.New().Open("keyPattern").Int32("_id", 1).End().Open("keyValue").Value("_id", id).End().Document()
+	e.Extra = extra[4 : len(extra)-1]
+	return e
+}
+
+// NewUUID makes a random UUID.
+func NewUUID() *[16]byte {
+	var u [16]byte
+	_, _ = rand.Read(u[:])
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return &u
+}
+
+func newObjectID() []byte {
+	id := make([]byte, 12)
+	_, _ = rand.Read(id)
+	return id
 }

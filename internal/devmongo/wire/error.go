@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // Code is a MongoDB error code.
@@ -129,4 +130,135 @@ func KeyString(code Code, text string) *Error {
 // PastEnd is a complaint about bytes that are not there.
 func PastEnd(want, have int) *Error {
 	return Errorf(Overflow, "Invalid advance (%d) past end of buffer[%d] at offset: 0", want, have)
+}
+
+// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a fail point is
+// likely to ask for, have one.
+func (c Code) Name() string {
+	switch c {
+	case internalError:
+		return "InternalError"
+	case BadValue:
+		return "BadValue"
+	case hostUnreachable:
+		return "HostUnreachable"
+	case hostNotFound:
+		return "HostNotFound"
+	case FailedToParse:
+		return "FailedToParse"
+	case Unauthorized:
+		return "Unauthorized"
+	case TypeMismatch:
+		return "TypeMismatch"
+	case Overflow:
+		return "Overflow"
+	case InvalidLength:
+		return "InvalidLength"
+	case authenticationFailed:
+		return "AuthenticationFailed"
+	case IllegalOperation:
+		return "IllegalOperation"
+	case invalidBSON:
+		return "InvalidBSON"
+	case NoSuchKey:
+		return "NoSuchKey"
+	case NoReplicationEnabled:
+		return "NoReplicationEnabled"
+	case StaleClusterTime:
+		return "StaleClusterTime"
+	case NamespaceNotFound:
+		return "NamespaceNotFound"
+	case IndexNotFound:
+		return "IndexNotFound"
+	case PathNotViable:
+		return "PathNotViable"
+	case ConflictingUpdateOperators:
+		return "ConflictingUpdateOperators"
+	case CursorNotFound:
+		return "CursorNotFound"
+	case NoMatchingDocument:
+		return "NoMatchingDocument"
+	case NamespaceExists:
+		return "NamespaceExists"
+	case MaxTimeMSExpired:
+		return "MaxTimeMSExpired"
+	case FailPointSetFailed:
+		return "FailPointSetFailed"
+	case CommandNotFound:
+		return "CommandNotFound"
+	case WriteConcernFailed:
+		return "WriteConcernFailed"
+	case ImmutableField:
+		return "ImmutableField"
+	case InvalidOptions:
+		return "InvalidOptions"
+	case InvalidNamespace:
+		return "InvalidNamespace"
+	case networkTimeout:
+		return "NetworkTimeout"
+	case shutdownInProgress:
+		return "ShutdownInProgress"
+	case WriteConflict:
+		return "WriteConflict"
+	case CommandNotSupported:
+		return "CommandNotSupported"
+	case CappedPositionLost:
+		return "CappedPositionLost"
+	case primarySteppedDown:
+		return "PrimarySteppedDown"
+	case InvalidUUID:
+		return "InvalidUUID"
+	case TransactionTooOld:
+		return "TransactionTooOld"
+	case CursorKilled:
+		return "CursorKilled"
+	case IncompleteTransactionHistory:
+		return "IncompleteTransactionHistory"
+	case CursorInUse:
+		return "CursorInUse"
+	case NoSuchTransaction:
+		return "NoSuchTransaction"
+	case TransactionCommitted:
+		return "TransactionCommitted"
+	case InvalidResumeToken:
+		return "InvalidResumeToken"
+	case exceededTimeLimit:
+		return "ExceededTimeLimit"
+	case ChangeStreamFatalError:
+		return "ChangeStreamFatalError"
+	case ChangeStreamHistoryLost:
+		return "ChangeStreamHistoryLost"
+	case socketException:
+		return "SocketException"
+	case NotPrimary:
+		return "NotWritablePrimary"
+	case BSONObjectTooLarge:
+		return "BSONObjectTooLarge"
+	case DuplicateKey:
+		return "DuplicateKey"
+	case interruptedAtShutdown:
+		return "InterruptedAtShutdown"
+	case interrupted:
+		return "Interrupted"
+	case interruptedStateChange:
+		return "InterruptedDueToReplStateChange"
+	case NotPrimaryNoSecondaryOk:
+		return "NotPrimaryNoSecondaryOk"
+	case notPrimaryOrSecondary:
+		return "NotPrimaryOrSecondary"
+	case 63:
+		return "StaleShardVersion"
+	case 133:
+		return "FailedToSatisfyReadPreference"
+	case 150:
+		return "StaleEpoch"
+	case 175:
+		return "QueryPlanKilled"
+	case 234:
+		return "RetryChangeStream"
+	case 464:
+		return "ShardRemovedError"
+	default:
+		return "Location" + strconv.Itoa(int(c))
+	}
 }
