@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )

@@ -2,7 +2,6 @@ package devmongo
 
 import (
 	"context"
-
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 

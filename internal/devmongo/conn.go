@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
-
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

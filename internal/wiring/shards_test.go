@@ -3,7 +3,6 @@ package wiring
 import (
 	"fmt"
 	"testing"
-
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

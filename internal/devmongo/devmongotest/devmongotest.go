@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

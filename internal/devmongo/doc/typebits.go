@@ -2,7 +2,6 @@ package doc
 
 import (
 	"encoding/binary"
-
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 

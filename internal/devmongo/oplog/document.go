@@ -23,9 +23,9 @@ func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok b
 		return []bsoncore.Document{l.document(&entries[0])}, seq + 1, true
 	}
 	txn := entries[0].Detail.Txn
-	seq -= uint64(entries[0].Detail.index)
-	next = seq + uint64(txn.count)
-	all := make([]Entry, 0, txn.count)
+	seq -= uint64(entries[0].Detail.Index)
+	next = seq + uint64(txn.Count)
+	all := make([]Entry, 0, txn.Count)
 	for at := seq; at < next; {
 		chunk, ok := l.Read(at, true)
 		if !ok || len(chunk) == 0 {
@@ -34,7 +34,7 @@ func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok b
 		all = append(all, chunk...)
 		at += uint64(len(chunk))
 	}
-	return l.transaction(txn, all[:txn.count]), next, true
+	return l.transaction(txn, all[:txn.Count]), next, true
 }
 
 // Back is the number of the entry, or of the first entry of the transaction, that comes before seq.
@@ -44,7 +44,7 @@ func (l *Log) Back(seq uint64) (uint64, bool) {
 		return 0, false
 	}
 	if e.Detail != nil && e.Detail.Txn != nil {
-		return seq - 1 - uint64(e.Detail.index), true
+		return seq - 1 - uint64(e.Detail.Index), true
 	}
 	return seq - 1, true
 }
@@ -52,13 +52,13 @@ func (l *Log) Back(seq uint64) (uint64, bool) {
 func (l *Log) document(e *Entry) bsoncore.Document {
 	b := doc.New()
 	d := e.detail()
-	if d.session != nil {
-		b.Doc("lsid", d.session.LSID).Int64("txnNumber", d.session.TxnNumber)
+	if d.Session != nil {
+		b.Doc("lsid", d.Session.LSID).Int64("txnNumber", d.Session.TxnNumber)
 	}
 	l.operation(b, e)
-	tail(b, e.TS, e.wall)
-	if d.session != nil {
-		b.Int32("stmtId", d.stmt)
+	tail(b, e.TS, e.Wall)
+	if d.Session != nil {
+		b.Int32("stmtId", d.Stmt)
 		prevOpTime(b, 0)
 	}
 	return b.Document()
@@ -78,21 +78,21 @@ func prevOpTime(b *doc.Builder, ts uint64) {
 
 // operation appends what an entry of its own and an operation in a transaction have in common.
 func (l *Log) operation(b *doc.Builder, e *Entry) {
-	b.String("op", e.kind.op())
+	b.String("op", e.Kind.op())
 	switch {
-	case e.kind == noop:
-		b.String("ns", "").Doc("o", e.detail().object)
+	case e.Kind == noop:
+		b.String("ns", "").Doc("o", e.detail().Object)
 		return
-	case e.kind.crud():
-		b.String("ns", e.ns.String())
+	case e.Kind.crud():
+		b.String("ns", e.NS.String())
 	default:
-		b.String("ns", e.ns.DB+".$cmd")
+		b.String("ns", e.NS.DB+".$cmd")
 	}
-	if e.ns.UUID != nil {
-		b.Binary("ui", 4, e.ns.UUID[:])
+	if e.NS.UUID != nil {
+		b.Binary("ui", 4, e.NS.UUID[:])
 	}
 	key, _ := doc.Field(e.Event, "documentKey")
-	switch e.kind {
+	switch e.Kind {
 	case Insert:
 		full, _ := doc.Field(e.Event, "fullDocument")
 		b.Value("o", full)
@@ -108,7 +108,7 @@ func (l *Log) operation(b *doc.Builder, e *Entry) {
 		l.update(b, e)
 		b.Value("o2", key)
 	default:
-		b.Doc("o", e.detail().object)
+		b.Doc("o", e.detail().Object)
 	}
 }
 
@@ -137,14 +137,14 @@ func (l *Log) update(b *doc.Builder, e *Entry) {
 	}
 }
 
-func (l *Log) transaction(txn *txn, entries []Entry) []bsoncore.Document {
+func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 	var docs []bsoncore.Document
 	from, previous := int32(0), uint64(0)
-	for i, part := range txn.parts {
-		last := i == len(txn.parts)-1
-		b := doc.New().Doc("lsid", entries[0].Detail.session.LSID).Int64("txnNumber", entries[0].Detail.session.TxnNumber)
+	for i, part := range txn.Parts {
+		last := i == len(txn.Parts)-1
+		b := doc.New().Doc("lsid", entries[0].Detail.Session.LSID).Int64("txnNumber", entries[0].Detail.Session.TxnNumber)
 		b.String("op", "c").String("ns", "admin.$cmd").Open("o").OpenArray("applyOps")
-		for j := from; j < part.end; j++ {
+		for j := from; j < part.End; j++ {
 			b.Open(doc.Index(int(j - from)))
 			l.operation(b, &entries[j])
 			b.End()
@@ -154,13 +154,13 @@ func (l *Log) transaction(txn *txn, entries []Entry) []bsoncore.Document {
 		case !last:
 			b.Bool("partialTxn", true)
 		case i > 0:
-			b.Int64("count", int64(txn.count))
+			b.Int64("count", int64(txn.Count))
 		}
 		b.End()
-		tail(b, part.ts, entries[0].wall)
+		tail(b, part.TS, entries[0].Wall)
 		prevOpTime(b, previous)
 		docs = append(docs, b.Document())
-		from, previous = part.end, part.ts
+		from, previous = part.End, part.TS
 	}
 	return docs
 }

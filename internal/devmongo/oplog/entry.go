@@ -79,32 +79,32 @@ func (n *Namespace) internal() bool {
 // Entry is one entry of the log. It is immutable.
 type Entry struct {
 	TS   uint64 // cluster time
-	wall int64  // wall clock in milliseconds since the epoch
-	kind Kind
+	Wall int64  // wall clock in milliseconds since the epoch
+	Kind Kind
 	// shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
-	shard uint8
-	ns    *Namespace
+	Shard uint8
+	NS    *Namespace
 	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
 	Event bsoncore.Document
 	// Detail is what few entries have; it may be nil.
-	Detail *detail
+	Detail *Detail
 }
 
 // detail is what few entries have.
-type detail struct {
-	to      *Namespace // target of a rename
-	session *Session   // of a retryable write or a transaction
-	stmt    int32      // number of the statement in a retryable write
-	Txn     *txn       // the transaction that the entry belongs to
-	index   int32      // its place in the transaction
+type Detail struct {
+	To      *Namespace // target of a rename
+	Session *Session   // of a retryable write or a transaction
+	Stmt    int32      // number of the statement in a retryable write
+	Txn     *Txn       // the transaction that the entry belongs to
+	Index   int32      // its place in the transaction
 	// object is the o of a command's oplog document, or of a no-op's.
-	object bsoncore.Document
+	Object bsoncore.Document
 	// description is the operationDescription of an expanded event, Before its stateBeforeChange.
-	description, stateBefore bsoncore.Document
+	Description, StateBefore bsoncore.Document
 	// before and After are the images of the document, where the collection keeps them.
-	before, after bsoncore.Document
+	Before, After bsoncore.Document
 	// disambiguated explains the paths of an update that have numbers as field names.
-	disambiguated bsoncore.Document
+	Disambiguated bsoncore.Document
 }
 
 // Session is what identifies a retryable write or a transaction.
@@ -115,39 +115,39 @@ type Session struct {
 
 // txn is what the entries of one transaction share. A transaction too large for one oplog document has
 // several, with cluster times of their own before the commit's.
-type txn struct {
-	count int32
-	parts []part
+type Txn struct {
+	Count int32
+	Parts []Part
 }
 
 // part is one applyOps document: the entries up to End, at cluster time TS.
-type part struct {
-	ts  uint64
-	end int32
+type Part struct {
+	TS  uint64
+	End int32
 }
 
-func (e *Entry) detail() *detail {
+func (e *Entry) detail() *Detail {
 	if e.Detail == nil {
-		return &detail{}
+		return &Detail{}
 	}
 	return e.Detail
 }
 
 // to is the target of a rename, nil for everything else.
-func (e *Entry) to() *Namespace { return e.detail().to }
+func (e *Entry) to() *Namespace { return e.detail().To }
 
 // txnIndex is the entry's place in its transaction, 0 outside of one.
-func (e *Entry) txnIndex() int32 { return e.detail().index }
+func (e *Entry) txnIndex() int32 { return e.detail().Index }
 
 // continues reports whether the entry belongs to the same transaction as the one before it.
-func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.index > 0 }
+func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.Index > 0 }
 
 // initiation reports whether the entry is the first of a new replica set, before which nothing was.
 func (e *Entry) initiation() bool {
-	if e.kind != noop || e.Detail == nil {
+	if e.Kind != noop || e.Detail == nil {
 		return false
 	}
-	v, _ := doc.Field(e.Detail.object, "msg")
+	v, _ := doc.Field(e.Detail.Object, "msg")
 	text, _ := v.StringValueOK()
 	return text == initiation
 }
@@ -160,7 +160,7 @@ const entryOverhead = 96
 func (e *Entry) size() int64 {
 	n := entryOverhead + len(e.Event)
 	if d := e.Detail; d != nil {
-		n += len(d.object) + len(d.before) + len(d.after)
+		n += len(d.Object) + len(d.Before) + len(d.After)
 	}
 	return int64(n)
 }
@@ -187,13 +187,13 @@ type Op struct {
 }
 
 // detail returns what of the operation is not in its event, nil when there is nothing.
-func (op *Op) detail() *detail {
+func (op *Op) detail() *Detail {
 	if op.To == nil && op.Session == nil && op.Object == nil && op.Before == nil && op.After == nil && op.Disambiguated == nil {
 		return nil
 	}
-	return &detail{
-		to: op.To, session: op.Session, stmt: op.Stmt, object: op.Object, description: op.Description,
-		stateBefore: op.StateBefore, before: op.Before, after: op.After, disambiguated: op.Disambiguated,
+	return &Detail{
+		To: op.To, Session: op.Session, Stmt: op.Stmt, Object: op.Object, Description: op.Description,
+		StateBefore: op.StateBefore, Before: op.Before, After: op.After, Disambiguated: op.Disambiguated,
 	}
 }
 
@@ -209,24 +209,24 @@ type encoder struct {
 func (x *encoder) event(e *Entry, op *Op) []byte {
 	at, dst := bsoncore.AppendDocumentStart(x.buf[:0])
 	if d := e.Detail; d != nil && d.Txn != nil {
-		dst = bsoncore.AppendInt64Element(dst, "txnNumber", d.session.TxnNumber)
-		dst = bsoncore.AppendDocumentElement(dst, "lsid", d.session.LSID)
+		dst = bsoncore.AppendInt64Element(dst, "txnNumber", d.Session.TxnNumber)
+		dst = bsoncore.AppendDocumentElement(dst, "lsid", d.Session.LSID)
 	}
 	if op.To != nil {
 		dst = appendNamespace(dst, "to", op.To)
 	}
 	dst = bsoncore.AppendHeader(dst, bsoncore.TypeEmbeddedDocument, "_id")
 	dst = x.tokens.append(dst, x.token(e, op))
-	dst = bsoncore.AppendStringElement(dst, "operationType", e.kind.String())
+	dst = bsoncore.AppendStringElement(dst, "operationType", e.Kind.String())
 	dst = bsoncore.AppendTimestampElement(dst, "clusterTime", uint32(e.TS>>32), uint32(e.TS))
 	if x.release.WallTime() {
-		dst = bsoncore.AppendDateTimeElement(dst, "wallTime", e.wall)
+		dst = bsoncore.AppendDateTimeElement(dst, "wallTime", e.Wall)
 	}
 	if op.Kind == Insert || op.Kind == Replace {
 		dst = bsoncore.AppendDocumentElement(dst, "fullDocument", op.Doc)
 	}
-	dst = appendNamespace(dst, "ns", e.ns)
-	if e.kind.crud() {
+	dst = appendNamespace(dst, "ns", e.NS)
+	if e.Kind.crud() {
 		dst = bsoncore.AppendDocumentElement(dst, "documentKey", x.documentKey(op))
 	}
 	if op.Kind == Update {
@@ -248,12 +248,12 @@ func (x *encoder) token(e *Entry, op *Op) Token {
 	t := Token{
 		TS: e.TS, Version: x.release.tokenVersion(), Type: TokenEvent, TxnOpIndex: e.txnIndex(), Fragment: NoFragment,
 	}
-	if e.kind != DropDatabase {
-		t.UUID = e.ns.UUID
+	if e.Kind != DropDatabase {
+		t.UUID = e.NS.UUID
 	}
 	if t.Version >= 2 {
-		t.Identifier = identifier(e.kind, op.ID, op.Description)
-	} else if e.kind.crud() {
+		t.Identifier = identifier(e.Kind, op.ID, op.Description)
+	} else if e.Kind.crud() {
 		t.Identifier = x.documentKey(op)
 	}
 	return t

@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"errors"
 	"hash/fnv"
 	"sort"
 	"sync"
@@ -91,12 +92,65 @@ func empty(c Config) *Log {
 	return l
 }
 
+// Entries copies the whole log, oldest entry first.
+func (l *Log) Entries() []Entry {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	out := make([]Entry, 0, l.next-l.first)
+	for seq := l.first; seq < l.next; seq++ {
+		out = append(out, *l.at(seq))
+	}
+	return out
+}
+
+// Restore makes a log of entries that another log had, whose newest cluster time was clusterTime. Entries that were decoded have
+// namespaces and transactions of their own: Restore makes them share these again.
+func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
+	if len(entries) == 0 {
+		return nil, errors.New("oplog without entries")
+	}
+	known := map[string]*Namespace{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind > Modify || e.Kind != noop && e.NS == nil || e.Kind.classic() && e.Event == nil {
+			return nil, errors.New("malformed oplog entry in the snapshot")
+		}
+		e.NS = shared(known, e.NS)
+		if e.Detail == nil {
+			continue
+		}
+		e.Detail.To = shared(known, e.Detail.To)
+		if e.continues() && i > 0 && entries[i-1].Detail != nil {
+			e.Detail.Txn, e.Detail.Session = entries[i-1].Detail.Txn, entries[i-1].Detail.Session
+		}
+	}
+	l := empty(c)
+	l.clock.last.Store(max(clusterTime, entries[len(entries)-1].TS))
+	l.push(entries...)
+	l.Flush()
+	return l, nil
+}
+
+func shared(known map[string]*Namespace, n *Namespace) *Namespace {
+	if n == nil {
+		return nil
+	}
+	name := n.String()
+	if n.UUID != nil {
+		name += "\x00" + string(n.UUID[:])
+	}
+	if known[name] == nil {
+		known[name] = n
+	}
+	return known[name]
+}
+
 // Append writes one entry and returns its cluster time.
 func (l *Log) Append(op Op) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	e := Entry{TS: l.clock.reserve(1, wall), wall: wall.UnixMilli(), kind: op.Kind, shard: op.shard, ns: op.NS, Detail: op.detail()}
+	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.shard, NS: op.NS, Detail: op.detail()}
 	l.encode(&e, &op)
 	l.push(e)
 	return e.TS
@@ -108,20 +162,20 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	txn := &txn{count: int32(len(ops)), parts: parts(ops)}
-	first := l.clock.reserve(max(len(ops), len(txn.parts)), wall)
-	for i := range txn.parts {
-		txn.parts[i].ts = first + uint64(i)
+	txn := &Txn{Count: int32(len(ops)), Parts: parts(ops)}
+	first := l.clock.reserve(max(len(ops), len(txn.Parts)), wall)
+	for i := range txn.Parts {
+		txn.Parts[i].TS = first + uint64(i)
 	}
-	commit := first + uint64(len(txn.parts)) - 1
+	commit := first + uint64(len(txn.Parts)) - 1
 	entries := make([]Entry, len(ops))
 	for i := range ops {
 		d := ops[i].detail()
 		if d == nil {
-			d = &detail{}
+			d = &Detail{}
 		}
-		d.session, d.Txn, d.index = session, txn, int32(i)
-		entries[i] = Entry{TS: commit, wall: wall.UnixMilli(), kind: ops[i].Kind, ns: ops[i].NS, Detail: d}
+		d.Session, d.Txn, d.Index = session, txn, int32(i)
+		entries[i] = Entry{TS: commit, Wall: wall.UnixMilli(), Kind: ops[i].Kind, NS: ops[i].NS, Detail: d}
 		l.encode(&entries[i], &ops[i])
 	}
 	l.push(entries...)
@@ -129,23 +183,23 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 }
 
 // parts cuts a transaction into oplog documents of at most 16 MiB.
-func parts(ops []Op) []part {
+func parts(ops []Op) []Part {
 	const limit = 16 << 20
-	var out []part
+	var out []Part
 	size := 0
 	for i := range ops {
 		n := 512 + len(ops[i].Doc) + len(ops[i].Updated) + len(ops[i].ID.Data)
 		if size > 0 && size+n > limit {
-			out = append(out, part{end: int32(i)})
+			out = append(out, Part{End: int32(i)})
 			size = 0
 		}
 		size += n
 	}
-	return append(out, part{end: int32(len(ops))})
+	return append(out, Part{End: int32(len(ops))})
 }
 
 func (l *Log) encode(e *Entry, op *Op) {
-	if e.kind.classic() {
+	if e.Kind.classic() {
 		e.Event = l.arena.copy(l.encoder.event(e, op))
 	}
 }
@@ -154,7 +208,7 @@ func (l *Log) encode(e *Entry, op *Op) {
 // events of.
 func (l *Log) Sample(op Op) bsoncore.Document {
 	x := encoder{release: l.config.Release}
-	return x.event(&Entry{kind: op.Kind, ns: op.NS}, &op)
+	return x.event(&Entry{Kind: op.Kind, NS: op.NS}, &op)
 }
 
 // Raw is an entry whose event its writer encodes.
@@ -176,7 +230,7 @@ func (l *Log) AppendRaw(n int, raw Raw) {
 			wall := l.clock.wall()
 			ts := l.clock.reserve(1, wall)
 			l.encoder.buf = raw.Encode(i+j, ts, wall, l.encoder.buf[:0])
-			batch[j] = Entry{TS: ts, wall: wall.UnixMilli(), kind: raw.Kind, ns: raw.NS, Event: l.arena.copy(l.encoder.buf)}
+			batch[j] = Entry{TS: ts, Wall: wall.UnixMilli(), Kind: raw.Kind, NS: raw.NS, Event: l.arena.copy(l.encoder.buf)}
 		}
 		l.push(batch[:m]...)
 		i += m
@@ -188,8 +242,8 @@ func (l *Log) push(entries ...Entry) {
 	l.mu.Lock()
 	for _, e := range entries {
 		if l.onShard != nil {
-			e.shard = l.shardOf(&e)
-			l.onShard[e.shard] = e.TS
+			e.Shard = l.shardOf(&e)
+			l.onShard[e.Shard] = e.TS
 		}
 		l.add(e)
 	}
@@ -519,11 +573,11 @@ func (l *Log) Shards() int { return l.config.Shards }
 // of commands belong to the first shard.
 func (l *Log) shardOf(e *Entry) uint8 {
 	switch {
-	case e.kind == noop:
-		return e.shard
-	case e.ns != nil && e.ns.DB == "config":
+	case e.Kind == noop:
+		return e.Shard
+	case e.NS != nil && e.NS.DB == "config":
 		return uint8(l.config.Shards)
-	case !e.kind.crud():
+	case !e.Kind.crud():
 		return 0
 	}
 	key, _ := doc.Field(e.Event, "documentKey")

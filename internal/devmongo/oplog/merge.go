@@ -48,7 +48,7 @@ func (m *merge) ask(now time.Time, next uint64) {
 }
 
 // hear takes the answers that have come until now.
-func (m *merge) hear(s *stream, now time.Time) {
+func (m *merge) hear(s *Stream, now time.Time) {
 	log := s.env.Log
 	for {
 		entries, ok := log.Read(m.looked, false)
@@ -58,7 +58,7 @@ func (m *merge) hear(s *stream, now time.Time) {
 		for i := range entries {
 			m.looked++
 			if e := &entries[i]; e.TS >= s.start.ts && s.wanted(e) {
-				m.shards[e.shard].news = m.looked
+				m.shards[e.Shard].news = m.looked
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (m *merge) hear(s *stream, now time.Time) {
 func (m *merge) passes(e *Entry, seq uint64) bool {
 	for i := range m.shards {
 		r := &m.shards[i]
-		if i == int(e.shard) && r.told <= seq || i != int(e.shard) && r.promised <= e.TS {
+		if i == int(e.Shard) && r.told <= seq || i != int(e.Shard) && r.promised <= e.TS {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (m *merge) reached() uint64 {
 }
 
 // Await says how long a getMore waits, and asks the shards.
-func (s *stream) Await(d time.Duration) {
+func (s *Stream) Await(d time.Duration) {
 	if s.merge != nil {
 		s.merge.await = min(d, maxAwait)
 		s.merge.ask(time.Now(), s.seq)
@@ -104,7 +104,7 @@ func (s *stream) Await(d time.Duration) {
 }
 
 // Due is when a shard answers although it has no news: the next look is due then. Zero where there is nothing to wait for.
-func (s *stream) Due() (due time.Time) {
+func (s *Stream) Due() (due time.Time) {
 	if s.merge == nil {
 		return due
 	}

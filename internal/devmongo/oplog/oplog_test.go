@@ -1,6 +1,9 @@
 package oplog_test
 
 import (
+	"bytes"
+	"encoding/gob"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -194,13 +197,12 @@ func TestSnapshotOfEntries(t *testing.T) {
 	session := &oplog.Session{LSID: doc.New().Int32("id", 1).Document(), TxnNumber: 4}
 	l.AppendTxn([]oplog.Op{insertOp(ns, 2), insertOp(ns, 3)}, session)
 	l.Append(oplog.Op{Kind: oplog.Rename, NS: ns, To: &oplog.Namespace{DB: "a", Coll: "y", UUID: ns.UUID}, Object: doc.New().String("renameCollection", "a.x").Document()})
-	var decoder oplog.Decoder
+	var file bytes.Buffer
+	encoder, decoder := gob.NewEncoder(&file), gob.NewDecoder(&file)
 	var copied []oplog.Entry
 	for _, e := range l.Entries() {
-		b := doc.New()
-		e.Encode(b)
-		got, err := decoder.Decode(b.Document())
-		if err != nil {
+		var got oplog.Entry
+		if err := errors.Join(encoder.Encode(&e), decoder.Decode(&got)); err != nil {
 			t.Fatal(err)
 		}
 		copied = append(copied, got)

@@ -15,7 +15,7 @@ import (
 const maxEvent = 16<<20 + 16<<10
 
 // render makes the event that the stream's options ask for. Where they ask for nothing it is the log's own.
-func (s *stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
+func (s *Stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 	if invalidate {
 		return s.invalidateEvent(e), nil
 	}
@@ -28,7 +28,7 @@ func (s *stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 		return b.Document(), nil
 	}
 	for name, v := range doc.All(e.Event) {
-		if name == "ns" && e.kind == Update {
+		if name == "ns" && e.Kind == Update {
 			if err := s.postImage(b, e); err != nil {
 				return nil, err
 			}
@@ -38,8 +38,8 @@ func (s *stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 			continue
 		}
 		b.Value(name, v)
-		if name == "clusterTime" && s.spec.expanded && e.ns.UUID != nil {
-			b.Binary("collectionUUID", 4, e.ns.UUID[:])
+		if name == "clusterTime" && s.spec.expanded && e.NS.UUID != nil {
+			b.Binary("collectionUUID", 4, e.NS.UUID[:])
 		}
 	}
 	if d := description(e); s.spec.expanded && d != nil {
@@ -52,45 +52,45 @@ func (s *stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 }
 
 // adds reports whether the stream's options add anything to the entry's event.
-func (s *stream) adds(e *Entry) bool {
-	return s.spec.expanded || e.kind == Update && s.spec.full != imageDefault || e.kind.crud() && e.kind != Insert && s.spec.before != imageOff
+func (s *Stream) adds(e *Entry) bool {
+	return s.spec.expanded || e.Kind == Update && s.spec.full != imageDefault || e.Kind.crud() && e.Kind != Insert && s.spec.before != imageOff
 }
 
 // invalidateEvent is the event that ends a stream after a drop or a rename.
-func (s *stream) invalidateEvent(e *Entry) bsoncore.Document {
+func (s *Stream) invalidateEvent(e *Entry) bsoncore.Document {
 	b := doc.New().Doc("_id", s.identity(e, true, s.env.Log.Release().tokenVersion()).Document())
 	b.String("operationType", "invalidate").Timestamp("clusterTime", e.TS)
 	if s.env.Log.Release().WallTime() {
-		b.Date("wallTime", e.wall)
+		b.Date("wallTime", e.Wall)
 	}
 	return b.Document()
 }
 
 // collectionEvent is the event of a kind that only streams with showExpandedEvents show.
-func (s *stream) collectionEvent(b *doc.Builder, e *Entry) {
+func (s *Stream) collectionEvent(b *doc.Builder, e *Entry) {
 	b.Doc("_id", s.identity(e, false, s.env.Log.Release().tokenVersion()).Document())
-	b.String("operationType", e.kind.String()).Timestamp("clusterTime", e.TS)
-	if e.ns.UUID != nil {
-		b.Binary("collectionUUID", 4, e.ns.UUID[:])
+	b.String("operationType", e.Kind.String()).Timestamp("clusterTime", e.TS)
+	if e.NS.UUID != nil {
+		b.Binary("collectionUUID", 4, e.NS.UUID[:])
 	}
-	b.Date("wallTime", e.wall)
-	namespace(b, "ns", e.ns)
+	b.Date("wallTime", e.Wall)
+	namespace(b, "ns", e.NS)
 	if d := description(e); d != nil {
 		b.Doc("operationDescription", d)
 	}
-	if e.Detail != nil && e.Detail.stateBefore != nil {
-		b.Doc("stateBeforeChange", e.Detail.stateBefore)
+	if e.Detail != nil && e.Detail.StateBefore != nil {
+		b.Doc("stateBeforeChange", e.Detail.StateBefore)
 	}
 }
 
-func (s *stream) updateDescription(b *doc.Builder, v bsoncore.Value, e *Entry) {
+func (s *Stream) updateDescription(b *doc.Builder, v bsoncore.Value, e *Entry) {
 	b.Open("updateDescription")
 	for name, field := range doc.All(v.Data) {
 		b.Value(name, field)
 	}
 	b.Open("disambiguatedPaths")
-	if e.Detail != nil && e.Detail.disambiguated != nil {
-		for name, path := range doc.All(e.Detail.disambiguated) {
+	if e.Detail != nil && e.Detail.Disambiguated != nil {
+		for name, path := range doc.All(e.Detail.Disambiguated) {
 			b.Value(name, path)
 		}
 	}
@@ -98,15 +98,15 @@ func (s *stream) updateDescription(b *doc.Builder, v bsoncore.Value, e *Entry) {
 }
 
 // postImage appends the fullDocument of an update: looked up now, or kept in the log; null when there is none.
-func (s *stream) postImage(b *doc.Builder, e *Entry) error {
+func (s *Stream) postImage(b *doc.Builder, e *Entry) error {
 	var full bsoncore.Document
 	switch s.spec.full {
 	case imageLookup:
 		key, _ := doc.Path(e.Event, "documentKey._id")
-		full = s.env.Lookup(e.ns.UUID, key)
+		full = s.env.Lookup(e.NS.UUID, key)
 	case imageWhenAvailable, imageRequired:
 		if e.Detail != nil {
-			full = e.Detail.after
+			full = e.Detail.After
 		}
 	default:
 		return nil
@@ -115,13 +115,13 @@ func (s *stream) postImage(b *doc.Builder, e *Entry) error {
 }
 
 // preImage appends fullDocumentBeforeChange.
-func (s *stream) preImage(b *doc.Builder, e *Entry) error {
-	if s.spec.before == imageOff || !e.kind.crud() || e.kind == Insert {
+func (s *Stream) preImage(b *doc.Builder, e *Entry) error {
+	if s.spec.before == imageOff || !e.Kind.crud() || e.Kind == Insert {
 		return nil
 	}
 	var before bsoncore.Document
 	if e.Detail != nil {
-		before = e.Detail.before
+		before = e.Detail.Before
 	}
 	return appendImage(b, "fullDocumentBeforeChange", before, s.spec.before, "pre-image", e)
 }
@@ -146,7 +146,7 @@ const (
 )
 
 // finish checks an event that has passed the stages and queues it, split where it is too large.
-func (s *stream) finish(e *Entry, invalidate bool, event, shown bsoncore.Document) error {
+func (s *Stream) finish(e *Entry, invalidate bool, event, shown bsoncore.Document) error {
 	if err := unmodified(event, shown); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (s *stream) finish(e *Entry, invalidate bool, event, shown bsoncore.Documen
 }
 
 // queue makes a document wait for a place in a batch, unless the resume point is still to come.
-func (s *stream) queue(e *Entry, invalidate bool, fragment int32, d bsoncore.Document) error {
+func (s *Stream) queue(e *Entry, invalidate bool, fragment int32, d bsoncore.Document) error {
 	if !s.beforeStages() {
 		if passed, err := s.seek(e, invalidate, fragment); !passed {
 			return err
@@ -180,7 +180,7 @@ func (s *stream) queue(e *Entry, invalidate bool, fragment int32, d bsoncore.Doc
 	return nil
 }
 
-func (s *stream) tooLarge(d bsoncore.Document) error {
+func (s *Stream) tooLarge(d bsoncore.Document) error {
 	name, v, _ := doc.First(d)
 	prefix := ""
 	switch {
@@ -216,7 +216,7 @@ type piece struct {
 }
 
 // splitEvent cuts a large event into fragments; those before the one that the stream resumes after are left out.
-func (s *stream) splitEvent(e *Entry, invalidate bool, d bsoncore.Document) ([]piece, error) {
+func (s *Stream) splitEvent(e *Entry, invalidate bool, d bsoncore.Document) ([]piece, error) {
 	skip := int32(0)
 	if s.fragment != nil && s.resume != nil && s.compare(e, invalidate, NoFragment) == needsSplit {
 		skip = s.fragment.Fragment
@@ -245,7 +245,7 @@ type field struct {
 }
 
 // fragments puts the fields, smallest first, into as few fragments as that takes.
-func (s *stream) fragments(e *Entry, invalidate bool, d bsoncore.Document) ([]piece, error) {
+func (s *Stream) fragments(e *Entry, invalidate bool, d bsoncore.Document) ([]piece, error) {
 	var fields []field
 	for name, v := range doc.All(d) {
 		if name != "_id" {

@@ -25,7 +25,7 @@ type StreamEnv struct {
 }
 
 // stream is one open change stream.
-type stream struct {
+type Stream struct {
 	env      StreamEnv
 	scope    streamScope
 	spec     *streamSpec
@@ -54,7 +54,7 @@ type stream struct {
 }
 
 // OpenStream parses a pipeline whose first stage is $changeStream and places a stream. It reads nothing yet.
-func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*stream, error) {
+func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*Stream, error) {
 	_, arg, _ := doc.First(stages[0])
 	sp, err := parseSpec(arg, env.Log.Release())
 	if err != nil {
@@ -71,7 +71,7 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*st
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{env: env, scope: streamScope{db: db, coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
+	s := &Stream{env: env, scope: streamScope{db: db, coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
 	if env.SplitsVary && env.Opening%2 == 0 {
 		s.whole = lessWhole
 	}
@@ -90,13 +90,13 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*st
 }
 
 // Closed reports whether the stream has ended: its scope was invalidated and everything was delivered.
-func (s *stream) Closed() bool { return s.closed }
+func (s *Stream) Closed() bool { return s.closed }
 
 // Invalidated reports whether the reply has to say so, as servers since 5.0 do.
-func (s *stream) Invalidated() bool { return s.closed && s.env.Log.Release().Since(R60) }
+func (s *Stream) Invalidated() bool { return s.closed && s.env.Log.Release().Since(R60) }
 
 // Waiting returns a channel that is closed when there may be more to read.
-func (s *stream) Waiting() <-chan struct{} {
+func (s *Stream) Waiting() <-chan struct{} {
 	if s.merge != nil {
 		return s.env.Log.Waiting(s.merge.looked, false)
 	}
@@ -104,7 +104,7 @@ func (s *stream) Waiting() <-chan struct{} {
 }
 
 // Token is the post-batch token.
-func (s *stream) Token() bsoncore.Document {
+func (s *Stream) Token() bsoncore.Document {
 	if s.Invalidated() {
 		return s.ending
 	}
@@ -116,7 +116,7 @@ func (s *stream) Token() bsoncore.Document {
 }
 
 // Fill reads what the log has into the batch, until one of them ends. An error is the end of the stream.
-func (s *stream) Fill(b *wire.Batch) error {
+func (s *Stream) Fill(b *wire.Batch) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *stream) Fill(b *wire.Batch) error {
 }
 
 // begin finds the place in the log when the stream first reads, and afterwards that the log still has it.
-func (s *stream) begin() error {
+func (s *Stream) begin() error {
 	if s.begun {
 		if s.seq > 0 && !s.env.Log.Has(s.seq-1) {
 			return s.lost()
@@ -179,7 +179,7 @@ func (s *stream) begin() error {
 }
 
 // reachable checks that the log goes back to the starting point. The log of a new replica set always does.
-func (s *stream) reachable() error {
+func (s *Stream) reachable() error {
 	first, _ := s.env.Log.First()
 	if first.TS < s.start.ts || first.TS == s.start.ts && !s.env.StrictStart || first.initiation() {
 		return nil
@@ -191,7 +191,7 @@ func (s *stream) reachable() error {
 	return wire.Errorf(wire.ChangeStreamHistoryLost, "%s", text)
 }
 
-func (s *stream) lost() error {
+func (s *Stream) lost() error {
 	text := "Error in $cursor stage :: caused by :: CollectionScan died due to failure to restore tailable cursor position. Last seen record id: RecordId(%d)"
 	if s.env.Log.Release().Since(R60) {
 		text = "PlanExecutor error during aggregation :: caused by :: CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId(%d)"
@@ -200,7 +200,7 @@ func (s *stream) lost() error {
 }
 
 // flush delivers what waits for a place; it reports false when the batch is full before that is done.
-func (s *stream) flush(b *wire.Batch) bool {
+func (s *Stream) flush(b *wire.Batch) bool {
 	for len(s.pending) > 0 {
 		if !b.Add(s.pending[0]) {
 			return false
@@ -212,7 +212,7 @@ func (s *stream) flush(b *wire.Batch) bool {
 }
 
 // idle moves the token at the end of the log to the newest entry that was looked at.
-func (s *stream) idle() {
+func (s *Stream) idle() {
 	reached := s.seenTS
 	if s.merge != nil {
 		reached = s.merge.reached()
@@ -225,7 +225,7 @@ func (s *stream) idle() {
 
 // read looks at entries until the batch is full or something waits for a place in it; it returns how many it
 // looked at.
-func (s *stream) read(entries []Entry, b *wire.Batch) (int, error) {
+func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 	for i := range entries {
 		e := &entries[i]
 		if e.TS >= s.start.ts && s.wanted(e) {
@@ -255,7 +255,7 @@ func (s *stream) read(entries []Entry, b *wire.Batch) (int, error) {
 
 // wanted reports whether an entry is in scope and passes the stages that need nothing but the log's event, or,
 // while a resume point is looked for on 4.4, is in scope.
-func (s *stream) wanted(e *Entry) bool {
+func (s *Stream) wanted(e *Entry) bool {
 	d := s.decisions.of(e, s.decide)
 	if d == out || d == filtered && !s.beforeStages() && !s.scope.ends(e) {
 		return false
@@ -267,10 +267,10 @@ func (s *stream) wanted(e *Entry) bool {
 }
 
 // beforeStages reports whether the resume point is still looked for ahead of the user's stages.
-func (s *stream) beforeStages() bool { return s.resume != nil && !s.env.Log.Release().Since(R60) }
+func (s *Stream) beforeStages() bool { return s.resume != nil && !s.env.Log.Release().Since(R60) }
 
 // take runs one entry through everything: it is in scope, and goes to pending when it passes.
-func (s *stream) take(e *Entry) error {
+func (s *Stream) take(e *Entry) error {
 	if err := s.deliver(e, false); err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (s *stream) take(e *Entry) error {
 }
 
 // deliver handles the event of an entry, or the invalidate event that follows it.
-func (s *stream) deliver(e *Entry, invalidate bool) error {
+func (s *Stream) deliver(e *Entry, invalidate bool) error {
 	if s.beforeStages() {
 		if passed, err := s.seek(e, invalidate, NoFragment); !passed {
 			return err
@@ -307,12 +307,12 @@ func (s *stream) deliver(e *Entry, invalidate bool) error {
 }
 
 // matchesInvalidate reports whether the stream was started after this very invalidate event.
-func (s *stream) matchesInvalidate(e *Entry) bool {
+func (s *Stream) matchesInvalidate(e *Entry) bool {
 	return s.resume != nil && s.resume.FromInvalidate && s.compare(e, true, s.resume.Fragment) == found
 }
 
 // conclude ends the stream after an invalidate event, unless it is the one that the stream started after.
-func (s *stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) error {
+func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) error {
 	if t := s.start.event; invalidate && (t == nil || !t.FromInvalidate || t.TS != e.TS) {
 		id, _ := doc.Field(event, "_id")
 		s.closing, s.ending = true, doc.Clone(id.Data)
@@ -340,21 +340,21 @@ func (s streamScope) covers(ns *Namespace) bool {
 // shows reports whether the scope shows an entry. A collection sees renames onto itself too, and never the
 // end of its database: its own drop comes first.
 func (s streamScope) shows(e *Entry) bool {
-	switch e.kind {
+	switch e.Kind {
 	case noop:
 		return false
 	case Rename:
-		return s.covers(e.ns) || s.covers(e.to())
+		return s.covers(e.NS) || s.covers(e.to())
 	case DropDatabase:
-		return s.coll == "" && s.covers(e.ns)
+		return s.coll == "" && s.covers(e.NS)
 	default:
-		return s.covers(e.ns)
+		return s.covers(e.NS)
 	}
 }
 
 // ends reports whether an entry that the scope shows invalidates its streams.
 func (s streamScope) ends(e *Entry) bool {
-	switch e.kind {
+	switch e.Kind {
 	case Drop, Rename:
 		return s.coll != ""
 	case DropDatabase:
@@ -390,8 +390,8 @@ type key struct {
 const maxDecisions = 4096
 
 func (m *decisions) of(e *Entry, decide func(*Entry) decision) decision {
-	k := key{ns: e.ns, kind: e.kind}
-	if e.kind == Rename {
+	k := key{ns: e.NS, kind: e.Kind}
+	if e.Kind == Rename {
 		k.to = e.to()
 	}
 	if m.value != undecided && k == m.last {
@@ -410,9 +410,9 @@ func (m *decisions) of(e *Entry, decide func(*Entry) decision) decision {
 }
 
 // decide works one out. The early stages see a document with nothing but names and the operation type.
-func (s *stream) decide(e *Entry) decision {
+func (s *Stream) decide(e *Entry) decision {
 	switch {
-	case !s.scope.shows(e) || !e.kind.classic() && !s.spec.expanded:
+	case !s.scope.shows(e) || !e.Kind.classic() && !s.spec.expanded:
 		return out
 	case !s.pipeline.cheap:
 		return unsure
@@ -424,8 +424,8 @@ func (s *stream) decide(e *Entry) decision {
 }
 
 func names(e *Entry) []byte {
-	b := doc.New().String("operationType", e.kind.String())
-	namespace(b, "ns", e.ns)
+	b := doc.New().String("operationType", e.Kind.String())
+	namespace(b, "ns", e.NS)
 	if to := e.to(); to != nil {
 		namespace(b, "to", to)
 	}
@@ -451,7 +451,7 @@ const (
 )
 
 // seek compares an event with the resume point while that is looked for: it reports whether the event may pass.
-func (s *stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
+func (s *Stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 	if s.resume == nil {
 		return true, nil
 	}
@@ -472,7 +472,7 @@ func (s *stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 }
 
 // compare orders an event and the client's token as the server does.
-func (s *stream) compare(e *Entry, invalidate bool, fragment int32) status {
+func (s *Stream) compare(e *Entry, invalidate bool, fragment int32) status {
 	t := s.resume
 	switch {
 	case e.TS != t.TS || t.Type != TokenEvent || e.txnIndex() > t.TxnOpIndex:
@@ -507,12 +507,12 @@ func sooner(yes bool) status {
 }
 
 // identity is the token of an entry's event, or of the invalidate event that follows it, in a version.
-func (s *stream) identity(e *Entry, invalidate bool, version int32) Token {
+func (s *Stream) identity(e *Entry, invalidate bool, version int32) Token {
 	t := Token{
 		TS: e.TS, Version: version, Type: TokenEvent, TxnOpIndex: e.txnIndex(), FromInvalidate: invalidate, Fragment: NoFragment,
 	}
-	if e.kind != DropDatabase {
-		t.UUID = e.ns.UUID
+	if e.Kind != DropDatabase {
+		t.UUID = e.NS.UUID
 	}
 	key, crud := doc.Field(e.Event, "documentKey")
 	switch {
@@ -520,7 +520,7 @@ func (s *stream) identity(e *Entry, invalidate bool, version int32) Token {
 		t.Identifier = key.Data
 	case version >= 2:
 		id, _ := doc.Field(key.Data, "_id")
-		t.Identifier = identifier(e.kind, id, description(e))
+		t.Identifier = identifier(e.Kind, id, description(e))
 	}
 	return t
 }
@@ -529,5 +529,5 @@ func description(e *Entry) bsoncore.Document {
 	if e.Detail == nil {
 		return nil
 	}
-	return e.Detail.description
+	return e.Detail.Description
 }

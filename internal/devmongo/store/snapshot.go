@@ -2,7 +2,7 @@ package store
 
 import (
 	"bufio"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -13,234 +13,149 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
-	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
-// format is the version of the file's form.
-const format = 1
+// snapshotFormat is the version of the file format.
+const snapshotFormat = 2
 
-// Snapshot is what a file keeps.
-type Snapshot struct {
-	Export
-	Release string
-	Set     [12]byte // the replica set's id
+// snapshotHead is the first value of a snapshot. The entries of the log and the collections follow, each collection with its documents.
+type snapshotHead struct {
+	Format               int
+	Release              oplog.Release
+	Set                  [12]byte // the replica set's id
+	ClusterTime          uint64
+	Databases            []string
+	Entries, Collections int
 }
 
-// WriteSnapshot writes the snapshot beside the old one and puts it in its place.
-func WriteSnapshot(path string, x Snapshot) error {
+type snapshotCollection struct {
+	NS        *oplog.Namespace
+	Images    bool
+	Indexes   []Index
+	Documents int
+	docs      []bsoncore.Document
+}
+
+// Save writes the data, the log and the id of the replica set to a file, which it replaces as a whole. It returns the cluster time of the
+// snapshot.
+func (s *Store) Save(path string, set [12]byte) (uint64, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	err = errors.Join(write(f, x), f.Sync(), f.Close())
-	if err == nil {
+	ts, err := s.write(f, set)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
 	}
-	return err
+	return ts, err
 }
 
-func write(f io.Writer, x Snapshot) error {
+func (s *Store) write(f io.Writer, set [12]byte) (uint64, error) {
+	s.mu.RLock()
+	entries := s.log.Entries()
+	head := snapshotHead{Format: snapshotFormat, Release: s.log.Release(), Set: set, ClusterTime: s.log.ClusterTime(), Entries: len(entries)}
+	var collections []snapshotCollection
+	for name, db := range s.databases {
+		head.Databases = append(head.Databases, name)
+		for _, c := range db.inOrder() {
+			collections = append(collections, snapshotCollection{
+				NS: c.ns, Images: c.images, Indexes: c.indexes[:len(c.indexes):len(c.indexes)], Documents: len(c.docs), docs: c.all(),
+			})
+		}
+	}
+	s.mu.RUnlock()
+	head.Collections = len(collections)
 	w := bufio.NewWriterSize(f, 1<<20)
-	put := func(b *doc.Builder) { _, _ = w.Write(b.Bytes()) } // Flush returns the error
-	put(doc.New().Int32("devmongo", format).String("release", x.Release).Timestamp("clusterTime", x.ClusterTime).ObjectID("set", x.Set))
-	for i := range x.Entries {
-		b := doc.New().Open("entry")
-		x.Entries[i].Encode(b)
-		put(b)
+	x := gob.NewEncoder(w)
+	err := x.Encode(head)
+	for i := range entries {
+		err = errors.Join(err, x.Encode(&entries[i]))
 	}
-	for _, name := range x.databases {
-		put(doc.New().String("database", name))
-	}
-	for _, c := range x.collections {
-		b := doc.New().Open("collection").Open("ns").String("db", c.ns.DB).String("coll", c.ns.Coll).Binary("uuid", 4, c.ns.UUID[:]).End()
-		b.Bool("images", c.images).OpenArray("indexes")
-		for i, index := range c.indexes {
-			b.Open(doc.Index(i)).String("name", index.Name).Doc("key", index.Key).End()
-		}
-		put(b)
-		for _, d := range c.docs {
-			put(doc.New().Binary("document", 0, d))
+	for i := range collections {
+		err = errors.Join(err, x.Encode(&collections[i]))
+		for _, d := range collections[i].docs {
+			err = errors.Join(err, x.Encode(d))
 		}
 	}
-	put(doc.New().Bool("end", true))
-	return w.Flush()
+	return head.ClusterTime, errors.Join(err, w.Flush())
 }
 
-// ReadSnapshot reads a snapshot that a server of the release wrote. A file that is not whole is an error, and so is one of
-// another release; a missing one is fs.ErrNotExist.
-func ReadSnapshot(path, release string) (Snapshot, error) {
+// Load makes a store and its log from a file that Save wrote for the same release. It returns the id of the replica set, too.
+func Load(path string, c oplog.Config) (s *Store, set [12]byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Snapshot{}, err
+		return nil, set, err
 	}
 	defer func() { _ = f.Close() }()
-	r := bufio.NewReaderSize(f, 1<<20)
-	x, err := readHead(r, release)
+	x := gob.NewDecoder(bufio.NewReaderSize(f, 1<<20))
+	var head snapshotHead
+	if err := x.Decode(&head); err != nil || head.Format != snapshotFormat {
+		return nil, set, errors.New("not a snapshot of this version of devmongo")
+	}
+	if head.Release != c.Release {
+		return nil, set, fmt.Errorf("it is of release %s, the server is %s", head.Release, c.Release)
+	}
+	if s, err = readSnapshot(x, head, c); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file is not whole")
+	}
+	return s, head.Set, err
+}
+
+func readSnapshot(x *gob.Decoder, head snapshotHead, c oplog.Config) (*Store, error) {
+	var entries []oplog.Entry
+	for range head.Entries {
+		var e oplog.Entry
+		if err := x.Decode(&e); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	log, err := oplog.Restore(c, entries, head.ClusterTime)
 	if err != nil {
-		return Snapshot{}, err
+		return nil, err
 	}
-	p := &parser{export: &x.Export}
-	for !p.ended {
-		d, err := readDocument(r)
-		if err == nil {
-			err = p.take(d)
-		}
-		if err != nil {
-			return Snapshot{}, err
-		}
-	}
-	return x, nil
-}
-
-func readHead(r io.Reader, release string) (Snapshot, error) {
-	head, err := readDocument(r)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	version, _ := doc.Field(head, "devmongo")
-	of, _ := doc.Field(head, "release")
-	clock, _ := doc.Field(head, "clusterTime")
-	set, _ := doc.Field(head, "set")
-	x := Snapshot{Export: Export{ClusterTime: query.Timestamp(clock)}}
-	var ok bool
-	x.Set, ok = set.ObjectIDOK()
-	if n, _ := version.Int32OK(); n != format || !ok {
-		return x, errors.New("not a snapshot of this version of devmongo")
-	}
-	if x.Release, _ = of.StringValueOK(); x.Release != release {
-		return x, fmt.Errorf("it is of release %s, the server is %s", x.Release, release)
-	}
-	return x, nil
-}
-
-// readDocument reads one document. A file that ends before its end document is not whole.
-func readDocument(r io.Reader) (bsoncore.Document, error) {
-	const most = 64 << 20
-	var size [4]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return nil, errors.New("the file is not whole")
-	}
-	n := binary.LittleEndian.Uint32(size[:])
-	if n < 5 || n > most {
-		return nil, errors.New("malformed document")
-	}
-	d := make([]byte, n)
-	copy(d, size[:])
-	if _, err := io.ReadFull(r, d[4:]); err != nil {
-		return nil, errors.New("the file is not whole")
-	}
-	return d, wire.Validate(d)
-}
-
-type parser struct {
-	export  *Export
-	decoder oplog.Decoder
-	ended   bool
-}
-
-func (p *parser) take(d bsoncore.Document) error {
-	name, v, _ := doc.First(d)
-	switch name {
-	case "entry":
-		e, err := p.decoder.Decode(v.Data)
-		p.export.Entries = append(p.export.Entries, e)
-		return err
-	case "database":
-		text, _ := v.StringValueOK()
-		p.export.databases = append(p.export.databases, text)
-	case "collection":
-		p.collection(v.Data)
-	case "document":
-		_, data, ok := v.BinaryOK()
-		n := len(p.export.collections)
-		if !ok || n == 0 {
-			return errors.New("a document without a collection")
-		}
-		if err := wire.Validate(data); err != nil {
-			return err
-		}
-		p.export.collections[n-1].docs = append(p.export.collections[n-1].docs, data)
-	case "end":
-		p.ended = true
-	default:
-		return fmt.Errorf("unknown part %q", name)
-	}
-	return nil
-}
-
-func (p *parser) collection(d bsoncore.Document) {
-	images, _ := doc.Field(d, "images")
-	c := exported{ns: p.decoder.Namespace(d, "ns"), images: doc.Truth(images)}
-	list, _ := doc.Field(d, "indexes")
-	for v := range doc.Values(list.Data) {
-		name, _ := doc.Field(v.Data, "name")
-		key, _ := doc.Field(v.Data, "key")
-		index := Index{Key: doc.Clone(key.Data)}
-		index.Name, _ = name.StringValueOK()
-		c.indexes = append(c.indexes, index)
-	}
-	p.export.collections = append(p.export.collections, c)
-}
-
-// Export is the whole store at one moment, with the log of that moment. Its documents are the stored ones.
-type Export struct {
-	Entries     []oplog.Entry
-	ClusterTime uint64
-	databases   []string
-	collections []exported
-}
-
-// exported is one collection.
-type exported struct {
-	ns      *oplog.Namespace
-	images  bool
-	indexes []Index
-	docs    []bsoncore.Document
-}
-
-// Export copies references to everything.
-func (s *Store) Export() Export {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	x := Export{Entries: s.log.Entries(), ClusterTime: s.log.ClusterTime()}
-	for name, db := range s.databases {
-		x.databases = append(x.databases, name)
-		for _, c := range db.inOrder() {
-			out := exported{ns: c.ns, images: c.images, indexes: c.indexes[:len(c.indexes):len(c.indexes)], docs: c.all()}
-			x.collections = append(x.collections, out)
-		}
-	}
-	return x
-}
-
-// Import fills an empty store; it logs nothing.
-func (s *Store) Import(x Export) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range x.databases {
+	s := New(log)
+	for _, name := range head.Databases {
 		s.databases[name] = &database{collections: map[string]*collection{}}
 	}
-	for _, in := range x.collections {
-		if in.ns == nil || in.ns.UUID == nil || s.databases[in.ns.DB] == nil {
-			return errors.New("malformed collection in the snapshot")
+	for range head.Collections {
+		if err := s.readCollection(x, head.ClusterTime); err != nil {
+			return nil, err
 		}
-		c := &collection{ns: in.ns, images: in.images, indexes: in.indexes, table: newTable(), locks: map[string]*Txn{}}
-		s.created++
-		c.order = s.created
-		for _, d := range in.docs {
-			id, _ := doc.Field(d, "_id")
-			key, err := doc.SortKey(id)
-			if err != nil {
-				return err
-			}
-			c.insert(key, d, x.ClusterTime)
-		}
-		s.databases[in.ns.DB].collections[in.ns.Coll] = c
-		s.byUUID[*in.ns.UUID] = c
 	}
+	return s, nil
+}
+
+func (s *Store) readCollection(x *gob.Decoder, ts uint64) error {
+	var in snapshotCollection
+	if err := x.Decode(&in); err != nil {
+		return err
+	}
+	if in.NS == nil || in.NS.UUID == nil || s.databases[in.NS.DB] == nil {
+		return errors.New("malformed collection in the snapshot")
+	}
+	s.created++
+	c := &collection{ns: in.NS, images: in.Images, indexes: in.Indexes, table: newTable(), locks: map[string]*Txn{}, order: s.created}
+	for range in.Documents {
+		var d bsoncore.Document
+		if err := x.Decode(&d); err != nil {
+			return err
+		}
+		if err := wire.Validate(d); err != nil {
+			return err
+		}
+		id, _ := doc.Field(d, "_id")
+		key, err := doc.SortKey(id)
+		if err != nil {
+			return err
+		}
+		c.insert(key, d, ts)
+	}
+	s.databases[in.NS.DB].collections[in.NS.Coll] = c
+	s.byUUID[*in.NS.UUID] = c
 	return nil
 }

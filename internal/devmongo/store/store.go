@@ -35,6 +35,9 @@ func New(log *oplog.Log) *Store {
 	return &Store{log: log, databases: map[string]*database{}, byUUID: map[[16]byte]*collection{}}
 }
 
+// Log is the log that the store writes to.
+func (s *Store) Log() *oplog.Log { return s.log }
+
 // Name is a namespace as a command names it.
 type Name struct{ DB, Coll string }
 
