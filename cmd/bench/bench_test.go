@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )

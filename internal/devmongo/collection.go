@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/store"
@@ -37,7 +38,7 @@ func images(r *request) (bool, error) {
 	if err != nil || option == nil {
 		return false, err
 	}
-	if !r.release.Since(oplog.R60) {
+	if !r.profile.Release.Since(oplog.R60) {
 		return false, wire.Errorf(wire.InvalidOptions, "The field 'changeStreamPreAndPostImages' is not a valid collection option.")
 	}
 	v, _ := doc.Field(option, "enabled")
@@ -57,7 +58,7 @@ func runDrop(ctx context.Context, r *request, b *doc.Builder) error {
 		indexes, err = r.store.Drop(n)
 		return err
 	}); err != nil {
-		if wire.HasCode(err, wire.NamespaceNotFound) && r.release.Since(oplog.R70) {
+		if wire.HasCode(err, wire.NamespaceNotFound) && r.profile.Release.Since(oplog.R70) {
 			return nil // since 7.0 it is no error
 		}
 		return err
@@ -129,7 +130,7 @@ func runCreateIndexes(ctx context.Context, r *request, b *doc.Builder) error {
 		b.Bool("createdCollectionAutomatically", created).Int32("numIndexesBefore", int32(before)).Int32("numIndexesAfter", int32(after))
 		if before == after {
 			b.String("note", "all indexes already exist")
-		} else if !r.standalone {
+		} else if !r.config.Standalone {
 			b.String("commitQuorum", "votingMembers")
 		}
 		return nil
@@ -209,7 +210,7 @@ func runListCollections(ctx context.Context, r *request, b *doc.Builder) error {
 		return err
 	}
 	list := r.store.Collections(r.db)
-	if r.db == "local" && !r.standalone {
+	if r.db == "local" && !r.config.Standalone {
 		list = []store.Collection{{Name: "oplog.rs"}}
 	}
 	var docs []bsoncore.Document

@@ -2,6 +2,7 @@ package devmongo
 
 import (
 	"context"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
@@ -34,20 +34,14 @@ type Config struct {
 	// Snapshot is a file that keeps data and oplog over restarts; it is read by Listen and written by Run.
 	// Defaults to none.
 	Snapshot string
-	// snapshotEvery is how often the snapshot is written while something changes. Defaults to 30 s.
-	snapshotEvery time.Duration
 	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to what the profile says.
 	NoopEvery time.Duration
 	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its monitor begins such a
 	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients
 	// ask for.
 	HelloAwait time.Duration
-	// cursorTimeout is how long an idle cursor lives. Defaults to 10 minutes.
-	cursorTimeout time.Duration
 	// RequireAuth is here to say that it is not supported: Validate refuses true.
 	RequireAuth bool
-	// logger gets state changes. Defaults to none.
-	logger *slog.Logger
 }
 
 // profile is how the server behaves.
@@ -63,11 +57,6 @@ func (c Config) withDefaults() Config {
 	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
 	c.Release = cmp.Or(c.Release, string(oplog.R44))
 	c.OplogBytes = cmp.Or(c.OplogBytes, 64<<20)
-	c.snapshotEvery = cmp.Or(c.snapshotEvery, 30*time.Second)
-	c.cursorTimeout = cmp.Or(c.cursorTimeout, 10*time.Minute)
-	if c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
-	}
 	return c
 }
 
@@ -84,7 +73,7 @@ func (c Config) Validate() error {
 	if c.Primary != "" && !slices.Contains(c.Members, c.Primary) {
 		errs = append(errs, fmt.Errorf("primary %s is not among the other members", c.Primary))
 	}
-	if c.OplogBytes < 0 || c.snapshotEvery < 0 || c.NoopEvery < 0 || c.HelloAwait < 0 || c.cursorTimeout < 0 {
+	if c.OplogBytes < 0 || c.NoopEvery < 0 || c.HelloAwait < 0 {
 		errs = append(errs, errors.New("sizes and durations must not be negative"))
 	}
 	return errors.Join(errs...)
@@ -93,10 +82,10 @@ func (c Config) Validate() error {
 // A Profile is how a server behaves.
 type Profile struct {
 	// release decides the shapes of replies, events, tokens and log entries.
-	release oplog.Release
+	Release oplog.Release
 	// strictStart refuses a stream that starts at the time of the log's first entry, or at its high watermark: the log must hold an
 	// entry before it. Servers below 5.0 do.
-	strictStart bool
+	StrictStart bool
 	// SplitsEvents knows $changeStreamSplitLargeEvent. Servers since 6.0.9 do.
 	SplitsEvents bool
 	// SplitsVary makes every second opening of a stream split large events into smaller fragments, as if it looked up another document.
@@ -118,12 +107,12 @@ type Profile struct {
 	// so it is on a secondary.
 	StrangerEvery time.Duration
 	// delay is the longest time that a command waits before it is carried out; it waits half of it on average.
-	delay time.Duration
+	Delay time.Duration
 	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to read.
 	Mongos bool
 	// shards is how many shards stand behind the router, beside config servers: a change is held until all others have told that they are
 	// past its time. Zero is one that tells it at once.
-	shards int
+	Shards int
 	// ConfigNoopEvery is how often the config servers write an entry that changes nothing.
 	ConfigNoopEvery time.Duration
 }
@@ -134,16 +123,16 @@ func presets() map[string]func(*Profile) {
 		// lively is a server that others use as well.
 		"lively": func(p *Profile) {
 			p.JournalEvery, p.NoopEvery = 100*time.Millisecond, 10*time.Second
-			p.StrangerEvery, p.delay = 50*time.Millisecond, 5*time.Millisecond
+			p.StrangerEvery, p.Delay = 50*time.Millisecond, 5*time.Millisecond
 		},
 		// sharded is a router with two shards, whose idle times are those of a real cluster.
 		"sharded": func(p *Profile) {
-			p.Mongos, p.shards, p.NoopEvery, p.ConfigNoopEvery = true, 2, 10*time.Second, time.Second
+			p.Mongos, p.Shards, p.NoopEvery, p.ConfigNoopEvery = true, 2, 10*time.Second, time.Second
 		},
-		string(oplog.R44): func(p *Profile) { p.release, p.strictStart = oplog.R44, true },
-		string(oplog.R60): func(p *Profile) { p.release, p.SplitsEvents = oplog.R60, true },
-		string(oplog.R70): func(p *Profile) { p.release, p.SplitsEvents = oplog.R70, true },
-		string(oplog.R80): func(p *Profile) { p.release, p.SplitsEvents = oplog.R80, true },
+		string(oplog.R44): func(p *Profile) { p.Release, p.StrictStart = oplog.R44, true },
+		string(oplog.R60): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R60, true },
+		string(oplog.R70): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R70, true },
+		string(oplog.R80): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R80, true },
 	}
 }
 
@@ -161,7 +150,7 @@ func profileOf(names ...string) (p Profile, err error) {
 		}
 		apply(&p)
 	}
-	if p.release == "" {
+	if p.Release == "" {
 		return p, fmt.Errorf("profile %q names no release", names)
 	}
 	return p, nil

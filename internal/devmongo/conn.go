@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"time"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
@@ -50,9 +50,6 @@ func (c *conn) read(ctx context.Context, messages chan<- *wire.Message) {
 	for {
 		m, err := wire.ReadMessage(r)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				c.server.log.DebugContext(ctx, "devmongo connection", "connection", c.client.id, "error", err)
-			}
 			return
 		}
 		select {
@@ -78,7 +75,7 @@ func (c *conn) answer(ctx context.Context, messages <-chan *wire.Message) {
 
 // handle answers one message; a message that wants no answer gets none.
 func (c *conn) handle(ctx context.Context, m *wire.Message) error {
-	r, err := c.server.node.Read(&c.client, m)
+	r, err := c.server.read(&c.client, m)
 	if err != nil {
 		b := c.begin(m, 0, m.RequestID)
 		r.fail(b, err, nil)
@@ -126,7 +123,7 @@ func (c *conn) keep(buf []byte) {
 // serve carries a request out and returns its whole reply. An error ends the connection.
 func (c *conn) serve(ctx context.Context, r *request) ([]byte, error) {
 	effect := r.enter()
-	if longest := c.server.node.delay; longest > 0 {
+	if longest := c.server.profile.Delay; longest > 0 {
 		effect.block += rand.N(longest)
 	}
 	if effect.block > 0 {

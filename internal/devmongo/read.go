@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
@@ -69,7 +70,7 @@ func runFind(ctx context.Context, r *request, b *doc.Builder) error {
 		return err
 	}
 	var source cursorSource
-	if isOplog(n) && !r.standalone {
+	if isOplog(n) && !r.config.Standalone {
 		source, err = findOplog(r.oplog, q, r.truth("tailable"), r.truth("awaitData"))
 	} else if r.truth("tailable") {
 		err = wire.Errorf(wire.BadValue, "error processing query: tailable cursor requested on non capped collection")
@@ -319,7 +320,7 @@ func runAggregate(ctx context.Context, r *request, b *doc.Builder) error {
 // watch opens a change stream.
 func watch(ctx context.Context, r *request, b *doc.Builder, stages []bsoncore.Document) error {
 	r.streams = true
-	if r.standalone {
+	if r.config.Standalone {
 		return wire.Errorf(40573, "The $changeStream stage is only supported on replica sets")
 	}
 	if r.inTxn {
@@ -330,7 +331,7 @@ func watch(ctx context.Context, r *request, b *doc.Builder, stages []bsoncore.Do
 	if coll != "" {
 		ns = r.db + "." + coll
 	}
-	r.oplog.TruncateOldest(r.TruncateBeforeOpening)
+	r.oplog.TruncateOldest(r.profile.TruncateBeforeOpening)
 	st, err := oplog.OpenStream(r.env(), r.db, coll, stages)
 	if err != nil {
 		return err

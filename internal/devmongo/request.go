@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/store"
@@ -14,7 +15,7 @@ import (
 
 // request is one command on its way through the node.
 type request struct {
-	*Node
+	*Server
 	client *client
 	msg    *wire.Message
 	name   string
@@ -35,8 +36,8 @@ type request struct {
 }
 
 // Read reads what all commands have in common. The request is not nil even when it is refused.
-func (n *Node) Read(c *client, m *wire.Message) (*request, error) {
-	r := &request{Node: n, client: c, msg: m, body: m.Body}
+func (s *Server) read(c *client, m *wire.Message) (*request, error) {
+	r := &request{Server: s, client: c, msg: m, body: m.Body}
 	var ok bool
 	if r.name, r.arg, ok = doc.First(m.Body); !ok {
 		return r, wire.Errorf(wire.FailedToParse, "the command is empty")
@@ -68,7 +69,7 @@ func (r *request) identify() error {
 		return nil
 	}
 	switch r.number, r.numbered = v.Int64OK(); {
-	case r.standalone:
+	case r.config.Standalone:
 		return wire.Errorf(wire.IllegalOperation, "Transaction numbers are only allowed on a replica set member or mongos")
 	case r.session == nil:
 		return wire.Errorf(wire.InvalidOptions, "Transaction number requires a session ID to also be specified")

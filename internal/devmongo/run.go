@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
@@ -56,10 +57,10 @@ func (r *request) run(ctx context.Context, cmd command, b *doc.Builder) error {
 // served refuses what the user may not do, and what a secondary does not do: writes, and reads whose client does not say that it may
 // answer them.
 func (r *request) served(cmd command) error {
-	if r.db == "local" && (r.DenyLocal || r.Mongos) {
+	if r.db == "local" && (r.profile.DenyLocal || r.profile.Mongos) {
 		return wire.Errorf(wire.Unauthorized, "not authorized on local to execute command %s", doc.Text(r.body))
 	}
-	if r.primary == "" {
+	if r.config.Primary == "" {
 		return nil
 	}
 	mode, _ := doc.Path(r.body, "$readPreference.mode")
@@ -218,8 +219,8 @@ func (r *request) concern(ctx context.Context, b *doc.Builder, before uint64) er
 		return nil
 	}
 	text, _ := w.StringValueOK()
-	majority := text == "majority" || !given && r.release.Since(oplog.R60)
-	if ts := r.oplog.Applied(); !majority || r.standalone || ts == before && r.oplog.Committed() >= ts {
+	majority := text == "majority" || !given && r.profile.Release.Since(oplog.R60)
+	if ts := r.oplog.Applied(); !majority || r.config.Standalone || ts == before && r.oplog.Committed() >= ts {
 		return nil
 	}
 	limit := r.limit
@@ -246,11 +247,11 @@ func writeConcernError(b *doc.Builder, concern bsoncore.Document) {
 // succeed ends the reply of a command that worked.
 func (r *request) succeed(b *doc.Builder) {
 	b.Double("ok", 1)
-	if r.standalone {
+	if r.config.Standalone {
 		return
 	}
-	if r.BeforeReply != nil {
-		r.BeforeReply(r.name, r.namespace())
+	if r.profile.BeforeReply != nil {
+		r.profile.BeforeReply(r.name, r.namespace())
 	}
 	r.clusterTime(b)
 	b.Timestamp("operationTime", r.operationTime())
@@ -265,12 +266,12 @@ func (r *request) fail(b *doc.Builder, err error, labels []string) {
 	if len(labels) > 0 {
 		b.Strings("errorLabels", labels...)
 	}
-	first := !r.release.Since(oplog.R60) && !r.standalone
+	first := !r.profile.Release.Since(oplog.R60) && !r.config.Standalone
 	if first {
 		b.Timestamp("operationTime", r.operationTime())
 	}
 	b.Double("ok", 0).String("errmsg", e.Message).Int32("code", int32(e.Code)).String("codeName", e.Code.Name()).Raw(e.Extra)
-	if r.standalone {
+	if r.config.Standalone {
 		return
 	}
 	r.clusterTime(b)

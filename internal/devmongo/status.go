@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
@@ -19,35 +20,35 @@ import (
 
 func runServerStatus(_ context.Context, r *request, b *doc.Builder) error {
 	up := time.Since(r.started)
-	text, _ := version(r.release)
-	st := r.stats()
+	text, _ := version(r.profile.Release)
+	st := r.Stats()
 	b.String("host", r.addr).String("version", text).String("process", "devmongo").Double("uptime", up.Seconds())
 	b.Int64("uptimeMillis", up.Milliseconds()).Date("localTime", r.oplog.Now().UnixMilli())
 	b.Open("connections").Int32("current", int32(st.ConnectionsOpen)).Int32("totalCreated", int32(r.counters.connections.Load())).End()
 	b.Open("logicalSessionRecordCache").Int32("activeSessionsCount", int32(r.sessions.Count())).End()
-	if !r.standalone && !r.Mongos {
+	if !r.config.Standalone && !r.profile.Mongos {
 		if r.truth("oplog") {
 			first, _ := r.oplog.First()
 			b.Open("oplog").Timestamp("latestOptime", r.oplog.Applied()).Timestamp("earliestOptime", first.TS).End()
 		}
 		b.Open("repl")
 		primary := "ismaster"
-		if r.release.Since(oplog.R60) {
+		if r.profile.Release.Since(oplog.R60) {
 			primary = "isWritablePrimary"
 		}
 		replication(r, b, primary)
 		b.Int32("rbid", 1).End()
 	}
-	b.Open("storageEngine").String("name", "devmongo").Bool("supportsCommittedReads", true).Bool("persistent", r.persistent).End()
+	b.Open("storageEngine").String("name", "devmongo").Bool("supportsCommittedReads", true).Bool("persistent", r.config.Snapshot != "").End()
 	st.append(b)
 	return nil
 }
 
 func needSet(r *request) error {
-	if r.Mongos {
+	if r.profile.Mongos {
 		return wire.Errorf(0, "%s is not supported through mongos", r.name)
 	}
-	if r.standalone {
+	if r.config.Standalone {
 		return wire.Errorf(76, "not running with --replSet")
 	}
 	return nil
@@ -93,7 +94,7 @@ func runCollStats(_ context.Context, r *request, b *doc.Builder) error {
 	if err != nil {
 		return err
 	}
-	if isOplog(n) && !r.standalone {
+	if isOplog(n) && !r.config.Standalone {
 		entries, bytes := r.oplog.Size()
 		b.String("ns", n.String()).Number("size", bytes).Number("count", entries).Number("avgObjSize", bytes/entries)
 		b.Number("storageSize", bytes).Bool("capped", true).Int32("max", -1).Number("maxSize", r.oplog.MaxBytes())
@@ -140,15 +141,15 @@ func knowsTopology(r *request) (time.Duration, bool) {
 	process, _ := doc.Path(r.body, "topologyVersion.processId")
 	id, same := process.ObjectIDOK()
 	wait := time.Duration(ms) * time.Millisecond
-	if r.helloAwait > 0 {
-		wait = min(wait, r.helloAwait)
+	if r.config.HelloAwait > 0 {
+		wait = min(wait, r.config.HelloAwait)
 	}
 	return wait, ok && ms > 0 && same && id == r.process
 }
 
 func topology(r *request, b *doc.Builder) {
 	count := int64(topologyCount)
-	if r.standalone || r.Mongos {
+	if r.config.Standalone || r.profile.Mongos {
 		count = 0
 	}
 	b.Open("topologyVersion").ObjectID("processId", r.process).Int64("counter", count).End()
@@ -160,14 +161,14 @@ func hello(r *request, b *doc.Builder) {
 	if r.name == "hello" {
 		primary = "isWritablePrimary"
 	}
-	if r.truth("helloOk") && (r.name == "hello" || r.release.Since(oplog.R60)) {
+	if r.truth("helloOk") && (r.name == "hello" || r.profile.Release.Since(oplog.R60)) {
 		b.Bool("helloOk", true)
 	}
 	switch {
-	case r.Mongos:
+	case r.profile.Mongos:
 		b.Bool(primary, true).String("msg", "isdbgrid")
 		topology(r, b)
-	case r.standalone:
+	case r.config.Standalone:
 		b.Bool(primary, true)
 		topology(r, b)
 	default:
@@ -176,15 +177,15 @@ func hello(r *request, b *doc.Builder) {
 	b.Int32("maxBsonObjectSize", store.MaxDocument).Int32("maxMessageSizeBytes", wire.MaxMessage)
 	b.Int32("maxWriteBatchSize", maxWriteBatch).Date("localTime", r.oplog.Now().UnixMilli())
 	b.Int32("logicalSessionTimeoutMinutes", sessionMinutes).Int32("connectionId", r.client.id)
-	b.Int32("minWireVersion", 0).Int32("maxWireVersion", r.release.WireVersion()).Bool("readOnly", false)
+	b.Int32("minWireVersion", 0).Int32("maxWireVersion", r.profile.Release.WireVersion()).Bool("readOnly", false)
 }
 
 // replication appends what hello and serverStatus say of the replica set.
 func replication(r *request, b *doc.Builder, primary string) {
 	topology(r, b)
-	b.Strings("hosts", append([]string{r.addr}, r.members...)...).String("setName", setName).Int32("setVersion", 1)
-	b.Bool(primary, r.primary == "").Bool("secondary", r.primary != "").String("primary", cmp.Or(r.primary, r.addr)).String("me", r.addr)
-	if r.primary == "" {
+	b.Strings("hosts", append([]string{r.addr}, r.config.Members...)...).String("setName", setName).Int32("setVersion", 1)
+	b.Bool(primary, r.config.Primary == "").Bool("secondary", r.config.Primary != "").String("primary", cmp.Or(r.config.Primary, r.addr)).String("me", r.addr)
+	if r.config.Primary == "" {
 		b.ObjectID("electionId", electionID())
 	}
 	applied, committed := r.oplog.Applied(), r.oplog.Committed()
@@ -208,7 +209,7 @@ func version(release oplog.Release) (string, [4]int32) {
 }
 
 func runBuildInfo(_ context.Context, r *request, b *doc.Builder) error {
-	text, parts := version(r.release)
+	text, parts := version(r.profile.Release)
 	b.String("version", text).String("gitVersion", "devmongo").OpenArray("modules").End()
 	b.String("allocator", "go").String("javascriptEngine", "none").String("sysInfo", "deprecated").OpenArray("versionArray")
 	for i, n := range parts {
@@ -224,7 +225,7 @@ func runGetParameter(_ context.Context, r *request, b *doc.Builder) error {
 	for name := range doc.All(r.body) {
 		switch name {
 		case "featureCompatibilityVersion":
-			b.Open(name).String("version", string(r.release)).End()
+			b.Open(name).String("version", string(r.profile.Release)).End()
 			known = true
 		case "enableTestCommands":
 			b.Bool(name, true)
@@ -304,11 +305,11 @@ func runAbort(_ context.Context, r *request, _ *doc.Builder) error {
 // already is left as it is. Routers know the command since 4.2.23, 4.4.17, 5.0.12 and 6.0.
 func runAppendOplogNote(_ context.Context, r *request, b *doc.Builder) error {
 	switch {
-	case r.Mongos && !r.release.Since(oplog.R60):
+	case r.profile.Mongos && !r.profile.Release.Since(oplog.R60):
 		return wire.Errorf(wire.CommandNotFound, "no such cmd: %s", r.name)
 	case r.db != "admin":
 		return wire.Errorf(wire.Unauthorized, "%s may only be run against the admin database.", r.name)
-	case r.standalone:
+	case r.config.Standalone:
 		return wire.Errorf(wire.NoReplicationEnabled, "Must have replication set up to run \"appendOplogNote\"")
 	}
 	var until uint64

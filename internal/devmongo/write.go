@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/store"
@@ -123,7 +124,7 @@ func (st *statements) reply(b *doc.Builder, updates bool) {
 		}
 		b.End()
 	}
-	if r := st.request; !r.standalone {
+	if r := st.request; !r.config.Standalone {
 		opTime(b, "opTime", r.oplog.Applied())
 		b.ObjectID("electionId", electionID())
 	}

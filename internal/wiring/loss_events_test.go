@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

@@ -3,6 +3,7 @@ package wiring
 import (
 	"fmt"
 	"testing"
+
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

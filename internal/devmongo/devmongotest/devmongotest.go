@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 

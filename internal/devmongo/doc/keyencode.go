@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 

@@ -2,6 +2,7 @@ package doc
 
 import (
 	"encoding/binary"
+
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 

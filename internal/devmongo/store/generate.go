@@ -14,17 +14,21 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
-// Generation is a stream of changes to make.
+// Generation describes changes to make.
 type Generation struct {
-	Name      Name
-	Count     int  // events
-	Rate      int  // events a second; 0 is as fast as possible
-	Documents int  // distinct documents; at least 1
-	ObjectIDs bool // _id is an ObjectID instead of an int64 from 1 on
-	Payload   int  // bytes of the string field
+	DB, Coll string
+	// Count is the number of events: first an insert of each document, then updates in rotation.
+	Count int
+	// Rate is the number of events a second, in even slices; 0 is as fast as possible.
+	Rate int
+	// Documents is the number of distinct _ids. Defaults to 1.
+	Documents int
+	// ObjectIDs makes them ObjectIDs instead of int64s from 1 on.
+	ObjectIDs bool
+	// Payload is the length of the string field "payload".
+	Payload int
 }
 
-// pace is how often a paced generation writes, and slice the most it writes under one lock.
 const (
 	generatorPace  = time.Millisecond
 	generatorSlice = 128
@@ -33,9 +37,9 @@ const (
 // Generate inserts Documents documents and then updates them in rotation, until it has made Count events or ctx ends.
 // Each has seq, counting the document's changes from 1, at, the wall clock in nanoseconds, and payload. Existing
 // documents of the same _id are an error.
-func Generate(ctx context.Context, s *Store, g Generation) error {
+func (s *Store) Generate(ctx context.Context, g Generation) error {
 	g.Documents = max(1, g.Documents)
-	x := &generator{Generation: g, payload: strings.Repeat("x", g.Payload), shapes: map[shape]*template{}}
+	x := &generator{store: s, Generation: g, payload: strings.Repeat("x", g.Payload), shapes: map[shape]*template{}}
 	tick := time.NewTicker(generatorPace)
 	defer tick.Stop()
 	began := time.Now()
@@ -45,11 +49,8 @@ func Generate(ctx context.Context, s *Store, g Generation) error {
 			due = min(due, int(time.Since(began).Seconds()*float64(g.Rate))-made)
 		}
 		for due > 0 && ctx.Err() == nil {
-			n := 0
-			if err := s.bulk(g.Name, func(b bulk) (err error) {
-				n, err = x.write(b, made, min(due, generatorSlice))
-				return err
-			}); err != nil {
+			n, err := x.write(made, min(due, generatorSlice))
+			if err != nil {
 				return err
 			}
 			made, due = made+n, due-n
@@ -72,6 +73,8 @@ func Generate(ctx context.Context, s *Store, g Generation) error {
 // generator makes events by copying a template and writing the parts that differ into it.
 type generator struct {
 	Generation
+	store   *Store
+	to      *collection
 	ns      *oplog.Namespace
 	payload string
 	records []*record
@@ -86,23 +89,27 @@ type shape struct {
 }
 
 // write makes up to n events from the number i on, all of one kind, and returns how many.
-func (x *generator) write(b bulk, i, n int) (int, error) {
-	if x.ns != b.ns() {
-		if x.ns != nil {
-			return 0, errGone()
-		}
-		x.ns = b.ns()
+func (x *generator) write(i, n int) (int, error) {
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	c, err := x.store.target(Name{x.DB, x.Coll}, Writer{})
+	if err != nil {
+		return 0, err
 	}
+	if x.ns != nil && x.ns != c.ns {
+		return 0, errGone()
+	}
+	x.to, x.ns = c, c.ns
 	kind := oplog.Update
 	if i < x.Documents {
 		kind = oplog.Insert
 		n = min(n, x.Documents-i)
 	}
-	if err := x.ready(b, kind, i, n); err != nil {
+	if err := x.ready(kind, i, n); err != nil {
 		return 0, err
 	}
-	b.log.AppendRaw(n, oplog.Raw{Kind: kind, NS: x.ns, Encode: func(j int, ts uint64, wall time.Time, dst []byte) []byte {
-		return x.event(b, kind, i+j, ts, wall, dst)
+	x.store.log.AppendRaw(n, oplog.Raw{Kind: kind, NS: x.ns, Encode: func(j int, ts uint64, wall time.Time, dst []byte) []byte {
+		return x.event(kind, i+j, ts, wall, dst)
 	}})
 	return n, nil
 }
@@ -112,7 +119,7 @@ func errGone() error {
 }
 
 // ready checks that the documents to insert do not exist, and that those to update do.
-func (x *generator) ready(b bulk, kind oplog.Kind, i, n int) error {
+func (x *generator) ready(kind oplog.Kind, i, n int) error {
 	for j := range n {
 		if kind == oplog.Update {
 			if x.records[(i+j)%x.Documents].gone {
@@ -125,7 +132,7 @@ func (x *generator) ready(b bulk, kind oplog.Kind, i, n int) error {
 		if err != nil {
 			return err
 		}
-		if b.taken(key) {
+		if x.to.docs[key] != nil {
 			return duplicateKey(x.ns.String(), id)
 		}
 	}
@@ -146,21 +153,24 @@ func (x *generator) id(i int) (bsoncore.Value, []byte) {
 	return bsoncore.Value{Type: bsoncore.TypeInt64, Data: id[:8]}, key[8-(bits.Len64(n<<1)+7)/8:]
 }
 
-func (x *generator) event(b bulk, kind oplog.Kind, i int, ts uint64, wall time.Time, dst []byte) []byte {
+func (x *generator) event(kind oplog.Kind, i int, ts uint64, wall time.Time, dst []byte) []byte {
 	id, key := x.id(i)
 	seq := int64(i/x.Documents) + 1
 	t := x.shapes[shape{kind, len(key)}]
 	if t == nil {
-		t = newTemplate(b.log, kind, x.ns, id, key, x.payload)
+		t = newTemplate(x.store.log, kind, x.ns, id, key, x.payload)
 		x.shapes[shape{kind, len(key)}] = t
 	}
 	at := wall.UnixNano()
 	d := t.document(id, at, seq)
 	if kind == oplog.Insert {
 		whole, _ := doc.SortKey(id) // numbers and object ids always have one
-		x.records = append(x.records, b.insert(whole, d, ts))
+		x.store.remember(x.to, whole, ts)
+		x.records = append(x.records, x.to.insert(whole, d, ts))
 	} else {
-		b.replace(x.records[i%x.Documents], d, ts)
+		r := x.records[i%x.Documents]
+		x.store.remember(x.to, r.key, ts)
+		x.to.replace(r, d, ts)
 	}
 	return t.event(dst, ts, wall.UnixMilli(), id, key, at, seq)
 }
@@ -262,40 +272,4 @@ func hexOf(b []byte) string {
 	out := make([]byte, 2*len(b))
 	putHex(out, b)
 	return string(out)
-}
-
-// bulk is a collection in the hands of somebody who writes many documents at once and logs them himself.
-type bulk struct {
-	log *oplog.Log
-	s   *Store
-	c   *collection
-}
-
-// bulk calls f with a collection, which it creates when it does not exist, under the store's lock.
-func (s *Store) bulk(n Name, f func(bulk) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.target(n, Writer{})
-	if err != nil {
-		return err
-	}
-	return f(bulk{log: s.log, s: s, c: c})
-}
-
-// ns is the collection's namespace.
-func (b bulk) ns() *oplog.Namespace { return b.c.ns }
-
-// taken reports whether there is a document with the key.
-func (b bulk) taken(key string) bool { return b.c.docs[key] != nil }
-
-// insert adds a document whose key is free.
-func (b bulk) insert(key string, d bsoncore.Document, ts uint64) *record {
-	b.s.remember(b.c, key, ts)
-	return b.c.insert(key, d, ts)
-}
-
-// replace changes a document.
-func (b bulk) replace(r *record, d bsoncore.Document, ts uint64) {
-	b.s.remember(b.c, r.key, ts)
-	b.c.replace(r, d, ts)
 }
