@@ -14,10 +14,6 @@ import (
 )
 
 func runCreate(ctx context.Context, r *request, _ *doc.Builder) error {
-	known := []string{"capped", "changeStreamPreAndPostImages", "validationLevel", "validationAction", "idIndex", "autoIndexId"}
-	if err := r.only(known...); err != nil {
-		return err
-	}
 	if r.truth("capped") {
 		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support capped collections")
 	}
@@ -46,16 +42,9 @@ func images(r *request) (bool, error) {
 }
 
 func runDrop(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only(); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	indexes := 0
 	if err := r.patiently(ctx, func() (err error) {
-		indexes, err = r.store.Drop(n)
+		indexes, err = r.store.Drop(r.ns)
 		return err
 	}); err != nil {
 		if wire.HasCode(err, wire.NamespaceNotFound) && r.profile.Release.Since(oplog.R70) {
@@ -63,14 +52,11 @@ func runDrop(ctx context.Context, r *request, b *doc.Builder) error {
 		}
 		return err
 	}
-	b.Int32("nIndexesWas", int32(indexes)).String("ns", n.String())
+	b.Int32("nIndexesWas", int32(indexes)).String("ns", r.ns.String())
 	return nil
 }
 
 func runDropDatabase(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only(); err != nil {
-		return err
-	}
 	if slices.Contains([]string{"local", "config", "admin"}, r.db) {
 		return wire.Errorf(wire.IllegalOperation, "Dropping the '%s' database is prohibited.", r.db)
 	}
@@ -84,9 +70,6 @@ func runDropDatabase(ctx context.Context, r *request, b *doc.Builder) error {
 }
 
 func runRename(ctx context.Context, r *request, _ *doc.Builder) error {
-	if err := r.only("to", "dropTarget"); err != nil {
-		return err
-	}
 	if r.db != "admin" {
 		return wire.Errorf(wire.Unauthorized, "renameCollection may only be run against the admin database.")
 	}
@@ -103,13 +86,6 @@ func runRename(ctx context.Context, r *request, _ *doc.Builder) error {
 }
 
 func runCreateIndexes(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("indexes", "commitQuorum"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	specs, err := r.documents("indexes")
 	if err != nil {
 		return err
@@ -123,7 +99,7 @@ func runCreateIndexes(ctx context.Context, r *request, b *doc.Builder) error {
 		list = append(list, i)
 	}
 	return r.patiently(ctx, func() error {
-		before, after, created, err := r.store.CreateIndexes(n, list)
+		before, after, created, err := r.store.CreateIndexes(r.ns, list)
 		if err != nil {
 			return err
 		}
@@ -163,19 +139,12 @@ func parseIndex(d bsoncore.Document) (store.Index, error) {
 }
 
 func runDropIndexes(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("index"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	name := r.text("index")
 	if name == "" {
 		return wire.Errorf(wire.CommandNotSupported, "devmongo drops indexes by name")
 	}
 	return r.patiently(ctx, func() error {
-		was, err := r.store.DropIndexes(n, name)
+		was, err := r.store.DropIndexes(r.ns, name)
 		if err == nil {
 			b.Int32("nIndexesWas", int32(was))
 		}
@@ -184,13 +153,6 @@ func runDropIndexes(ctx context.Context, r *request, b *doc.Builder) error {
 }
 
 func runCollMod(ctx context.Context, r *request, _ *doc.Builder) error {
-	if err := r.only("changeStreamPreAndPostImages"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	images, err := images(r)
 	if err != nil {
 		return err
@@ -198,13 +160,10 @@ func runCollMod(ctx context.Context, r *request, _ *doc.Builder) error {
 	if _, given := r.field("changeStreamPreAndPostImages"); !given {
 		return nil
 	}
-	return r.patiently(ctx, func() error { return r.store.SetImages(n, images) })
+	return r.patiently(ctx, func() error { return r.store.SetImages(r.ns, images) })
 }
 
 func runListCollections(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("filter", "nameOnly", "cursor", "authorizedCollections"); err != nil {
-		return err
-	}
 	f, err := filterField(r.body, "filter")
 	if err != nil {
 		return err
@@ -259,28 +218,18 @@ func listing(ctx context.Context, r *request, b *doc.Builder, ns string, docs []
 }
 
 func runListIndexes(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("cursor"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
-	c, ok := r.store.Collection(n)
+	c, ok := r.store.Collection(r.ns)
 	if !ok {
-		return wire.Errorf(wire.NamespaceNotFound, "ns does not exist: %s", n)
+		return wire.Errorf(wire.NamespaceNotFound, "ns does not exist: %s", r.ns)
 	}
 	var docs []bsoncore.Document
 	for _, i := range c.Indexes {
 		docs = append(docs, indexDocument(i))
 	}
-	return listing(ctx, r, b, n.DB+".$cmd.listIndexes."+n.Coll, docs)
+	return listing(ctx, r, b, r.ns.DB+".$cmd.listIndexes."+r.ns.Coll, docs)
 }
 
 func runListDatabases(_ context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("filter", "nameOnly", "authorizedDatabases"); err != nil {
-		return err
-	}
 	f, err := filterField(r.body, "filter")
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
-// adminCommands are the commands by name.
-func adminCommands() map[string]command {
+// commands are the commands by name.
+func commands() map[string]command {
 	all := map[string]command{
 		"hello":              {run: runHello},
 		"isMaster":           {run: runHello},
@@ -32,17 +32,39 @@ func adminCommands() map[string]command {
 		"killSessions":       {run: runEndSessions},
 		"commitTransaction":  {run: runCommit},
 		"abortTransaction":   {run: runAbort},
-		"create":             {run: runCreate, writes: true},
-		"drop":               {run: runDrop, writes: true},
-		"dropDatabase":       {run: runDropDatabase, writes: true},
-		"renameCollection":   {run: runRename, writes: true},
-		"createIndexes":      {run: runCreateIndexes, writes: true},
-		"dropIndexes":        {run: runDropIndexes, writes: true},
-		"collMod":            {run: runCollMod, writes: true},
-		"listCollections":    {run: runListCollections},
-		"listDatabases":      {run: runListDatabases},
-		"listIndexes":        {run: runListIndexes},
-		"collStats":          {run: runCollStats},
+		"create": {run: runCreate, writes: true, fields: []string{
+			"capped", "changeStreamPreAndPostImages", "validationLevel", "validationAction", "idIndex", "autoIndexId",
+		}},
+		"drop":             {run: runDrop, writes: true, named: true, fields: []string{}},
+		"dropDatabase":     {run: runDropDatabase, writes: true, fields: []string{}},
+		"renameCollection": {run: runRename, writes: true, fields: []string{"to", "dropTarget"}},
+		"createIndexes":    {run: runCreateIndexes, writes: true, named: true, fields: []string{"indexes", "commitQuorum"}},
+		"dropIndexes":      {run: runDropIndexes, writes: true, named: true, fields: []string{"index"}},
+		"collMod":          {run: runCollMod, writes: true, named: true, fields: []string{"changeStreamPreAndPostImages"}},
+		"listCollections":  {run: runListCollections, fields: []string{"filter", "nameOnly", "cursor", "authorizedCollections"}},
+		"listDatabases":    {run: runListDatabases, fields: []string{"filter", "nameOnly", "authorizedDatabases"}},
+		"listIndexes":      {run: runListIndexes, named: true, fields: []string{"cursor"}},
+		"collStats":        {run: runCollStats, named: true},
+		"insert": {run: runInsert, writes: true, retryable: true, transactional: true, named: true, fields: []string{
+			"documents", "ordered", "bypassDocumentValidation", "stmtId", "stmtIds",
+		}},
+		"update": {run: runUpdate, writes: true, retryable: true, transactional: true, named: true, fields: []string{
+			"updates", "ordered", "bypassDocumentValidation", "stmtId", "stmtIds",
+		}},
+		"delete": {run: runDelete, writes: true, retryable: true, transactional: true, named: true, fields: []string{
+			"deletes", "ordered", "stmtId", "stmtIds",
+		}},
+		"findAndModify": {run: runFindAndModify, writes: true, retryable: true, transactional: true, named: true, fields: []string{
+			"query", "sort", "remove", "update", "new", "fields", "upsert", "bypassDocumentValidation", "hint", "stmtId",
+		}},
+		"find": {run: runFind, transactional: true, named: true, fields: []string{
+			"filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "noCursorTimeout",
+			"oplogReplay", "allowPartialResults", "allowDiskUse", "hint",
+		}},
+		"aggregate":   {run: runAggregate, transactional: true},
+		"count":       {run: runCount, transactional: true, fields: []string{"query", "skip", "limit", "hint"}},
+		"getMore":     {run: runGetMore, transactional: true},
+		"killCursors": {run: runKillCursors, transactional: true},
 	}
 	for _, name := range []string{
 		"bulkWrite", "compact", "convertToCapped", "createUser", "currentOp", "dbStats", "distinct",
@@ -52,31 +74,10 @@ func adminCommands() map[string]command {
 	} {
 		all[name] = command{run: refuse}
 	}
+	all["findandmodify"] = all["findAndModify"]
 	return all
 }
 
 func refuse(_ context.Context, r *request, _ *doc.Builder) error {
 	return wire.Errorf(wire.CommandNotSupported, "devmongo does not support the command '%s'", r.name)
-}
-
-// crudCommands are the commands by name.
-func crudCommands() map[string]command {
-	read := command{transactional: true}
-	write := command{writes: true, retryable: true, transactional: true}
-	all := map[string]command{}
-	put := func(name string, kind command, run func(context.Context, *request, *doc.Builder) error) {
-		kind.run = run
-		all[name] = kind
-	}
-	put("insert", write, runInsert)
-	put("update", write, runUpdate)
-	put("delete", write, runDelete)
-	put("findAndModify", write, runFindAndModify)
-	put("findandmodify", write, runFindAndModify)
-	put("find", read, runFind)
-	put("aggregate", read, runAggregate)
-	put("count", read, runCount)
-	put("getMore", read, runGetMore)
-	put("killCursors", read, runKillCursors)
-	return all
 }

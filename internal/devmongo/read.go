@@ -57,38 +57,27 @@ func filterName(r *request) string {
 }
 
 func runFind(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
-		"noCursorTimeout", "oplogReplay", "allowPartialResults", "allowDiskUse", "hint"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	q, err := parseQuery(r)
 	if err != nil {
 		return err
 	}
 	var source cursorSource
-	if isOplog(n) && !r.config.Standalone {
+	if isOplog(r.ns) && !r.config.Standalone {
 		source, err = findOplog(r.oplog, q, r.truth("tailable"), r.truth("awaitData"))
 	} else if r.truth("tailable") {
 		err = wire.Errorf(wire.BadValue, "error processing query: tailable cursor requested on non capped collection")
 	} else {
 		var docs []bsoncore.Document
-		docs, err = r.store.Find(n, q, r.txn)
+		docs, err = r.store.Find(r.ns, q, r.txn)
 		source = newListSource(docs)
 	}
 	if err != nil {
 		return err
 	}
-	return open(ctx, r, b, &openCursor{ns: n.String(), source: source})
+	return open(ctx, r, b, &openCursor{ns: r.ns.String(), source: source})
 }
 
 func runCount(_ context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("query", "skip", "limit", "hint"); err != nil {
-		return err
-	}
 	if r.inTxn {
 		return wire.Errorf(263, "Cannot run 'count' in a multi-document transaction.")
 	}
@@ -140,15 +129,9 @@ func fill(b *doc.Builder, name string, source cursorSource, limit int) (err erro
 	return err
 }
 
-// positioned is a source with a post-batch resume token.
-type positioned interface {
-	Token() bsoncore.Document
-	Invalidated() bool
-}
-
 // finish appends what follows the batch.
 func finish(b *doc.Builder, c *openCursor, done bool) {
-	if p, ok := c.source.(positioned); ok {
+	if p, ok := c.source.(*oplog.Stream); ok {
 		b.Doc("postBatchResumeToken", p.Token())
 		if p.Invalidated() {
 			b.Bool("invalidated", true)
@@ -192,7 +175,7 @@ func next(ctx context.Context, r *request, b *doc.Builder, c *openCursor) (err e
 	if ms, ok := r.int("maxTimeMS"); ok && ms >= 0 {
 		wait = time.Duration(ms) * time.Millisecond
 	}
-	if s, ok := c.source.(sharded); ok {
+	if s, ok := c.source.(*oplog.Stream); ok {
 		s.Await(wait)
 	}
 	limit := r.batchSize(0)
@@ -205,14 +188,6 @@ func next(ctx context.Context, r *request, b *doc.Builder, c *openCursor) (err e
 		return batch.Bytes()
 	}).End()
 	return err
-}
-
-// sharded is a source behind which several servers stand.
-type sharded interface {
-	// Await says how long a getMore waits.
-	Await(d time.Duration)
-	// Due is when there may be more although nothing was written, zero for never.
-	Due() time.Time
 }
 
 func fillOrWait(ctx context.Context, c *openCursor, batch *wire.Batch, wait time.Duration) error {
@@ -242,7 +217,7 @@ func fillOrWait(ctx context.Context, c *openCursor, batch *wire.Batch, wait time
 // awaitNews waits for news, for the time at which there may be some, or for the end of the wait, which it reports.
 func awaitNews(ctx context.Context, c *openCursor, news <-chan struct{}, end <-chan time.Time) (over bool, err error) {
 	var due <-chan time.Time
-	if s, ok := c.source.(sharded); ok {
+	if s, ok := c.source.(*oplog.Stream); ok {
 		if at := s.Due(); !at.IsZero() {
 			timer := time.NewTimer(time.Until(at))
 			defer timer.Stop()

@@ -22,6 +22,7 @@ type request struct {
 	arg    bsoncore.Value // the command's own value, often a collection's name
 	body   bsoncore.Document
 	db     string
+	ns     store.Name // the collection, of commands that name one
 
 	session  *store.Session
 	number   int64 // transaction number, when Numbered

@@ -18,6 +18,10 @@ import (
 type command struct {
 	// run appends the reply's elements.
 	run func(ctx context.Context, r *request, b *doc.Builder) error
+	// fields are those that it knows besides the general ones; nil is any.
+	fields []string
+	// named: its own value names a collection, which becomes the request's ns.
+	named bool
 	// writes: it may have to wait for its write concern.
 	writes bool
 	// retryable: it may carry a transaction number outside of a transaction.
@@ -42,7 +46,7 @@ func (r *request) run(ctx context.Context, cmd command, b *doc.Builder) error {
 		return err
 	}
 	before := r.oplog.Applied()
-	if err := cmd.run(ctx, r, b); err != nil {
+	if err := r.perform(ctx, cmd, b); err != nil {
 		if r.inTxn && cmd.transactional {
 			r.session.Fail()
 		}
@@ -52,6 +56,19 @@ func (r *request) run(ctx context.Context, cmd command, b *doc.Builder) error {
 		return r.concern(ctx, b, before)
 	}
 	return nil
+}
+
+func (r *request) perform(ctx context.Context, cmd command, b *doc.Builder) (err error) {
+	if cmd.fields != nil {
+		err = r.only(cmd.fields...)
+	}
+	if err == nil && cmd.named {
+		r.ns, err = r.collection()
+	}
+	if err != nil {
+		return err
+	}
+	return cmd.run(ctx, r, b)
 }
 
 // served refuses what the user may not do, and what a secondary does not do: writes, and reads whose client does not say that it may

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -56,10 +55,9 @@ func Listen(c Config) (*Server, error) {
 	}
 	c = c.withDefaults()
 	s := &Server{
-		config: c, commands: adminCommands(), profile: c.profile(), started: time.Now(),
+		config: c, commands: commands(), profile: c.profile(), started: time.Now(),
 		process: bson.NewObjectID(), set: bson.NewObjectID(), cursors: newCursorRegistry(),
 	}
-	maps.Copy(s.commands, crudCommands())
 	s.mu.conns = map[*conn]struct{}{}
 	if err := s.restore(); err != nil {
 		return nil, err

@@ -90,19 +90,15 @@ func runReplSetGetConfig(_ context.Context, r *request, b *doc.Builder) error {
 }
 
 func runCollStats(_ context.Context, r *request, b *doc.Builder) error {
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
-	if isOplog(n) && !r.config.Standalone {
+	if isOplog(r.ns) && !r.config.Standalone {
 		entries, bytes := r.oplog.Size()
-		b.String("ns", n.String()).Number("size", bytes).Number("count", entries).Number("avgObjSize", bytes/entries)
+		b.String("ns", r.ns.String()).Number("size", bytes).Number("count", entries).Number("avgObjSize", bytes/entries)
 		b.Number("storageSize", bytes).Bool("capped", true).Int32("max", -1).Number("maxSize", r.oplog.MaxBytes())
 		b.Int32("nindexes", 0).Number("totalIndexSize", 0).Number("totalSize", bytes).Int32("scaleFactor", 1)
 		return nil
 	}
-	c, _ := r.store.Collection(n)
-	b.String("ns", n.String()).Number("size", c.Bytes).Number("count", c.Count)
+	c, _ := r.store.Collection(r.ns)
+	b.String("ns", r.ns.String()).Number("size", c.Bytes).Number("count", c.Count)
 	if c.Count > 0 {
 		b.Number("avgObjSize", c.Bytes/c.Count)
 	}

@@ -32,32 +32,39 @@ type writeError struct {
 	err   *wire.Error
 }
 
-// each calls f for every statement, unless it was carried out before, and then remembers its outcome.
-func (st *statements) each(ctx context.Context, docs []bsoncore.Document, f func(store.Writer, bsoncore.Document) (store.WriteResult, error)) error {
+// runStatements calls f for every document of the list that the command brings, unless it was executed before, and answers.
+func runStatements(
+	ctx context.Context, r *request, b *doc.Builder, list string, f func(store.Writer, bsoncore.Document) (store.WriteResult, error),
+) error {
+	docs, err := r.documents(list)
+	if err != nil {
+		return err
+	}
 	if len(docs) == 0 || len(docs) > maxWriteBatch {
 		return wire.Errorf(wire.InvalidLength, "Write batch sizes must be between 1 and %d. Got %d operations.", maxWriteBatch, len(docs))
 	}
 	ordered := true
-	if v, ok := st.request.field("ordered"); ok {
+	if v, ok := r.field("ordered"); ok {
 		ordered = doc.Truth(v)
 	}
+	st := &statements{request: r}
 	for i, d := range docs {
 		err := st.one(ctx, i, d, f)
 		if err == nil {
 			continue
 		}
-		inTxn := st.request.inTxn
-		if ctx.Err() != nil || inTxn && (wire.HasCode(err, wire.WriteConflict) || wire.HasCode(err, wire.NoSuchTransaction)) {
+		if ctx.Err() != nil || r.inTxn && (wire.HasCode(err, wire.WriteConflict) || wire.HasCode(err, wire.NoSuchTransaction)) {
 			return err
 		}
 		st.errors = append(st.errors, writeError{i, wire.ErrorOf(err)})
-		if inTxn {
-			st.request.session.Fail()
+		if r.inTxn {
+			r.session.Fail()
 		}
-		if ordered || inTxn {
+		if ordered || r.inTxn {
 			break
 		}
 	}
+	st.reply(b, r.name == "update")
 	return nil
 }
 
@@ -131,25 +138,9 @@ func (st *statements) reply(b *doc.Builder, updates bool) {
 }
 
 func runInsert(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("documents", "ordered", "bypassDocumentValidation", "stmtId", "stmtIds"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
-	docs, err := r.documents("documents")
-	if err != nil {
-		return err
-	}
-	st := &statements{request: r}
-	if err := st.each(ctx, docs, func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
-		return store.WriteResult{Matched: 1}, r.store.Insert(n, d, w)
-	}); err != nil {
-		return err
-	}
-	st.reply(b, false)
-	return nil
+	return runStatements(ctx, r, b, "documents", func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
+		return store.WriteResult{Matched: 1}, r.store.Insert(r.ns, d, w)
+	})
 }
 
 func parseChange(d bsoncore.Document) (store.Change, error) {
@@ -175,19 +166,7 @@ func parseChange(d bsoncore.Document) (store.Change, error) {
 }
 
 func runUpdate(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("updates", "ordered", "bypassDocumentValidation", "stmtId", "stmtIds"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
-	docs, err := r.documents("updates")
-	if err != nil {
-		return err
-	}
-	st := &statements{request: r}
-	if err := st.each(ctx, docs, func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
+	return runStatements(ctx, r, b, "updates", func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
 		ch, err := parseChange(d)
 		if err != nil {
 			return store.WriteResult{}, err
@@ -195,29 +174,12 @@ func runUpdate(ctx context.Context, r *request, b *doc.Builder) error {
 		if ch.Multi && w.Session != nil {
 			return store.WriteResult{}, wire.Errorf(wire.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
 		}
-		out, err := r.store.Update(n, ch, w)
-		return store.WriteResult{Matched: out.Matched, Modified: out.Modified, Upserted: out.Upserted}, err
-	}); err != nil {
-		return err
-	}
-	st.reply(b, true)
-	return nil
+		return r.store.Update(r.ns, ch, w)
+	})
 }
 
 func runDelete(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("deletes", "ordered", "stmtId", "stmtIds"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
-	docs, err := r.documents("deletes")
-	if err != nil {
-		return err
-	}
-	st := &statements{request: r}
-	if err := st.each(ctx, docs, func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
+	return runStatements(ctx, r, b, "deletes", func(w store.Writer, d bsoncore.Document) (store.WriteResult, error) {
 		if err := onlyFields(d, "delete", "q", "limit", "hint"); err != nil {
 			return store.WriteResult{}, err
 		}
@@ -233,23 +195,12 @@ func runDelete(ctx context.Context, r *request, b *doc.Builder) error {
 		if one == 0 && w.Session != nil {
 			return store.WriteResult{}, wire.Errorf(wire.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
 		}
-		count, err := r.store.Delete(n, f, one == 1, w)
+		count, err := r.store.Delete(r.ns, f, one == 1, w)
 		return store.WriteResult{Matched: count}, err
-	}); err != nil {
-		return err
-	}
-	st.reply(b, false)
-	return nil
+	})
 }
 
 func runFindAndModify(ctx context.Context, r *request, b *doc.Builder) error {
-	if err := r.only("query", "sort", "remove", "update", "new", "fields", "upsert", "bypassDocumentValidation", "hint", "stmtId"); err != nil {
-		return err
-	}
-	n, err := r.collection()
-	if err != nil {
-		return err
-	}
 	m, fields, err := parseModification(r)
 	if err != nil {
 		return err
@@ -265,7 +216,7 @@ func runFindAndModify(ctx context.Context, r *request, b *doc.Builder) error {
 	w.Stmt = stmt
 	var out store.Modified
 	if err := r.patiently(ctx, func() (err error) {
-		out, err = r.store.Modify(n, m, w)
+		out, err = r.store.Modify(r.ns, m, w)
 		return err
 	}); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -406,42 +407,11 @@ func doubleText(f float64) string {
 
 // TypeName is the server's short name of a type, as its messages use it.
 func TypeName(t bsoncore.Type) string {
-	switch t {
-	case bsoncore.TypeDouble:
-		return "double"
-	case bsoncore.TypeString:
-		return "string"
-	case bsoncore.TypeEmbeddedDocument:
-		return "object"
-	case bsoncore.TypeArray:
-		return "array"
-	case bsoncore.TypeBinary:
-		return "binData"
-	case bsoncore.TypeUndefined:
-		return "undefined"
-	case bsoncore.TypeObjectID:
-		return "objectId"
-	case bsoncore.TypeBoolean:
-		return "bool"
-	case bsoncore.TypeDateTime:
-		return "date"
-	case bsoncore.TypeNull:
-		return "null"
-	case bsoncore.TypeRegex:
-		return "regex"
-	case bsoncore.TypeInt32:
-		return "int"
-	case bsoncore.TypeTimestamp:
-		return "timestamp"
-	case bsoncore.TypeInt64:
-		return "long"
-	case bsoncore.TypeDecimal128:
-		return "decimal"
-	case bsoncore.TypeMinKey:
-		return "minKey"
-	case bsoncore.TypeMaxKey:
-		return "maxKey"
-	default:
-		return "missing"
-	}
+	return cmp.Or(map[bsoncore.Type]string{
+		bsoncore.TypeDouble: "double", bsoncore.TypeString: "string", bsoncore.TypeEmbeddedDocument: "object", bsoncore.TypeArray: "array",
+		bsoncore.TypeBinary: "binData", bsoncore.TypeUndefined: "undefined", bsoncore.TypeObjectID: "objectId", bsoncore.TypeBoolean: "bool",
+		bsoncore.TypeDateTime: "date", bsoncore.TypeNull: "null", bsoncore.TypeRegex: "regex", bsoncore.TypeInt32: "int",
+		bsoncore.TypeTimestamp: "timestamp", bsoncore.TypeInt64: "long", bsoncore.TypeDecimal128: "decimal", bsoncore.TypeMinKey: "minKey",
+		bsoncore.TypeMaxKey: "maxKey",
+	}[t], "missing")
 }

@@ -30,6 +30,16 @@ func DecodeKey(key, typeBits []byte) ([]bsoncore.Value, error) {
 	return values, nil
 }
 
+// keyError reports malformed bytes of a KeyString.
+func keyError(code wire.Code, text string) error {
+	return wire.Errorf(code, "KeyString format error: %s", text)
+}
+
+// pastEnd reports missing bytes.
+func pastEnd(want, have int) error {
+	return wire.Errorf(wire.Overflow, "Invalid advance (%d) past end of buffer[%d] at offset: 0", want, have)
+}
+
 type keyDecoder struct {
 	rest []byte
 	bits *bitReader
@@ -37,7 +47,7 @@ type keyDecoder struct {
 
 func (d *keyDecoder) take(n int) ([]byte, error) {
 	if n > len(d.rest) {
-		return nil, wire.PastEnd(n, len(d.rest))
+		return nil, pastEnd(n, len(d.rest))
 	}
 	out := d.rest[:n]
 	d.rest = d.rest[n:]
@@ -75,7 +85,7 @@ func (d *keyDecoder) next(depth int) (bsoncore.Value, error) {
 
 func (d *keyDecoder) value(kind byte, depth int) (bsoncore.Value, error) {
 	if depth > maxDepth {
-		return bsoncore.Value{}, wire.KeyString(wire.Overflow, "KeyString encoding exceeded maximum allowable BSON nesting depth")
+		return bsoncore.Value{}, keyError(wire.Overflow, "KeyString encoding exceeded maximum allowable BSON nesting depth")
 	}
 	switch kind {
 	case typeString:
@@ -137,7 +147,7 @@ func (d *keyDecoder) rare(kind byte, depth int) (bsoncore.Value, error) {
 		if kind >= numberNaN && kind <= numberPositiveLarge {
 			return d.number(kind)
 		}
-		return bsoncore.Value{}, wire.KeyString(50811, "Unknown type: "+strconv.Itoa(int(kind)))
+		return bsoncore.Value{}, keyError(50811, "Unknown type: "+strconv.Itoa(int(kind)))
 	}
 }
 
@@ -206,7 +216,7 @@ func (d *keyDecoder) text() (bsoncore.Value, error) {
 func (d *keyDecoder) cstring() (string, error) {
 	i := bytes.IndexByte(d.rest, 0)
 	if i < 0 {
-		return "", wire.KeyString(50816, "Failed to find null terminator in string.")
+		return "", keyError(50816, "Failed to find null terminator in string.")
 	}
 	s := string(d.rest[:i])
 	d.rest = d.rest[i+1:]
@@ -305,7 +315,7 @@ func (d *keyDecoder) nan() (bsoncore.Value, error) {
 	case original == bitsDecimal:
 		return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, 0x1f<<58, 0), nil)
 	default:
-		return bsoncore.Value{}, wire.KeyString(50819, "Invalid type bits for numeric NaN")
+		return bsoncore.Value{}, keyError(50819, "Invalid type bits for numeric NaN")
 	}
 }
 
@@ -330,7 +340,7 @@ func (d *keyDecoder) zero() (bsoncore.Value, error) {
 	case special == bitsNegativeZero:
 		return value(bsoncore.TypeDouble, bsoncore.AppendDouble(nil, math.Copysign(0, -1)), nil)
 	case special < bitsDecimalZero:
-		return bsoncore.Value{}, wire.KeyString(50846, "Invalid numeric zero decimal.")
+		return bsoncore.Value{}, keyError(50846, "Invalid numeric zero decimal.")
 	default:
 		return d.decimalZero(special - bitsDecimalZero)
 	}
@@ -371,12 +381,12 @@ func (n numberReader) decimal(d decimal) (bsoncore.Value, error) {
 		return bsoncore.Value{}, err
 	}
 	if d.zero() {
-		return bsoncore.Value{}, wire.KeyString(50829, "Expected non-zero number for decimal.")
+		return bsoncore.Value{}, keyError(50829, "Expected non-zero number for decimal.")
 	}
 	d.negative = n.negative
 	d, ok := d.adjust(stored)
 	if !ok {
-		return bsoncore.Value{}, wire.KeyString(50814, "Unexpected exponent values after adjusting Decimal.")
+		return bsoncore.Value{}, keyError(50814, "Unexpected exponent values after adjusting Decimal.")
 	}
 	hi, lo := d.value()
 	return value(bsoncore.TypeDecimal128, bsoncore.AppendDecimal128(nil, hi, lo), nil)
@@ -390,7 +400,7 @@ func (n numberReader) continued(stored decimal) (bsoncore.Value, error) {
 	}
 	d, ok := stored.normalize().plus(excess)
 	if !ok {
-		return bsoncore.Value{}, wire.KeyString(50850, "Invalid decimal continuation.")
+		return bsoncore.Value{}, keyError(50850, "Invalid decimal continuation.")
 	}
 	return n.decimal(d)
 }
@@ -410,7 +420,7 @@ func (n numberReader) large() (bsoncore.Value, error) {
 	case n.original == bitsLong && bin == largeDouble:
 		return value(bsoncore.TypeInt64, bsoncore.AppendInt64(nil, math.MinInt64), nil)
 	case n.original != bitsDecimal || math.IsInf(bin, 0) || math.IsNaN(bin):
-		return bsoncore.Value{}, wire.KeyString(50826, "Unexpected type of large number.")
+		return bsoncore.Value{}, keyError(50826, "Unexpected type of large number.")
 	case v&1 == 1:
 		return n.continued(decimalFromDouble(bin, true))
 	default:
@@ -440,11 +450,11 @@ func (n numberReader) beyondDoubles(v uint64) (bsoncore.Value, error) {
 // whole reads a decimal that was stored as it is.
 func (n numberReader) whole(hi, lo uint64) (bsoncore.Value, error) {
 	if n.original != bitsDecimal {
-		return bsoncore.Value{}, wire.KeyString(50818, "Invalid type bits for decimal number.")
+		return bsoncore.Value{}, keyError(50818, "Invalid type bits for decimal number.")
 	}
 	d := decimalOf(hi, lo)
 	if d.kind != decimalFinite {
-		return bsoncore.Value{}, wire.KeyString(50818, "Invalid type bits for decimal number.")
+		return bsoncore.Value{}, keyError(50818, "Invalid type bits for decimal number.")
 	}
 	return n.decimal(d)
 }
@@ -478,7 +488,7 @@ func (n numberReader) tiny(v uint64) (bsoncore.Value, error) {
 	case n.original == bitsDouble && !continues:
 		return n.double(bin)
 	case n.original != bitsDecimal || !continues || scaled == 0:
-		return bsoncore.Value{}, wire.KeyString(50823, "Expected decimal continuation.")
+		return bsoncore.Value{}, keyError(50823, "Expected decimal continuation.")
 	case scaled < math.Ldexp(0x1p-1022, tinyShift):
 		return n.continued(tinyStored(scaled))
 	default:
@@ -489,7 +499,7 @@ func (n numberReader) tiny(v uint64) (bsoncore.Value, error) {
 // fromDouble reads a decimal that was stored as a double.
 func (n numberReader) fromDouble(bin float64, c continuation) (bsoncore.Value, error) {
 	if n.original != bitsDecimal || bin == 0 {
-		return bsoncore.Value{}, wire.KeyString(50810, "Expected type Decimal.")
+		return bsoncore.Value{}, keyError(50810, "Expected type Decimal.")
 	}
 	switch d := decimalFromDouble(bin, true); c {
 	case roundedDouble:
@@ -556,7 +566,7 @@ func (n numberReader) integer(v uint64) (bsoncore.Value, error) {
 		return n.decimal(decimalFromInt(v))
 	}
 	if signed != int64(int32(signed)) {
-		return bsoncore.Value{}, wire.KeyString(50831, "Unexpected type for positive int: "+strconv.FormatInt(signed, 10))
+		return bsoncore.Value{}, keyError(50831, "Unexpected type for positive int: "+strconv.FormatInt(signed, 10))
 	}
 	return value(bsoncore.TypeInt32, bsoncore.AppendInt32(nil, int32(signed)), nil)
 }

@@ -2,8 +2,6 @@ package doc
 
 import (
 	"encoding/binary"
-
-	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Values of the two bits of a number.
@@ -84,11 +82,11 @@ func newBitReader(encoded []byte) (*bitReader, error) {
 	case first > longMarker:
 		return takeBits(rest, int64(first&^longMarker))
 	case len(rest) < 4:
-		return nil, wire.PastEnd(4, len(rest))
+		return nil, pastEnd(4, len(rest))
 	default:
 		n := int64(binary.LittleEndian.Uint32(rest))
 		if n <= shortBits {
-			return nil, wire.KeyString(50910, "Invalid overlong encoding.")
+			return nil, keyError(50910, "Invalid overlong encoding.")
 		}
 		return takeBits(rest[4:], n)
 	}
@@ -96,7 +94,7 @@ func newBitReader(encoded []byte) (*bitReader, error) {
 
 func takeBits(data []byte, n int64) (*bitReader, error) {
 	if n > int64(len(data)) {
-		return nil, wire.PastEnd(int(n), len(data))
+		return nil, pastEnd(int(n), len(data))
 	}
 	return &bitReader{data: data[:n]}, nil
 }
@@ -109,7 +107,7 @@ func (r *bitReader) get(count int) (uint32, error) {
 	var v uint32
 	for range count {
 		if r.n/8 >= len(r.data) {
-			return 0, wire.KeyString(50615, "Invalid size byte(s).")
+			return 0, keyError(50615, "Invalid size byte(s).")
 		}
 		v = v<<1 | uint32(r.data[r.n/8]>>(r.n%8)&1)
 		r.n++

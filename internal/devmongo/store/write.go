@@ -64,17 +64,11 @@ type Change struct {
 	Upsert bool
 }
 
-// Outcome is what an update statement did.
-type Outcome struct {
-	Matched, Modified int64
-	Upserted          *bsoncore.Value
-}
-
 // Update changes the matching documents, or inserts one.
-func (s *Store) Update(n Name, ch Change, w Writer) (Outcome, error) {
+func (s *Store) Update(n Name, ch Change, w Writer) (WriteResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out Outcome
+	var out WriteResult
 	limit := 1
 	if ch.Multi {
 		limit = 0

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,143 +123,28 @@ func (c Code) NonResumable() bool {
 	return c == ChangeStreamFatalError || c == ChangeStreamHistoryLost
 }
 
-// KeyString is a complaint about the bytes of a KeyString.
-func KeyString(code Code, text string) *Error {
-	return Errorf(code, "KeyString format error: %s", text)
-}
-
-// PastEnd is a complaint about bytes that are not there.
-func PastEnd(want, have int) *Error {
-	return Errorf(Overflow, "Invalid advance (%d) past end of buffer[%d] at offset: 0", want, have)
-}
-
-// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a fail point is
-// likely to ask for, have one.
+// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a fail point is likely to ask for, have one.
 func (c Code) Name() string {
-	switch c {
-	case internalError:
-		return "InternalError"
-	case BadValue:
-		return "BadValue"
-	case hostUnreachable:
-		return "HostUnreachable"
-	case hostNotFound:
-		return "HostNotFound"
-	case FailedToParse:
-		return "FailedToParse"
-	case Unauthorized:
-		return "Unauthorized"
-	case TypeMismatch:
-		return "TypeMismatch"
-	case Overflow:
-		return "Overflow"
-	case InvalidLength:
-		return "InvalidLength"
-	case authenticationFailed:
-		return "AuthenticationFailed"
-	case IllegalOperation:
-		return "IllegalOperation"
-	case invalidBSON:
-		return "InvalidBSON"
-	case NoSuchKey:
-		return "NoSuchKey"
-	case NoReplicationEnabled:
-		return "NoReplicationEnabled"
-	case StaleClusterTime:
-		return "StaleClusterTime"
-	case NamespaceNotFound:
-		return "NamespaceNotFound"
-	case IndexNotFound:
-		return "IndexNotFound"
-	case PathNotViable:
-		return "PathNotViable"
-	case ConflictingUpdateOperators:
-		return "ConflictingUpdateOperators"
-	case CursorNotFound:
-		return "CursorNotFound"
-	case NoMatchingDocument:
-		return "NoMatchingDocument"
-	case NamespaceExists:
-		return "NamespaceExists"
-	case MaxTimeMSExpired:
-		return "MaxTimeMSExpired"
-	case FailPointSetFailed:
-		return "FailPointSetFailed"
-	case CommandNotFound:
-		return "CommandNotFound"
-	case WriteConcernFailed:
-		return "WriteConcernFailed"
-	case ImmutableField:
-		return "ImmutableField"
-	case InvalidOptions:
-		return "InvalidOptions"
-	case InvalidNamespace:
-		return "InvalidNamespace"
-	case networkTimeout:
-		return "NetworkTimeout"
-	case shutdownInProgress:
-		return "ShutdownInProgress"
-	case WriteConflict:
-		return "WriteConflict"
-	case CommandNotSupported:
-		return "CommandNotSupported"
-	case CappedPositionLost:
-		return "CappedPositionLost"
-	case primarySteppedDown:
-		return "PrimarySteppedDown"
-	case InvalidUUID:
-		return "InvalidUUID"
-	case TransactionTooOld:
-		return "TransactionTooOld"
-	case CursorKilled:
-		return "CursorKilled"
-	case IncompleteTransactionHistory:
-		return "IncompleteTransactionHistory"
-	case CursorInUse:
-		return "CursorInUse"
-	case NoSuchTransaction:
-		return "NoSuchTransaction"
-	case TransactionCommitted:
-		return "TransactionCommitted"
-	case InvalidResumeToken:
-		return "InvalidResumeToken"
-	case exceededTimeLimit:
-		return "ExceededTimeLimit"
-	case ChangeStreamFatalError:
-		return "ChangeStreamFatalError"
-	case ChangeStreamHistoryLost:
-		return "ChangeStreamHistoryLost"
-	case socketException:
-		return "SocketException"
-	case NotPrimary:
-		return "NotWritablePrimary"
-	case BSONObjectTooLarge:
-		return "BSONObjectTooLarge"
-	case DuplicateKey:
-		return "DuplicateKey"
-	case interruptedAtShutdown:
-		return "InterruptedAtShutdown"
-	case interrupted:
-		return "Interrupted"
-	case interruptedStateChange:
-		return "InterruptedDueToReplStateChange"
-	case NotPrimaryNoSecondaryOk:
-		return "NotPrimaryNoSecondaryOk"
-	case notPrimaryOrSecondary:
-		return "NotPrimaryOrSecondary"
-	case 63:
-		return "StaleShardVersion"
-	case 133:
-		return "FailedToSatisfyReadPreference"
-	case 150:
-		return "StaleEpoch"
-	case 175:
-		return "QueryPlanKilled"
-	case 234:
-		return "RetryChangeStream"
-	case 464:
-		return "ShardRemovedError"
-	default:
-		return "Location" + strconv.Itoa(int(c))
-	}
+	name := map[Code]string{
+		internalError: "InternalError", BadValue: "BadValue", hostUnreachable: "HostUnreachable", hostNotFound: "HostNotFound",
+		FailedToParse: "FailedToParse", Unauthorized: "Unauthorized", TypeMismatch: "TypeMismatch", Overflow: "Overflow",
+		InvalidLength: "InvalidLength", authenticationFailed: "AuthenticationFailed", IllegalOperation: "IllegalOperation",
+		invalidBSON: "InvalidBSON", NoSuchKey: "NoSuchKey", NoReplicationEnabled: "NoReplicationEnabled", StaleClusterTime: "StaleClusterTime",
+		NamespaceNotFound: "NamespaceNotFound", IndexNotFound: "IndexNotFound", PathNotViable: "PathNotViable",
+		ConflictingUpdateOperators: "ConflictingUpdateOperators", CursorNotFound: "CursorNotFound", NoMatchingDocument: "NoMatchingDocument",
+		NamespaceExists: "NamespaceExists", MaxTimeMSExpired: "MaxTimeMSExpired", FailPointSetFailed: "FailPointSetFailed",
+		CommandNotFound: "CommandNotFound", WriteConcernFailed: "WriteConcernFailed", ImmutableField: "ImmutableField",
+		InvalidOptions: "InvalidOptions", InvalidNamespace: "InvalidNamespace", networkTimeout: "NetworkTimeout",
+		shutdownInProgress: "ShutdownInProgress", WriteConflict: "WriteConflict", CommandNotSupported: "CommandNotSupported",
+		CappedPositionLost: "CappedPositionLost", primarySteppedDown: "PrimarySteppedDown", InvalidUUID: "InvalidUUID",
+		TransactionTooOld: "TransactionTooOld", CursorKilled: "CursorKilled", IncompleteTransactionHistory: "IncompleteTransactionHistory",
+		CursorInUse: "CursorInUse", NoSuchTransaction: "NoSuchTransaction", TransactionCommitted: "TransactionCommitted",
+		InvalidResumeToken: "InvalidResumeToken", exceededTimeLimit: "ExceededTimeLimit", ChangeStreamFatalError: "ChangeStreamFatalError",
+		ChangeStreamHistoryLost: "ChangeStreamHistoryLost", socketException: "SocketException", NotPrimary: "NotWritablePrimary",
+		BSONObjectTooLarge: "BSONObjectTooLarge", DuplicateKey: "DuplicateKey", interruptedAtShutdown: "InterruptedAtShutdown",
+		interrupted: "Interrupted", interruptedStateChange: "InterruptedDueToReplStateChange",
+		NotPrimaryNoSecondaryOk: "NotPrimaryNoSecondaryOk", notPrimaryOrSecondary: "NotPrimaryOrSecondary", 63: "StaleShardVersion",
+		133: "FailedToSatisfyReadPreference", 150: "StaleEpoch", 175: "QueryPlanKilled", 234: "RetryChangeStream", 464: "ShardRemovedError",
+	}[c]
+	return cmp.Or(name, "Location"+strconv.Itoa(int(c)))
 }
