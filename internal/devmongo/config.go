@@ -81,9 +81,9 @@ func (c Config) Validate() error {
 
 // A Profile is how a server behaves.
 type Profile struct {
-	// release decides the shapes of replies, events, tokens and log entries.
+	// Release decides the shapes of replies, events, tokens and log entries.
 	Release oplog.Release
-	// strictStart refuses a stream that starts at the time of the log's first entry, or at its high watermark: the log must hold an
+	// StrictStart refuses a stream that starts at the time of the log's first entry, or at its high watermark: the log must hold an
 	// entry before it. Servers below 5.0 do.
 	StrictStart bool
 	// SplitsEvents knows $changeStreamSplitLargeEvent. Servers since 6.0.9 do.
@@ -106,11 +106,11 @@ type Profile struct {
 	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never, and
 	// so it is on a secondary.
 	StrangerEvery time.Duration
-	// delay is the longest time that a command waits before it is carried out; it waits half of it on average.
+	// Delay is the longest time that a command waits before it is carried out; it waits half of it on average.
 	Delay time.Duration
 	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to read.
 	Mongos bool
-	// shards is how many shards stand behind the router, beside config servers: a change is held until all others have told that they are
+	// Shards is how many shards stand behind the router, beside config servers: a change is held until all others have told that they are
 	// past its time. Zero is one that tells it at once.
 	Shards int
 	// ConfigNoopEvery is how often the config servers write an entry that changes nothing.

@@ -36,7 +36,7 @@ type request struct {
 	asOf     uint64       // cluster time that the command reads at; 0 is now
 }
 
-// Read reads what all commands have in common. The request is not nil even when it is refused.
+// read reads what all commands have in common. The request is not nil even when it is refused.
 func (s *Server) read(c *client, m *wire.Message) (*request, error) {
 	r := &request{Server: s, client: c, msg: m, body: m.Body}
 	var ok bool

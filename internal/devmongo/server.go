@@ -341,7 +341,7 @@ type counters struct {
 	connections, connectionsOpen      atomic.Int64
 }
 
-// stats are counters of a server. They are also the devmongo sub-document of serverStatus.
+// Stats are counters of a server. They are also the devmongo sub-document of serverStatus.
 type Stats struct {
 	OplogEntries        int64 // in the log now
 	OplogBytes          int64

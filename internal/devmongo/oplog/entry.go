@@ -81,7 +81,7 @@ type Entry struct {
 	TS   uint64 // cluster time
 	Wall int64  // wall clock in milliseconds since the epoch
 	Kind Kind
-	// shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
+	// Shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
 	Shard uint8
 	NS    *Namespace
 	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
@@ -90,20 +90,20 @@ type Entry struct {
 	Detail *Detail
 }
 
-// detail is what few entries have.
+// Detail is what few entries have.
 type Detail struct {
 	To      *Namespace // target of a rename
 	Session *Session   // of a retryable write or a transaction
 	Stmt    int32      // number of the statement in a retryable write
 	Txn     *Txn       // the transaction that the entry belongs to
 	Index   int32      // its place in the transaction
-	// object is the o of a command's oplog document, or of a no-op's.
+	// Object is the o of a command's oplog document, or of a no-op's.
 	Object bsoncore.Document
-	// description is the operationDescription of an expanded event, Before its stateBeforeChange.
+	// Description is the operationDescription of an expanded event, Before its stateBeforeChange.
 	Description, StateBefore bsoncore.Document
-	// before and After are the images of the document, where the collection keeps them.
+	// Before and After are the images of the document, where the collection keeps them.
 	Before, After bsoncore.Document
-	// disambiguated explains the paths of an update that have numbers as field names.
+	// Disambiguated explains the paths of an update that have numbers as field names.
 	Disambiguated bsoncore.Document
 }
 
@@ -113,14 +113,14 @@ type Session struct {
 	TxnNumber int64
 }
 
-// txn is what the entries of one transaction share. A transaction too large for one oplog document has
+// Txn is what the entries of one transaction share. A transaction too large for one oplog document has
 // several, with cluster times of their own before the commit's.
 type Txn struct {
 	Count int32
 	Parts []Part
 }
 
-// part is one applyOps document: the entries up to End, at cluster time TS.
+// Part is one applyOps document: the entries up to End, at cluster time TS.
 type Part struct {
 	TS  uint64
 	End int32

@@ -24,7 +24,7 @@ type StreamEnv struct {
 	Opening int64
 }
 
-// stream is one open change stream.
+// Stream is one open change stream.
 type Stream struct {
 	env      StreamEnv
 	scope    streamScope
