@@ -140,6 +140,12 @@ func (w *Writer) Keep(s Source, begins ...Checkpoint) *Keeper {
 	return k
 }
 
+// Stands says which checkpoint the store has of a key before the first save: the subscriber is saved once it has moved from there.
+func (k *Keeper) Stands(c Checkpoint) {
+	now := time.Now()
+	k.writer.locked(func() { k.saved[c.Key] = &saved{checkpoint: c, at: now.Add(-k.writer.policy.Interval), shown: now} })
+}
+
 // Passed counts events that have been acknowledged. It never blocks.
 func (k *Keeper) Passed(n int) {
 	count := int64(k.writer.policy.EventCount)

@@ -279,6 +279,9 @@ func (n *Node) runPulse(ctx context.Context) {
 		}
 		partitions := len(n.mu.consumers)
 		n.mu.Unlock()
+		for _, s := range n.sharedSubscribers() {
+			s.notifyFailure()
+		}
 		reach, known := n.cfg.Range.Latest(now)
 		switch is := n.evidence(now, reach, known).Stuck; {
 		case is && stuck.IsZero():

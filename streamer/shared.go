@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -23,15 +24,21 @@ type Shared struct {
 	session *Session
 	keeper  *checkpoint.Keeper
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
+	told    atomic.Bool   // operators know that it is not served any more
 
 	mu struct {
 		sync.Mutex
 		terms       map[change.Partition]change.Term
 		generations map[change.Partition]uint64
-		counted     []uint64        // by partition, how many events have passed that are all acknowledged
-		counting    []uint64        // how many had passed at until: they are counted once everything up to there is acknowledged
-		until       change.Position // zero before the first
+		received    []receivedBatch
+		acked       map[change.Partition]uint64 // events
 	}
+}
+
+// A receivedBatch is one that was received and is not acknowledged yet.
+type receivedBatch struct {
+	seq        uint64
+	partitions []change.Partition // of its events
 }
 
 var _ checkpoint.Source = (*Shared)(nil)
@@ -40,6 +47,7 @@ var _ checkpoint.Source = (*Shared)(nil)
 func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
+	s.mu.acked = make(map[change.Partition]uint64)
 	var err error
 	if s.session, err = n.hub.Open(ctx, SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
 		return nil, err
@@ -63,6 +71,15 @@ func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
 		}
 	}
 	batches, _, err := s.session.Receive(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range batches {
+		r := receivedBatch{seq: b.Seq, partitions: make([]change.Partition, len(b.Events))}
+		for i := range b.Events {
+			r.partitions[i] = b.Events[i].Partition
+		}
+		s.mu.received = append(s.mu.received, r)
+	}
 	return batches, err
 }
 
@@ -72,8 +89,20 @@ func (s *Shared) Prune(b *Batch) { s.session.Prune(b) }
 // Ack acknowledges the batches up to one.
 func (s *Shared) Ack(seq uint64) error {
 	events, err := s.session.ack(seq)
-	s.keeper.Passed(events)
-	return err
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	n := 0
+	for ; n < len(s.mu.received) && s.mu.received[n].seq <= seq; n++ {
+		for _, p := range s.mu.received[n].partitions {
+			s.mu.acked[p]++
+		}
+	}
+	s.mu.received = slices.Delete(s.mu.received, 0, n)
+	s.mu.Unlock()
+	s.keeper.Passed(events) // the progress has them by now
+	return nil
 }
 
 // Session returns the subscriber's session at this node.
@@ -100,14 +129,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			at = Place{At: change.At(n.cfg.Origin.Start)}
 		}
 		if err := n.ahead(ctx, at); err != nil { // it cannot be served; the others can
-			err = fmt.Errorf("partition %d: %w", t.Partition, err)
-			n.logger.Error("subscriber stopped", "subscriber", s.name, "error", err)
-			n.cfg.Board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
-				Text:   fmt.Sprintf("subscriber %s is not served: %v", s.name, err),
-				Fields: map[string]any{"subscriber": s.name, "partition": t.Partition, "code": string(fault.Of(err))},
-			})
-			s.session.Close(err)
+			s.session.Close(fmt.Errorf("partition %d: %w", t.Partition, err))
 			return nil
 		}
 		places[t.Partition], held[t.Partition] = at, t
@@ -117,6 +139,12 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
+	}
+	for i, t := range terms {
+		if c := claimed[i]; !c.Position.IsZero() {
+			c.Epoch = t.Epoch
+			s.keeper.Stands(c)
+		}
 	}
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
 	defer s.mu.Unlock()
@@ -156,14 +184,10 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 
 // Progress implements checkpoint.Source.
 func (s *Shared) Progress() []checkpoint.Progress {
-	events, hub := s.node.hub.Events(), s.node.hub.position() // in this order: these events are not after that
 	s.mu.Lock()
-	terms, generations := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations)
+	terms, generations, acked := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked)
 	s.mu.Unlock()
 	st := s.session.Standing() // after the generations, which are raised when the session has moved
-	s.mu.Lock()
-	events = s.count(st, events, hub)
-	s.mu.Unlock()
 	all := make([]checkpoint.Progress, 0, len(st.Partitions))
 	for p, at := range st.Partitions {
 		term, there := terms[p]
@@ -174,34 +198,10 @@ func (s *Shared) Progress() []checkpoint.Progress {
 			Checkpoint: checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch,
 			},
-			Events: events[p],
+			Events: acked[p],
 		})
 	}
 	return all
-}
-
-// count returns how many events of each partition count as acknowledged, of those that have passed at the hub. What has passed and is not
-// acknowledged must not: its acknowledgement would move the checkpoint without any event later, which is saved seldom. Under the mutex.
-func (s *Shared) count(st Standing, events []uint64, hub change.Position) []uint64 {
-	if !st.Live { // the hub's events are not the session's
-		return events
-	}
-	if s.mu.counted == nil {
-		s.mu.counted, s.mu.counting, s.mu.until = make([]uint64, len(events)), events, hub
-	}
-	counted, all := slices.Clone(s.mu.counted), true
-	for p, at := range st.Partitions {
-		if s.mu.until.After(at) {
-			all = false
-		} else {
-			counted[p] = s.mu.counting[p]
-		}
-	}
-	s.mu.counted = counted
-	if all {
-		s.mu.counting, s.mu.until = events, hub
-	}
-	return counted
 }
 
 // Refused implements checkpoint.Source.
@@ -280,6 +280,20 @@ func (s *Shared) failed() error {
 	default:
 		return nil
 	}
+}
+
+// notifyFailure tells operators, once, that the subscriber is not served any more.
+func (s *Shared) notifyFailure() {
+	err := s.failed()
+	if err == nil || s.told.Swap(true) {
+		return
+	}
+	s.node.logger.Error("subscriber stopped", "subscriber", s.name, "error", err)
+	s.node.cfg.Board.Post(notice.Notice{
+		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
+		Text:   fmt.Sprintf("subscriber %s is stopped: %v", s.name, err),
+		Fields: map[string]any{"subscriber": s.name, "code": string(fault.Of(err))},
+	})
 }
 
 // rewindOf tells that an operator has moved checkpoints, nil where there are none.

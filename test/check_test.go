@@ -13,7 +13,6 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // findings is what streamer check writes as JSON.
@@ -183,7 +182,7 @@ func TestCheckFindsAShortOplog(t *testing.T) {
 // How late changes of a sharded cluster arrive is told, and whether ticks would work, without making one.
 func TestCheckTellsHowLateShardsAre(t *testing.T) {
 	t.Parallel()
-	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", Preset: "sharded", Adjust: func(p *profile.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }})
+	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", Preset: "sharded", Adjust: func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }})
 	l := labOn(t, "etcd", server.URI())
 	const always = "oplog warn STRM-LOG-HIDDEN, "
 	const young = "compaction warn STRM-ETCD-COMPACTION"

@@ -4,15 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"time"
 
-	"github.com/mongostream/streamer/internal/devmongo/admin"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/node"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
@@ -20,13 +16,13 @@ import (
 type conn struct {
 	server *Server
 	net    net.Conn
-	client node.Client
+	client client
 	buf    []byte // of the last reply, for the next
 	sent   int32  // number of the last reply
 }
 
 func newConn(s *Server, c net.Conn, id int32) *conn {
-	return &conn{server: s, net: c, client: node.Client{ID: id, Remote: c.RemoteAddr().String()}}
+	return &conn{server: s, net: c, client: client{id: id, remote: c.RemoteAddr().String()}}
 }
 
 // errClose ends a connection on purpose.
@@ -54,9 +50,6 @@ func (c *conn) read(ctx context.Context, messages chan<- *wire.Message) {
 	for {
 		m, err := wire.ReadMessage(r)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				c.server.log.DebugContext(ctx, "devmongo connection", "connection", c.client.ID, "error", err)
-			}
 			return
 		}
 		select {
@@ -82,13 +75,13 @@ func (c *conn) answer(ctx context.Context, messages <-chan *wire.Message) {
 
 // handle answers one message; a message that wants no answer gets none.
 func (c *conn) handle(ctx context.Context, m *wire.Message) error {
-	r, err := c.server.node.Read(&c.client, m)
+	r, err := c.server.read(&c.client, m)
 	if err != nil {
 		b := c.begin(m, 0, m.RequestID)
-		r.Fail(b, err, nil)
+		r.fail(b, err, nil)
 		return c.write(b.Bytes())
 	}
-	if every, ok := admin.Pushes(r); ok {
+	if every, ok := pushes(r); ok {
 		return c.push(ctx, r, every)
 	}
 	reply, err := c.serve(ctx, r)
@@ -128,27 +121,27 @@ func (c *conn) keep(buf []byte) {
 }
 
 // serve carries a request out and returns its whole reply. An error ends the connection.
-func (c *conn) serve(ctx context.Context, r *node.Request) ([]byte, error) {
-	effect := r.Enter()
-	if longest := c.server.node.Delay; longest > 0 {
-		effect.Block += rand.N(longest)
+func (c *conn) serve(ctx context.Context, r *request) ([]byte, error) {
+	effect := r.enter()
+	if longest := c.server.profile.Delay; longest > 0 {
+		effect.block += rand.N(longest)
 	}
-	if effect.Block > 0 {
-		if err := node.Pause(ctx, effect.Block); err != nil {
+	if effect.block > 0 {
+		if err := pause(ctx, effect.block); err != nil {
 			return nil, err
 		}
 	}
-	if effect.Close {
+	if effect.close {
 		return nil, errClose
 	}
-	b := c.begin(r.Msg, 0, r.Msg.RequestID)
+	b := c.begin(r.msg, 0, r.msg.RequestID)
 	var err error
-	if cmd, known := c.server.commands[r.Name]; effect.Code != 0 {
-		err = fault.New(effect.Code, "Failing command due to 'failCommand' failpoint")
+	if cmd, known := c.server.commands[r.name]; effect.code != 0 {
+		err = wire.Errorf(effect.code, "Failing command due to 'failCommand' failpoint")
 	} else if !known {
-		err = fault.New(fault.CommandNotFound, "no such command: '%s'", r.Name)
+		err = wire.Errorf(wire.CommandNotFound, "no such command: '%s'", r.name)
 	} else {
-		err = r.Run(ctx, cmd, b)
+		err = r.run(ctx, cmd, b)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -156,21 +149,21 @@ func (c *conn) serve(ctx context.Context, r *node.Request) ([]byte, error) {
 	if err != nil {
 		c.buf = b.Bytes()
 		c.sent--
-		b = c.begin(r.Msg, 0, r.Msg.RequestID)
-		r.Fail(b, err, effect.Labels)
+		b = c.begin(r.msg, 0, r.msg.RequestID)
+		r.fail(b, err, effect.labels)
 		return b.Bytes(), nil
 	}
-	if e := effect.WriteConcernError; e != nil {
+	if e := effect.writeConcernError; e != nil {
 		b.Doc("writeConcernError", e)
 	}
-	r.Succeed(b)
+	r.succeed(b)
 	return b.Bytes(), nil
 }
 
 // push sends hello replies without further requests: whenever the topology changes, which that of one node never
 // does, and whenever the time that the client waits is over.
-func (c *conn) push(ctx context.Context, r *node.Request, every time.Duration) error {
-	responseTo := r.Msg.RequestID
+func (c *conn) push(ctx context.Context, r *request, every time.Duration) error {
+	responseTo := r.msg.RequestID
 	wait := time.NewTicker(every)
 	defer wait.Stop()
 	for {
@@ -179,9 +172,9 @@ func (c *conn) push(ctx context.Context, r *node.Request, every time.Duration) e
 			return ctx.Err()
 		case <-wait.C:
 		}
-		b := c.begin(r.Msg, wire.MoreToCome, responseTo)
-		admin.Hello(r, b)
-		r.Succeed(b)
+		b := c.begin(r.msg, wire.MoreToCome, responseTo)
+		hello(r, b)
+		r.succeed(b)
 		if err := c.write(b.Bytes()); err != nil {
 			return err
 		}

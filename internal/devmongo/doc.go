@@ -2,28 +2,27 @@
 // protocol over TCP, so that the real driver talks to it. The demo, the benchmark and the integration tests of
 // this project run on it where no MongoDB can be installed. It is never part of a service.
 //
-//	conn ─► wire ─► node ─┬─► admin ─► store ─► table
-//	          fail points └─► crud  ──►  │
-//	                           │         ▼
-//	                         cursor ◄─ stream ◄─ oplog ◄─ generate
+//	conn ─► wire ─► request ─► fail point ─► command ─┬─► store ─► oplog
+//	                                                    └─► cursor ◄─ change stream ◄─ oplog
 //
-//	wire        messages and their validation          node      what commands have in common; how one goes through
-//	crud        commands on documents and cursors      admin     all other commands
-//	store       databases, statements, transactions    table     one collection's documents
-//	oplog       the bounded log and its events         delta     its update entries since 7.0
-//	stream      change streams                         token     resume tokens
-//	tail        finds over the oplog                   cursor    open cursors and their batches
-//	session     retryable writes, transactions         failpoint failCommand
-//	query       filters, projections, sorts            update    operators, replacements, pipelines
-//	keystring   sortable keys; decimal, typebits       generate  changes faster than a client's
-//	snapshot    the file that outlives a restart       fault     error codes and their labels
-//	profile     how servers differ
-//	doc         BSON: walking, building, printing      identity  _ids and UUIDs
+//	wire    messages, their validation, error codes      oplog   the log, change streams, resume tokens
+//	doc     BSON: walking, building, printing, sort keys  store   collections, transactions, sessions, the snapshot
+//	query   filters, projections, sorts, updates
+//
+// One request goes through three steps:
+//
+//	read ─► session, transaction number, time limit
+//	run  ─► transaction or retryable write ─► read concern ─► the command ─► write concern
+//	succeed or fail ─► ok, error labels, cluster time
+//
+// A statement that meets a transaction's lock waits (patiently) until that transaction is a minute old, and then aborts it. Waiting ends
+// with the request's time limit and with the connection. A getMore that waits is woken by the next entry of the log, by killCursors and
+// by the end of its connection.
 //
 // It behaves as the recordings of a real MongoDB 4.4 say, wherever a client of change streams depends on it: the
 // conformance test replays all of them. Later releases have their own shapes instead: wallTime, tokens of version 2,
 // expanded events, images, $changeStreamSplitLargeEvent. What else differs from server to server is a field of
-// profile.Profile: a test takes a release and a preset, and adjusts single behaviours. What devmongo does not
+// [Profile]: a test takes a release and a preset, and adjusts single behaviours. What devmongo does not
 // support it refuses with MongoDB's own error codes (mostly CommandNotSupported, 115); it never ignores an option that
 // would change an answer.
 //

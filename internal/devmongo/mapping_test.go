@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/token"
 )
 
 // mapping says what of the recorded server stands for what of ours: times, collections, cursors, tokens and
@@ -103,7 +103,7 @@ func (m *mapping) translateToken(d bsoncore.Document) bsoncore.Document {
 	if actual, ok := m.tokens[string(d)]; ok {
 		return actual
 	}
-	t, err := token.Parse(d)
+	t, err := oplog.ParseToken(d)
 	if err != nil {
 		return d
 	}
@@ -119,11 +119,11 @@ func (m *mapping) translateToken(d bsoncore.Document) bsoncore.Document {
 // token compares two tokens. Of a high watermark the time is not compared: the recorded server's majority point
 // lags behind, ours does not.
 func (m *mapping) token(recorded, actual bsoncore.Document) error {
-	r, err := token.Parse(recorded)
+	r, err := oplog.ParseToken(recorded)
 	if err != nil {
 		return fmt.Errorf("recorded token: %w", err)
 	}
-	a, err := token.Parse(actual)
+	a, err := oplog.ParseToken(actual)
 	if err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
@@ -139,7 +139,7 @@ func (m *mapping) token(recorded, actual bsoncore.Document) error {
 	return nil
 }
 
-func (m *mapping) sameToken(r, a token.Token) error {
+func (m *mapping) sameToken(r, a oplog.Token) error {
 	if r.Type != a.Type || r.Version != a.Version || r.TxnOpIndex != a.TxnOpIndex || r.FromInvalidate != a.FromInvalidate || (r.UUID == nil) != (a.UUID == nil) {
 		return fmt.Errorf("got %+v, want %+v", a, r)
 	}

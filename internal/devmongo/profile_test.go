@@ -14,7 +14,6 @@ import (
 
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 func TestReleasesTellWhatTheyAre(t *testing.T) {
@@ -58,7 +57,7 @@ func TestUnknownProfilesAreRefused(t *testing.T) {
 }
 
 func TestRouterTellsOfNoReplicaSet(t *testing.T) {
-	_, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) { p.Mongos = true }})
+	_, client := start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.Mongos = true }})
 	hello := run(t, client, "admin", d("hello", 1))
 	if text(hello, "msg") != "isdbgrid" || !hello.Lookup("setName").IsZero() || !hello.Lookup("lastWrite").IsZero() {
 		t.Errorf("%s", hello)
@@ -72,7 +71,7 @@ func TestRouterTellsOfNoReplicaSet(t *testing.T) {
 }
 
 func TestUserWithoutLocal(t *testing.T) {
-	_, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) { p.DenyLocal = true }})
+	_, client := start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.DenyLocal = true }})
 	wantCode(t, client.Database("local").Collection("oplog.rs").FindOne(t.Context(), d()).Err(), 13)
 	if hello := run(t, client, "admin", d("hello", 1)); text(hello, "setName") == "" {
 		t.Errorf("%s", hello)
@@ -80,7 +79,7 @@ func TestUserWithoutLocal(t *testing.T) {
 }
 
 func TestLogIsTruncatedBesideOpenings(t *testing.T) {
-	srv, client := start(t, devmongo.Config{Release: "7.0", Adjust: func(p *profile.Profile) { p.TruncateBeforeOpening = 2 }})
+	srv, client := start(t, devmongo.Config{Release: "7.0", Adjust: func(p *devmongo.Profile) { p.TruncateBeforeOpening = 2 }})
 	c := client.Database("a").Collection("x")
 	insert(t, c, d("_id", 0), d("_id", 1), d("_id", 2), d("_id", 3))
 	first := srv.ClusterTime() - 3
@@ -107,7 +106,7 @@ func TestLogIsTruncatedBeforeATime(t *testing.T) {
 
 // Its log is the primary's: what it wrote there itself would be later than changes that it does not have yet.
 func TestSecondaryWritesNothingByItself(t *testing.T) {
-	often := devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *profile.Profile) { p.StrangerEvery = time.Millisecond }}
+	often := devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *devmongo.Profile) { p.StrangerEvery = time.Millisecond }}
 	_, primary := start(t, often)
 	often.Members, often.Primary = []string{"127.0.0.1:1"}, "127.0.0.1:1"
 	secondary := devmongotest.Start(t, often)
@@ -121,7 +120,7 @@ func TestSecondaryWritesNothingByItself(t *testing.T) {
 
 func TestOperationTimeCoversWhatCameAfterTheResult(t *testing.T) {
 	var write func()
-	srv, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) {
+	srv, client := start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) {
 		p.BeforeReply = func(command, namespace string) {
 			if command == "find" && namespace == "a.x" {
 				write()
@@ -145,7 +144,7 @@ func TestOperationTimeCoversWhatCameAfterTheResult(t *testing.T) {
 }
 
 func TestSplitsThatVary(t *testing.T) {
-	_, client := start(t, devmongo.Config{Release: "7.0", OplogBytes: 256 << 20, Adjust: func(p *profile.Profile) { p.SplitsVary = true }})
+	_, client := start(t, devmongo.Config{Release: "7.0", OplogBytes: 256 << 20, Adjust: func(p *devmongo.Profile) { p.SplitsVary = true }})
 	c := client.Database("a").Collection("x")
 	if err := client.Database("a").CreateCollection(t.Context(), "x", options.CreateCollection().SetChangeStreamPreAndPostImages(d("enabled", true))); err != nil {
 		t.Fatal(err)
@@ -170,7 +169,7 @@ func TestSplitsThatVary(t *testing.T) {
 
 // What is told of a server whose journal is written now and then was seen on a real 4.4 with one member.
 func TestMajorityLagsWhereNobodyWaitsForIt(t *testing.T) {
-	srv, client := start(t, devmongo.Config{Adjust: func(p *profile.Profile) { p.JournalEvery = time.Hour }})
+	srv, client := start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.JournalEvery = time.Hour }})
 	c := client.Database("a").Collection("x", options.Collection().SetWriteConcern(writeconcern.W1()))
 	committed := client.Database("a").Collection("x", options.Collection().SetReadConcern(readconcern.Majority()))
 	durable := client.Database("a").Collection("x", options.Collection().SetWriteConcern(writeconcern.Majority()))

@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -15,25 +14,30 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongostream/streamer/internal/devmongo/admin"
-	"github.com/mongostream/streamer/internal/devmongo/crud"
-	"github.com/mongostream/streamer/internal/devmongo/cursor"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/generate"
-	"github.com/mongostream/streamer/internal/devmongo/node"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/session"
 	"github.com/mongostream/streamer/internal/devmongo/store"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Server is one development MongoDB.
 type Server struct {
 	config   Config
-	log      *slog.Logger
 	listener net.Listener
-	node     *node.Node
-	commands map[string]node.Command
+	commands map[string]command
+	profile  Profile
+	addr     string
+	started  time.Time
+	// process identifies this run of the server, set the replica set over all runs.
+	process, set bson.ObjectID
+
+	oplog    *oplog.Log
+	store    *store.Store
+	sessions *store.Sessions
+	cursors  *cursorRegistry
+	points   failPoint
+	counters counters
 	saved    atomic.Uint64 // cluster time of the last snapshot
 
 	mu struct {
@@ -50,28 +54,26 @@ func Listen(c Config) (*Server, error) {
 		return nil, fmt.Errorf("devmongo configuration: %w", err)
 	}
 	c = c.withDefaults()
-	s := &Server{config: c, log: c.Logger, commands: admin.Commands()}
-	maps.Copy(s.commands, crud.Commands())
-	s.mu.conns = map[*conn]struct{}{}
-	s.node = &node.Node{
-		Profile: c.profile(), Standalone: c.Standalone, Persistent: c.Snapshot != "", HelloAwait: c.HelloAwait,
-		Members: c.Members, Primary: c.Primary, Started: time.Now(), Process: bson.NewObjectID(), Set: bson.NewObjectID(), Cursors: cursor.NewRegistry(),
+	s := &Server{
+		config: c, commands: commands(), profile: c.profile(), started: time.Now(),
+		process: bson.NewObjectID(), set: bson.NewObjectID(), cursors: newCursorRegistry(),
 	}
+	s.mu.conns = map[*conn]struct{}{}
 	if err := s.restore(); err != nil {
 		return nil, err
 	}
-	if s.node.Shards > 0 {
-		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.node.Set).Document()
-		if err := s.node.Store.Insert(name, version, store.Writer{}); err != nil && !fault.Is(err, fault.DuplicateKey) {
+	if s.profile.Shards > 0 {
+		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.set).Document()
+		if err := s.store.Insert(name, version, store.Writer{}); err != nil && !wire.HasCode(err, wire.DuplicateKey) {
 			return nil, err
 		}
 	}
-	s.node.Sessions = session.NewRegistry(s.node.Store)
+	s.sessions = store.NewSessions(s.store)
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("devmongo: %w", err)
 	}
-	s.listener, s.node.Addr = listener, listener.Addr().String()
+	s.listener, s.addr = listener, listener.Addr().String()
 	return s, nil
 }
 
@@ -83,10 +85,10 @@ func (s *Server) URI() string {
 	switch {
 	case s.config.Standalone:
 		return fmt.Sprintf("mongodb://%s/?directConnection=true", s.Addr())
-	case s.node.Mongos:
+	case s.profile.Mongos:
 		return fmt.Sprintf("mongodb://%s/?directConnection=false", s.Addr())
 	}
-	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), node.SetName)
+	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), setName)
 }
 
 // Run serves until ctx ends. Then it closes all connections, writes the snapshot, and returns after its last
@@ -96,22 +98,21 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.runHousekeeping(serving) })
-	if s.node.Shards > 0 {
-		every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery)
-		for shard := range s.node.Shards {
+	if s.profile.Shards > 0 {
+		every := cmp.Or(s.config.NoopEvery, s.profile.NoopEvery)
+		for shard := range s.profile.Shards {
 			keeper.Go(func() { s.runNoops(serving, shard, every) })
 		}
-		keeper.Go(func() { s.runNoops(serving, s.node.Shards, s.node.ConfigNoopEvery) })
+		keeper.Go(func() { s.runNoops(serving, s.profile.Shards, s.profile.ConfigNoopEvery) })
 	}
-	if s.node.JournalEvery > 0 {
+	if s.profile.JournalEvery > 0 {
 		keeper.Go(func() { s.runJournal(serving) })
 	}
-	if s.node.StrangerEvery > 0 && s.config.Primary == "" {
+	if s.profile.StrangerEvery > 0 && s.config.Primary == "" {
 		keeper.Go(func() { s.runStranger(serving) })
 	}
 	unblock := context.AfterFunc(serving, func() { _ = s.listener.Close() })
 	defer unblock()
-	s.log.InfoContext(ctx, "devmongo listening", "addr", s.Addr().String(), "release", s.config.Release)
 	err := s.accept(serving)
 	stop()
 	s.close()
@@ -141,8 +142,8 @@ func (s *Server) admit(ctx context.Context, c *conn) {
 		return
 	}
 	s.mu.conns[c] = struct{}{}
-	s.node.Counters.Connections.Add(1)
-	s.node.Counters.ConnectionsOpen.Add(1)
+	s.counters.connections.Add(1)
+	s.counters.connectionsOpen.Add(1)
 	s.running.Go(func() {
 		defer s.leave(c)
 		c.run(ctx)
@@ -153,7 +154,7 @@ func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
-	s.node.Counters.ConnectionsOpen.Add(-1)
+	s.counters.connectionsOpen.Add(-1)
 }
 
 func (s *Server) close() {
@@ -175,77 +176,49 @@ func (s *Server) DropConnections() {
 
 // TruncateOplog drops all but the newest keep entries of the oplog now. To keep none, it writes a no-op that
 // stays.
-func (s *Server) TruncateOplog(keep int) { s.node.Oplog.Truncate(keep) }
+func (s *Server) TruncateOplog(keep int) { s.oplog.Truncate(keep) }
 
 // TruncateOplogBefore drops the entries before a cluster time, as TruncateOplog does where others write as well. The newest one stays.
-func (s *Server) TruncateOplogBefore(ts uint64) { s.node.Oplog.TruncateBefore(ts) }
+func (s *Server) TruncateOplogBefore(ts uint64) { s.oplog.TruncateBefore(ts) }
 
 // HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change streams
 // show nothing new, and writes that want a majority wait.
-func (s *Server) HoldMajority(on bool) { s.node.Oplog.Hold(on) }
+func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.
-func (s *Server) SetClockOffset(d time.Duration) { s.node.Oplog.SetOffset(d) }
+func (s *Server) SetClockOffset(d time.Duration) { s.oplog.SetOffset(d) }
 
 // ClusterTime is the newest cluster time: seconds in the high half, the increment in the low half.
-func (s *Server) ClusterTime() uint64 { return s.node.Oplog.ClusterTime() }
+func (s *Server) ClusterTime() uint64 { return s.oplog.ClusterTime() }
 
-// Stats are counters of a server. They are also the devmongo sub-document of serverStatus.
-type Stats = node.Stats
+// Generate describes changes that the server makes itself, faster than a client could.
+type Generate = store.Generation
 
-// Stats reads the counters.
-func (s *Server) Stats() Stats { return s.node.Stats() }
+// Generate makes changes until it has made all or ctx ends.
+func (s *Server) Generate(ctx context.Context, g Generate) error { return s.store.Generate(ctx, g) }
 
-// Generate is a stream of changes that the server makes itself, faster than a client could.
-type Generate struct {
-	DB, Coll string
-	// Count is the number of events: first an insert of each document, then updates in rotation.
-	Count int
-	// Rate is the number of events a second, in even slices; 0 is as fast as possible.
-	Rate int
-	// Documents is the number of distinct _ids. Defaults to 1.
-	Documents int
-	// ObjectIDs makes them ObjectIDs instead of int64s from 1 on.
-	ObjectIDs bool
-	// Payload is the length of the string field "payload".
-	Payload int
-}
-
-// Generate makes the changes and returns when they are made or ctx ends. Each document, and each update of
-// it, has seq, which counts the document's changes from 1, and at, the server's wall clock in nanoseconds.
-// Documents that exist already are an error.
-func (s *Server) Generate(ctx context.Context, g Generate) error {
-	return generate.Generate(ctx, s.node.Store, generate.Generation{
-		Name: store.Name{DB: g.DB, Coll: g.Coll}, Count: g.Count, Rate: g.Rate, Documents: g.Documents,
-		ObjectIDs: g.ObjectIDs, Payload: g.Payload,
-	})
-}
-
-// runHousekeeping writes snapshots and no-ops and ends idle cursors.
 func (s *Server) runHousekeeping(ctx context.Context) {
-	snapshots := time.NewTicker(s.config.SnapshotEvery)
+	snapshots := time.NewTicker(housekeeping)
 	defer snapshots.Stop()
 	var noops <-chan time.Time
-	if every := cmp.Or(s.config.NoopEvery, s.node.NoopEvery); every > 0 && s.node.Shards == 0 && s.config.Primary == "" {
+	if every := cmp.Or(s.config.NoopEvery, s.profile.NoopEvery); every > 0 && s.profile.Shards == 0 && s.config.Primary == "" {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		noops = t.C
 	}
-	applied := s.node.Oplog.Applied()
+	applied := s.oplog.Applied()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-snapshots.C:
-			s.node.Cursors.Reap(now.Add(-s.config.CursorTimeout))
-			if err := s.save(); err != nil {
-				s.log.WarnContext(ctx, "devmongo snapshot", "error", err)
-			}
+			s.cursors.reap(now.Add(-cursorTimeout))
+			_ = s.save() // the save at the end of Run returns a lasting error
 		case <-noops:
-			if s.node.Oplog.Applied() == applied {
-				s.node.Oplog.Noop("periodic noop")
+			if s.oplog.Applied() == applied {
+				s.oplog.Noop("periodic noop")
 			}
-			applied = s.node.Oplog.Applied()
+			applied = s.oplog.Applied()
 		}
 	}
 }
@@ -257,26 +230,26 @@ func (s *Server) runNoops(ctx context.Context, shard int, every time.Duration) {
 	}
 	noop := time.NewTicker(every)
 	defer noop.Stop()
-	for last := uint64(1); ; last = s.node.Oplog.AppliedOn(shard) {
+	for last := uint64(1); ; last = s.oplog.AppliedOn(shard) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-noop.C:
-			s.node.Oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
+			s.oplog.NoteOn(shard, doc.New().String("msg", "periodic noop").Document(), last+1)
 		}
 	}
 }
 
 // runJournal commits what has been written.
 func (s *Server) runJournal(ctx context.Context) {
-	flush := time.NewTicker(s.node.JournalEvery)
+	flush := time.NewTicker(s.profile.JournalEvery)
 	defer flush.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-flush.C:
-			s.node.Oplog.Flush()
+			s.oplog.Flush()
 		}
 	}
 }
@@ -284,22 +257,124 @@ func (s *Server) runJournal(ctx context.Context) {
 // runStranger writes what no client has asked for: a few documents that come and go, and entries that change nothing.
 func (s *Server) runStranger(ctx context.Context) {
 	name := store.Name{DB: "stranger", Coll: "noise"}
-	for n := int64(0); node.Pause(ctx, rand.N(2*s.node.StrangerEvery)) == nil; n++ {
+	for n := int64(0); pause(ctx, rand.N(2*s.profile.StrangerEvery)) == nil; n++ {
 		id := doc.New().Int64("_id", n/3).Document()
 		var err error
 		switch n % 3 {
 		case 0:
-			err = s.node.Store.Insert(name, id, store.Writer{})
+			err = s.store.Insert(name, id, store.Writer{})
 		case 1:
-			s.node.Oplog.Noop("stranger")
+			s.oplog.Noop("stranger")
 		case 2:
 			var filter *query.Filter
-			if filter, err = query.Parse(id); err == nil {
-				_, err = s.node.Store.Delete(name, filter, true, store.Writer{})
+			if filter, err = query.ParseFilter(id); err == nil {
+				_, err = s.store.Delete(name, filter, true, store.Writer{})
 			}
 		}
-		if err != nil {
-			s.log.WarnContext(ctx, "devmongo stranger", "error", err)
+	}
+}
+
+// restore reads the snapshot, or begins a new replica set where there is none.
+func (s *Server) restore() error {
+	config := oplog.Config{Release: s.profile.Release, MaxBytes: s.config.OplogBytes, Lags: s.profile.JournalEvery > 0, Shards: s.profile.Shards}
+	if path := s.config.Snapshot; path != "" {
+		data, set, err := store.Load(path, config)
+		if err == nil {
+			s.store, s.oplog, s.set = data, data.Log(), set
+			s.saved.Store(s.oplog.ClusterTime())
+			return nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("devmongo snapshot %s: %w", path, err)
 		}
 	}
+	s.oplog = oplog.New(config)
+	s.store = store.New(s.oplog)
+	return nil
+}
+
+// save writes the snapshot, unless nothing has changed since the last.
+func (s *Server) save() error {
+	path := s.config.Snapshot
+	if path == "" || s.saved.Load() == s.oplog.ClusterTime() {
+		return nil
+	}
+	ts, err := s.store.Save(path, s.set)
+	if err != nil {
+		return fmt.Errorf("devmongo snapshot %s: %w", path, err)
+	}
+	s.saved.Store(ts)
+	return nil
+}
+
+const (
+	housekeeping  = 30 * time.Second // how often the snapshot is written while something changes
+	cursorTimeout = 10 * time.Minute // how long an idle cursor lives
+)
+
+// Limits that a server tells its clients.
+const (
+	setName        = "rs0"
+	sessionMinutes = 30
+	maxWriteBatch  = 100_000
+)
+
+// client is the connection that a request came on.
+type client struct {
+	id     int32
+	app    string // the client's application name, from its handshake
+	remote string // its address
+}
+
+// env is where change streams live.
+func (s *Server) env() oplog.StreamEnv {
+	return oplog.StreamEnv{
+		StrictStart: s.profile.StrictStart, SplitsEvents: s.profile.SplitsEvents, SplitsVary: s.profile.SplitsVary,
+		Opening: s.counters.opened.Load(), Log: s.oplog, Lookup: s.store.Lookup, Examined: &s.counters.examined, Sent: &s.counters.sent,
+	}
+}
+
+// counters count since the start, but for ConnectionsOpen.
+type counters struct {
+	opened, examined, sent            atomic.Int64 // of change streams
+	getMores, aggregates, killCursors atomic.Int64
+	connections, connectionsOpen      atomic.Int64
+}
+
+// Stats are counters of a server. They are also the devmongo sub-document of serverStatus.
+type Stats struct {
+	OplogEntries        int64 // in the log now
+	OplogBytes          int64
+	ChangeStreamsOpen   int64
+	ChangeStreamsOpened int64 // ever
+	EntriesExamined     int64 // log entries looked at by all change streams
+	EventsSent          int64 // by all change streams
+	GetMores            int64
+	Aggregates          int64
+	KillCursors         int64
+	ConnectionsOpen     int64
+	CursorsOpen         int64
+}
+
+// Stats reads the counters.
+func (s *Server) Stats() Stats {
+	entries, bytes := s.oplog.Size()
+	cursors, streams := s.cursors.count()
+	c := &s.counters
+	return Stats{
+		OplogEntries: entries, OplogBytes: bytes, ChangeStreamsOpen: streams, ChangeStreamsOpened: c.opened.Load(),
+		EntriesExamined: c.examined.Load(), EventsSent: c.sent.Load(), GetMores: c.getMores.Load(),
+		Aggregates: c.aggregates.Load(), KillCursors: c.killCursors.Load(), ConnectionsOpen: c.connectionsOpen.Load(), CursorsOpen: cursors,
+	}
+}
+
+// append appends them to a reply.
+func (st Stats) append(b *doc.Builder) {
+	b.Open("devmongo")
+	b.Int64("oplogEntries", st.OplogEntries).Int64("oplogBytes", st.OplogBytes)
+	b.Int64("changeStreamsOpen", st.ChangeStreamsOpen).Int64("changeStreamsOpened", st.ChangeStreamsOpened)
+	b.Int64("entriesExamined", st.EntriesExamined).Int64("eventsSent", st.EventsSent)
+	b.Int64("getMores", st.GetMores).Int64("aggregates", st.Aggregates).Int64("killCursors", st.KillCursors)
+	b.Int64("connectionsOpen", st.ConnectionsOpen).Int64("cursorsOpen", st.CursorsOpen)
+	b.End()
 }

@@ -9,13 +9,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // router starts a cluster of two shards: even _ids are on the first, odd ones on the second. A shard without writes stays silent.
-func router(t *testing.T, release string, change ...func(*profile.Profile)) (*devmongo.Server, *mongo.Client) {
+func router(t *testing.T, release string, change ...func(*devmongo.Profile)) (*devmongo.Server, *mongo.Client) {
 	t.Helper()
-	return start(t, devmongo.Config{Release: release, Preset: "sharded", Adjust: func(p *profile.Profile) {
+	return start(t, devmongo.Config{Release: release, Preset: "sharded", Adjust: func(p *devmongo.Profile) {
 		p.NoopEvery, p.ConfigNoopEvery = 0, 5*time.Millisecond
 		for _, f := range change {
 			f(p)
@@ -78,7 +77,7 @@ func TestPositionBehindARouterIsThatOfItsSlowestShard(t *testing.T) {
 }
 
 func TestSilentShardTellsWithItsNoops(t *testing.T) {
-	_, client := router(t, "7.0", func(p *profile.Profile) { p.NoopEvery = 200 * time.Millisecond })
+	_, client := router(t, "7.0", func(p *devmongo.Profile) { p.NoopEvery = 200 * time.Millisecond })
 	c := client.Database("a").Collection("x")
 	s := watch(t, client, nil)
 	began := time.Now()
@@ -138,7 +137,7 @@ func TestNotesMoveShardsOn(t *testing.T) {
 }
 
 func TestReadsAfterATimeMoveConfigServersOn(t *testing.T) {
-	srv, client := router(t, "4.4", func(p *profile.Profile) { p.NoopEvery, p.ConfigNoopEvery = 5*time.Millisecond, 0 })
+	srv, client := router(t, "4.4", func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 5*time.Millisecond, 0 })
 	c := client.Database("a").Collection("x")
 	s := watch(t, client, nil)
 	insert(t, c, d("_id", 0))

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/token"
+	"github.com/mongostream/streamer/internal/devmongo/oplog"
 )
 
 func TestScopes(t *testing.T) {
@@ -71,7 +71,7 @@ func TestResumeAfterEachKindOfToken(t *testing.T) {
 			insert(t, client.Database("a").Collection("other"), d("_id", 1))
 			s.none()
 			mark := s.ResumeToken()
-			if parsed, err := token.Parse(bsoncore.Document(mark)); err != nil || !parsed.IsMark() || parsed.TS != srv.ClusterTime() {
+			if parsed, err := oplog.ParseToken(bsoncore.Document(mark)); err != nil || !parsed.IsMark() || parsed.TS != srv.ClusterTime() {
 				t.Errorf("after a foreign event the token is %s: %+v, %v", mark, parsed, err)
 			}
 			insert(t, c, d("_id", 4))

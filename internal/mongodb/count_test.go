@@ -9,13 +9,12 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
 // Everything in the log is counted, so nobody else may write; entries that only keep the log going may come.
 func TestEntriesOfASpanAreCounted(t *testing.T) {
-	server := devmongotest.Start(t, devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *profile.Profile) { p.StrangerEvery = 0 }})
+	server := devmongotest.Start(t, devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *devmongo.Profile) { p.StrangerEvery = 0 }})
 	c := mongodbtest.Dial(t, server.URI())
 	coll := c.Driver().Database(mongodbtest.Database(t, c)).Collection("orders")
 	insert := func(n int) change.Timestamp {

@@ -14,14 +14,13 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // wrapped are servers whose log has wrapped, and how many entries go before each opening of a stream. Below 5.0 the oldest entry cannot be
 // opened; beside writers any entry may be gone that was there a moment before.
 func wrapped() map[string]devmongo.Config {
-	besides := func(n int) func(*profile.Profile) {
-		return func(p *profile.Profile) { p.TruncateBeforeOpening = n }
+	besides := func(n int) func(*devmongo.Profile) {
+		return func(p *devmongo.Profile) { p.TruncateBeforeOpening = n }
 	}
 	return map[string]devmongo.Config{
 		"4.4": {Release: "4.4"}, "4.4, truncated beside": {Release: "4.4", Adjust: besides(3)},
@@ -33,8 +32,8 @@ func wrapped() map[string]devmongo.Config {
 func blind() map[string]devmongo.Config {
 	servers := map[string]devmongo.Config{}
 	for _, release := range []string{"4.4", "7.0"} {
-		servers[release+" without local"] = devmongo.Config{Release: release, Adjust: func(p *profile.Profile) { p.DenyLocal = true }}
-		servers[release+" behind mongos"] = devmongo.Config{Release: release, Adjust: func(p *profile.Profile) { p.Mongos = true }}
+		servers[release+" without local"] = devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.DenyLocal = true }}
+		servers[release+" behind mongos"] = devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.Mongos = true }}
 	}
 	return servers
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
@@ -413,7 +412,7 @@ type promise struct {
 // that bounds what is missing; and nothing comes again that a checkpoint has, or the program says that it has.
 func TestPromises(t *testing.T) {
 	t.Parallel()
-	blind := devmongo.Config{Adjust: func(p *profile.Profile) { p.DenyLocal = true }}
+	blind := devmongo.Config{Adjust: func(p *devmongo.Profile) { p.DenyLocal = true }}
 	for _, promise := range []promise{
 		{name: "crash of the node", hold: holdCrashOfNode},
 		{name: "crash of the subscriber", hold: holdCrashOfSubscriber},

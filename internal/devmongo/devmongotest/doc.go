@@ -4,6 +4,6 @@
 // STREAMER_TEST_MONGODB_URI names, or a server of its own. A test that needs no hook takes URI, so that it runs
 // against a real MongoDB too.
 //
-// STREAMER_TEST_MONGODB_PROFILE names a preset of package profile for all servers for which a test names none. URI is then one server
+// STREAMER_TEST_MONGODB_PROFILE names a preset (devmongo.Config.Preset) for all servers for which a test names none. URI is then one server
 // for all tests that run at the same time, which is what a real one would be.
 package devmongotest

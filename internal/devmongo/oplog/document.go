@@ -1,9 +1,10 @@
 package oplog
 
 import (
+	"strings"
+
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mongostream/streamer/internal/devmongo/delta"
 	"github.com/mongostream/streamer/internal/devmongo/doc"
 )
 
@@ -38,7 +39,7 @@ func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok b
 
 // Back is the number of the entry, or of the first entry of the transaction, that comes before seq.
 func (l *Log) Back(seq uint64) (uint64, bool) {
-	e, ok := l.Before(seq)
+	e, ok := l.before(seq)
 	if !ok {
 		return 0, false
 	}
@@ -77,12 +78,12 @@ func prevOpTime(b *doc.Builder, ts uint64) {
 
 // operation appends what an entry of its own and an operation in a transaction have in common.
 func (l *Log) operation(b *doc.Builder, e *Entry) {
-	b.String("op", e.Kind.Op())
+	b.String("op", e.Kind.op())
 	switch {
-	case e.Kind == Noop:
+	case e.Kind == noop:
 		b.String("ns", "").Doc("o", e.detail().Object)
 		return
-	case e.Kind.CRUD():
+	case e.Kind.crud():
 		b.String("ns", e.NS.String())
 	default:
 		b.String("ns", e.NS.DB+".$cmd")
@@ -120,7 +121,7 @@ func (l *Log) update(b *doc.Builder, e *Entry) {
 	defer b.End()
 	if l.config.Release.Deltas() {
 		truncated, _ := doc.Field(description.Data, "truncatedArrays")
-		b.Int32("$v", 2).Doc("diff", delta.Build(set.Data, removed.Data, truncated.Data))
+		b.Int32("$v", 2).Doc("diff", buildDelta(set.Data, removed.Data, truncated.Data))
 		return
 	}
 	b.Int32("$v", 1)
@@ -162,4 +163,101 @@ func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 		from, previous = part.End, part.TS
 	}
 	return docs
+}
+
+// buildDelta makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for array indexes,
+// which they nearly always are.
+func buildDelta(set, removed, truncated []byte) bsoncore.Document {
+	root := &deltaBranch{}
+	for path, v := range doc.All(set) {
+		root.at(path).updates = append(root.at(path).updates, deltaField{leaf(path), v})
+	}
+	for v := range doc.Values(removed) {
+		path := v.StringValue()
+		b := root.at(path)
+		b.deletes = append(b.deletes, leaf(path))
+	}
+	for v := range doc.Values(truncated) {
+		field, _ := doc.Field(v.Data, "field")
+		size, _ := doc.Field(v.Data, "newSize")
+		b := root.at(field.StringValue() + ".0")
+		b.size, b.array = size.Int32(), true
+		b.truncated = true
+	}
+	return root.document()
+}
+
+type deltaField struct {
+	name  string
+	value bsoncore.Value
+}
+
+// deltaBranch is one level of a delta.
+type deltaBranch struct {
+	name      string
+	array     bool
+	truncated bool
+	size      int32
+	updates   []deltaField
+	deletes   []string
+	kids      []*deltaBranch
+}
+
+func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+// at is the branch that holds the last name of the path.
+func (b *deltaBranch) at(path string) *deltaBranch {
+	for {
+		name, rest, more := strings.Cut(path, ".")
+		if strings.Trim(name, "0123456789") == "" {
+			b.array = true
+		}
+		if !more {
+			return b
+		}
+		b, path = b.kid(name), rest
+	}
+}
+
+func (b *deltaBranch) kid(name string) *deltaBranch {
+	for _, k := range b.kids {
+		if k.name == name {
+			return k
+		}
+	}
+	k := &deltaBranch{name: name}
+	b.kids = append(b.kids, k)
+	return k
+}
+
+func (b *deltaBranch) document() bsoncore.Document {
+	out := doc.New()
+	if b.array {
+		out.Bool("a", true)
+		if b.truncated {
+			out.Int32("l", b.size)
+		}
+		for _, u := range b.updates {
+			out.Value("u"+u.name, u.value)
+		}
+	} else {
+		if len(b.deletes) > 0 {
+			out.Open("d")
+			for _, name := range b.deletes {
+				out.Bool(name, false)
+			}
+			out.End()
+		}
+		if len(b.updates) > 0 {
+			out.Open("u")
+			for _, u := range b.updates {
+				out.Value(u.name, u.value)
+			}
+			out.End()
+		}
+	}
+	for _, k := range b.kids {
+		out.Doc("s"+k.name, k.document())
+	}
+	return out.Document()
 }

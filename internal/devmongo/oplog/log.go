@@ -1,6 +1,8 @@
 package oplog
 
 import (
+	"errors"
+	"hash/fnv"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -9,12 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 )
 
 // Config is what a log is made of.
 type Config struct {
-	Release profile.Release
+	Release Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
 	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
@@ -70,7 +71,7 @@ const (
 func New(c Config) *Log {
 	l := empty(c)
 	for shard := range c.Shards + 1 { // and the config servers' log
-		l.Append(Op{Kind: Noop, Object: doc.New().String("msg", initiation).Document(), Shard: uint8(shard)})
+		l.Append(Op{Kind: noop, Object: doc.New().String("msg", initiation).Document(), shard: uint8(shard)})
 	}
 	l.Flush()
 	return l
@@ -91,12 +92,65 @@ func empty(c Config) *Log {
 	return l
 }
 
+// Entries copies the whole log, oldest entry first.
+func (l *Log) Entries() []Entry {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	out := make([]Entry, 0, l.next-l.first)
+	for seq := l.first; seq < l.next; seq++ {
+		out = append(out, *l.at(seq))
+	}
+	return out
+}
+
+// Restore makes a log of entries that another log had, whose newest cluster time was clusterTime. Entries that were decoded have
+// namespaces and transactions of their own: Restore makes them share these again.
+func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
+	if len(entries) == 0 {
+		return nil, errors.New("oplog without entries")
+	}
+	known := map[string]*Namespace{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind > Modify || e.Kind != noop && e.NS == nil || e.Kind.classic() && e.Event == nil {
+			return nil, errors.New("malformed oplog entry in the snapshot")
+		}
+		e.NS = shared(known, e.NS)
+		if e.Detail == nil {
+			continue
+		}
+		e.Detail.To = shared(known, e.Detail.To)
+		if e.continues() && i > 0 && entries[i-1].Detail != nil {
+			e.Detail.Txn, e.Detail.Session = entries[i-1].Detail.Txn, entries[i-1].Detail.Session
+		}
+	}
+	l := empty(c)
+	l.clock.last.Store(max(clusterTime, entries[len(entries)-1].TS))
+	l.push(entries...)
+	l.Flush()
+	return l, nil
+}
+
+func shared(known map[string]*Namespace, n *Namespace) *Namespace {
+	if n == nil {
+		return nil
+	}
+	name := n.String()
+	if n.UUID != nil {
+		name += "\x00" + string(n.UUID[:])
+	}
+	if known[name] == nil {
+		known[name] = n
+	}
+	return known[name]
+}
+
 // Append writes one entry and returns its cluster time.
 func (l *Log) Append(op Op) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	wall := l.clock.wall()
-	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.Shard, NS: op.NS, Detail: op.detail()}
+	e := Entry{TS: l.clock.reserve(1, wall), Wall: wall.UnixMilli(), Kind: op.Kind, Shard: op.shard, NS: op.NS, Detail: op.detail()}
 	l.encode(&e, &op)
 	l.push(e)
 	return e.TS
@@ -145,7 +199,7 @@ func parts(ops []Op) []Part {
 }
 
 func (l *Log) encode(e *Entry, op *Op) {
-	if e.Kind.Classic() {
+	if e.Kind.classic() {
 		e.Event = l.arena.copy(l.encoder.event(e, op))
 	}
 }
@@ -324,16 +378,16 @@ func (l *Log) NoteOn(shard int, o bsoncore.Document, until uint64) bool {
 	if until > 0 && at >= until {
 		return false
 	}
-	l.Append(Op{Kind: Noop, Object: doc.Clone(o), Shard: uint8(shard)})
+	l.Append(Op{Kind: noop, Object: doc.Clone(o), shard: uint8(shard)})
 	return true
 }
 
 // Note writes an entry that changes nothing and has the object.
-func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: Noop, Object: doc.Clone(o)}) }
+func (l *Log) Note(o bsoncore.Document) uint64 { return l.Append(Op{Kind: noop, Object: doc.Clone(o)}) }
 
 // Noop writes an entry that changes nothing, as an idle primary does periodically.
 func (l *Log) Noop(msg string) uint64 {
-	return l.Append(Op{Kind: Noop, Object: doc.New().String("msg", msg).Document()})
+	return l.Append(Op{Kind: noop, Object: doc.New().String("msg", msg).Document()})
 }
 
 // Hold holds the majority point where it is, or lets it go to the end again.
@@ -371,4 +425,183 @@ func (a *arena) copy(b []byte) []byte {
 	at := len(a.free)
 	a.free = append(a.free, b...)
 	return a.free[at:len(a.free):len(a.free)]
+}
+
+// Read returns entries from seq on: at least one, as many as lie together, at most some hundred. It returns
+// none at the end, and ok false when seq is no longer in the log. Only committed entries are returned, unless
+// all is set. The entries stay valid for ever.
+func (l *Log) Read(seq uint64, all bool) (entries []Entry, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if seq < l.first {
+		return nil, false
+	}
+	end := l.committed.Load()
+	if all {
+		end = l.next
+	}
+	if seq >= end {
+		return nil, true
+	}
+	s := l.segments[l.segmentOf(seq)]
+	return s.entries[seq-s.base : min(uint64(len(s.entries)), end-s.base)], true
+}
+
+// Seek returns the number of the first entry at or after the cluster time; for one beyond the end the number
+// of the next entry to come.
+func (l *Log) Seek(ts uint64) uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	i := sort.Search(len(l.segments), func(i int) bool {
+		s := l.segments[i]
+		return s.entries[len(s.entries)-1].TS >= ts
+	})
+	if i == len(l.segments) {
+		return l.next
+	}
+	s := l.segments[i]
+	j := sort.Search(len(s.entries), func(j int) bool { return s.entries[j].TS >= ts })
+	return max(l.first, s.base+uint64(j))
+}
+
+// First is the oldest entry and its number.
+func (l *Log) First() (Entry, uint64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return *l.at(l.first), l.first
+}
+
+// before is the number of the newest entry before seq, and that entry when the log still has it.
+func (l *Log) before(seq uint64) (Entry, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if seq == 0 || seq-1 < l.first || seq > l.next {
+		return Entry{}, false
+	}
+	return *l.at(seq - 1), true
+}
+
+// Has reports whether the entry is still in the log, or not written yet.
+func (l *Log) Has(seq uint64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return seq >= l.first
+}
+
+// Next is the number that the next entry will get.
+func (l *Log) Next() uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.next
+}
+
+// Size is the number of entries and their bytes.
+func (l *Log) Size() (entries, bytes int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return int64(l.next - l.first), l.bytes
+}
+
+// MaxBytes is the bound of the log.
+func (l *Log) MaxBytes() int64 { return l.config.MaxBytes }
+
+// Release is the release of the log.
+func (l *Log) Release() Release { return l.config.Release }
+
+// Applied is the cluster time of the newest entry, Committed that of the newest majority-committed one.
+func (l *Log) Applied() uint64 { return l.appliedTS.Load() }
+
+// Committed is the cluster time of the newest majority-committed entry.
+func (l *Log) Committed() uint64 { return l.committedTS.Load() }
+
+// ClusterTime is the newest cluster time handed out.
+func (l *Log) ClusterTime() uint64 { return l.clock.last.Load() }
+
+// Waiting returns a channel that is closed once an entry numbered seq or later may be read, or when the
+// majority point moves. It may close early; the caller looks again.
+func (l *Log) Waiting(seq uint64, all bool) <-chan struct{} {
+	l.wait.Lock()
+	defer l.wait.Unlock()
+	end := l.committed.Load()
+	if all {
+		end = l.written.Load()
+	}
+	if end > seq {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	if l.wait.changed == nil {
+		l.wait.changed = make(chan struct{})
+	}
+	return l.wait.changed
+}
+
+func (l *Log) wake() {
+	l.wait.Lock()
+	defer l.wait.Unlock()
+	if l.wait.changed != nil {
+		close(l.wait.changed)
+		l.wait.changed = nil
+	}
+}
+
+// clock hands out cluster times: seconds in the high half, a counter from 1 in the low half.
+type clock struct {
+	now    func() time.Time
+	offset atomic.Int64  // nanoseconds added to the wall clock
+	last   atomic.Uint64 // the newest time handed out
+}
+
+func (c *clock) wall() time.Time { return c.now().Add(time.Duration(c.offset.Load())) }
+
+// reserve hands out n times in a row and returns the first. Only one caller at a time.
+func (c *clock) reserve(n int, wall time.Time) uint64 {
+	last := c.last.Load()
+	first := last + 1
+	if second := uint64(max(wall.Unix(), 1)); second > last>>32 {
+		first = second<<32 | 1
+	}
+	c.last.Store(first + uint64(n) - 1)
+	return first
+}
+
+// Shards is how many shards' logs this is; 0 where it is one server's.
+func (l *Log) Shards() int { return l.config.Shards }
+
+// shardOf is the shard whose log an entry belongs to: by the number in the document's _id, where it has one, else by the _id's hash. Entries
+// of commands belong to the first shard.
+func (l *Log) shardOf(e *Entry) uint8 {
+	switch {
+	case e.Kind == noop:
+		return e.Shard
+	case e.NS != nil && e.NS.DB == "config":
+		return uint8(l.config.Shards)
+	case !e.Kind.crud():
+		return 0
+	}
+	key, _ := doc.Field(e.Event, "documentKey")
+	id, _ := doc.Field(key.Data, "_id")
+	n, ok := doc.Int(id)
+	if !ok {
+		h := fnv.New32a()
+		_, _ = h.Write(id.Data)
+		n = int64(h.Sum32())
+	}
+	shards := int64(l.config.Shards)
+	return uint8((n%shards + shards) % shards)
+}
+
+// AppliedOn is the cluster time of the newest entry of a shard's log.
+func (l *Log) AppliedOn(shard int) uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.onShard[shard]
+}
+
+// committedOn is the cluster time up to which a majority has a shard's log.
+func (l *Log) committedOn(shard int) uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return min(l.onShard[shard], l.committedTS.Load())
 }

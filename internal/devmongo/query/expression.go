@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Scope is what an expression may refer to besides its document.
@@ -70,7 +70,7 @@ func (s Scope) text(v bsoncore.Value, d bsoncore.Document) (bsoncore.Value, erro
 		}
 		return bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: d}, nil
 	default:
-		return bsoncore.Value{}, fault.New(17276, "Use of undefined variable: %s", name)
+		return bsoncore.Value{}, wire.Errorf(17276, "Use of undefined variable: %s", name)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s Scope) list(spec []byte, d bsoncore.Document) ([]bsoncore.Value, error) 
 
 func (s Scope) operator(name string, arg bsoncore.Value, spec []byte, d bsoncore.Document) (bsoncore.Value, error) {
 	if doc.Len(spec) != 1 {
-		return bsoncore.Value{}, fault.New(15983, "An object representing an expression must have exactly one field")
+		return bsoncore.Value{}, wire.Errorf(15983, "An object representing an expression must have exactly one field")
 	}
 	if name == "$literal" {
 		return arg, nil
@@ -152,13 +152,13 @@ func (s Scope) operator(name string, arg bsoncore.Value, spec []byte, d bsoncore
 	case "$slice":
 		return slice(args)
 	default:
-		return bsoncore.Value{}, fault.New(fault.CommandNotSupported, "devmongo does not support the expression %s", name)
+		return bsoncore.Value{}, wire.Errorf(wire.CommandNotSupported, "devmongo does not support the expression %s", name)
 	}
 }
 
 func ifNull(args []bsoncore.Value) (bsoncore.Value, error) {
 	if len(args) < 2 {
-		return bsoncore.Value{}, fault.New(1257300, "$ifNull needs at least two arguments, had: %d", len(args))
+		return bsoncore.Value{}, wire.Errorf(1257300, "$ifNull needs at least two arguments, had: %d", len(args))
 	}
 	for _, v := range args[:len(args)-1] {
 		if v.Type != 0 && v.Type != bsoncore.TypeNull && v.Type != bsoncore.TypeUndefined {
@@ -178,9 +178,9 @@ func add(args []bsoncore.Value) (bsoncore.Value, error) {
 		case v.Type == bsoncore.TypeDateTime && date == nil:
 			date = &v
 		default:
-			next, ok := Add(sum, v)
+			next, ok := sumOf(sum, v)
 			if !ok {
-				return bsoncore.Value{}, fault.New(fault.TypeMismatch, "$add only supports numeric or date types, not %s", v.Type)
+				return bsoncore.Value{}, wire.Errorf(wire.TypeMismatch, "$add only supports numeric or date types, not %s", v.Type)
 			}
 			sum = next
 		}
@@ -192,9 +192,9 @@ func add(args []bsoncore.Value) (bsoncore.Value, error) {
 	return bsoncore.Value{Type: bsoncore.TypeDateTime, Data: bsoncore.AppendInt64(nil, ms)}, nil
 }
 
-// Add adds two numbers as MongoDB does: the wider type wins, and a sum that does not fit an int32 becomes an
+// sumOf adds two numbers as MongoDB does: the wider type wins, and a sum that does not fit an int32 becomes an
 // int64. It reports false for what is not a number, for decimals, and for an int64 that overflows.
-func Add(a, b bsoncore.Value) (bsoncore.Value, bool) {
+func sumOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	if a.Type == bsoncore.TypeDouble || b.Type == bsoncore.TypeDouble {
 		if class(a.Type) != 10 || class(b.Type) != 10 || a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 {
 			return bsoncore.Value{}, false
@@ -216,13 +216,13 @@ func Add(a, b bsoncore.Value) (bsoncore.Value, bool) {
 // slice is $slice: [array, n] or [array, position, n].
 func slice(args []bsoncore.Value) (bsoncore.Value, error) {
 	if len(args) != 2 && len(args) != 3 {
-		return bsoncore.Value{}, fault.New(28667, "Expression $slice takes at least 2 arguments, and at most 3, but %d were passed in.", len(args))
+		return bsoncore.Value{}, wire.Errorf(28667, "Expression $slice takes at least 2 arguments, and at most 3, but %d were passed in.", len(args))
 	}
 	if args[0].Type == 0 || args[0].Type == bsoncore.TypeNull {
 		return bsoncore.Value{Type: bsoncore.TypeNull}, nil
 	}
 	if args[0].Type != bsoncore.TypeArray {
-		return bsoncore.Value{}, fault.New(28724, "First argument to $slice must be an array, but is of type: %s", args[0].Type)
+		return bsoncore.Value{}, wire.Errorf(28724, "First argument to $slice must be an array, but is of type: %s", args[0].Type)
 	}
 	var items []bsoncore.Value
 	for v := range doc.Values(args[0].Data) {
@@ -230,12 +230,12 @@ func slice(args []bsoncore.Value) (bsoncore.Value, error) {
 	}
 	n, ok := doc.Int(args[len(args)-1])
 	if !ok {
-		return bsoncore.Value{}, fault.New(28725, "Second argument to $slice must be a numeric value, but is of type: %s", args[1].Type)
+		return bsoncore.Value{}, wire.Errorf(28725, "Second argument to $slice must be a numeric value, but is of type: %s", args[1].Type)
 	}
 	from, length := int64(0), int64(len(items))
 	if len(args) == 3 {
 		if from, ok = doc.Int(args[1]); !ok || n <= 0 {
-			return bsoncore.Value{}, fault.New(28729, "Third argument to $slice must be positive")
+			return bsoncore.Value{}, wire.Errorf(28729, "Third argument to $slice must be positive")
 		}
 		if from < 0 {
 			from = max(0, length+from)

@@ -2,12 +2,13 @@ package query
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Filter is a compiled query. The nil Filter matches every document.
@@ -16,8 +17,8 @@ type Filter struct {
 	fields []string
 }
 
-// Parse compiles a query document.
-func Parse(d bsoncore.Document) (*Filter, error) {
+// ParseFilter compiles a query document.
+func ParseFilter(d bsoncore.Document) (*Filter, error) {
 	p := &parser{}
 	root, err := p.document(d)
 	if err != nil {
@@ -97,27 +98,27 @@ func floor(n node, field string) (bsoncore.Value, bool) {
 
 // Equalities returns the top-level fields that the filter fixes by equality, in its order: what an upsert
 // begins its document with.
-func (f *Filter) Equalities() []Equality {
+func (f *Filter) Equalities() []equalField {
 	if f == nil {
 		return nil
 	}
 	return equalities(f.root, nil)
 }
 
-// Equality is a path that a filter fixes to one value.
-type Equality struct {
-	Path  string
-	Value bsoncore.Value
+// equalField is a path that a filter fixes to one value.
+type equalField struct {
+	path  string
+	value bsoncore.Value
 }
 
-func equalities(n node, out []Equality) []Equality {
+func equalities(n node, out []equalField) []equalField {
 	switch n := n.(type) {
 	case all:
 		for _, child := range n {
 			out = equalities(child, out)
 		}
 	case equals:
-		out = append(out, Equality{Path: n.path.String(), Value: n.value})
+		out = append(out, equalField{path: n.path.String(), value: n.value})
 	}
 	return out
 }
@@ -151,12 +152,12 @@ func (p *parser) top(name string, v bsoncore.Value) (node, error) {
 
 func (p *parser) logical(name string, v bsoncore.Value) (node, error) {
 	if v.Type != bsoncore.TypeArray || doc.Empty(v.Data) {
-		return nil, fault.New(fault.BadValue, "%s must be a nonempty array", name)
+		return nil, wire.Errorf(wire.BadValue, "%s must be a nonempty array", name)
 	}
 	var nodes []node
 	for item := range doc.Values(v.Data) {
 		if item.Type != bsoncore.TypeEmbeddedDocument {
-			return nil, fault.New(fault.BadValue, "$or/$and/$nor entries need to be full objects")
+			return nil, wire.Errorf(wire.BadValue, "$or/$and/$nor entries need to be full objects")
 		}
 		n, err := p.document(item.Data)
 		if err != nil {
@@ -216,7 +217,7 @@ func (p *parser) operator(at path, op string, v bsoncore.Value) (node, error) {
 		return not{n}, err
 	case "$gt", "$gte", "$lt", "$lte":
 		if v.Type == bsoncore.TypeRegex {
-			return nil, fault.New(fault.BadValue, "Can't have RegEx as arg to predicate over field '%s'.", at)
+			return nil, wire.Errorf(wire.BadValue, "Can't have RegEx as arg to predicate over field '%s'.", at)
 		}
 		return compares{path: at, op: op, value: v}, nil
 	case "$in", "$nin":
@@ -225,7 +226,7 @@ func (p *parser) operator(at path, op string, v bsoncore.Value) (node, error) {
 		return exists{path: at, want: doc.Truth(v)}, nil
 	case "$not":
 		if !isOperators(v) {
-			return nil, fault.New(fault.BadValue, "$not needs a regex or a document")
+			return nil, wire.Errorf(wire.BadValue, "$not needs a regex or a document")
 		}
 		n, err := p.operators(at, v.Data)
 		return not{n}, err
@@ -243,7 +244,7 @@ func equality(at path, v bsoncore.Value) (node, error) {
 
 func membership(at path, op string, v bsoncore.Value) (node, error) {
 	if v.Type != bsoncore.TypeArray {
-		return nil, fault.New(fault.BadValue, "%s needs an array", op)
+		return nil, wire.Errorf(wire.BadValue, "%s needs an array", op)
 	}
 	n := among{path: at}
 	for item := range doc.Values(v.Data) {
@@ -253,7 +254,7 @@ func membership(at path, op string, v bsoncore.Value) (node, error) {
 		n.values = append(n.values, item)
 	}
 	slices.SortFunc(n.values, Compare)
-	n.values = slices.CompactFunc(n.values, Equal)
+	n.values = slices.CompactFunc(n.values, equal)
 	if op == "$nin" {
 		return not{n}, nil
 	}
@@ -268,7 +269,185 @@ func unsupported(op, kind string) error {
 		"$nearSphere", "$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear",
 	}
 	if slices.Contains(known, op) {
-		return fault.New(fault.CommandNotSupported, "devmongo does not support the query operator %s", op)
+		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support the query operator %s", op)
 	}
-	return fault.New(fault.BadValue, "unknown %s: %s", kind, op)
+	return wire.Errorf(wire.BadValue, "unknown %s: %s", kind, op)
+}
+
+// node is one condition of a filter.
+type node interface{ match(d []byte) bool }
+
+// all matches when every condition does; without any it matches everything.
+type all []node
+
+func (n all) match(d []byte) bool {
+	for _, child := range n {
+		if !child.match(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// either matches when one of the conditions does.
+type either []node
+
+func (n either) match(d []byte) bool {
+	return slices.ContainsFunc(n, func(child node) bool { return child.match(d) })
+}
+
+type not struct{ node }
+
+func (n not) match(d []byte) bool { return !n.node.match(d) }
+
+// equals matches a value or an element of an array; null matches a missing field too.
+type equals struct {
+	path  path
+	value bsoncore.Value
+}
+
+func (n equals) match(d []byte) bool {
+	return n.path.leaves(d, func(v bsoncore.Value) bool { return equalOrMissing(v, n.value) })
+}
+
+func equalOrMissing(v, want bsoncore.Value) bool {
+	if v.Type == 0 {
+		return want.Type == bsoncore.TypeNull
+	}
+	return equal(v, want)
+}
+
+// among is $in: its values are sorted.
+type among struct {
+	path   path
+	values []bsoncore.Value
+}
+
+func (n among) match(d []byte) bool {
+	return n.path.leaves(d, func(v bsoncore.Value) bool {
+		if v.Type == 0 {
+			v.Type = bsoncore.TypeNull
+		}
+		_, found := slices.BinarySearchFunc(n.values, v, Compare)
+		return found
+	})
+}
+
+// compares is $gt, $gte, $lt and $lte: only values of the same type class compare, except with the smallest and
+// the largest key.
+type compares struct {
+	path  path
+	op    string
+	value bsoncore.Value
+}
+
+func (n compares) match(d []byte) bool { return n.path.leaves(d, n.holds) }
+
+func (n compares) holds(v bsoncore.Value) bool {
+	if v.Type == 0 {
+		if n.value.Type != bsoncore.TypeNull {
+			return false
+		}
+		v.Type = bsoncore.TypeNull
+	}
+	open := n.value.Type == bsoncore.TypeMinKey || n.value.Type == bsoncore.TypeMaxKey
+	if !open && class(v.Type) != class(n.value.Type) {
+		return false
+	}
+	if isNaN(v) != isNaN(n.value) {
+		return false
+	}
+	switch c := Compare(v, n.value); n.op {
+	case "$gt":
+		return c > 0
+	case "$gte":
+		return c >= 0
+	case "$lt":
+		return c < 0
+	default:
+		return c <= 0
+	}
+}
+
+func isNaN(v bsoncore.Value) bool {
+	if v.Type != bsoncore.TypeDouble {
+		return false
+	}
+	f := v.Double()
+	return f != f
+}
+
+type exists struct {
+	path path
+	want bool
+}
+
+func (n exists) match(d []byte) bool {
+	found := n.path.visit(d, func(v bsoncore.Value) bool { return v.Type != 0 })
+	return found == n.want
+}
+
+// path is a dotted path, split.
+type path []string
+
+func parsePath(s string) path { return strings.Split(s, ".") }
+
+func (p path) String() string { return strings.Join(p, ".") }
+
+// visit calls f with every value that the path reaches in the document: embedded documents are entered, of
+// arrays every element that is a document, and the element that a numeric name points to. A path that ends
+// nowhere yields the zero Value. visit stops when f returns true and returns what f returned last.
+func (p path) visit(d []byte, f func(bsoncore.Value) bool) bool {
+	v, ok := doc.Field(d, p[0])
+	if !ok {
+		return f(bsoncore.Value{})
+	}
+	return p[1:].descend(v, f)
+}
+
+func (p path) descend(v bsoncore.Value, f func(bsoncore.Value) bool) bool {
+	if len(p) == 0 {
+		return f(v)
+	}
+	switch v.Type {
+	case bsoncore.TypeEmbeddedDocument:
+		return p.visit(v.Data, f)
+	case bsoncore.TypeArray:
+		return p.elements(v.Data, f)
+	default:
+		return f(bsoncore.Value{})
+	}
+}
+
+func (p path) elements(array []byte, f func(bsoncore.Value) bool) bool {
+	if _, err := strconv.Atoi(p[0]); err == nil {
+		if v, ok := doc.Field(array, p[0]); ok && p[1:].descend(v, f) {
+			return true
+		}
+	}
+	found := false
+	for v := range doc.Values(array) {
+		if v.Type != bsoncore.TypeEmbeddedDocument {
+			continue
+		}
+		found = true
+		if p.visit(v.Data, f) {
+			return true
+		}
+	}
+	return !found && f(bsoncore.Value{})
+}
+
+// leaves calls f like visit, and for a value that is an array with its elements first.
+func (p path) leaves(d []byte, f func(bsoncore.Value) bool) bool {
+	return p.visit(d, func(v bsoncore.Value) bool {
+		if v.Type == bsoncore.TypeArray {
+			for item := range doc.Values(v.Data) {
+				if f(item) {
+					return true
+				}
+			}
+		}
+		return f(v)
+	})
 }

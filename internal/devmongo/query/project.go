@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Projection keeps or drops fields. The nil Projection keeps everything.
@@ -44,13 +44,13 @@ func (p *projectionParser) document(prefix string, d []byte) error {
 		full := prefix + name
 		switch {
 		case strings.HasPrefix(name, "$"):
-			return fault.New(fault.CommandNotSupported, "devmongo does not support the projection %s", name)
+			return wire.Errorf(wire.CommandNotSupported, "devmongo does not support the projection %s", name)
 		case v.Type == bsoncore.TypeEmbeddedDocument && !doc.Empty(v.Data):
 			if err := p.document(full+".", v.Data); err != nil {
 				return err
 			}
 		case v.Type != bsoncore.TypeBoolean && class(v.Type) != 10:
-			return fault.New(fault.CommandNotSupported, "devmongo does not support computed fields in a projection: %s", full)
+			return wire.Errorf(wire.CommandNotSupported, "devmongo does not support computed fields in a projection: %s", full)
 		default:
 			if err := p.leaf(full, doc.Truth(v)); err != nil {
 				return err
@@ -67,9 +67,9 @@ func (p *projectionParser) leaf(name string, include bool) error {
 	}
 	if p.decided && p.include != include {
 		if include {
-			return fault.New(31253, "Cannot do inclusion on field %s in exclusion projection", name)
+			return wire.Errorf(31253, "Cannot do inclusion on field %s in exclusion projection", name)
 		}
-		return fault.New(31254, "Cannot do exclusion on field %s in inclusion projection", name)
+		return wire.Errorf(31254, "Cannot do exclusion on field %s in inclusion projection", name)
 	}
 	p.decided, p.include = true, include
 	return p.tree.add(name, parsePath(name))
@@ -78,10 +78,10 @@ func (p *projectionParser) leaf(name string, include bool) error {
 func (t tree) add(name string, p path) error {
 	child, known := t[p[0]]
 	if p[0] == "" {
-		return fault.New(15998, "FieldPath field names may not be empty strings.")
+		return wire.Errorf(15998, "FieldPath field names may not be empty strings.")
 	}
 	if known && (len(child) == 0 || len(p) == 1) {
-		return fault.New(31249, "Path collision at %s", name)
+		return wire.Errorf(31249, "Path collision at %s", name)
 	}
 	if !known {
 		child = tree{}

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/keystring"
 	"github.com/mongostream/streamer/internal/devmongo/query"
 	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
@@ -36,8 +35,8 @@ func TestCompareAgreesWithKeys(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, _ := doc.Field(parse(t, rapid.SampledFrom(values).Draw(rt, "a")), "v")
 		b, _ := doc.Field(parse(t, rapid.SampledFrom(values).Draw(rt, "b")), "v")
-		ka, errA := keystring.Key(a)
-		kb, errB := keystring.Key(b)
+		ka, errA := doc.SortKey(a)
+		kb, errB := doc.SortKey(b)
 		if errA != nil || errB != nil {
 			rt.Fatal(errA, errB)
 		}
@@ -48,18 +47,18 @@ func TestCompareAgreesWithKeys(t *testing.T) {
 }
 
 func TestFilterSaysWhatItReads(t *testing.T) {
-	f, err := query.Parse(parse(t, `{"$or":[{"ns.db":{"$in":["a"]},"ns.coll":"x"},{"operationType":"drop"}],"ns.db":{"$ne":"b"}}`))
+	f, err := query.ParseFilter(parse(t, `{"$or":[{"ns.db":{"$in":["a"]},"ns.coll":"x"},{"operationType":"drop"}],"ns.db":{"$ne":"b"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(f.Fields(), " "); got != "ns.coll ns.db operationType" {
 		t.Error(got)
 	}
-	byID, _ := query.Parse(parse(t, `{"x":1,"_id":{"$in":[1,2]}}`))
+	byID, _ := query.ParseFilter(parse(t, `{"x":1,"_id":{"$in":[1,2]}}`))
 	if ids, ok := byID.IDs(); !ok || len(ids) != 2 {
 		t.Error(ids, ok)
 	}
-	from, _ := query.Parse(parse(t, `{"_id":{"$gt":5},"x":1}`))
+	from, _ := query.ParseFilter(parse(t, `{"_id":{"$gt":5},"x":1}`))
 	if v, ok := from.Floor("_id"); !ok || v.Int32() != 5 {
 		t.Error(v, ok)
 	}
@@ -104,7 +103,7 @@ func FuzzFilter(f *testing.F) {
 		if wire.Validate(spec) != nil || wire.Validate(d) != nil {
 			return
 		}
-		if filter, err := query.Parse(spec); err == nil {
+		if filter, err := query.ParseFilter(spec); err == nil {
 			filter.Match(d)
 			filter.IDs()
 			filter.Equalities()

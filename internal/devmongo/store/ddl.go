@@ -6,8 +6,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Create makes a collection.
@@ -15,7 +15,7 @@ func (s *Store) Create(n Name, images bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.find(n) != nil {
-		return fault.New(fault.NamespaceExists, "Collection already exists. NS: %s", n)
+		return wire.Errorf(wire.NamespaceExists, "Collection already exists. NS: %s", n)
 	}
 	c, err := s.target(n, Writer{})
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Drop(n Name) (int, error) {
 	defer s.mu.Unlock()
 	c := s.find(n)
 	if c == nil {
-		return 0, fault.New(fault.NamespaceNotFound, "ns not found")
+		return 0, wire.Errorf(wire.NamespaceNotFound, "ns not found")
 	}
 	return len(c.indexes), s.drop(c)
 }
@@ -91,13 +91,13 @@ func (s *Store) Rename(from, to Name, dropTarget bool) error {
 	c, target := s.find(from), s.find(to)
 	switch {
 	case c == nil:
-		return fault.New(fault.NamespaceNotFound, "Source collection %s does not exist", from)
+		return wire.Errorf(wire.NamespaceNotFound, "Source collection %s does not exist", from)
 	case from == to:
-		return fault.New(fault.IllegalOperation, "Can't rename a collection to itself")
+		return wire.Errorf(wire.IllegalOperation, "Can't rename a collection to itself")
 	case target != nil && !dropTarget:
-		return fault.New(fault.NamespaceExists, "target namespace exists")
+		return wire.Errorf(wire.NamespaceExists, "target namespace exists")
 	case from.DB != to.DB:
-		return fault.New(fault.CommandNotSupported, "devmongo does not rename collections across databases")
+		return wire.Errorf(wire.CommandNotSupported, "devmongo does not rename collections across databases")
 	}
 	if err := c.unlocked(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *Store) CreateIndexes(n Name, list []Index) (before, after int, created 
 		same := func(x Index) bool { return x.Name == i.Name }
 		if at := slices.IndexFunc(c.indexes, same); at >= 0 {
 			if string(c.indexes[at].Key) != string(i.Key) {
-				return 0, 0, false, fault.New(86, "Index must have unique name. The existing index: %s has the same name as the requested index: %s",
+				return 0, 0, false, wire.Errorf(86, "Index must have unique name. The existing index: %s has the same name as the requested index: %s",
 					doc.Text(c.indexes[at].document()), doc.Text(i.document()))
 			}
 			continue
@@ -171,11 +171,11 @@ func (s *Store) DropIndexes(n Name, name string) (int, error) {
 	defer s.mu.Unlock()
 	c := s.find(n)
 	if c == nil {
-		return 0, fault.New(fault.NamespaceNotFound, "ns not found %s", n)
+		return 0, wire.Errorf(wire.NamespaceNotFound, "ns not found %s", n)
 	}
 	was := len(c.indexes)
 	if name == "_id_" {
-		return 0, fault.New(fault.InvalidOptions, "cannot drop _id index")
+		return 0, wire.Errorf(wire.InvalidOptions, "cannot drop _id index")
 	}
 	kept := c.indexes[:0:0]
 	for _, i := range c.indexes {
@@ -191,7 +191,7 @@ func (s *Store) DropIndexes(n Name, name string) (int, error) {
 		})
 	}
 	if len(kept) == was && name != "*" {
-		return 0, fault.New(fault.IndexNotFound, "index not found with name [%s]", name)
+		return 0, wire.Errorf(wire.IndexNotFound, "index not found with name [%s]", name)
 	}
 	c.indexes = kept
 	return was, nil
@@ -203,7 +203,7 @@ func (s *Store) SetImages(n Name, on bool) error {
 	defer s.mu.Unlock()
 	c := s.find(n)
 	if c == nil {
-		return fault.New(fault.NamespaceNotFound, "ns does not exist: %s", n)
+		return wire.Errorf(wire.NamespaceNotFound, "ns does not exist: %s", n)
 	}
 	before := imagesOption(c.images)
 	c.images = on

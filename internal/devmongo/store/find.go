@@ -46,24 +46,24 @@ func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	if t == nil && q.AsOf > 0 {
 		over = s.asOf(c, q.AsOf)
 	}
-	if byID && t == nil && over.Docs == nil {
+	if byID && t == nil && over.docs == nil {
 		limit := q.Limit
 		if limit > 0 {
 			limit += q.Skip
 		}
-		return q.page(c.Ordered(q.Filter, ascending, limit)), nil
+		return q.page(c.ordered(q.Filter, ascending, limit)), nil
 	}
 	limit := 0
 	if q.Sort == nil && q.Limit > 0 {
 		limit = int(q.Skip + q.Limit)
 	}
-	rows, err := c.Matching(q.Filter, over, limit)
+	rows, err := c.matching(q.Filter, over, limit)
 	if err != nil {
 		return nil, err
 	}
 	docs := make([]bsoncore.Document, len(rows))
 	for i, r := range rows {
-		docs[i] = r.Doc
+		docs[i] = r.doc
 	}
 	if q.Sort != nil && q.Sort.Natural < 0 {
 		slices.Reverse(docs)
@@ -103,6 +103,6 @@ func (s *Store) warm(n Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.find(n); c != nil {
-		c.Sort()
+		c.sort()
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/doc"
-	"github.com/mongostream/streamer/internal/devmongo/fault"
-	"github.com/mongostream/streamer/internal/devmongo/keystring"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
 	"github.com/mongostream/streamer/internal/devmongo/query"
-	"github.com/mongostream/streamer/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // MaxDocument is the largest document a user may store, in bytes.
@@ -37,6 +35,9 @@ func New(log *oplog.Log) *Store {
 	return &Store{log: log, databases: map[string]*database{}, byUUID: map[[16]byte]*collection{}}
 }
 
+// Log is the log that the store writes to.
+func (s *Store) Log() *oplog.Log { return s.log }
+
 // Name is a namespace as a command names it.
 type Name struct{ DB, Coll string }
 
@@ -52,9 +53,9 @@ func ParseName(s string) (Name, error) {
 func (n Name) check() error {
 	switch {
 	case n.DB == "" || strings.ContainsAny(n.DB, `/\. "$`) || len(n.DB) > 63:
-		return fault.New(fault.InvalidNamespace, "Invalid database name: '%s'", n.DB)
+		return wire.Errorf(wire.InvalidNamespace, "Invalid database name: '%s'", n.DB)
 	case n.Coll == "" || strings.Contains(n.Coll, "\x00") || strings.HasPrefix(n.Coll, ".") || strings.Contains(n.Coll, "$"):
-		return fault.New(fault.InvalidNamespace, "Invalid namespace specified '%s'", n)
+		return wire.Errorf(wire.InvalidNamespace, "Invalid namespace specified '%s'", n)
 	default:
 		return nil
 	}
@@ -91,7 +92,7 @@ func (s *Store) target(n Name, w Writer) (*collection, error) {
 		return nil, err
 	}
 	if n.DB == "local" || strings.HasPrefix(n.Coll, "system.") {
-		return nil, fault.New(fault.InvalidNamespace, "devmongo does not write to '%s'", n)
+		return nil, wire.Errorf(wire.InvalidNamespace, "devmongo does not write to '%s'", n)
 	}
 	c := newCollection(n)
 	if w.Txn != nil {
@@ -122,7 +123,7 @@ func (s *Store) register(c *collection) {
 
 // Lookup returns the current document of a collection by its UUID, nil when either is gone.
 func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
-	key, err := keystring.Key(id)
+	key, err := doc.SortKey(id)
 	if err != nil || uuid == nil {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
 	if c == nil {
 		return nil
 	}
-	d, _ := c.See(key, table.Overlay{})
+	d, _ := c.see(key, overlay{})
 	return d
 }
 
@@ -153,7 +154,7 @@ func (s *Store) Databases() []Database {
 		}
 		d := Database{Name: name}
 		for _, c := range db.collections {
-			d.Bytes += c.Bytes()
+			d.Bytes += c.bytes
 		}
 		out = append(out, d)
 	}
@@ -208,4 +209,30 @@ func (d *database) inOrder() []*collection {
 
 func (s *Store) scope() query.Scope {
 	return query.Scope{NowMS: s.log.Now().UnixMilli(), ClusterTime: s.log.ClusterTime()}
+}
+
+// collection is guarded by the store's lock.
+type collection struct {
+	*table
+	ns      *oplog.Namespace
+	order   int
+	indexes []Index
+	images  bool            // keeps pre- and post-images in the log
+	locks   map[string]*Txn // by key
+}
+
+func newCollection(n Name) *collection {
+	return &collection{
+		table:   newTable(),
+		ns:      &oplog.Namespace{DB: n.DB, Coll: n.Coll, UUID: NewUUID()},
+		indexes: []Index{idIndex()},
+		locks:   map[string]*Txn{},
+	}
+}
+
+func (c *collection) describe() Collection {
+	return Collection{
+		Name: c.ns.Coll, UUID: *c.ns.UUID, Count: int64(len(c.docs)), Bytes: c.bytes, Images: c.images,
+		Indexes: slices.Clone(c.indexes),
+	}
 }

@@ -5,9 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mongostream/streamer/internal/devmongo/fault"
 	"github.com/mongostream/streamer/internal/devmongo/oplog"
-	"github.com/mongostream/streamer/internal/devmongo/table"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Txn is a transaction in progress. It is guarded by the store's lock.
@@ -17,7 +16,7 @@ type Txn struct {
 	began    time.Time
 	ended    chan struct{}
 	over     bool
-	overlays map[*collection]*table.Overlay
+	overlays map[*collection]*overlay
 	pending  map[Name]*collection // collections to create
 	ops      []oplog.Op
 }
@@ -33,19 +32,19 @@ func (b *Busy) Ended() <-chan struct{} { return b.Txn.ended }
 // Age is how long the transaction has been going.
 func (b *Busy) Age() time.Duration { return time.Since(b.Txn.began) }
 
-// Begin starts a transaction.
-func (s *Store) Begin(session *oplog.Session) *Txn {
+// begin starts a transaction.
+func (s *Store) begin(session *oplog.Session) *Txn {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return &Txn{
 		session: session, snapshot: s.log.ClusterTime(), began: time.Now(), ended: make(chan struct{}),
-		overlays: map[*collection]*table.Overlay{}, pending: map[Name]*collection{},
+		overlays: map[*collection]*overlay{}, pending: map[Name]*collection{},
 	}
 }
 
-func (t *Txn) overlayOf(c *collection) table.Overlay {
+func (t *Txn) overlayOf(c *collection) overlay {
 	if t == nil || t.overlays[c] == nil {
-		return table.Overlay{}
+		return overlay{}
 	}
 	return *t.overlays[c]
 }
@@ -54,7 +53,7 @@ func (t *Txn) overlayOf(c *collection) table.Overlay {
 func (t *Txn) write(c *collection, key string, d bsoncore.Document, op oplog.Op) {
 	o := t.overlays[c]
 	if o == nil {
-		o = &table.Overlay{}
+		o = &overlay{}
 		t.overlays[c] = o
 	}
 	o.Write(key, d)
@@ -73,36 +72,36 @@ func (c *collection) free(key string, t *Txn) error {
 		return nil
 	}
 	if t.over {
-		return fault.New(fault.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
+		return wire.Errorf(wire.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
 	}
-	r := c.Get(key)
-	if holder != nil && holder != t || holder == nil && r != nil && r.Changed > t.snapshot {
-		return fault.New(fault.WriteConflict, "WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
+	r := c.docs[key]
+	if holder != nil && holder != t || holder == nil && r != nil && r.changed > t.snapshot {
+		return wire.Errorf(wire.WriteConflict, "WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
 	}
 	return nil
 }
 
-func (c *collection) freeAll(rows []table.Found, t *Txn) error {
+func (c *collection) freeAll(rows []foundRow, t *Txn) error {
 	for _, row := range rows {
-		if err := c.free(row.Key, t); err != nil {
+		if err := c.free(row.key, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Commit applies a transaction and logs it as one. It returns the cluster time of the commit, or 0 for a
+// commit applies a transaction and logs it as one. It returns the cluster time of the commit, or 0 for a
 // transaction that changed nothing.
-func (s *Store) Commit(t *Txn) (uint64, error) {
+func (s *Store) commit(t *Txn) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.over {
-		return 0, fault.New(fault.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
+		return 0, wire.Errorf(wire.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
 	}
 	for n, c := range t.pending {
 		if s.find(n) != nil {
 			s.end(t)
-			return 0, fault.New(fault.WriteConflict, "WriteConflict error: collection %s was created by another operation", n)
+			return 0, wire.Errorf(wire.WriteConflict, "WriteConflict error: collection %s was created by another operation", n)
 		}
 		if t.overlays[c] != nil {
 			s.register(c)
@@ -113,10 +112,10 @@ func (s *Store) Commit(t *Txn) (uint64, error) {
 		ts = s.log.AppendTxn(t.ops, t.session)
 	}
 	for c, o := range t.overlays {
-		for _, key := range o.Written {
+		for _, key := range o.written {
 			s.remember(c, key, ts)
 		}
-		c.Apply(*o, ts)
+		c.apply(*o, ts)
 	}
 	s.end(t)
 	return ts, nil
@@ -135,9 +134,45 @@ func (s *Store) end(t *Txn) {
 	}
 	t.over = true
 	for c, o := range t.overlays {
-		for _, key := range o.Written {
+		for _, key := range o.written {
 			delete(c.locks, key)
 		}
 	}
 	close(t.ended)
+}
+
+// past is a document as it was before a change.
+type past struct {
+	c   *collection
+	key string
+	doc bsoncore.Document // nil where there was none
+	ts  uint64            // cluster time of the change
+}
+
+// remember keeps what a change at ts is about to replace, for reads of what is committed; the caller holds mu for writing. Where the
+// log commits at once there are no such reads.
+func (s *Store) remember(c *collection, key string, ts uint64) {
+	if !s.log.Lags() {
+		s.past = nil
+		return
+	}
+	committed, keep := s.log.Committed(), 0
+	for keep < len(s.past) && s.past[keep].ts <= committed {
+		keep++
+	}
+	p := past{c: c, key: key, ts: ts}
+	if r := c.docs[key]; r != nil {
+		p.doc = r.doc
+	}
+	s.past = append(s.past[keep:], p)
+}
+
+// asOf is what makes of a collection what it was at a cluster time that is not before the committed one; the caller holds mu.
+func (s *Store) asOf(c *collection, ts uint64) (was overlay) {
+	for i := len(s.past) - 1; i >= 0 && s.past[i].ts > ts; i-- {
+		if p := s.past[i]; p.c == c {
+			was.Write(p.key, p.doc)
+		}
+	}
+	return was
 }

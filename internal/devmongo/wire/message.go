@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
@@ -18,7 +19,7 @@ const MaxMessage = 48_000_000
 const (
 	OpReply int32 = 1
 	OpQuery int32 = 2004
-	OpMsg   int32 = 2013
+	opMsg   int32 = 2013
 )
 
 // Flags of OP_MSG.
@@ -52,7 +53,7 @@ type Message struct {
 	// Collection is the full collection name of an OP_QUERY, such as "admin.$cmd".
 	Collection string
 	Body       bsoncore.Document
-	Sequences  []Sequence
+	sequences  []Sequence
 }
 
 // ReadMessage reads the next message. It returns io.EOF when the stream ends between messages, and an
@@ -102,7 +103,7 @@ func parse(header [headerSize]byte, buf []byte) (*Message, error) {
 		OpCode:    int32(binary.LittleEndian.Uint32(header[12:])),
 	}
 	switch m.OpCode {
-	case OpMsg:
+	case opMsg:
 		return m, m.parseMsg(header, buf)
 	case OpQuery:
 		return m, m.parseQuery(buf)
@@ -191,7 +192,7 @@ func (m *Message) parseSequence(buf []byte) ([]byte, error) {
 		}
 		seq.Docs, section = append(seq.Docs, doc), next
 	}
-	m.Sequences = append(m.Sequences, seq)
+	m.sequences = append(m.sequences, seq)
 	return rest, nil
 }
 
@@ -212,7 +213,7 @@ func (m *Message) parseQuery(buf []byte) error {
 
 // Sequence returns the documents of the named sequence.
 func (m *Message) Sequence(name string) ([]bsoncore.Document, bool) {
-	for _, s := range m.Sequences {
+	for _, s := range m.sequences {
 		if s.Name == name {
 			return s.Docs, true
 		}
@@ -236,3 +237,70 @@ func readDocument(buf []byte) (bsoncore.Document, []byte, error) {
 	}
 	return doc, buf[n:], nil
 }
+
+// AppendMsg begins an OP_MSG reply: the header, the flags and the kind byte of its body. The caller
+// appends one document and calls Finish.
+func AppendMsg(dst []byte, requestID, responseTo int32, flags uint32) []byte {
+	dst = appendHeader(dst, requestID, responseTo, opMsg)
+	dst = binary.LittleEndian.AppendUint32(dst, flags)
+	return append(dst, kindBody)
+}
+
+// AppendReply begins an OP_REPLY with one document, the answer to an OP_QUERY.
+func AppendReply(dst []byte, requestID, responseTo int32) []byte {
+	const awaitCapable = 8
+	dst = appendHeader(dst, requestID, responseTo, OpReply)
+	dst = binary.LittleEndian.AppendUint32(dst, awaitCapable)
+	dst = binary.LittleEndian.AppendUint64(dst, 0) // cursor
+	dst = binary.LittleEndian.AppendUint32(dst, 0) // starting from
+	return binary.LittleEndian.AppendUint32(dst, 1)
+}
+
+// Finish writes the length of the message that makes up the whole of buf.
+func Finish(buf []byte) []byte {
+	binary.LittleEndian.PutUint32(buf, uint32(len(buf)))
+	return buf
+}
+
+func appendHeader(dst []byte, requestID, responseTo, op int32) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(requestID))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(responseTo))
+	return binary.LittleEndian.AppendUint32(dst, uint32(op))
+}
+
+// maxBatch is how many bytes of documents go into one reply; a first document that is larger goes alone.
+const maxBatch = 16 << 20
+
+// Batch collects the documents of one reply as elements of an array.
+type Batch struct {
+	buf   []byte
+	start int
+	n     int
+	limit int
+}
+
+// NewBatch continues buf, which ends inside of an array without elements. limit is the greatest number of
+// documents; a negative one is no limit.
+func NewBatch(buf []byte, limit int) *Batch { return &Batch{buf: buf, start: len(buf), limit: limit} }
+
+// Add appends a document, or reports false when it no longer fits.
+func (b *Batch) Add(d []byte) bool {
+	if b.Full() || b.n > 0 && len(b.buf)-b.start+len(d) > maxBatch {
+		return false
+	}
+	b.buf = append(b.buf, byte(bsoncore.TypeEmbeddedDocument))
+	b.buf = strconv.AppendInt(b.buf, int64(b.n), 10)
+	b.buf = append(append(b.buf, 0), d...)
+	b.n++
+	return true
+}
+
+// Full reports whether the batch has its number of documents.
+func (b *Batch) Full() bool { return b.limit >= 0 && b.n >= b.limit }
+
+// Len is the number of documents.
+func (b *Batch) Len() int { return b.n }
+
+// Bytes is the buffer with the documents.
+func (b *Batch) Bytes() []byte { return b.buf }

@@ -11,15 +11,14 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/oplog"
 )
 
 // blind are the deployments whose oplog a client cannot look at.
-func blind() map[string]func(*profile.Profile) {
-	return map[string]func(*profile.Profile){
-		"without the right to read local": func(p *profile.Profile) { p.DenyLocal = true },
-		"through mongos":                  func(p *profile.Profile) { p.Mongos = true },
+func blind() map[string]func(*devmongo.Profile) {
+	return map[string]func(*devmongo.Profile){
+		"without the right to read local": func(p *devmongo.Profile) { p.DenyLocal = true },
+		"through mongos":                  func(p *devmongo.Profile) { p.Mongos = true },
 	}
 }
 
@@ -92,7 +91,7 @@ func timeOf(s *devmongo.Server) change.Timestamp {
 
 // A blind stream that starts at the mark of an invalidate shows the drop again, once, and goes on.
 func TestBlindStreamStartsAtAnInvalidate(t *testing.T) {
-	server := devmongotest.Start(t, devmongo.Config{Adjust: func(p *profile.Profile) { p.DenyLocal = true }})
+	server := devmongotest.Start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.DenyLocal = true }})
 	s := newScene(t, server.URI(), SourceConfig{})
 	s.oneDatabase()
 	first := s.open(change.Position{})
@@ -117,7 +116,7 @@ func TestBlindStreamStartsAtAnInvalidate(t *testing.T) {
 func TestBlindStreamSeesALossBehindADroppedDatabase(t *testing.T) {
 	var server *devmongo.Server
 	var wraps atomic.Bool
-	server = devmongotest.Start(t, devmongo.Config{Adjust: func(p *profile.Profile) {
+	server = devmongotest.Start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) {
 		p.DenyLocal = true
 		p.BeforeReply = func(command, _ string) {
 			if command == "getMore" && wraps.CompareAndSwap(true, false) {
@@ -177,7 +176,7 @@ func TestBlindStreamThatTheDriverHasResumedSeesALoss(t *testing.T) {
 
 // A large event costs a blind stream nothing that stands around it, and does not come again and again because streams are opened by time.
 func TestBlindStreamMeetsALargeEvent(t *testing.T) {
-	server := devmongotest.Start(t, devmongo.Config{OplogBytes: 256 << 20, Adjust: func(p *profile.Profile) { p.Mongos = true }})
+	server := devmongotest.Start(t, devmongo.Config{OplogBytes: 256 << 20, Adjust: func(p *devmongo.Profile) { p.Mongos = true }})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "updateLookup", Operations: []string{"update"}}})
 	ids := []string{longID("a"), longID("b"), longID("c"), longID("d")}
 	for _, id := range ids {

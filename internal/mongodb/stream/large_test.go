@@ -16,7 +16,6 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/oplog"
 )
 
@@ -190,7 +189,7 @@ func TestLargeEventLeavesItsBatchWhole(t *testing.T) {
 	for _, release := range []string{"4.4", "6.0"} {
 		t.Run(release, func(t *testing.T) {
 			server := devmongotest.Start(t, devmongo.Config{
-				Release: release, OplogBytes: 256 << 20, Adjust: func(p *profile.Profile) { p.SplitsEvents = false }, // before 6.0.9
+				Release: release, OplogBytes: 256 << 20, Adjust: func(p *devmongo.Profile) { p.SplitsEvents = false }, // before 6.0.9
 			})
 			s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "updateLookup", Operations: []string{"update"}}})
 			var ids []string
@@ -386,7 +385,7 @@ func TestPoisonThatNobodyNames(t *testing.T) {
 // Where the driver resumes between two fragments the server may split the event differently: the event is read again from its beginning.
 func TestSplitsThatVaryAreReadAgain(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{
-		Release: "7.0", OplogBytes: 512 << 20, Adjust: func(p *profile.Profile) { p.SplitsVary = true },
+		Release: "7.0", OplogBytes: 512 << 20, Adjust: func(p *devmongo.Profile) { p.SplitsVary = true },
 	})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "required", BeforeChange: "required"}})
 	create := bson.D{{Key: "collMod", Value: "c"}, {Key: "changeStreamPreAndPostImages", Value: bson.D{{Key: "enabled", Value: true}}}}

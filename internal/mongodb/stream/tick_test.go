@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/devmongo/profile"
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
@@ -27,9 +26,9 @@ type shardedScene struct {
 	registry *prometheus.Registry
 }
 
-func newShardedScene(t *testing.T, release string, adjust func(*profile.Profile), prepare func(s *shardedScene)) *shardedScene {
+func newShardedScene(t *testing.T, release string, adjust func(*devmongo.Profile), prepare func(s *shardedScene)) *shardedScene {
 	t.Helper()
-	server := devmongotest.Start(t, devmongo.Config{Release: release, Preset: "sharded", Adjust: func(p *profile.Profile) {
+	server := devmongotest.Start(t, devmongo.Config{Release: release, Preset: "sharded", Adjust: func(p *devmongo.Profile) {
 		p.NoopEvery, p.ConfigNoopEvery = 0, 0
 		adjust(p)
 	}})
@@ -102,7 +101,7 @@ const (
 
 // A change of one shard arrives although nothing is written to the other, nor by the config servers.
 func TestTickLetsChangesPassThatWaitForOtherShards(t *testing.T) {
-	s := newShardedScene(t, "7.0", func(*profile.Profile) {}, func(*shardedScene) {})
+	s := newShardedScene(t, "7.0", func(*devmongo.Profile) {}, func(*shardedScene) {})
 	stream := s.open(change.Position{})
 	for id := range 5 {
 		s.insert(2 * id)
@@ -137,7 +136,7 @@ func TestTickThatIsRefusedIsToldOnce(t *testing.T) {
 		"for want of the right":             {"7.0", denied},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShardedScene(t, c.release, func(p *profile.Profile) { p.NoopEvery = 100 * time.Millisecond }, c.prepare)
+			s := newShardedScene(t, c.release, func(p *devmongo.Profile) { p.NoopEvery = 100 * time.Millisecond }, c.prepare)
 			stream := s.open(change.Position{})
 			for id := range 5 {
 				s.insert(2 * id)
@@ -157,7 +156,7 @@ func TestTickThatIsRefusedIsToldOnce(t *testing.T) {
 }
 
 func TestConfigServersThatMayNotBeReadAreToldOfOnce(t *testing.T) {
-	s := newShardedScene(t, "7.0", func(p *profile.Profile) { p.ConfigNoopEvery = 50 * time.Millisecond }, func(s *shardedScene) {
+	s := newShardedScene(t, "7.0", func(p *devmongo.Profile) { p.ConfigNoopEvery = 50 * time.Millisecond }, func(s *shardedScene) {
 		s.fail("alwaysOn", bson.D{{Key: "failCommands", Value: bson.A{"find"}}, {Key: "errorCode", Value: 13}})
 	})
 	stream := s.open(change.Position{})
