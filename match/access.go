@@ -3,9 +3,7 @@ package match
 import (
 	"slices"
 
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
-	"github.com/mongostream/streamer/match/posting"
 )
 
 // An access is how the index comes to a subscription: by conditions of which one must hold for it to match. Without any it is asked about
@@ -26,9 +24,9 @@ type condition struct {
 	image    bool // the filter reads the image before a delete as doc
 	root     expr.Root
 	path     []string
-	keys     []string         // for equality
-	class    bsonval.Class    // for a range
-	interval posting.Interval // for a range
+	keys     []string   // for equality
+	class    expr.Class // for a range
+	interval interval   // for a range
 }
 
 // Estimates of how many subscriptions a range finds, against the counted ones of equalities. Ranges that are bounded on both sides
@@ -59,7 +57,7 @@ func namespace(c expr.Conjunct) (name string, r expr.Root) {
 	if len(c) != 1 || c[0].Root != expr.DB && c[0].Root != expr.Coll || c[0].Relation != expr.Equals || len(c[0].Path) > 0 {
 		return "", 0
 	}
-	if constants := c[0].Constants; len(constants) == 1 && constants[0].Class == bsonval.Text {
+	if constants := c[0].Constants; len(constants) == 1 && constants[0].Class == expr.Text {
 		return string(constants[0].Text()), c[0].Root
 	}
 	return "", 0
@@ -151,14 +149,14 @@ func (p *Program) condition(one expr.Predicate) condition {
 		return c
 	}
 	c.class = one.Constants[0].Class
-	c.interval = posting.Interval{Low: posting.Bound{Far: true}, High: posting.Bound{Far: true}}
+	c.interval = interval{Low: bound{Far: true}, High: bound{Far: true}}
 	c.bound(one)
 	return c
 }
 
 // bound narrows a range on one side.
 func (c *condition) bound(one expr.Predicate) {
-	end := posting.Bound{At: one.Constants[0].Scalar, Open: one.Relation == expr.Greater || one.Relation == expr.Less}
+	end := bound{At: one.Constants[0].Scalar, Open: one.Relation == expr.Greater || one.Relation == expr.Less}
 	if isLow(one.Relation) {
 		c.interval.Low = end
 	} else {

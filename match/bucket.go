@@ -3,9 +3,7 @@ package match
 import (
 	"sync/atomic"
 
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
-	"github.com/mongostream/streamer/match/posting"
 )
 
 // A bucket holds the subscriptions of one scope.
@@ -13,7 +11,7 @@ type bucket struct {
 	// fields are by variable, apart for those who read the image before a delete as doc.
 	fields [2][expr.Roots]field
 	// rest are the subscriptions that are asked about every event.
-	rest posting.List[*subscription]
+	rest list[*subscription]
 	size int // writers only
 }
 
@@ -21,9 +19,9 @@ type bucket struct {
 type field struct {
 	number int // for readers to note that they have been here
 	users  atomic.Int64
-	equal  posting.Table[followers]
-	ranges [bsonval.Classes]posting.Ranges[*subscription]
-	inside posting.Table[*field]
+	equal  table[followers]
+	ranges [expr.Classes]ranges[*subscription]
+	inside table[*field]
 }
 
 // followers are the subscriptions to one value: mostly one, which is found without a further look.
@@ -36,9 +34,9 @@ func (f followers) count() int { return 1 + len(f.more) }
 
 func (f followers) without(s *subscription) followers {
 	if s != f.first {
-		return followers{f.first, posting.Without(f.more, s)}
+		return followers{f.first, withoutValue(f.more, s)}
 	}
-	return followers{f.more[0], posting.Without(f.more, f.more[0])}
+	return followers{f.more[0], withoutValue(f.more, f.more[0])}
 }
 
 // numbers are handed out to fields, the lowest free one first that was given back.

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/posting"
 )
 
 // An ID names a subscription in an Index.
@@ -27,7 +26,7 @@ type Index struct {
 	subscriptions sync.Map // of ID to *subscription
 	size          atomic.Int64
 	// buckets are by the namespace that filters are limited to, a missing name meaning all. shapes counts them by which names they have.
-	buckets posting.Table[*bucket]
+	buckets table[*bucket]
 	shapes  [shapeCount]atomic.Int64
 }
 

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
 )
 
@@ -93,8 +92,8 @@ func (m *matcher) collect(b *bucket) bool {
 
 // visit looks at a field that has a value.
 func (m *matcher) visit(f *field, v change.Value) bool {
-	class := bsonval.ClassOf(v)
-	if class == bsonval.Absent {
+	class := expr.ClassOf(v)
+	if class == expr.Absent {
 		// Equal to no constant, in no range, and nothing inside.
 		return true
 	}
@@ -102,7 +101,7 @@ func (m *matcher) visit(f *field, v change.Value) bool {
 	if f.inside.Len() == 0 {
 		return true
 	}
-	if class == bsonval.Document {
+	if class == expr.Document {
 		return m.walk(f, v.Data)
 	}
 	// To ask for a field of this is an error, which every filter that does must report.
@@ -113,14 +112,14 @@ func (m *matcher) visit(f *field, v change.Value) bool {
 }
 
 // probe finds who asks for this value.
-func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
-	scalar := bsonval.Scalar{Class: class}
-	if class < bsonval.Document {
-		scalar = bsonval.ScalarOf(v)
+func (m *matcher) probe(f *field, v change.Value, class expr.Class) {
+	scalar := expr.Scalar{Class: class}
+	if class < expr.Document {
+		scalar = expr.ScalarOf(v)
 	}
-	ordinary := !scalar.IsNaN() && class < bsonval.Document
+	ordinary := !scalar.IsNaN() && class < expr.Document
 	if ordinary && f.equal.Len() > 0 {
-		m.key = bsonval.AppendKey(m.key[:0], v)
+		m.key = expr.AppendKey(m.key[:0], v)
 		if list, ok := f.equal.Get(m.key); ok {
 			m.surely(list.first)
 			for _, s := range list.more {
@@ -131,7 +130,7 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 	for c := range f.ranges {
 		switch {
 		case f.ranges[c].IsEmpty():
-		case bsonval.Class(c) != class:
+		case expr.Class(c) != class:
 			// Another kind of value has no order with this one: an error to report.
 			f.ranges[c].Each(m.maybe)
 		case ordinary:
@@ -146,7 +145,7 @@ func (m *matcher) surely(s *subscription) { m.hits = append(m.hits, hit{s, true}
 // walk goes through a document once for all fields that are asked for, and no further than the last of them.
 func (m *matcher) walk(f *field, doc []byte) bool {
 	left := f.inside.Len()
-	for at := bsonval.First; left > 0; {
+	for at := expr.First; left > 0; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil {
 			return false

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 	"github.com/mongostream/streamer/change/extjson"
 )
 
@@ -76,28 +75,28 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 // so that its elements can be read.
 func appendStripped(b, raw []byte, fields []string) []byte {
 	begun := len(b)
-	b = build.Begin(b)
+	b = change.BeginDocument(b)
 	for at := 4; ; {
 		name, v, next, err := change.Element(raw, at)
 		if err != nil || name == nil {
-			return build.End(b, begun)
+			return change.EndDocument(b, begun)
 		}
 		element := raw[at:next]
 		at = next
 		switch string(name) {
 		case "_id":
 			if len(fields) == 0 { // all that follows, as it is
-				return build.End(append(b, raw[at:len(raw)-1]...), begun)
+				return change.EndDocument(append(b, raw[at:len(raw)-1]...), begun)
 			}
 			continue
 		case "fullDocument", "fullDocumentBeforeChange":
 			if len(fields) > 0 && v.Document() != nil {
-				b = build.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
+				b = change.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
 				continue
 			}
 		case "updateDescription":
 			if len(fields) > 0 && v.Document() != nil {
-				b = build.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
+				b = change.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
 				continue
 			}
 		}
@@ -111,16 +110,16 @@ func stripUpdate(doc []byte, fields []string) []byte {
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil || name == nil {
-			return build.Document(b)
+			return change.WrapDocument(b)
 		}
 		at = next
 		switch {
 		case string(name) == "updatedFields" && v.Document() != nil:
-			b = build.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
 		case string(name) == "disambiguatedPaths" && v.Document() != nil:
-			b = build.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
 		default:
-			b = build.AppendValue(b, v.Type, string(name), v.Data)
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}
 }
@@ -139,11 +138,11 @@ func keep(doc []byte, fields []string, field func(string) string) []byte {
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil || name == nil {
-			return build.Document(b)
+			return change.WrapDocument(b)
 		}
 		at = next
 		if string(name) == "_id" || slices.Contains(fields, field(string(name))) {
-			b = build.AppendValue(b, v.Type, string(name), v.Data)
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}
 }

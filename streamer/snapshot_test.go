@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -240,8 +239,8 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 	raw := b.Payload(i)
 	// Payloads have no token, which Parse wants.
-	token := build.AppendDocument(nil, "_id", changetest.Token(changetest.Event{Time: change.Timestamp{T: 1, I: 1}}))
-	e, err := change.Parse(build.Document(append(token, raw[4:len(raw)-1]...)))
+	token := change.AppendDocument(nil, "_id", changetest.Token(changetest.Event{Time: change.Timestamp{T: 1, I: 1}}))
+	e, err := change.Parse(change.WrapDocument(append(token, raw[4:len(raw)-1]...)))
 	if err != nil {
 		r.failed = err.Error()
 		return

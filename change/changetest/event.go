@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 )
 
 // An Event describes a change event to build. Its document's _id is an int64.
@@ -28,39 +27,39 @@ type Event struct {
 func (e Event) Bytes() []byte {
 	op, db, coll := or(e.Op, "insert"), or(e.DB, "shop"), or(e.Coll, "orders")
 	var b []byte
-	b = build.AppendDocument(b, "_id", Token(e))
-	b = build.AppendString(b, "operationType", op)
-	b = build.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
-	id := build.AppendInt64(nil, "_id", e.ID)
+	b = change.AppendDocument(b, "_id", Token(e))
+	b = change.AppendString(b, "operationType", op)
+	b = change.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
+	id := change.AppendInt64(nil, "_id", e.ID)
 	if op == "insert" || op == "replace" || e.Whole {
-		b = build.AppendDocument(b, "fullDocument", e.Document())
+		b = change.AppendDocument(b, "fullDocument", e.Document())
 	}
-	b = build.AppendDocument(b, "ns", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", coll)))
+	b = change.AppendDocument(b, "ns", change.WrapDocument(change.AppendString(change.AppendString(nil, "db", db), "coll", coll)))
 	if e.To != "" {
-		b = build.AppendDocument(b, "to", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", e.To)))
+		b = change.AppendDocument(b, "to", change.WrapDocument(change.AppendString(change.AppendString(nil, "db", db), "coll", e.To)))
 	}
 	if !e.Keyless {
-		b = build.AppendDocument(b, "documentKey", build.Document(id))
+		b = change.AppendDocument(b, "documentKey", change.WrapDocument(id))
 	}
 	if op == "update" {
-		b = build.AppendDocument(b, "updateDescription", build.Document(build.AppendDocument(nil, "updatedFields", build.Document(build.AppendInt64(nil, "v", e.Value)))))
+		b = change.AppendDocument(b, "updateDescription", change.WrapDocument(change.AppendDocument(nil, "updatedFields", change.WrapDocument(change.AppendInt64(nil, "v", e.Value)))))
 	}
-	return build.Document(b)
+	return change.WrapDocument(b)
 }
 
 // Document returns the document after the event.
 func (e Event) Document() []byte {
-	b := build.AppendInt64(nil, "_id", e.ID)
+	b := change.AppendInt64(nil, "_id", e.ID)
 	if e.Value != 0 {
-		b = build.AppendInt64(b, "v", e.Value)
+		b = change.AppendInt64(b, "v", e.Value)
 	}
 	if e.Base != 0 {
-		b = build.AppendInt64(b, "b", e.Base)
+		b = change.AppendInt64(b, "b", e.Base)
 	}
 	if e.Pad > 0 {
-		b = build.AppendString(b, "pad", strings.Repeat("x", e.Pad))
+		b = change.AppendString(b, "pad", strings.Repeat("x", e.Pad))
 	}
-	return build.Document(b)
+	return change.WrapDocument(b)
 }
 
 // Position returns where the event stands.
@@ -92,7 +91,7 @@ func head(t change.Timestamp) []byte {
 }
 
 func token(key []byte) []byte {
-	return build.Document(build.AppendString(nil, "_data", strings.ToUpper(hex.EncodeToString(key))))
+	return change.WrapDocument(change.AppendString(nil, "_data", strings.ToUpper(hex.EncodeToString(key))))
 }
 
 // appendKeyInt appends a KeyString integer.

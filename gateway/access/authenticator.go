@@ -7,16 +7,14 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gateway/access/reload"
-	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // An Authenticator says who is at the other end of a connection. Its methods may be called from anywhere at once.
 type Authenticator struct {
 	cfg     Config
-	listed  *reload.Files[*roster]
-	keys    *reload.Files[signed.Keys]
-	jwts    *signed.Verifier
+	listed  *watchedFiles[*roster]
+	keys    *watchedFiles[keySet]
+	jwts    *verifier
 	allowed *Identity // of everybody, where nothing is configured
 }
 
@@ -34,17 +32,17 @@ func New(cfg Config) (*Authenticator, error) {
 	var err error
 	if cfg.Identities != "" {
 		parse := rosterParser(cfg.TLS.ClientCA != "")
-		if a.listed, err = reload.Open(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
+		if a.listed, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.JWKS != "" {
-		parse := func(contents [][]byte) (signed.Keys, error) { return signed.ParseKeys(contents[0]) }
-		if a.keys, err = reload.Open(fault.AccessBadFile, a.cfg.Logger, parse, cfg.JWKS); err != nil {
+		parse := func(contents [][]byte) (keySet, error) { return parseKeySet(contents[0]) }
+		if a.keys, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.JWKS); err != nil {
 			return nil, err
 		}
-		expect := signed.Expect{Issuer: cfg.Issuer, Audiences: cfg.Audiences, Leeway: a.cfg.Leeway}
-		a.jwts = signed.NewVerifier(expect, a.keys.Get)
+		expect := expectation{Issuer: cfg.Issuer, Audiences: cfg.Audiences, Leeway: a.cfg.Leeway}
+		a.jwts = newVerifier(expect, a.keys.Get)
 	}
 	if a.listed == nil && a.jwts == nil {
 		a.allowed = Anonymous()

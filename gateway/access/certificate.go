@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gateway/access/reload"
 )
 
 // A TLS is a server's certificate and, for mTLS, the authorities of its clients; read again when their files change.
 // Connections that are open keep what they were opened with.
 type TLS struct {
-	files *reload.Files[*tls.Config]
+	files *watchedFiles[*tls.Config]
 }
 
 // NewTLS reads the files of cfg.TLS. Without a certificate in cfg it returns nil and no error: there is no TLS.
@@ -30,7 +29,7 @@ func NewTLS(cfg Config) (*TLS, error) {
 		paths = append(paths, cfg.TLS.ClientCA)
 	}
 	parse := func(contents [][]byte) (*tls.Config, error) { return serverConfig(contents, cfg.TLS.ClientOptional) }
-	f, err := reload.Open(fault.AccessBadCertificate, cfg.withDefaults().Logger, parse, paths...)
+	f, err := openFiles(fault.AccessBadCertificate, cfg.withDefaults().Logger, parse, paths...)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // rightsClaim is the claim of a JWT that says what the subject may do.
@@ -14,7 +12,7 @@ const rightsClaim = "streamer"
 var errRights = errors.New("the token's claim \"streamer\" is missing or no object")
 
 // ofToken returns the identity of a JWT that was verified.
-func ofToken(t signed.Token) (*Identity, error) {
+func ofToken(t verifiedToken) (*Identity, error) {
 	i := &Identity{Name: t.Subject, Expires: t.Expires, key: "jwt:" + t.Subject}
 	rights, ok := t.Claims[rightsClaim].(map[string]any)
 	if !ok {

@@ -13,7 +13,6 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/match/celval"
 )
 
 // MaxSource is how many bytes an expression may have.
@@ -32,7 +31,7 @@ const (
 //nolint:gochecknoglobals // a constant that takes a while to build
 var env = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{cel.StdLib()}
-	options = append(options, celval.EnvOptions()...)
+	options = append(options, celOptions()...)
 	document := cel.MapType(cel.StringType, cel.DynType)
 	options = append(options,
 		cel.Variable("doc", document), cel.Variable("doc._id", cel.DynType), cel.Variable("before", document),
@@ -146,7 +145,7 @@ func (c *Checked) inspectCall(x ast.Expr) error {
 		if !isText {
 			return c.invalidAt(x, errComputedPattern.Error())
 		}
-		size, err := celval.RegexSize(arg)
+		size, err := regexSize(arg)
 		switch {
 		case err != nil:
 			return c.invalidAt(x, err.Error())
@@ -158,7 +157,7 @@ func (c *Checked) inspectCall(x ast.Expr) error {
 	if !isText {
 		return nil
 	}
-	if _, _, err := celval.Make(call.FunctionName(), arg); err != nil {
+	if _, _, err := convertText(call.FunctionName(), arg); err != nil {
 		return c.invalidAt(x, err.Error())
 	}
 	return nil

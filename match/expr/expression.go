@@ -10,13 +10,12 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/match/celval"
 )
 
 // Limits of one evaluation.
 const (
 	maxSteps = 100_000   // of the expression, as CEL counts them
-	maxWalk  = 1_000_000 // of the event, as celval.Meter counts
+	maxWalk  = 1_000_000 // of the event, as costMeter counts
 )
 
 // An Expression is ready to be evaluated. It is safe for concurrent use.
@@ -69,7 +68,7 @@ func (c *Checked) plan() (program cel.Program, err error) {
 			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
 		}
 	}()
-	if program, err = e.Program(c.ast, celval.ProgramOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
+	if program, err = e.Program(c.ast, operatorOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
 		return nil, c.invalidAt(c.tree.Expr(), err.Error())
 	}
 	return program, nil

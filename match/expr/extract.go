@@ -6,9 +6,6 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-
-	"github.com/mongostream/streamer/match/bsonval"
-	"github.com/mongostream/streamer/match/celval"
 )
 
 // A Conjunct is one of the conditions that an expression joins with &&, as predicates of which one must hold. Without any it is a condition
@@ -80,7 +77,7 @@ func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 	if !ok || rel != Equals && !constant.Class.IsOrdered() {
 		return nil
 	}
-	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []bsonval.Constant{constant}}
+	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []Constant{constant}}
 }
 
 // membership makes a predicate of a field in a list of constants.
@@ -125,7 +122,7 @@ func (c *Checked) path(x ast.Expr) (r Root, path []string, ok bool) {
 }
 
 // constantOf returns the value of a literal, or of a call that makes a value of one.
-func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
+func constantOf(x ast.Expr) (c Constant, ok bool) {
 	var val ref.Val
 	switch x.Kind() {
 	case ast.LiteralKind:
@@ -139,7 +136,7 @@ func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
 			val = types.String(text).ConvertToType(types.TimestampType)
 			break
 		}
-		made, known, err := celval.Make(x.AsCall().FunctionName(), text)
+		made, known, err := convertText(x.AsCall().FunctionName(), text)
 		if !known || err != nil {
 			return c, false
 		}
@@ -147,9 +144,9 @@ func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
 	default:
 		return c, false
 	}
-	scalar, ok := celval.Scalar(val)
+	scalar, ok := fromCEL(val)
 	if !ok {
 		return c, false
 	}
-	return bsonval.ConstantOf(scalar)
+	return ConstantOf(scalar)
 }

@@ -6,8 +6,6 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/bsonval"
-	"github.com/mongostream/streamer/match/celval"
 )
 
 // A Root is a variable of filters. doc._id is one of its own, because it is known where the rest of doc is not; ns is no value, its names
@@ -58,7 +56,7 @@ type Facts struct {
 
 	read                  bool
 	document, prior, diff change.Value
-	meter                 celval.Meter
+	meter                 costMeter
 }
 
 var _ interpreter.Activation = (*Facts)(nil)
@@ -148,11 +146,11 @@ func (f *Facts) key() (change.Value, bool, error) {
 // documentID is the _id of doc, or where doc is not known the one of the key: an _id never changes.
 func (f *Facts) documentID() (change.Value, bool, error) {
 	if doc, known, _ := f.Value(Doc); known {
-		v, err := bsonval.Lookup(doc.Data, "_id")
+		v, err := lookupField(doc.Data, "_id")
 		return v, true, err
 	}
 	if key := f.event.Key(); key != nil {
-		v, err := bsonval.Lookup(key, "_id")
+		v, err := lookupField(key, "_id")
 		return v, !v.IsZero(), err
 	}
 	return change.Value{}, false, nil
@@ -180,7 +178,7 @@ func (r Root) IsName() bool { return r >= Op }
 
 // ResolveName implements interpreter.Activation.
 func (f *Facts) ResolveName(name string) (any, bool) {
-	if name == celval.MeterName {
+	if name == meterName {
 		return &f.meter, true
 	}
 	r, ok := rootOf(name)
@@ -197,7 +195,7 @@ func (f *Facts) ResolveName(name string) (any, bool) {
 	case err != nil:
 		return types.WrapErr(err), true
 	case known:
-		return celval.Val(v, &f.meter), true
+		return toCEL(v, &f.meter), true
 	}
 	return unknowns[r], true
 }

@@ -2,8 +2,6 @@ package expr
 
 import (
 	"fmt"
-
-	"github.com/mongostream/streamer/match/bsonval"
 )
 
 // A Verdict is what an expression says of an event.
@@ -37,7 +35,7 @@ type Predicate struct {
 	Root      Root
 	Path      []string
 	Relation  Relation
-	Constants []bsonval.Constant // one, but for equals
+	Constants []Constant // one, but for equals
 }
 
 // eval says whether the predicate holds.
@@ -57,7 +55,7 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 		}
 		return No, nil
 	}
-	order, ordered, ok := bsonval.Order(field, p.Constants[0].Scalar)
+	order, ordered, ok := Order(field, p.Constants[0].Scalar)
 	if !ok {
 		return No, fmt.Errorf("%s %s %s has no meaning", field.Class, relationSymbols[p.Relation], p.Constants[0].Class)
 	}
@@ -68,34 +66,34 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 }
 
 // field finds the field.
-func (p *Predicate) field(f *Facts) (s bsonval.Scalar, known bool, err error) {
+func (p *Predicate) field(f *Facts) (s Scalar, known bool, err error) {
 	if p.Root.IsName() {
 		text, known := f.name(p.Root)
 		if len(p.Path) > 0 && known {
-			return s, true, noFields(bsonval.Text, p.Path[0])
+			return s, true, noFields(Text, p.Path[0])
 		}
-		return bsonval.TextScalar(text), known, nil
+		return TextScalar(text), known, nil
 	}
 	v, known, err := f.Value(p.Root)
 	if err != nil || !known {
 		return s, known, err
 	}
 	for _, name := range p.Path {
-		switch class := bsonval.ClassOf(v); class {
-		case bsonval.Absent:
+		switch class := ClassOf(v); class {
+		case Absent:
 			return s, true, nil
-		case bsonval.Document:
+		case Document:
 		default:
 			return s, true, noFields(class, name)
 		}
-		if v, err = bsonval.Lookup(v.Data, name); err != nil {
+		if v, err = lookupField(v.Data, name); err != nil {
 			return s, true, err
 		}
 	}
-	return bsonval.ScalarOf(v), true, nil
+	return ScalarOf(v), true, nil
 }
 
-func noFields(class bsonval.Class, name string) error {
+func noFields(class Class, name string) error {
 	return fmt.Errorf("no field %q in %s", name, class)
 }
 
