@@ -17,33 +17,34 @@ import (
 const (
 	// maxFile bounds a file that is read.
 	maxFile = 4 << 20
-	// settled is how old a file must be for its time of change to tell the next change apart: file systems count in steps.
+	// settled is the age from which a modification time is reliable, because file systems have a coarse resolution.
 	settled = 2 * time.Second
-	// retryEvery is how often files that cannot be used are tried again though they have not changed: a certificate may become valid.
+	// retryEvery is how often invalid files are retried although they have not changed, because a certificate may become valid.
 	retryEvery = time.Second
 )
 
-// watchedFiles are what some files say, read again when they change. What they say must be usable together: a certificate and its key.
+// A watchedFiles is the parsed content of files, reloaded when they change. The files must be valid together, such as a certificate and its
+// key.
 type watchedFiles[T any] struct {
 	paths  []string
 	parse  func([][]byte) (T, error)
-	code   fault.Code // of what cannot be used
+	code   fault.Code // the fault code for invalid content
 	logger *slog.Logger
 
-	reading sync.Mutex // held by the one who reads; the others go on with what there is and do not wait
+	reading sync.Mutex // held by the goroutine that reloads; others use the previous content
 	current atomic.Pointer[reading[T]]
 }
 
-// A reading is what was found in the files, and in which.
+// A reading is the result of reading the files.
 type reading[T any] struct {
 	value  T
-	stamps []os.FileInfo // nil where there was no file
+	stamps []os.FileInfo // nil for a missing file
 	at     time.Time
-	err    error // why the files as they stand are not in force; nil where they are
+	err    error // why the current files are not in force; nil if they are
 }
 
-// openFiles reads the files for the first time; then their being unusable is an error, of the code. Parse is given the contents in the order of
-// the paths; what it returns is shared by all and must not be changed.
+// openFiles reads the files for the first time. If they are invalid it returns a fault with the code. parse gets the contents in the order
+// of the paths; its result is shared and must not be changed.
 func openFiles[T any](code fault.Code, logger *slog.Logger, parse func([][]byte) (T, error), paths ...string) (*watchedFiles[T], error) {
 	f := &watchedFiles[T]{paths: paths, parse: parse, code: code, logger: logger}
 	first := f.read()
@@ -54,10 +55,10 @@ func openFiles[T any](code fault.Code, logger *slog.Logger, parse func([][]byte)
 	return f, nil
 }
 
-// Get returns what the files say, or said when they could last be used.
+// Get returns the content in force.
 func (f *watchedFiles[T]) Get() T { return f.look().value }
 
-// Err returns why the files as they stand are not in force, or nil.
+// Err returns why the current files are not in force, or nil.
 func (f *watchedFiles[T]) Err() error { return f.look().err }
 
 func (f *watchedFiles[T]) look() *reading[T] {
@@ -69,11 +70,11 @@ func (f *watchedFiles[T]) look() *reading[T] {
 	found := f.read()
 	switch {
 	case found.err == nil && old.err != nil, found.err == nil && !sameFiles(old.stamps, found.stamps):
-		f.logger.Info("access file read again", "files", f.paths)
+		f.logger.Info("access file reloaded", "files", f.paths)
 	case found.err != nil:
 		found.value = old.value
 		if old.err == nil || old.err.Error() != found.err.Error() {
-			f.logger.Error("access file cannot be used, the one before stays in force", "files", f.paths, "error", found.err)
+			f.logger.Error("access file is invalid, previous content stays in force", "files", f.paths, "error", found.err)
 		}
 	}
 	f.current.Store(found)
@@ -93,7 +94,7 @@ func (f *watchedFiles[T]) due(r *reading[T]) bool {
 	})
 }
 
-// read reads the files. Stamps are taken first: what changes meanwhile is seen the next time.
+// read reads the files. It takes the stamps first, so that concurrent changes are detected the next time.
 func (f *watchedFiles[T]) read() *reading[T] {
 	r := &reading[T]{stamps: f.stamps(), at: time.Now()}
 	contents := make([][]byte, len(f.paths))
@@ -136,7 +137,7 @@ func readFile(path string) (content []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // opened for reading
 	if content, err = io.ReadAll(io.LimitReader(file, maxFile+1)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

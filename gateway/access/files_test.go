@@ -63,7 +63,7 @@ func TestChangesAreSeenAndWhatCannotBeUsedIsNot(t *testing.T) {
 	write(t, b, "bad")
 	expect("3+2", errBad)
 	expect("3+2", errBad)
-	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
+	if n := strings.Count(log.String(), "is invalid"); n != 1 {
 		t.Errorf("reported %d times:\n%s", n, &log)
 	}
 	if err := os.Remove(b); err != nil {

@@ -14,16 +14,16 @@ import (
 	"slices"
 )
 
-// keySet are the public keys that may sign JWTs.
+// keySet holds the public keys that may sign JWTs.
 type keySet []publicKey
 
-// A publicKey verifies signatures of one algorithm only, whatever a token says of itself.
+// A publicKey verifies signatures of one algorithm, whatever the token's header says.
 type publicKey struct {
 	id, algorithm string
 	key           crypto.PublicKey
 }
 
-// find returns the key of a token: the one that it names, or, where it names none, the only one of its algorithm.
+// find returns the key of a token: the one with the ID or, without an ID, the only one of the algorithm.
 func (s keySet) find(id, algorithm string) (crypto.PublicKey, error) {
 	var found []publicKey
 	for _, k := range s {
@@ -40,7 +40,7 @@ func (s keySet) find(id, algorithm string) (crypto.PublicKey, error) {
 	return found[0].key, nil
 }
 
-// A jwk is a key as RFC 7517 and RFC 8037 write it, without what only other algorithms have.
+// A jwk is a key in the form of RFC 7517 and RFC 8037, without the fields of unsupported algorithms.
 type jwk struct {
 	Kty, Kid, Use, Alg, Crv string
 	KeyOps                  []string `json:"key_ops"`
@@ -55,11 +55,11 @@ const (
 )
 
 var (
-	errPrivate = errors.New("holds a secret: give the public keys only, and take the secret out of use")
-	errForeign = errors.New("not of use here") // a key for something else, which RFC 7517 says to ignore
+	errPrivate = errors.New("contains a private key: list public keys only, and revoke this one")
+	errForeign = errors.New("not applicable") // a key for another purpose, which RFC 7517 says to ignore
 )
 
-// parseKeySet reads a JWKS file. keySet for other uses or algorithms are left out; a damaged or secret one makes the file unusable.
+// parseKeySet parses a JWKS file. Keys for other uses or algorithms are skipped; an invalid or private key is an error.
 func parseKeySet(content []byte) (keySet, error) {
 	var file struct{ Keys []jwk }
 	if err := json.Unmarshal(content, &file); err != nil {
@@ -78,7 +78,7 @@ func parseKeySet(content []byte) (keySet, error) {
 		case err != nil:
 			return nil, fmt.Errorf("key %d (kid %.64q): %w", i+1, file.Keys[i].Kid, err)
 		case k.id != "" && ids[k.id]:
-			return nil, fmt.Errorf("key %d: kid %.64q stands twice", i+1, k.id)
+			return nil, fmt.Errorf("key %d: duplicate kid %.64q", i+1, k.id)
 		}
 		ids[k.id] = true
 		set = append(set, k)
@@ -89,7 +89,7 @@ func parseKeySet(content []byte) (keySet, error) {
 	return set, nil
 }
 
-// public reads one key.
+// public converts one key.
 func (j *jwk) public() (publicKey, error) {
 	k := publicKey{id: j.Kid}
 	if j.D != "" || j.K != "" || j.Kty == "oct" {

@@ -7,40 +7,40 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// What is wrong with a JWT. None quotes the token.
+// Why a JWT is rejected. No error contains the token.
 var (
 	errExpired    = errors.New("the token has expired")
 	errNotYet     = errors.New("the token is not valid yet")
-	errAudience   = errors.New("the token was made for another audience, or names none")
-	errIssuer     = errors.New("the token is of another issuer, or names none")
+	errAudience   = errors.New("the token has another audience, or none")
+	errIssuer     = errors.New("the token has another issuer, or none")
 	errClaim      = errors.New("the token lacks exp, or one of its claims has the wrong form")
 	errSignature  = errors.New("the token is not signed by a key of the key set, or not with RS256, ES256 or EdDSA")
 	errUnknownKey = errors.New("the token names a key that is not in the key set")
-	errWhichKey   = errors.New("the token names no key, and more than one would do")
-	errCritical   = errors.New("the token demands extensions (crit) that are not known here")
+	errWhichKey   = errors.New("the token names no key, and several keys match")
+	errCritical   = errors.New("the token requires unknown extensions (crit)")
 	errNoSubject  = errors.New("the token names no subject (sub)")
-	errNotAToken  = errors.New("the token is not known, and is no JWT")
+	errNotAToken  = errors.New("the token is unknown and not a JWT")
 	errFarAway    = errors.New("the token expires after the year 9999")
 )
 
 // lastExpiry is the end of the year 9999.
 const lastExpiry = 253402300800
 
-// expectation says what tokens must be.
+// An expectation is what tokens must contain.
 type expectation struct {
 	Issuer    string
-	Audiences []string // one of which
+	Audiences []string // one of which the token must name
 	Leeway    time.Duration
 }
 
-// A verifier takes JWTs. Its methods may be called from anywhere at once.
+// A verifier verifies JWTs. Its methods are safe for concurrent use.
 type verifier struct {
 	keys   func() keySet
 	parser *jwt.Parser
 	leeway time.Duration
 }
 
-// newVerifier makes a verifier; keys returns the keys as they are now.
+// newVerifier returns a verifier; keys returns the current keys.
 func newVerifier(e expectation, keys func() keySet) *verifier {
 	return &verifier{keys: keys, leeway: e.Leeway, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{rs256, es256, eddsa}), jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(e.Leeway),
@@ -48,15 +48,15 @@ func newVerifier(e expectation, keys func() keySet) *verifier {
 	)}
 }
 
-// A verifiedToken is what a JWT says that has been verified.
+// A verifiedToken is the content of a verified JWT.
 type verifiedToken struct {
 	Subject string         // never empty
-	Expires time.Time      // when it is no longer good, with the leeway
+	Expires time.Time      // including the leeway
 	Claims  map[string]any // as encoding/json decodes them
 }
 
-// Verify returns what a JWT says. Claims are looked at by their exact names: in a struct encoding/json would take EXP too. An error is in
-// words of ours and quotes nothing of the token.
+// Verify returns the content of a JWT. Claims are matched by their exact names, because encoding/json would match EXP in a struct. Errors
+// do not contain the token.
 func (v *verifier) Verify(token string) (verifiedToken, error) {
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.key); err != nil {
@@ -76,7 +76,7 @@ func (v *verifier) Verify(token string) (verifiedToken, error) {
 	return verifiedToken{Subject: subject, Expires: expires.Add(v.leeway), Claims: claims}, nil
 }
 
-// key finds the key of a token that has not been verified yet.
+// key returns the key for a token that is not verified yet.
 func (v *verifier) key(t *jwt.Token) (any, error) {
 	if _, critical := t.Header["crit"]; critical {
 		return nil, errCritical
@@ -88,7 +88,7 @@ func (v *verifier) key(t *jwt.Token) (any, error) {
 	return v.keys().find(id, t.Method.Alg())
 }
 
-// plain says in our words what is wrong; the library's may quote parts of the token.
+// plain replaces errors of the library, which may contain parts of the token.
 func plain(err error) error {
 	for _, known := range []error{errUnknownKey, errWhichKey, errCritical} {
 		if errors.Is(err, known) {

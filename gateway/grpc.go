@@ -15,29 +15,28 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	// Cluster, Node and Partitions go into every Welcome. Required.
+	// Cluster, Node and Partitions are sent in every Welcome. Required.
 	Cluster, Node string
 	Partitions    int
-	// Recent returns what a subscriber that begins hears of the service, as it could not hear it when it happened. Defaults to nothing.
+	// Recent returns notices that are still relevant for a new session. Optional.
 	Recent func() []streamer.Notice
-	// Topology tells clients who owns what; nil tells nothing.
+	// Topology announces the owners of partitions to clients. Optional.
 	Topology Topologist
-	// Carries says what the log's events have, for filters.
+	// Carries says what the events of the log contain, for the validation of filters.
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
 	MaxSessions, MaxSubscriptions int
-	// CreditEvents and CreditBytes go into every Welcome, as the hub has them.
+	// CreditEvents and CreditBytes are the hub's limits, sent in every Welcome.
 	CreditEvents, CreditBytes int
-	// HandshakeTimeout is how long a connection may take to be established, and then to say hello. Defaults to 10 s.
+	// HandshakeTimeout bounds connection establishment, and then the wait for a Hello. Defaults to 10 s.
 	HandshakeTimeout time.Duration
-	// IdleTimeout is how long a connection may be open without a call. Defaults to 2 min.
+	// IdleTimeout bounds how long a connection may be open without a call. Defaults to 2 min.
 	IdleTimeout time.Duration
-	// ProbeAfter is how long a connection may be silent before its other end is probed, ProbeTimeout how long that one may take to answer.
-	// Default to 30 s and 10 s.
+	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default to 30 s and 10 s.
 	ProbeAfter, ProbeTimeout time.Duration
-	// HeartbeatTimeout is how long a client may be silent. Defaults to 30 s; heartbeats are asked for three times as often.
+	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats three times as often.
 	HeartbeatTimeout time.Duration
-	// Access says who may connect, and Accounts what their connections use together. Default to everybody, without limits.
+	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
 	// Logger defaults to one that discards.
@@ -61,7 +60,7 @@ type Server struct {
 
 var _ streampb.GatewayServer = (*Server)(nil)
 
-// NewServer makes a Server over a node.
+// NewServer returns a Server of a node.
 func NewServer(cfg Config, node *streamer.Node) *Server {
 	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
@@ -85,7 +84,7 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
 		return refusal(fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions))
 	}
 	defer s.exit()
-	defer foretellTooLarge(stream, &err)()
+	defer presetTooLarge(stream, &err)()
 	identity := access.From(stream.Context())
 	account := s.cfg.Accounts.Open(identity)
 	defer account.Close()
@@ -112,7 +111,7 @@ func (s *Server) exit() {
 	s.mu.connections--
 }
 
-// announces has a session hear what Announce tells, until the function that it returns is called.
+// announces registers a session for Announce until the returned function is called.
 func (s *Server) announces(session *streamer.Session) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *Server) announces(session *streamer.Session) (stop func()) {
 	}
 }
 
-// Announce tells every session of the server something that has no place in the log.
+// Announce sends a notice, which has no place in the log, to every session.
 func (s *Server) Announce(n streamer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,22 +26,21 @@ import (
 
 // EventsConfig configures Events.
 type EventsConfig struct {
-	// Cluster binds the ids. Required.
+	// Cluster is part of event ids, so that ids of another cluster are rejected. Required.
 	Cluster string
-	// Carries says what the log's events have, for filters.
+	// Carries says what the events of the log contain, for the validation of filters.
 	Carries match.Carries
-	// Accounts are what the clients of each identity use together, and bound them by it; requests must then have passed an
-	// access.Authenticator. nil lets everybody have everything.
+	// Accounts enforce the limits of identities; requests must then have passed an access.Authenticator. nil allows everything to everybody.
 	Accounts *access.Accounts
-	// Heartbeat is how long a quiet connection stays silent. Defaults to 15 s.
+	// Heartbeat is the interval of comments on an idle connection. Defaults to 15 s.
 	Heartbeat time.Duration
-	// StallTimeout is how long a client may take nothing. Defaults to 30 s.
+	// StallTimeout is how long a write may block before the client is disconnected. Defaults to 30 s.
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
@@ -54,7 +53,7 @@ type Events struct {
 	clients atomic.Int64
 }
 
-// NewEvents makes the handler.
+// NewEvents returns the handler.
 func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
@@ -64,12 +63,12 @@ func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	}
 }
 
-// retryAfter is how long browsers wait before they connect again, spread so that those of one node do not come back at once.
+// retryAfter returns a random reconnect delay in milliseconds, so that the clients of a node do not reconnect at once.
 func retryAfter() int { return 500 + rand.IntN(1000) }
 
-// ServeHTTP implements http.Handler. Parameters: db, coll, op (several, or separated by commas), filter (CEL), subscriber (a name, under which
-// a checkpoint is kept), start (now, earliest, or a time as in RFC 3339; now unless given). The header Last-Event-ID, or the parameter of
-// that name, resumes after the event that carried the id.
+// ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
+// with a checkpoint), start (now, earliest, or an RFC 3339 time; defaults to now). The header or parameter Last-Event-ID resumes after the
+// event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := leaving(r.Context()); err != nil {
 		h.refuse(w, r, err)
@@ -113,8 +112,8 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	subscriber.Close(r.Context(), nil)
 }
 
-// leaving returns why a client is not served that comes while the node stops, or loses its right to be there, which ends the contexts of
-// its requests; nil where nothing is wrong, or the client has left itself.
+// leaving returns why a request cannot be served because its context has ended: the node stops or access was revoked. It returns nil if the
+// context has not ended.
 func leaving(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -122,10 +121,10 @@ func leaving(ctx context.Context) error {
 	if cause := context.Cause(ctx); fault.Of(cause) != "" {
 		return cause
 	}
-	return fault.Newf(fault.NodeStopping, "no more subscribers are taken")
+	return fault.Newf(fault.NodeStopping, "node accepts no more subscribers")
 }
 
-// admit finds out whether whoever asks may have what the filter is about, and counts it. The account must be closed where there is no error.
+// admit checks that the identity may use the filter, and counts the subscription. The caller must close the account.
 func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Account, err error) {
 	if h.cfg.Accounts == nil {
 		return access.NewAccounts().Open(access.Anonymous()), nil
@@ -162,7 +161,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	last := r.Header.Get("Last-Event-ID")
 	for name, values := range query {
 		if name != "op" && len(values) > 1 {
-			return bad("parameter %s is there twice", name)
+			return bad("parameter %s is given twice", name)
 		}
 		switch name {
 		case "db":
@@ -211,11 +210,11 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	return f, request, nil
 }
 
-// generationMark stands in an id between the position and the generation of the subscriber's checkpoint, where that is not 0.
+// generationMark separates the position and the checkpoint generation in an id. A generation of 0 is omitted.
 const generationMark = "."
 
-// refuse answers with the fault as JSON. An EventSource gives up for good on any status but 200: where it should try again it gets an empty
-// stream that says when.
+// refuse responds with the fault as JSON. Because an EventSource gives up on any status but 200, it gets an empty stream with a reconnect
+// delay if it should retry.
 func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	switch fault.Of(err) {
@@ -246,10 +245,10 @@ func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(describe(err)) // the client may have gone
+	_ = json.NewEncoder(w).Encode(describe(err)) // the client may have disconnected
 }
 
-// A description is a fault as subscribers see it.
+// A description is a fault as clients see it.
 type description struct {
 	Code    fault.Code `json:"code"`
 	Message string     `json:"message"`

@@ -32,7 +32,7 @@ type records chan struct{}
 
 func (r records) Enabled(context.Context, slog.Level) bool { return true }
 func (r records) Handle(_ context.Context, record slog.Record) error {
-	if record.Message == "subscriber cut off" {
+	if record.Message == "subscriber disconnected" {
 		close(r)
 	}
 	return nil

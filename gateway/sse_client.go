@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// maxWrite is how much is written to a client at a time.
+// maxWrite is the size in bytes at which the buffer is written to the client.
 const maxWrite = 256 << 10
 
 // A client is one connection to Events.
@@ -29,13 +29,13 @@ type client struct {
 	last       uint64 // the last batch in the buffer
 }
 
-// run writes events until the client leaves, stalls, or the session ends, and says which.
+// run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
 func (c *client) run(ctx context.Context) (reason string) {
 	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter())
 	if reason := c.flush(ctx); reason != "" {
 		return reason
 	}
-	c.events.metrics.clients.Inc() // it has been answered
+	c.events.metrics.clients.Inc()
 	defer c.events.metrics.clients.Dec()
 	session := c.subscriber.Session()
 	for {
@@ -70,7 +70,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 	}
 }
 
-// ended says why the context has ended, to the client too where it has lost its right to be there. One whose node stops comes back.
+// ended returns why the context has ended. It tells the client if its access was revoked; a client of a stopping node just reconnects.
 func (c *client) ended(ctx context.Context) (reason string) {
 	switch cause := context.Cause(ctx); fault.Of(cause) {
 	case "":
@@ -79,12 +79,12 @@ func (c *client) ended(ctx context.Context) (reason string) {
 		return "stopped"
 	default:
 		c.problem("error", cause)
-		_ = c.send() // it ends either way
+		_ = c.send() // the stream ends anyway
 		return "revoked"
 	}
 }
 
-// fail writes why the stream ends.
+// fail reports an error to the client and returns the reason for the metric.
 func (c *client) fail(ctx context.Context, err error) (reason string) {
 	switch fault.Of(err) {
 	case fault.NodeStopping:
@@ -94,15 +94,15 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	case fault.SessionReplaced:
 		reason = "replaced"
 	default:
-		c.events.logger.Error("an event stream ended", "error", err)
+		c.events.logger.Error("event stream failed", "error", err)
 		reason = "failed"
 	}
 	c.problem("error", err)
-	_ = c.flush(ctx) // it ends either way
+	_ = c.flush(ctx) // the stream ends anyway
 	return reason
 }
 
-// id appends the id of where a batch, or an event of it, ends.
+// id returns the event id of a position.
 func (c *client) id(ref func([]byte, string) []byte) []byte {
 	b := ref(nil, c.events.cfg.Cluster)
 	if g := c.subscriber.Generation(); g > 0 {
@@ -111,7 +111,7 @@ func (c *client) id(ref func([]byte, string) []byte) []byte {
 	return b
 }
 
-// batch writes a batch into the buffer.
+// batch appends a batch to the buffer.
 func (c *client) batch(b *streamer.Batch) error {
 	c.last = b.Seq
 	end := b.To.Ref()
@@ -121,14 +121,14 @@ func (c *client) batch(b *streamer.Batch) error {
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
 		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
 		return nil
-	case len(b.Events) == 0: // the id moves on without an event
+	case len(b.Events) == 0: // advance the id without an event
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
 		return nil
 	}
 	for i := range b.Events {
 		e, payload := &b.Events[i], b.Payload(i)
 		if bytes.ContainsAny(payload, "\r\n") {
-			return fault.Newf(fault.SessionEncoding, "an event has a line break where none may be")
+			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
 		}
 		ref := e.Ref
 		id := c.id(ref.AppendText)
@@ -140,7 +140,7 @@ func (c *client) batch(b *streamer.Batch) error {
 	return nil
 }
 
-// notice writes what the client is to know of its own subscription; what is about the service is at /v1/notices.
+// notice appends a notice about the client's own subscription. Notices about the service are served at /v1/notices.
 func (c *client) notice(n streamer.Notice) {
 	if n.Subscription == "" {
 		return
@@ -149,14 +149,14 @@ func (c *client) notice(n streamer.Notice) {
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", n.Kind, text)
 }
 
-// problem writes what went wrong as an event.
+// problem appends an error as an event.
 func (c *client) problem(event string, err error) {
 	text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// flush writes the buffer to the client as soon as its identity's pace allows, within the stall timeout, and acknowledges what it held. It
-// says why the stream ends, if it does.
+// flush writes the buffer within the identity's rate limit and the stall timeout, and acknowledges its batches. It returns a reason if the
+// stream ends.
 func (c *client) flush(ctx context.Context) (reason string) {
 	if c.written > 0 {
 		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {
@@ -165,9 +165,9 @@ func (c *client) flush(ctx context.Context) (reason string) {
 	}
 	events := c.written
 	if err := c.send(); err != nil {
-		switch { // a writing that fails ends the request's context too
+		switch { // a failed write ends the request's context as well
 		case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-			c.events.logger.Warn("subscriber cut off", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
+			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"
 		case ctx.Err() != nil:
 			return c.ended(ctx)
@@ -182,13 +182,13 @@ func (c *client) flush(ctx context.Context) (reason string) {
 	return ""
 }
 
-// send writes the buffer to the client, within the stall timeout.
+// send writes the buffer within the stall timeout.
 func (c *client) send() error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
 	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
-		return fmt.Errorf("set a deadline: %w", err)
+		return fmt.Errorf("set write deadline: %w", err)
 	}
 	if _, err := c.w.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)

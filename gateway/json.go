@@ -9,8 +9,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// AppendJSON appends an event, which is JSON, as subscribers of text see it: the change event as an object, with an opaque id and the partition in
-// the place of the resume token. The partition of an event of no document is null.
+// AppendJSON appends a change event in the JSON form for SSE and stdout: an object with an opaque id and the partition instead of the
+// resume token. The partition is null for an event without a document.
 func AppendJSON(b []byte, cluster string, e *streamer.Event, payload []byte) []byte {
 	return appendEventJSON(b, string(e.Ref.AppendText(nil, cluster)), e, payload)
 }
@@ -30,12 +30,12 @@ func appendEventJSON(b []byte, id string, e *streamer.Event, payload []byte) []b
 	return append(b, payload[1:]...)
 }
 
-// A loss is what subscribers of text hear when changes may have been missed, or an operator has moved them.
+// A loss is the JSON form of a Loss.
 type loss struct {
 	ID         string        `json:"id"` // resumes after the loss
 	Notice     streamer.Kind `json:"notice"`
 	Reason     string        `json:"reason"`
-	Namespaces []string      `json:"namespaces,omitempty"` // none: everything that is watched
+	Namespaces []string      `json:"namespaces,omitempty"` // empty: all watched namespaces
 	LostFrom   timestamp     `json:"lost_from"`
 	LostTo     timestamp     `json:"lost_to"`
 	Found      time.Time     `json:"found"`
@@ -43,7 +43,7 @@ type loss struct {
 	Generation uint64        `json:"generation,omitempty"`
 }
 
-// A timestamp is a cluster time as Extended JSON writes it.
+// A timestamp is a cluster time in Extended JSON.
 type timestamp struct {
 	Timestamp struct {
 		T uint32 `json:"t"`
@@ -56,7 +56,7 @@ func newTimestamp(t change.Timestamp) (ts timestamp) {
 	return ts
 }
 
-// AppendLoss appends a loss as an object.
+// AppendLoss appends a loss as a JSON object.
 func AppendLoss(b []byte, cluster string, to change.Position, l *streamer.Loss) []byte {
 	return appendLoss(b, string(to.Ref().AppendText(nil, cluster)), l)
 }
