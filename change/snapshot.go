@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Snapshotted makes the event of a document of a snapshot: its operation is OpSnapshot, its cluster time that at which the document was read.
-// It has the token of a point of progress, because it stands at no place of its own in the log.
+// Snapshotted returns the event of a document read by a snapshot: its operation is OpSnapshot, its cluster time the time of the read. It
+// has the token of a point of progress, because it has no position of its own in the log.
 func Snapshotted(ns Namespace, doc []byte, at Timestamp) (Event, error) {
 	id := lookup(doc, "_id")
 	if id.IsZero() {
-		return Event{}, errors.New("a document without an _id")
+		return Event{}, errors.New("document without _id")
 	}
 	token := WrapDocument(AppendString(nil, "_data", fmt.Sprintf("82%08X%08X2B0229296E04", at.T, at.I)))
 	b := BeginDocument(make([]byte, 0, len(doc)+256))

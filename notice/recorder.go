@@ -12,54 +12,53 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// MaxBatch is how many notices a Store is given at once, at most.
+// MaxBatch bounds the notices in one Append.
 const MaxBatch = 100
 
-// A Store keeps what the nodes of a cluster have posted: a bounded number of notices, for a bounded time. All methods may block on the
-// network until the context ends.
+// A Store keeps a bounded number of a cluster's notices for a bounded time. All methods may block on the network until the context ends.
 type Store interface {
-	// Append adds notices of this process, up to MaxBatch, in the order of their ids, and lets the oldest of all go beyond the bound. To
-	// append one again changes nothing.
+	// Append adds notices of this process, at most MaxBatch, ordered by ID, and removes the oldest beyond the bound. Repeating an Append
+	// changes nothing.
 	Append(ctx context.Context, notices []Notice) error
-	// Read returns what other processes have added after a place, oldest first, and the place after that. Place 0 is before all. After the
-	// store was restored from a copy, a place may be later than all that there is: then Read returns what it has not returned before.
+	// Read returns what other processes have added after a place, oldest first, and the new place. Place 0 is before everything. If the
+	// store was restored and the place is later than its content, Read returns what it has not returned before.
 	Read(ctx context.Context, after int64) (notices []Notice, place int64, err error)
-	// Wait returns when others may have added something after the place, and after some seconds at most.
+	// Wait returns when other processes may have added something after the place, or after a few seconds.
 	Wait(ctx context.Context, after int64) error
 }
 
 // RecorderConfig configures a Recorder.
 type RecorderConfig struct {
-	// Pause is how long to leave the history alone after each batch. Defaults to 250 ms.
+	// Pause is the pause after each batch. Defaults to 250 ms.
 	Pause time.Duration
-	// Timeout bounds each reading and writing. Defaults to 5 s.
+	// Timeout bounds each read and write. Defaults to 5 s.
 	Timeout time.Duration
-	// Bound is how many notices may wait while the history is away; beyond it the oldest go, and are counted. Defaults to 1000.
+	// Bound is the number of notices that may wait while the store is unavailable; beyond it the oldest are dropped. Defaults to 1000.
 	Bound int
-	// Logger hears when the history goes away and comes back. Defaults to one that discards.
+	// Logger logs when the store becomes unavailable and recovers. Defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// A Recorder writes a board's own notices into the history of the cluster, and puts on the board what others write there.
+// A Recorder writes a board's own notices to the cluster's history and adds those of other nodes to the board.
 type Recorder struct {
 	cfg     RecorderConfig
 	board   *Board
 	store   Store
 	metrics recorderMetrics
-	place   int64 // up to where the history is on the board
-	loaded  bool  // what comes now is news
+	place   int64 // up to where the history was read
+	loaded  bool  // further notices are new
 
 	mu struct {
 		sync.Mutex
 
 		waiting []Notice
 	}
-	more chan struct{} // holds one while something waits
+	more chan struct{} // holds one signal: notices wait
 }
 
-// NewRecorder makes a Recorder.
+// NewRecorder returns a Recorder.
 func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
 	cfg.Pause = cmp.Or(cfg.Pause, 250*time.Millisecond)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
@@ -68,8 +67,8 @@ func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
 	return &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), more: make(chan struct{}, 1)}
 }
 
-// Load puts the history on the board, for readers to find before what is posted from now on. Without it, or where it fails, Run does so
-// when it can. It must not be called beside Run.
+// Load adds the history to the board before new notices are posted. If it is not called or fails, Run does so later. It must not run
+// concurrently with Run.
 func (r *Recorder) Load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -90,8 +89,7 @@ func (r *Recorder) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run records until the context ends; what waits then is written in one last attempt. A history that is away is tried again and again,
-// and blocks nobody.
+// Run records until the context ends, and then makes one last attempt to write waiting notices. It retries while the store is unavailable.
 func (r *Recorder) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.runReading(ctx) })
@@ -109,7 +107,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	<-written
 }
 
-// runCollecting takes the board's own notices until the context ends, and those that were posted before that.
+// runCollecting collects the board's own notices until the context ends.
 func (r *Recorder) runCollecting(ctx context.Context) {
 	var last uint64
 	for {
@@ -138,7 +136,7 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 	}
 }
 
-// take returns the next batch, which waits no more.
+// take removes and returns the next batch.
 func (r *Recorder) take() []Notice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +146,7 @@ func (r *Recorder) take() []Notice {
 	return batch
 }
 
-// runWriting writes batches until nothing more comes, or the hard context ends. Between them it waits, unless the soft one has ended.
+// runWriting writes batches until more is closed or the hard context ends. It pauses between batches until the soft context ends.
 func (r *Recorder) runWriting(soft, hard context.Context) {
 	for range r.more {
 		for batch := r.take(); len(batch) > 0; batch = r.take() {
@@ -161,7 +159,7 @@ func (r *Recorder) runWriting(soft, hard context.Context) {
 	}
 }
 
-// write writes a batch, however often it takes; once the soft context has ended, in one attempt.
+// write writes a batch with retries; after the soft context has ended, in one attempt.
 func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for failures := 1; ; failures++ {
@@ -170,13 +168,13 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 		cancel()
 		if err == nil {
 			if failures > 1 {
-				r.cfg.Logger.Info("notices are written into the cluster's history again", "failures", failures-1)
+				r.cfg.Logger.Info("writing notice history recovered", "failures", failures-1)
 			}
 			return true
 		}
 		r.metrics.failures.Inc()
 		if failures == 1 {
-			r.cfg.Logger.Warn("notices cannot be written into the cluster's history", "error", err)
+			r.cfg.Logger.Warn("writing notice history failed", "error", err)
 		}
 		if soft.Err() != nil {
 			r.metrics.dropped.Add(float64(len(batch)))
@@ -186,7 +184,7 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 	}
 }
 
-// runReading puts on the board what others write, until the context ends.
+// runReading adds the notices of other nodes to the board until the context ends.
 func (r *Recorder) runReading(ctx context.Context) {
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for failures := 0; ctx.Err() == nil; {
@@ -196,11 +194,11 @@ func (r *Recorder) runReading(ctx context.Context) {
 			err = r.store.Wait(ctx, r.place)
 		}
 		if err == nil || ctx.Err() != nil {
-			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(ctx, 1) // what comes meanwhile is read at once
+			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(ctx, 1) // collect further notices into one read
 			continue
 		}
 		if failures++; failures == 1 {
-			r.cfg.Logger.Warn("the cluster's history of notices cannot be read", "error", err)
+			r.cfg.Logger.Warn("reading notice history failed", "error", err)
 		}
 		_ = backoff.Wait(ctx, failures)
 	}

@@ -240,7 +240,7 @@ func TestHistoryThatIsAwayBlocksNobodyAndCostsTheOldest(t *testing.T) {
 		if got, _ := b.board.Since(0); !got[len(got)-1].Past || got[len(got)-1].Text != "from before" {
 			b.Errorf("the history came as %+v", got[len(got)-1])
 		}
-		for _, once := range []string{"cannot be written", "cannot be read", "again"} {
+		for _, once := range []string{"writing notice history failed", "reading notice history failed", "writing notice history recovered"} {
 			if n := strings.Count(b.log.String(), once); n != 1 {
 				b.Errorf("%q is logged %d times", once, n)
 			}

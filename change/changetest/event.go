@@ -8,17 +8,17 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// An Event describes a change event to build. Its document's _id is an int64.
+// An Event describes a change event to build. The _id of its document is an int64.
 type Event struct {
 	Op       string // MongoDB's operationType; defaults to insert
 	DB, Coll string // default to "shop" and "orders"
 	ID       int64
 	Time     change.Timestamp
-	Index    uint64 // place in its transaction
-	Keyless  bool   // an event of no document
-	To       string // the collection that a rename makes, in the same database
-	Pad      int    // bytes of a string field, to make it large
-	// Value is the field v of the document, Base its field b; 0: it has none. An update sets v, and carries the document only if it is Whole.
+	Index    uint64 // index in its transaction
+	Keyless  bool   // an event without a document
+	To       string // the target collection of a rename, in the same database
+	Pad      int    // size of a string field in bytes
+	// Value is the field v of the document, Base its field b; 0 omits them. An update sets v and carries the document only with Whole.
 	Value, Base int64
 	Whole       bool
 }
@@ -62,7 +62,7 @@ func (e Event) Document() []byte {
 	return change.WrapDocument(b)
 }
 
-// Position returns where the event stands.
+// Position returns the position of the event.
 func (e Event) Position() change.Position {
 	return change.Position{Token: Token(e), Time: e.Time}
 }
@@ -79,7 +79,7 @@ func Token(e Event) []byte {
 	return token(append(b, 0, 4))
 }
 
-// HighWater returns the high-watermark token of a time, as MongoDB sends it after batches.
+// HighWater returns the high-watermark token of a time, as MongoDB sends it with batches.
 func HighWater(t change.Timestamp) change.Position {
 	b := append(head(t), 0x2B, 0x02, 0x29, 0x29, 0x6E, 0x04)
 	return change.Position{Token: token(b), Time: t}
