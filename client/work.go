@@ -629,7 +629,7 @@ func (w *work) drop(f *feed) {
 func (w *work) rewound(ctx context.Context, f *feed, to *place, generation uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := Rewound{Advice: "An operator has moved this subscriber back: what follows may have been delivered before."}
+	told := Rewound{Advice: "An operator rewound this subscriber: the following changes may have been delivered before."}
 	return w.goBack(ctx, f, told, to, generation, f)
 }
 

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// A list is a set of values. The zero list is empty and ready for use.
+// A list is a copy-on-write set of values with one writer and any number of readers. The zero list is empty and ready for use.
 type list[V comparable] struct {
 	values atomic.Pointer[[]V]
 }
 
-// Values returns the values as they are now; the slice is read-only and does not change.
+// Values returns the current values; the slice is immutable.
 func (l *list[V]) Values() []V {
 	if p := l.values.Load(); p != nil {
 		return *p
@@ -18,13 +18,13 @@ func (l *list[V]) Values() []V {
 	return nil
 }
 
-// Add adds a value. It writes behind what readers have seen, so that many additions cost no copies.
+// Add adds a value. It appends after what readers have seen, so that additions need no copy.
 func (l *list[V]) Add(value V) {
 	values := append(l.Values(), value)
 	l.values.Store(&values)
 }
 
-// Remove removes a value, if it is there.
+// Remove removes a value, if present.
 func (l *list[V]) Remove(value V) {
 	values := withoutValue(l.Values(), value)
 	l.values.Store(&values)

@@ -12,48 +12,47 @@ import (
 // A bound is an end of an interval.
 type bound struct {
 	At expr.Scalar
-	// Open: the value itself is outside.
+	// Open excludes the value itself.
 	Open bool
-	// Far: there is no bound on this side.
+	// Far means that there is no bound.
 	Far bool
 }
 
-// An interval is what a range accepts. Its bounds are of one ordered class, and none is NaN.
+// An interval is the range of a condition. Its bounds have one ordered class, and none is NaN.
 type interval struct{ Low, High bound }
 
-// blockSize is how many intervals stand together at most.
+// blockSize bounds the intervals in a block.
 const blockSize = 64
 
-// A ranges holds intervals of one class with their values and finds those that contain a point. They stand in blocks, in the order of
-// their low ends. A reader goes through the blocks that begin before the point and looks into those in which something reaches it; of such
-// a block, but for the last, something contains the point. What it reads are arrays of prefixes, which mostly decide. The zero ranges is
-// empty and ready for use.
+// A ranges holds intervals of one class with their values and finds those that contain a point. It has one writer and any number of
+// readers, who never wait. The intervals are in blocks, ordered by their lower bounds. A reader scans the blocks that begin before the
+// point and whose greatest upper bound reaches it, mostly by comparing arrays of prefixes. The zero ranges is empty and ready for use.
 type ranges[V any] struct {
 	directory atomic.Pointer[directory[V]]
 }
 
-// A directory lists the blocks. It is replaced, never changed, and so are they.
+// A directory lists the blocks. Directories and blocks are immutable.
 type directory[V any] struct {
-	lows, tops []uint64 // of each block: prefix of its first low end, and of its highest end
+	lows, tops []uint64 // of each block: prefixes of the first lower and the greatest upper bound
 	blocks     []*block[V]
 }
 
 type block[V any] struct {
-	lows, highs []uint64 // prefixes of the ends
+	lows, highs []uint64 // prefixes of the bounds
 	members     []*member[V]
 }
 
 type member[V any] struct {
 	interval
 
-	order uint64 // tells equal low ends apart
+	order uint64 // distinguishes equal lower bounds
 	value V
 }
 
 // IsEmpty reports whether there are no intervals.
 func (r *ranges[V]) IsEmpty() bool { return r.directory.Load() == nil }
 
-// Insert adds an interval; order tells it from others with the same low end.
+// Insert adds an interval; order distinguishes intervals with the same lower bound.
 func (r *ranges[V]) Insert(in interval, order uint64, value V) {
 	added := &member[V]{interval: in, order: order, value: value}
 	d := r.directory.Load()
@@ -72,7 +71,7 @@ func (r *ranges[V]) Insert(in interval, order uint64, value V) {
 	r.replace(d, i, replaced)
 }
 
-// Remove removes the interval that was inserted under this order.
+// Remove removes the interval with this order.
 func (r *ranges[V]) Remove(in interval, order uint64) {
 	d := r.directory.Load()
 	if d == nil {
@@ -91,7 +90,7 @@ func (r *ranges[V]) Remove(in interval, order uint64) {
 	r.replace(d, i, []*block[V]{blockOf(slices.Delete(slices.Clone(members), at, at+1))})
 }
 
-// replace puts blocks in the place of one. Small neighbours become one, or removals would leave many of them.
+// replace replaces a block. It merges small neighbours, so that removals do not leave many of them.
 func (r *ranges[V]) replace(d *directory[V], i int, by []*block[V]) {
 	blocks := slices.Concat(d.blocks[:i], by, d.blocks[i+1:])
 	if len(by) == 1 && i+1 < len(blocks) && len(blocks[i].members)+len(blocks[i+1].members) <= blockSize/2 {
@@ -105,7 +104,7 @@ func (r *ranges[V]) replace(d *directory[V], i int, by []*block[V]) {
 	r.directory.Store(directoryOf(blocks))
 }
 
-// Stab yields the values of the intervals that contain the point, which is of the class of the intervals and not NaN.
+// Stab yields the values of the intervals that contain the point, which has the class of the intervals and is not NaN.
 func (r *ranges[V]) Stab(point expr.Scalar, yield func(V)) {
 	d := r.directory.Load()
 	if d == nil {
@@ -151,13 +150,13 @@ func (r *ranges[V]) Each(yield func(V)) {
 	}
 }
 
-// find returns the last block that begins at the place or before it, else the first.
+// find returns the last block that begins at or before the place, else the first.
 func (d *directory[V]) find(low bound, order uint64) int {
-	i := sort.Search(len(d.blocks), func(i int) bool { return d.blocks[i].members[0].isBehind(low, order) })
+	i := sort.Search(len(d.blocks), func(i int) bool { return d.blocks[i].members[0].isAfter(low, order) })
 	return max(i-1, 0)
 }
 
-// place returns where the first member stands that is not before the place.
+// place returns the index of the first member that is not before the place.
 func place[V any](members []*member[V], low bound, order uint64) int {
 	return sort.Search(len(members), func(i int) bool { return !members[i].isBefore(low, order) })
 }
@@ -167,7 +166,7 @@ func (m *member[V]) isBefore(low bound, order uint64) bool {
 	return c < 0 || c == 0 && m.order < order
 }
 
-func (m *member[V]) isBehind(low bound, order uint64) bool {
+func (m *member[V]) isAfter(low bound, order uint64) bool {
 	c := compareLow(m.Low, low)
 	return c > 0 || c == 0 && m.order > order
 }
@@ -197,7 +196,7 @@ func (b *bound) prefix(far uint64) uint64 {
 	return b.At.Prefix()
 }
 
-// lets reports whether an interval with this low end contains the point or ends before it.
+// lets reports whether an interval with this lower bound contains the point or ends before it.
 func (b *bound) lets(point *expr.Scalar) bool {
 	if b.Far {
 		return true
@@ -206,7 +205,7 @@ func (b *bound) lets(point *expr.Scalar) bool {
 	return order < 0 || order == 0 && !b.Open
 }
 
-// reaches reports whether an interval with this high end contains the point or begins behind it.
+// reaches reports whether an interval with this upper bound contains the point or begins after it.
 func (b *bound) reaches(point *expr.Scalar) bool {
 	if b.Far {
 		return true
@@ -215,7 +214,7 @@ func (b *bound) reaches(point *expr.Scalar) bool {
 	return order > 0 || order == 0 && !b.Open
 }
 
-// compareLow orders low ends by what they let in first.
+// compareLow orders lower bounds.
 func compareLow(a, b bound) int {
 	switch {
 	case a.Far && b.Far:

@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// minSlots is the size of a small table.
+// minSlots is the smallest number of slots.
 const minSlots = 8
 
-// A table maps keys to values: a hash table of chains that are replaced, never changed. The zero table is empty and ready for use.
+// A table is a hash table with one writer and any number of readers, who never wait. Its chains are immutable and replaced on write. The
+// zero table is empty and ready for use.
 type table[V any] struct {
 	slots atomic.Pointer[slots[V]]
 	size  atomic.Int64
 }
 
-// slots are the chains, and in front of each eight bits that tell most keys that are not in it: they fit a processor's cache where the
-// chains do not.
+// slots are the chains, each with an 8-bit filter that excludes most absent keys and fits into the CPU cache.
 type slots[V any] struct {
 	seed   maphash.Seed
 	mask   uint64
@@ -28,11 +28,11 @@ type entry[V any] struct {
 	hash  uint64
 	next  *entry[V]
 	key   string
-	short [shortKey]byte // a key of at most this length, here where it needs no further look
+	short [shortKey]byte // the start of the key, which avoids a pointer dereference for short keys
 	value V
 }
 
-// shortKey is as long as the keys of ObjectIds, of numbers, and of most strings that people look for.
+// shortKey covers the keys of ObjectIds, numbers and most strings.
 const shortKey = 24
 
 func newEntry[V any](hash uint64, key string, value V, next *entry[V]) *entry[V] {
@@ -67,7 +67,7 @@ func (t *table[V]) Get(key []byte) (value V, ok bool) {
 	return value, false
 }
 
-// filterBit is the bit that a key sets in the word of its slot.
+// filterBit returns the bit of a key in the filter word of its slot.
 func filterBit(slot, hash uint64) uint32 { return 1 << (slot%4*8 + hash>>61) }
 
 // Len returns how many keys there are.
@@ -103,7 +103,7 @@ func (t *table[V]) Put(key string, value V) {
 	t.size.Store(int64(n))
 }
 
-// replace changes the value of a key that is there: no reader finds the key missing.
+// replace replaces the value of an existing key, so that no reader misses the key.
 func (t *table[V]) replace(key string, value V) bool {
 	s := t.slots.Load()
 	if s == nil {
@@ -118,7 +118,7 @@ func (t *table[V]) replace(key string, value V) bool {
 	return found
 }
 
-// Delete removes the key, if it is there.
+// Delete removes the key, if present.
 func (t *table[V]) Delete(key string) {
 	s := t.slots.Load()
 	if s == nil {
@@ -142,7 +142,7 @@ func (t *table[V]) Delete(key string) {
 	}
 }
 
-// without copies a chain without the key.
+// without returns a copy of a chain without the key.
 func without[V any](e *entry[V], key string) (rest *entry[V], found bool) {
 	if e == nil {
 		return nil, false
@@ -157,7 +157,7 @@ func without[V any](e *entry[V], key string) (rest *entry[V], found bool) {
 	return newEntry(e.hash, e.key, e.value, next), true
 }
 
-// resize moves everything into at least n slots. Readers go on in the old ones, which stay as they were.
+// resize copies everything into at least n slots. Readers continue with the old ones.
 func (t *table[V]) resize(n int) {
 	size := minSlots
 	for size < n {

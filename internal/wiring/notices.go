@@ -38,7 +38,7 @@ func (s *Service) openChannels(ctx context.Context) error {
 	if c.history != nil {
 		c.recorder = notice.NewRecorder(notice.RecorderConfig{Bound: cfg.Notices.Keep, Logger: s.logger, Registerer: s.registry}, s.board, c.history)
 		if err := c.recorder.Load(ctx); err != nil {
-			s.logger.Warn("the cluster's history of notices cannot be read yet", "error", err)
+			s.logger.Warn("reading notice history failed yet", "error", err)
 		}
 	}
 	if hook := cfg.Notices.Webhook; hook.URL != "" {

@@ -7,14 +7,14 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Constant is a scalar of a filter in the two forms that the index needs.
+// A Constant is a scalar of a filter, with its key in the index.
 type Constant struct {
 	Scalar
 	// Key is what AppendKey appends.
 	Key []byte
 }
 
-// ConstantOf makes a constant of a scalar. It is not ok for null and NaN, for documents and arrays, and for dates that no field can have.
+// ConstantOf returns the constant for a scalar. ok is false for null, NaN, documents, arrays, and dates that BSON cannot represent.
 func ConstantOf(s Scalar) (c Constant, ok bool) {
 	v, ok := s.encode()
 	if !ok || s.IsNaN() {
@@ -23,7 +23,7 @@ func ConstantOf(s Scalar) (c Constant, ok bool) {
 	return Constant{Scalar: s, Key: AppendKey(nil, v)}, true
 }
 
-// AppendKey appends bytes that are the same for scalars that are equal, and only for these. NaN, which equals nothing, has a key too.
+// AppendKey appends a key that is the same for equal scalars only. NaN, which equals nothing, has a key too.
 func AppendKey(b []byte, v change.Value) []byte {
 	if v.Type == change.TypeBool && v.Data[0] > 1 {
 		// Whatever is not zero is true; a server only sends 1.
@@ -32,7 +32,7 @@ func AppendKey(b []byte, v change.Value) []byte {
 	return change.AppendCanonical(b, v)
 }
 
-// encode writes a scalar as BSON would hold it.
+// encode returns the BSON value of a scalar.
 func (s Scalar) encode() (v change.Value, ok bool) {
 	switch s.Class {
 	case Number:

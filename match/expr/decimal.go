@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A decimal128 is a Decimal128: IEEE 754-2008, binary integer significand.
+// A decimal128 is an IEEE 754-2008 Decimal128 with binary integer significand.
 type decimal128 struct{ hi, lo uint64 }
 
 const (
@@ -23,10 +23,10 @@ func decimalOf(data []byte) decimal128 {
 	return decimal128{hi: binary.LittleEndian.Uint64(data[8:]), lo: binary.LittleEndian.Uint64(data)}
 }
 
-// errDecimal says that a text is no number that a Decimal128 holds exactly.
+// errDecimal says that a text is not a number that a Decimal128 represents exactly.
 var errDecimal = errors.New("not a number of at most 34 digits")
 
-// parseDecimal reads a finite decimal number, like -12.50 or 1e-7. It never rounds.
+// parseDecimal parses a finite decimal number, such as -12.50 or 1e-7. It never rounds.
 func parseDecimal(text string) (decimal128, error) {
 	mantissa, power, hasPower := strings.Cut(strings.ToLower(text), "e")
 	exponent := 0
@@ -74,8 +74,8 @@ func (d decimal128) isNegative() bool { return d.hi>>63 == 1 }
 func (d decimal128) isNaN() bool      { return d.hi>>58&0x1F == 0x1F }
 func (d decimal128) isInfinite() bool { return d.hi>>58&0x1F == 0x1E }
 
-// parts splits a finite decimal into exponent and significand, without the sign. A significand out of range counts as zero, as the
-// standard wants it.
+// parts returns the exponent and the significand of a finite decimal, without its sign. As the standard requires, a significand out of
+// range counts as zero.
 func (d decimal128) parts() (exponent int, significand *big.Int) {
 	if d.hi>>61&3 == 3 {
 		return int(d.hi>>47&0x3FFF) - decimalBias, new(big.Int)
@@ -114,7 +114,7 @@ func (d decimal128) String() string {
 	return sign + significand.Text(10) + "E" + strconv.Itoa(exponent)
 }
 
-// near returns the double next to the decimal.
+// near returns the nearest double.
 func (d decimal128) near() float64 {
 	f, err := strconv.ParseFloat(d.String(), 64)
 	if err != nil && !math.IsInf(f, 0) {
@@ -140,7 +140,7 @@ func (d decimal128) compare(e decimal128) int {
 	return s * dSig.Cmp(eSig)
 }
 
-// scale multiplies n with a power of ten that is not negative.
+// scale multiplies n by a non-negative power of ten.
 func scale(n *big.Int, exponent int) {
 	if exponent > 0 {
 		n.Mul(n, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(exponent)), nil))

@@ -19,10 +19,10 @@ const (
 	funcDecimal  = "decimal"
 )
 
-// funcHas is what the macro has() becomes.
+// funcHas is the function for the macro has().
 const funcHas = "@has"
 
-// celOptions declare what filters may use beside CEL's standard library: ObjectId, uuid and decimal, and has() on absent fields.
+// celOptions declare the extensions of CEL's standard library: ObjectId, uuid and decimal, and has() on missing fields.
 func celOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.ClearMacros(),
@@ -36,7 +36,7 @@ func celOptions() []cel.EnvOption {
 	}
 }
 
-// convertText calls one of the functions that make values; known is false for any other.
+// convertText calls a conversion function by name; known is false for other functions.
 func convertText(function, text string) (val ref.Val, known bool, err error) {
 	var s Scalar
 	switch function {
@@ -52,7 +52,7 @@ func convertText(function, text string) (val ref.Val, known bool, err error) {
 	return scalar(s), true, err
 }
 
-// maker declares a function from a string to a value; its result is dyn, so that it compares with every field.
+// maker declares a function from a string to a value; its result is dyn, so that it can be compared with any field.
 func maker(name string) cel.EnvOption {
 	return cel.Function(name, cel.Overload(strings.ToLower(name)+"_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(func(arg ref.Val) ref.Val {
 		text, ok := arg.(types.String)
@@ -67,7 +67,7 @@ func maker(name string) cel.EnvOption {
 	})))
 }
 
-// conversion adds overloads to one of CEL's conversions, for types that CEL does not know.
+// conversion adds overloads of a CEL conversion for types unknown to CEL.
 func conversion(name string, to *cel.Type, from ...*cel.Type) cel.EnvOption {
 	var overloads []cel.FunctionOpt
 	for _, t := range from {
@@ -77,7 +77,7 @@ func conversion(name string, to *cel.Type, from ...*cel.Type) cel.EnvOption {
 	return cel.Function(name, overloads...)
 }
 
-// expandHas makes has(x.y) a call: a field that is absent can be read, so only a question of its own tells null from missing.
+// expandHas converts has(x.y) to a call, because selecting a missing field is not an error here.
 func expandHas(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 	if args[0].Kind() != ast.SelectKind {
 		return nil, eh.NewError(args[0].ID(), "has() takes a field, like has(doc.a)")
@@ -100,7 +100,7 @@ func has(obj, field ref.Val) ref.Val {
 	return contains(field, obj)
 }
 
-// regexSize returns how many instructions a regular expression compiles to.
+// regexSize returns the number of instructions of a compiled regular expression.
 func regexSize(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// errMalformed says that bytes are not the BSON they claim to be.
+// errMalformed says that bytes are not valid BSON.
 var errMalformed = errors.New("malformed BSON")
 
-// First is where the elements of a document begin, behind its length.
+// First is the offset of the first element in a document.
 const First = 4
 
-// lookupField returns a field, the zero Value where there is none. Of fields that stand twice the first counts.
+// lookupField returns a field, or the zero Value. The first of duplicate fields counts.
 func lookupField(doc []byte, name string) (change.Value, error) {
 	v, _, err := findField(doc, name)
 	return v, err
 }
 
-// findField is lookupField that says how many elements it looked at.
+// findField is lookupField and also returns the number of elements walked.
 func findField(doc []byte, name string) (v change.Value, walked int, err error) {
 	for at := First; ; walked++ {
 		key, v, next, err := change.Element(doc, at)

@@ -7,17 +7,17 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// A costMeter bounds what one evaluation walks and copies. CEL's own cost counts the steps of an expression; a step here may walk a document
-// of 16 MiB, so that is counted apart. The zero costMeter is used up; a nil costMeter counts nothing.
+// A costMeter bounds what one evaluation walks and copies. CEL counts only the steps of an expression, but one step may walk a 16 MiB
+// document. The zero costMeter is exhausted; a nil costMeter counts nothing.
 type costMeter struct{ left int }
 
-// bytesPerUnit is how many bytes cost as much as one element walked.
+// bytesPerUnit is the number of bytes that cost as much as walking one element.
 const bytesPerUnit = 64
 
-// Reset allows units: elements walked, or 64 bytes copied, or 8 steps of a regular expression.
+// Reset sets the budget in units: an element walked, 64 bytes copied, or 8 steps of a regular expression.
 func (m *costMeter) Reset(units int) { m.left = units }
 
-// Charge takes units off. With none left it panics with what the interpreter recovers from: the evaluation ends with an error.
+// Charge consumes units. If the budget is exhausted, it panics with a value from which the interpreter recovers with an error.
 func (m *costMeter) Charge(units int) {
 	if m == nil {
 		return
@@ -27,10 +27,10 @@ func (m *costMeter) Charge(units int) {
 	}
 }
 
-// ChargeBytes takes off what reading or copying n bytes costs.
+// ChargeBytes consumes the cost of reading or copying n bytes.
 func (m *costMeter) ChargeBytes(n int) { m.Charge(1 + n/bytesPerUnit) }
 
-// chargeValue takes off what making a value costs, where that may be large.
+// chargeValue consumes the cost of creating a value, which may be large.
 func (m *costMeter) chargeValue(v ref.Val) {
 	switch v := v.(type) {
 	case types.String:

@@ -13,17 +13,17 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// meterName is the variable by which nodes find the evaluation's costMeter. No filter can name it.
+// meterName is the variable that holds the costMeter. Filters cannot name it.
 const meterName = "@meter"
 
-// regexSteps is how many steps of a regular expression cost as much as one element walked.
+// regexSteps is the number of regular expression steps that cost as much as walking one element.
 const regexSteps = 8
 
-// errPattern says that a pattern is computed. Filters with one are refused before they come here.
+// errPattern says that a pattern is computed. Check rejects such filters.
 var errPattern = errors.New("the pattern of matches() must be a literal")
 
-// operatorOptions replace CEL's operators on values by ours: CEL's own know neither Decimal128 nor absent fields, and compare large
-// integers with doubles inexactly.
+// operatorOptions replace CEL's operators, which know neither Decimal128 nor missing fields and compare large integers with doubles
+// inexactly.
 func operatorOptions() cel.ProgramOption { return cel.CustomDecoratorV2(decorate) }
 
 func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -74,7 +74,7 @@ func ordering(function string, holds func(order int) bool) func(m *costMeter, a,
 	return func(m *costMeter, a, b ref.Val) ref.Val { return compare(m, a, b, function, holds) }
 }
 
-// A chargedNode is a step as CEL makes it, whose result is charged: one that is doubled again and again fills the memory in few steps.
+// A chargedNode is a CEL step whose result is charged, because repeated doubling would fill the memory in few steps.
 type chargedNode struct{ interpreter.InterpretableCall }
 
 // Exec implements interpreter.InterpretableV2.
@@ -91,7 +91,7 @@ func (n *chargedNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, n.Exec)
 }
 
-// A sizeNode is size(), which CEL takes for cheap; it counts the characters of a text.
+// A sizeNode is size(), charged because it counts the characters of a string.
 type sizeNode struct {
 	interpreter.InterpretableCall
 
@@ -122,7 +122,7 @@ func (n *sizeNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, n.Exec)
 }
 
-// isLarge reports whether it is worth while to look for the meter.
+// isLarge reports whether the value is large enough to be charged.
 func isLarge(v ref.Val) bool {
 	switch v := v.(type) {
 	case types.String:
@@ -135,7 +135,7 @@ func isLarge(v ref.Val) bool {
 	return false
 }
 
-// A binaryNode is a step of a program: an operator on two values.
+// A binaryNode is an operator with two operands.
 type binaryNode struct {
 	id                 int64
 	function, overload string
@@ -146,7 +146,7 @@ type binaryNode struct {
 // ID implements interpreter.Interpretable.
 func (n *binaryNode) ID() int64 { return n.id }
 
-// Function and OverloadID say what the step is called in CEL's cost model.
+// Function and OverloadID identify the step in CEL's cost model.
 func (n *binaryNode) Function() string { return n.function }
 
 // OverloadID is part of CEL's cost model.
@@ -157,7 +157,7 @@ func (n *binaryNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, n.Exec)
 }
 
-// Exec implements interpreter.InterpretableV2. What cannot be known wins over what went wrong: the event may match.
+// Exec implements interpreter.InterpretableV2. Unknown wins over an error, because the event may match.
 func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	a, b := n.lhs.Exec(frame), n.rhs.Exec(frame)
 	result, plain := strict(a, b)
@@ -174,7 +174,7 @@ func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return result
 }
 
-// strict returns what an operator yields when an argument is unknown or an error; plain reports that none is.
+// strict returns the result of an operator if an operand is unknown or an error; plain says that none is.
 func strict(a, b ref.Val) (result ref.Val, plain bool) {
 	x, xUnknown := a.(*types.Unknown)
 	y, yUnknown := b.(*types.Unknown)
@@ -193,7 +193,7 @@ func strict(a, b ref.Val) (result ref.Val, plain bool) {
 	return nil, true
 }
 
-// A matches is a regular expression that is compiled once, and whose steps are charged before they are made.
+// A matches is a regular expression that is compiled once and charged before it runs.
 type matches struct {
 	binaryNode
 
@@ -244,7 +244,7 @@ func (n *matches) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return result
 }
 
-// meterOf finds the evaluation's meter, nil where there is none.
+// meterOf returns the evaluation's meter, or nil.
 func meterOf(vars interpreter.Activation) *costMeter {
 	found, _ := vars.ResolveName(meterName)
 	meter, _ := found.(*costMeter)

@@ -13,8 +13,7 @@ const (
 	decimal
 )
 
-// A number is an int64, a double or a Decimal128, with the double next to it. Rounding keeps the order, so that numbers whose doubles
-// differ are told apart by these alone.
+// A number is an int64, a double or a Decimal128, with its nearest double. Rounding is monotonic, so different doubles decide a comparison.
 type number struct {
 	kind uint8
 	i    int64
@@ -37,7 +36,7 @@ func uintNumber(u uint64) number {
 
 func (n number) isNaN() bool { return math.IsNaN(n.near) }
 
-// compare orders two numbers, neither of which is NaN, by their exact values.
+// compare orders two numbers by their exact values. Neither is NaN.
 func (n number) compare(m number) int {
 	switch {
 	case n.kind == integer && m.kind == integer:
@@ -54,7 +53,7 @@ func (n number) compare(m number) int {
 	return -compareIntDouble(m.i, n.near)
 }
 
-// compareIntDouble compares an int64 with the double that it rounds to.
+// compareIntDouble compares an int64 with its nearest double.
 func compareIntDouble(i int64, f float64) int {
 	if f >= 1<<63 {
 		return -1
@@ -62,7 +61,7 @@ func compareIntDouble(i int64, f float64) int {
 	return cmp.Compare(i, int64(f))
 }
 
-// compareExactly compares two numbers with the same nearest double, of which one at least is a decimal.
+// compareExactly compares two numbers with the same nearest double, at least one of which is a decimal.
 func compareExactly(n, m number) int {
 	switch {
 	case n.isInfinite() || m.isInfinite():
@@ -81,7 +80,7 @@ func compareExactly(n, m number) int {
 	return n.rat().Cmp(m.rat())
 }
 
-// isInfinite reports whether the number is infinite, not merely too large for a double.
+// isInfinite reports whether the number is infinite, not just too large for a double.
 func (n number) isInfinite() bool {
 	return math.IsInf(n.near, 0) && (n.kind == double || n.dec.isInfinite())
 }
@@ -96,7 +95,7 @@ func (n number) sign() int {
 	return n.dec.sign()
 }
 
-// rat returns the exact value of a finite number that lies within the doubles: no power is large.
+// rat returns the exact value of a finite number within the range of doubles.
 func (n number) rat() *big.Rat {
 	switch n.kind {
 	case integer:

@@ -8,14 +8,13 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// maxDepth bounds the comparison of nested values; MongoDB stores no deeper documents (100 levels).
+// maxDepth bounds the comparison of nested values; MongoDB stores at most 100 levels.
 const maxDepth = 200
 
-// Equal is == for filters.
+// equals is == for filters.
 func equals(a, b ref.Val) ref.Val { return equal(nil, a, b, 0) }
 
-// equal compares at the meter's cost. What the values charge themselves is on top: lists and maps of CEL's own charge nothing, and may
-// be far larger than what made them.
+// equal compares and charges the meter, also for CEL's own lists and maps, which may be much larger than the expression.
 func equal(meter *costMeter, a, b ref.Val, depth int) ref.Val {
 	if depth > maxDepth {
 		return types.NewErr("values nested too deep to compare")
@@ -76,7 +75,7 @@ func equalLists(meter *costMeter, a, b traits.Lister, depth int) ref.Val {
 	return types.True
 }
 
-// In is the operator in: an element of an array, or a field of a document. Nothing is in an absent container.
+// contains is the operator in: an element of an array, or a field of a document. An absent container contains nothing.
 func contains(elem, container ref.Val) ref.Val { return in(nil, elem, container) }
 
 func in(meter *costMeter, elem, container ref.Val) ref.Val {
@@ -99,7 +98,7 @@ func in(meter *costMeter, elem, container ref.Val) ref.Val {
 	return types.NewErr("%s in %s has no meaning", className(elem), className(container))
 }
 
-// inList is true where one element is equal, whatever cannot be compared beside it.
+// inList reports whether an element is equal, ignoring elements that cannot be compared.
 func inList(meter *costMeter, elem ref.Val, list traits.Lister) ref.Val {
 	var failed ref.Val = types.False
 	for it := list.Iterator(); it.HasNext() == types.True; {
@@ -114,7 +113,7 @@ func inList(meter *costMeter, elem ref.Val, list traits.Lister) ref.Val {
 	return failed
 }
 
-// compare is <, <=, > or >=: holds says for which orders it is true.
+// compare is <, <=, > or >=, as holds defines.
 func compare(meter *costMeter, a, b ref.Val, function string, holds func(order int) bool) ref.Val {
 	if s, ok := a.(types.String); ok {
 		if t, ok := b.(types.String); ok {
@@ -134,7 +133,7 @@ func compare(meter *costMeter, a, b ref.Val, function string, holds func(order i
 	return types.Bool(ordered && holds(order))
 }
 
-// compareOthers compares what BSON has no values for, like durations.
+// compareOthers compares values without a BSON type, such as durations.
 func compareOthers(a, b ref.Val, function string, holds func(order int) bool) ref.Val {
 	if isAbsent(a) || isAbsent(b) {
 		return types.False
@@ -147,7 +146,7 @@ func compareOthers(a, b ref.Val, function string, holds func(order int) bool) re
 	return types.NewErr("%s %s %s has no meaning", className(a), symbol(function), className(b))
 }
 
-// symbol is the operator as it is written: CEL calls it _<_.
+// symbol returns the operator symbol: CEL's name is _<_.
 func symbol(function string) string { return function[1 : len(function)-1] }
 
 func className(v ref.Val) string {

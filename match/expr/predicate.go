@@ -4,41 +4,40 @@ import (
 	"fmt"
 )
 
-// A Verdict is what an expression says of an event.
+// A Verdict is the result of an expression for an event.
 type Verdict uint8
 
 // The verdicts.
 const (
 	No Verdict = iota
 	Yes
-	// Unknown: it depends on what the event does not tell.
+	// Unknown means that the result depends on what the event does not carry.
 	Unknown
 )
 
-// A Relation is what a predicate asks of a field.
+// A Relation is the comparison of a predicate.
 type Relation uint8
 
 // The relations.
 const (
-	Equals  Relation = iota // to one of the constants
-	Less                    // the field than the constant
-	AtMost                  // the field is the constant or less
-	Greater                 // the field than the constant
-	AtLeast                 // the field is the constant or more
+	Equals  Relation = iota // field == one of the constants
+	Less                    // field < constant
+	AtMost                  // field <= constant
+	Greater                 // field > constant
+	AtLeast                 // field >= constant
 )
 
 var relationSymbols = [...]string{"==", "<", "<=", ">", ">="} //nolint:gochecknoglobals // a constant table
 
-// A Predicate compares a field with constants: the part of filters that the index understands. It says exactly what CEL says of the
-// expression that it was taken from.
+// A Predicate compares a field with constants: the part of filters that the index uses. Its result is that of CEL.
 type Predicate struct {
 	Root      Root
 	Path      []string
 	Relation  Relation
-	Constants []Constant // one, but for equals
+	Constants []Constant // one, except with Equals
 }
 
-// eval says whether the predicate holds.
+// eval evaluates the predicate.
 func (p *Predicate) eval(f *Facts) (Verdict, error) {
 	field, known, err := p.field(f)
 	if err != nil {
@@ -65,7 +64,7 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 	return No, nil
 }
 
-// field finds the field.
+// field returns the scalar of the field.
 func (p *Predicate) field(f *Facts) (s Scalar, known bool, err error) {
 	if p.Root.IsName() {
 		text, known := f.name(p.Root)
@@ -112,7 +111,7 @@ func (r Relation) holds(order int) bool {
 	return order == 0
 }
 
-// turned is the relation as seen from the other side.
+// turned returns the relation with exchanged operands.
 func (r Relation) turned() Relation {
 	switch r {
 	case Less:

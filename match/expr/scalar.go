@@ -9,12 +9,12 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Class is a kind of value within which values may be equal and, for some, have an order. Across classes nothing is equal.
+// A Class is a kind of values that may be equal and, for some classes, are ordered. Values of different classes are never equal.
 type Class uint8
 
-// The classes; the ordered ones come first.
+// The classes; ordered ones first.
 const (
-	Absent Class = iota // null, undefined, and a field that is not there
+	Absent Class = iota // null, undefined, or a missing field
 	Number
 	Text
 	Bytes // binary data of subtype 0
@@ -23,7 +23,7 @@ const (
 	ObjectID
 	lastOrdered = ObjectID
 	Binary      = lastOrdered + 1 // binary data of other subtypes
-	Opaque      = lastOrdered + 2 // regular expressions, code, timestamps of the log, …: equal to themselves only
+	Opaque      = lastOrdered + 2 // regular expressions, code, timestamps, …: only equal to themselves
 	Document    = lastOrdered + 3
 	Array       = lastOrdered + 4
 )
@@ -33,10 +33,10 @@ const Classes = int(Array) + 1
 
 var classNames = [Classes]string{"null", "number", "string", "bytes", "bool", "date", "ObjectId", "binary", "other", "document", "array"} //nolint:gochecknoglobals // a constant table
 
-// String returns the name that people see in errors.
+// String returns the name in error messages.
 func (c Class) String() string { return classNames[c] }
 
-// IsOrdered reports whether values of the class have an order.
+// IsOrdered reports whether values of the class are ordered.
 func (c Class) IsOrdered() bool { return c > Absent && c <= lastOrdered }
 
 // ClassOf returns the class of a value; the zero Value is absent.
@@ -67,15 +67,15 @@ func ClassOf(v change.Value) Class {
 	return Opaque
 }
 
-// A Scalar is a value taken apart for comparisons. It aliases what it was made of. The zero Scalar is absent.
+// A Scalar is a value prepared for comparison. It aliases the value. The zero Scalar is absent.
 type Scalar struct {
 	Class Class
-	num   number // Number; Bool and Date in its integer, a Date's nanoseconds below the millisecond in its double
+	num   number // Number; an integer for Bool and Date, with a Date's nanoseconds below the millisecond in near
 	text  []byte // Text, Bytes, ObjectID; Binary and Opaque with a first byte that tells subtype or type
 	tag   byte
 }
 
-// ScalarOf takes a value apart. Documents and arrays stay whole: only their class is known.
+// ScalarOf returns the scalar of a value. Of documents and arrays it has only the class.
 func ScalarOf(v change.Value) Scalar {
 	s := Scalar{Class: ClassOf(v)}
 	switch s.Class {
@@ -112,10 +112,10 @@ func numberOf(v change.Value) number {
 	return decimalNumber(decimalOf(v.Data))
 }
 
-// IsNaN reports whether the scalar is a number that equals nothing and has no order.
+// IsNaN reports whether the scalar is NaN.
 func (s Scalar) IsNaN() bool { return s.Class == Number && s.num.isNaN() }
 
-// Compare orders two scalars of one ordered class, of which none is NaN.
+// Compare orders two scalars of one ordered class. Neither is NaN.
 func (s Scalar) Compare(t Scalar) int {
 	switch s.Class {
 	case Number:
@@ -127,8 +127,7 @@ func (s Scalar) Compare(t Scalar) int {
 	}
 }
 
-// Prefix returns a number that orders scalars of one ordered class as Compare does, as far as 64 bits can: of unequal prefixes the smaller
-// belongs to the smaller scalar.
+// Prefix returns a 64-bit approximation of the order of Compare: if prefixes differ, the smaller one belongs to the smaller scalar.
 func (s Scalar) Prefix() uint64 {
 	const sign = 1 << 63
 	switch s.Class {
@@ -149,7 +148,7 @@ func (s Scalar) Prefix() uint64 {
 	}
 }
 
-// Equal reports whether two scalars are equal. Documents and arrays equal nothing here: who meets two of them compares what is inside.
+// Equal reports whether two scalars are equal. Documents and arrays are never equal here; the caller compares their contents.
 func (s Scalar) Equal(t Scalar) bool {
 	switch {
 	case s.Class != t.Class || s.IsNaN() || t.IsNaN() || s.Class >= Document:
@@ -162,7 +161,7 @@ func (s Scalar) Equal(t Scalar) bool {
 	return s.tag == t.tag && bytes.Equal(s.text, t.text)
 }
 
-// Order compares two scalars for <, <=, > and >=. Not ordered: every one of them is false. Not ok: they have no meaning.
+// Order compares two scalars for <, <=, > and >=. If ordered is false, all of these are false; if ok is false, they are errors.
 func Order(s, t Scalar) (order int, ordered, ok bool) {
 	switch {
 	case s.Class == Absent || t.Class == Absent:

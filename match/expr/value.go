@@ -25,7 +25,7 @@ var (
 	opaqueType   = types.NewOpaqueType("bson")
 )
 
-// toCEL makes a value for CEL. Documents and arrays are views; what they and strings cost is charged to the meter.
+// toCEL converts a BSON value to a CEL value. Documents and arrays become views; their cost and that of strings is charged to the meter.
 func toCEL(v change.Value, meter *costMeter) ref.Val {
 	switch v.Type {
 	case change.TypeDocument:
@@ -40,7 +40,7 @@ func toCEL(v change.Value, meter *costMeter) ref.Val {
 	return scalar(s)
 }
 
-// scalar makes a value of a scalar: of CEL's own types where there is one.
+// scalar converts a scalar to a CEL value, of CEL's own type if there is one.
 func scalar(s Scalar) ref.Val {
 	switch s.Class {
 	case Absent:
@@ -65,7 +65,7 @@ func scalar(s Scalar) ref.Val {
 	return scalarVal{s}
 }
 
-// fromCEL takes a value of CEL apart; ok is false for what BSON has no scalar for. Of maps and lists it tells the class only.
+// fromCEL converts a CEL value to a scalar; ok is false if there is none. Of maps and lists it returns the class only.
 func fromCEL(val ref.Val) (s Scalar, ok bool) {
 	switch v := val.(type) {
 	case absent, types.Null:
@@ -94,7 +94,7 @@ func fromCEL(val ref.Val) (s Scalar, ok bool) {
 	return Scalar{}, false
 }
 
-// A scalarVal is a value that CEL has no type for: an ObjectId, a Decimal128, binary data, or something opaque.
+// A scalarVal is a value without a CEL type: an ObjectId, a Decimal128, binary data, or an opaque value.
 type scalarVal struct{ Scalar }
 
 // Type implements ref.Val.
@@ -125,7 +125,7 @@ func (s scalarVal) Value() any {
 // ConvertToNative implements ref.Val.
 func (s scalarVal) ConvertToNative(reflect.Type) (any, error) { return nil, errConversion }
 
-// ConvertToType implements ref.Val: string(ObjectId) is its hex form; decimals convert to the numbers next to them.
+// ConvertToType implements ref.Val: string(ObjectId) is its hex form; decimals convert to the nearest number.
 func (s scalarVal) ConvertToType(t ref.Type) ref.Val {
 	switch {
 	case t == types.StringType && s.Class == ObjectID:
@@ -155,7 +155,7 @@ func convert(v ref.Val, t ref.Type) ref.Val {
 	return types.NewErr("type conversion error from '%s' to '%s'", v.Type(), t)
 }
 
-// absent is null and a field that is not there: its fields are absent, it has no elements, and it equals null.
+// absent is null or a missing field: its fields are absent, it has no elements, and it equals null.
 type absent struct{}
 
 // Equal implements ref.Val.

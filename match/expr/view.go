@@ -23,14 +23,13 @@ var (
 	_ traits.Mapper   = absent{}
 )
 
-// A docView is a document as CEL sees it: a map of which nothing is read before it is asked for. A field that is not there reads as
-// absent, like null. It aliases the event.
+// A docView is a lazy view of a document as a CEL map. A missing field reads as absent, like null. It aliases the event.
 type docView struct {
 	raw   []byte
 	meter *costMeter
 }
 
-// Has returns whether the document has the field; a null is there.
+// Has returns whether the document has the field, which may be null.
 func (d *docView) Has(name string) ref.Val {
 	v, walked, err := findField(d.raw, name)
 	d.meter.Charge(walked)
@@ -40,7 +39,7 @@ func (d *docView) Has(name string) ref.Val {
 	return types.Bool(!v.IsZero())
 }
 
-// Find implements traits.Mapper: every field is found, absent if need be.
+// Find implements traits.Mapper: every field is found; a missing one is absent.
 func (d *docView) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
@@ -77,7 +76,7 @@ func (d *docView) Fold(f traits.Folder) {
 	})
 }
 
-// Iterator implements traits.Iterable for who does not fold: over the names.
+// Iterator implements traits.Iterable over the names.
 func (d *docView) Iterator() traits.Iterator {
 	var names []ref.Val
 	fold(d.raw, d.meter, func(_ int, name []byte, _ change.Value) bool {
@@ -106,7 +105,7 @@ func (d *docView) ConvertToNative(reflect.Type) (any, error) { return nil, errCo
 // ConvertToType implements ref.Val.
 func (d *docView) ConvertToType(t ref.Type) ref.Val { return convert(d, t) }
 
-// A listView is an array as CEL sees it.
+// A listView is a view of an array as a CEL list.
 type listView struct {
 	raw   []byte
 	meter *costMeter
@@ -173,7 +172,7 @@ func (l *listView) values() []ref.Val {
 	return values
 }
 
-// fold hands the elements of a document or array to yield while it says true. Malformed bytes end the evaluation with an error.
+// fold passes the elements of a document or array to yield until that returns false. Malformed bytes end the evaluation with an error.
 func fold(raw []byte, meter *costMeter, yield func(at int, name []byte, v change.Value) bool) {
 	at := First
 	for i := 0; ; i++ {
