@@ -209,23 +209,23 @@ func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p
 // snapshots of the later one. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
 // number of partitions has changed, the stored one counts with its earliest position. changed is false if the result equals the stored
 // checkpoint. The error is ErrRewound or ErrFenced.
-func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
-	if stands == nil {
+func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
+	if stored == nil {
 		if c.Position.IsZero() {
 			return c, false, fmt.Errorf("%s: %w", c.Key, ErrNone)
 		}
 		return c, true, nil
 	}
 	switch {
-	case !c.Shared && c.Claim.Number < stands.Claim.Number, c.Shared && c.Epoch.Compare(stands.Epoch) < 0,
-		!c.Shared && c.Claim.Number == stands.Claim.Number && c.Claim.Process != stands.Claim.Process: // two claims with one number, because a backup was restored
-		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrFenced)
-	case c.Generation < stands.Generation:
-		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
+	case !c.Shared && c.Claim.Number < stored.Claim.Number, c.Shared && c.Epoch.Compare(stored.Epoch) < 0,
+		!c.Shared && c.Claim.Number == stored.Claim.Number && c.Claim.Process != stored.Claim.Process: // two claims with one number, because a backup was restored
+		return *stored, false, fmt.Errorf("%s: %w", c.Key, ErrFenced)
+	case c.Generation < stored.Generation:
+		return *stored, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
 	}
-	newer := c.Generation > stands.Generation
-	changed = newer || c.Claim.Number > stands.Claim.Number || c.Partitions != stands.Partitions
-	before := stands.Recounted(c.Partitions)
+	newer := c.Generation > stored.Generation
+	changed = newer || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
+	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		return c, true, nil
 	}
@@ -261,7 +261,7 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
-		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
+		changed = !slices.EqualFunc(stored.Snapshots, c.Snapshots, sameProgress)
 	}
 	return merged, changed, nil
 }
@@ -279,21 +279,21 @@ func (c *Checkpoint) settle() {
 
 // Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if there is none). now is the node's clock.
 // It returns a *TakenError if the current process started later, or if the requesting process has no ID.
-func (c Claim) Claimed(stands *Checkpoint, now time.Time) (Claim, error) {
+func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	if c.Started.After(now) || c.Started.IsZero() {
 		c.Started = now
 	}
 	c.Started = c.Started.Round(0).UTC()
-	if stands == nil {
+	if stored == nil {
 		c.Number = 1
 		return c, nil
 	}
-	had := stands.Claim
+	had := stored.Claim
 	switch {
 	case had.Process == c.Process:
 		c.Number, c.Started = had.Number, had.Started
 	case had.Started.After(c.Started):
-		return Claim{}, &TakenError{Subscriber: stands.Subscriber, Claim: had}
+		return Claim{}, &TakenError{Subscriber: stored.Subscriber, Claim: had}
 	default:
 		c.Number = had.Number + 1
 	}
@@ -341,15 +341,15 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 
 // Imported returns the checkpoint that an import writes over the stored one (nil if there is none): with the next generation, the stored
 // claim, and an epoch that fences no owner of the incarnation.
-func (c Checkpoint) Imported(stands *Checkpoint, o Origin) (Checkpoint, error) {
+func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 	if c.Shared && c.Partitions != o.Partitions {
 		return Checkpoint{}, fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, o.Partitions)
 	}
 	if c.Position.IsZero() {
 		return Checkpoint{}, errors.New("a checkpoint without a position")
 	}
-	if stands != nil {
-		c.Generation, c.Claim = max(c.Generation, stands.Generation+1), stands.Claim
+	if stored != nil {
+		c.Generation, c.Claim = max(c.Generation, stored.Generation+1), stored.Claim
 	}
 	c.Epoch = change.Epoch{Incarnation: o.Incarnation}
 	return c.Trimmed()

@@ -128,11 +128,11 @@ func (m *Memory) save(ctx context.Context, c Checkpoint) error {
 	if owner := m.mu.owners[c.Key]; c.Shared && (owner != c.Epoch || m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation) {
 		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, ErrFenced)
 	}
-	stands := m.current(c.Key)
-	if stands == nil && !c.Shared {
+	stored := m.current(c.Key)
+	if stored == nil && !c.Shared {
 		return fmt.Errorf("%s has not been claimed: %w", c.Key, ErrFenced)
 	}
-	merged, changed, err := Merge(stands, c)
+	merged, changed, err := Merge(stored, c)
 	if err == nil && changed {
 		m.put(merged)
 	}
@@ -207,8 +207,8 @@ func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []chan
 	for i, t := range terms {
 		m.mu.owners[key(t)] = t.Epoch
 		claimed[i] = Checkpoint{Key: key(t), Partitions: m.partitions}
-		if stands := m.current(key(t)); stands != nil {
-			claimed[i] = stands.Clone()
+		if stored := m.current(key(t)); stored != nil {
+			claimed[i] = stored.Clone()
 		}
 	}
 	return claimed, nil
@@ -224,17 +224,17 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 		return Checkpoint{}, err
 	}
 	defer m.mu.Unlock()
-	stands := m.current(first.Key)
-	claim, err := c.Claimed(stands, time.Now())
+	stored := m.current(first.Key)
+	claim, err := c.Claimed(stored, time.Now())
 	if err != nil {
 		return Checkpoint{}, err
 	}
 	next := first
-	if stands != nil {
-		next = stands.Clone()
+	if stored != nil {
+		next = stored.Clone()
 	}
 	next.Claim = claim
-	if stands == nil {
+	if stored == nil {
 		m.put(next)
 	} else {
 		m.mu.saved++
@@ -252,11 +252,11 @@ func (m *Memory) Rewind(ctx context.Context, k Key, to change.Position, by, why 
 	if m.mu.origin == nil {
 		return Checkpoint{}, ErrNoOrigin
 	}
-	stands := m.current(k)
-	if stands == nil {
+	stored := m.current(k)
+	if stored == nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", k, ErrNone)
 	}
-	next, err := stands.Rewound(to, m.mu.origin.Incarnation, by, why)
+	next, err := stored.Rewound(to, m.mu.origin.Incarnation, by, why)
 	if err != nil {
 		return Checkpoint{}, err
 	}

@@ -131,7 +131,7 @@ func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 	for _, seq := range []uint64{s.seq, 0, 1, s.seq} {
 		s.ack(seq)
 	}
-	w.until("all is acknowledged", func() bool { return w.node.Hub().Sessions()[0].Standing().Events == 0 })
+	w.until("all is acknowledged", func() bool { return w.node.Hub().Sessions()[0].State().Events == 0 })
 	w.write(5, 0)
 	s.events(5)
 	if err := s.CloseSend(); err != nil {

@@ -193,10 +193,10 @@ func (n *Node) Status() []PartitionStatus {
 	now, hub, events := time.Now(), n.hub.position(), n.hub.Events()
 	reach, known := n.cfg.Range.Latest(now)
 	evidence := n.evidence(now, reach, known)
-	shared := make([]Standing, 0, 1)
+	shared := make([]SessionState, 0, 1)
 	var failure error
 	for _, s := range n.sharedSubscribers() {
-		shared = append(shared, s.session.Standing())
+		shared = append(shared, s.session.State())
 		failure = cmp.Or(failure, s.failed())
 	}
 	evidence.Failed = failure != nil
@@ -240,7 +240,7 @@ func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Ev
 		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
 	}
 	for _, s := range n.hub.Sessions() {
-		e.Stale = e.Stale || s.Standing().Losses > 0
+		e.Stale = e.Stale || s.State().Losses > 0
 	}
 	tail := n.log.Stats()
 	if tail.Paused || tail.Full {

@@ -97,17 +97,17 @@ func (e *Exclusive) Ack(seq uint64) error {
 // Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
 	e := &Exclusive{node: n, name: r.Subscriber}
-	var stands *checkpoint.Checkpoint
+	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
 	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
 		var err error
-		if stands, err = n.savedCheckpoint(ctx, r); err != nil {
+		if stored, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
 		}
-		if cfg, err = n.starts(ctx, r, stands, e); err != nil {
+		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
 			return nil, err
 		}
-		if moved, err = n.claim(ctx, r, stands, cfg, e); err != nil {
+		if moved, err = n.claim(ctx, r, stored, cfg, e); err != nil {
 			return nil, err
 		}
 	}
@@ -122,8 +122,8 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	}
 	if e.mu.claim.Number > 0 {
 		var begins []checkpoint.Checkpoint
-		if stands != nil {
-			begins = append(begins, *stands)
+		if stored != nil {
+			begins = append(begins, *stored)
 		}
 		e.keeper = n.writer.Keep(e, begins...)
 	}
@@ -151,23 +151,23 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 }
 
 // starts determines where a session begins.
-func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
+func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
 	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
 	}
 	switch {
-	case r.Known && (stands == nil || r.Generation >= stands.Generation):
+	case r.Known && (stored == nil || r.Generation >= stored.Generation):
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
-		if stands != nil {
-			cfg.Snapshots = stands.Recounted(n.cfg.Origin.Partitions).Snapshots
-			if r.before(*stands) { // snapshot documents in between were not received
+		if stored != nil {
+			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
+			if r.before(*stored) { // snapshot documents in between were not received
 				cfg.Snapshots = again(cfg.Snapshots)
 			}
 		}
-	case stands != nil: // the number of partitions may have changed
-		at := stands.Recounted(n.cfg.Origin.Partitions)
+	case stored != nil: // the number of partitions may have changed
+		at := stored.Recounted(n.cfg.Origin.Partitions)
 		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, Place{At: n.openable(at.Position, at.Fingerprint)}, at.Snapshots
 		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
 		for p, position := range at.Positions {
@@ -262,10 +262,10 @@ func (n *Node) openable(at change.Position, fingerprint string) change.Position 
 
 // claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded.
 // If the store is unavailable, a subscriber that knows its own position is accepted nevertheless.
-func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
+func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
-	case stands != nil:
-		e.mu.generation = stands.Generation
+	case stored != nil:
+		e.mu.generation = stored.Generation
 	case r.Known:
 		e.mu.generation = r.Generation
 	}
@@ -343,7 +343,7 @@ var _ checkpoint.Source = (*Exclusive)(nil)
 
 // Progress implements checkpoint.Source.
 func (e *Exclusive) Progress() []checkpoint.Progress {
-	st := e.session.Standing()
+	st := e.session.State()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if st.At.IsZero() && len(st.Partitions) == 0 {

@@ -162,7 +162,7 @@ func (n *Node) runLog(ctx context.Context) error {
 	}
 	var starts []change.Position
 	for _, s := range n.sharedSubscribers() {
-		for _, at := range s.session.Standing().Partitions {
+		for _, at := range s.session.State().Partitions {
 			starts = append(starts, at)
 		}
 	}

@@ -515,8 +515,8 @@ func (s *Session) queue(to change.Position) {
 	notify(s.received)
 }
 
-// A Standing is the state of a session.
-type Standing struct {
+// A SessionState is the state of a session.
+type SessionState struct {
 	// At is the position up to which everything is acknowledged; zero for a session with attached partitions.
 	At change.Position
 	// Partitions are the partitions that are acknowledged further than At, or all attached ones.
@@ -532,12 +532,12 @@ type Standing struct {
 	Generation uint64
 }
 
-// Standing returns the state of the session.
-func (s *Session) Standing() Standing {
+// State returns the state of the session.
+func (s *Session) State() SessionState {
 	attached, hub := s.attached.Load(), s.hub.position()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Standing{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
+	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
 	for _, b := range s.mu.sent {
 		if b.loss {
 			st.Losses++

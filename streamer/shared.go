@@ -129,7 +129,7 @@ func (s *Shared) detach(partitions []change.Partition) {
 func (s *Shared) drain(ctx context.Context) (left int) {
 	s.session.Pause()
 	for {
-		if left = s.session.Standing().Events; left == 0 {
+		if left = s.session.State().Events; left == 0 {
 			return 0
 		}
 		select {
@@ -148,7 +148,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Lock()
 	terms, generations := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations)
 	s.mu.Unlock()
-	st := s.session.Standing() // after the generations, which are raised once the session has moved
+	st := s.session.State() // after the generations, which are raised once the session has moved
 	s.mu.Lock()
 	events = s.count(st, events, hub)
 	s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 // count returns how many events of each partition count as acknowledged, of those that have passed the hub. An unacknowledged event must
 // not count, because its later acknowledgement would move the checkpoint without an event, and such moves are saved rarely. The caller
 // holds the mutex.
-func (s *Shared) count(st Standing, events []uint64, hub change.Position) []uint64 {
+func (s *Shared) count(st SessionState, events []uint64, hub change.Position) []uint64 {
 	if !st.Live { // the session has not reached the hub
 		return events
 	}

@@ -187,7 +187,7 @@ type replica struct {
 	kept   []contents                  // after the batches that are not acknowledged
 	seqs   []uint64
 	saved  contents
-	state  streamer.Standing
+	state  streamer.SessionState
 	marks  int
 	done   bool
 	failed string
@@ -199,7 +199,7 @@ func (r *replica) open(t *testing.T, b *bench) {
 }
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
-	r.state = r.session.Standing()
+	r.state = r.session.State()
 	r.session.Close(nil)
 	r.cfg.Start, r.cfg.Snapshots = streamer.Place{At: r.state.At}, r.state.Snapshots
 	if lossy {
@@ -388,7 +388,7 @@ func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) str
 		case r.failed != "":
 			return fmt.Sprintf("replica %d: %s", i, r.failed)
 		case !r.done:
-			return fmt.Sprintf("replica %d: its snapshot does not end: %+v, %s, %+v", i, r.session.Snapshots(), b.hub.Scans(), r.session.Standing())
+			return fmt.Sprintf("replica %d: its snapshot does not end: %+v, %s, %+v", i, r.session.Snapshots(), b.hub.Scans(), r.session.State())
 		}
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {

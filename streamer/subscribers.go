@@ -38,7 +38,7 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
 	add := func(s SubscriberStatus, of *Session) {
-		st := of.Standing()
+		st := of.State()
 		s.Position = st.At
 		if s.Partitions = n.cfg.Origin.Partitions; of.attached.Load() != nil {
 			s.Partitions = len(st.Partitions)
