@@ -84,7 +84,7 @@ var ErrEvent = errors.New("unreadable change event")
 // (MongoDB manual, "Change Events".)
 type Event struct {
 	raw []byte
-	// Offsets of values in raw, 0 where the event has none: every value stands behind the first four bytes.
+	// Offsets of values in raw, 0 if absent, because every value is after the first four bytes.
 	token, op, db, coll, toDB, toColl, key, id, lsid uint32
 
 	idType byte

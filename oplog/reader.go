@@ -212,8 +212,8 @@ func (r *reader) full() bool {
 func (r *reader) notify() { notify(r.wanted) }
 
 const (
-	// patience is for how long none of the cursors that a new slot would leave behind may make progress before it is appended all the
-	// same, and longest how long it waits at most for those that do: whoever is slow must not hold up the others.
+	// patience bounds the wait while none of the cursors that a new slot would leave behind makes progress; longest bounds the wait while
+	// some do, so that slow cursors do not hold up the others.
 	patience = 15 * time.Millisecond
 	longest  = 250 * time.Millisecond
 )
