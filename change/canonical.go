@@ -8,7 +8,8 @@ import (
 )
 
 // MongoDB considers two _ids the same when they compare equal: 1, NumberLong(1), 1.0 and NumberDecimal("1") are one _id, also
-// inside an embedded document, and so are a string and a symbol with the same text. The canonical form of equal values is the same. (MongoDB manual, "Comparison/Sort Order".)
+// inside an embedded document, and so are a string and a symbol with the same text. The canonical form of equal values has the
+// same bytes, that of different values different bytes. (MongoDB manual, "Comparison/Sort Order".)
 
 // Tags of the canonical form. They never change, because the partition of every checkpoint depends on them.
 const (
