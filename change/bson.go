@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// BSON types as the specification numbers them (bsonspec.org, version 1.1).
+// BSON types (bsonspec.org, version 1.1).
 const (
 	TypeDouble     = 0x01
 	TypeString     = 0x02
@@ -31,20 +31,19 @@ const (
 	TypeMaxKey     = 0x7F
 )
 
-// errMalformed says that bytes are not the BSON they claim to be.
+// errMalformed says that bytes are not valid BSON.
 var errMalformed = errors.New("malformed BSON")
 
-// A Value is one BSON value in place: its type byte and its bytes, which alias the document it was read from.
-// The zero Value means that there is none.
+// A Value is a BSON value in place: its type and its bytes, which alias the document. The zero Value means that there is none.
 type Value struct {
 	Type byte
 	Data []byte
 }
 
-// IsZero reports whether there is no value at all (a BSON null is a value).
+// IsZero reports whether there is no value. A BSON null is a value.
 func (v Value) IsZero() bool { return v.Type == 0 }
 
-// Document returns the bytes of an embedded document, or nil for a value of another type.
+// Document returns the bytes of an embedded document, nil for another type.
 func (v Value) Document() []byte {
 	if v.Type != TypeDocument {
 		return nil
@@ -52,7 +51,7 @@ func (v Value) Document() []byte {
 	return v.Data
 }
 
-// Text returns the bytes of a string without its length and terminator, or nil for a value of another type.
+// Text returns the bytes of a string without length and terminator, nil for another type.
 func (v Value) Text() []byte {
 	if v.Type != TypeString {
 		return nil
@@ -60,7 +59,7 @@ func (v Value) Text() []byte {
 	return v.Data[4 : len(v.Data)-1]
 }
 
-// Lookup returns the first field of the name of an embedded document, or the zero Value.
+// Lookup returns the first field with the name in an embedded document, or the zero Value.
 func (v Value) Lookup(name string) Value {
 	if v.Type != TypeDocument {
 		return Value{}
@@ -68,7 +67,7 @@ func (v Value) Lookup(name string) Value {
 	return lookup(v.Data, name)
 }
 
-// Int64 returns the value of an int32 or int64, ok is false for other types.
+// Int64 returns the value of an int32 or int64; ok is false for other types.
 func (v Value) Int64() (n int64, ok bool) {
 	switch v.Type {
 	case TypeInt32:
@@ -79,12 +78,11 @@ func (v Value) Int64() (n int64, ok bool) {
 	return 0, false
 }
 
-// Element reads the element at offset at of a document's bytes (of an embedded document or array the same); the first stands at 4.
-// It returns the element's name, its value and the offset behind it; at the end of the document the name is nil. Nothing inside the
-// value is looked at.
+// Element reads the element at an offset of a document or array; the first is at 4. It returns the name, the value, and the offset of the
+// next element. At the end of the document the name is nil. It does not check the inside of the value.
 func Element(doc []byte, at int) (name []byte, v Value, next int, err error) { return element(doc, at) }
 
-// documentAt returns the document that b starts with, its length and terminator checked.
+// documentAt returns the document at the start of b, after checking its length and terminator.
 func documentAt(b []byte) ([]byte, error) {
 	if len(b) < 5 {
 		return nil, errMalformed
@@ -96,8 +94,7 @@ func documentAt(b []byte) ([]byte, error) {
 	return b[:n], nil
 }
 
-// element reads the element at offset at of the document doc. It returns its name and value and the offset behind it;
-// at the document's end the name is nil.
+// element is Element.
 func element(doc []byte, at int) (name []byte, v Value, next int, err error) {
 	if at >= len(doc) {
 		return nil, Value{}, 0, errMalformed
@@ -122,8 +119,7 @@ func element(doc []byte, at int) (name []byte, v Value, next int, err error) {
 	return name, Value{Type: kind, Data: doc[at : at+size : at+size]}, at + size, nil
 }
 
-// valueSize returns how many bytes a value of the type takes at the start of b. The last byte of a document is its
-// terminator, so a value never takes all of b.
+// valueSize returns the size of a value at the start of b. A value never takes all of b, because a document ends with a terminator.
 func valueSize(kind byte, b []byte) (int, error) {
 	size := 0
 	switch kind {
@@ -202,7 +198,7 @@ func regexSize(b []byte) (int, error) {
 	return size, nil
 }
 
-// codeScopeSize measures code with scope: a length, a string and a document.
+// codeScopeSize returns the size of code with scope: a length, a string and a document.
 func codeScopeSize(b []byte) (int, error) {
 	if len(b) < 14 {
 		return 0, errMalformed
@@ -214,8 +210,7 @@ func codeScopeSize(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// lookup returns the first element of the name in the document doc, or the zero Value where there is none or the
-// document cannot be walked that far.
+// lookup returns the first element with the name in doc, or the zero Value if there is none or doc is malformed before it.
 func lookup(doc []byte, name string) Value {
 	for at := 4; ; {
 		key, v, next, err := element(doc, at)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MongoDB takes two _ids for one when they compare equal: 1, NumberLong(1), 1.0 and NumberDecimal("1") are one _id, also
-// inside an embedded document, and so are a string and a symbol of the same text. The canonical form gives such values
-// the same bytes and different values different bytes. (MongoDB manual, "Comparison/Sort Order".)
+// MongoDB considers two _ids the same when they compare equal: 1, NumberLong(1), 1.0 and NumberDecimal("1") are one _id, also
+// inside an embedded document, and so are a string and a symbol with the same text. The canonical form of equal values has the
+// same bytes, that of different values different bytes. (MongoDB manual, "Comparison/Sort Order".)
 
-// Tags of the canonical form. They never change: every partition of every mark depends on them.
+// Tags of the canonical form. They never change, because the partition of every checkpoint depends on them.
 const (
 	canonicalInt     = 0x01 // a whole number that fits 64 bits, big endian two's complement
 	canonicalDouble  = 0x02 // a number that a double holds exactly, its IEEE bits big endian
@@ -21,11 +21,11 @@ const (
 	canonicalDoc     = 0x06 // BSON type, then name, 0, value per element, then 0xFF
 )
 
-// maxCanonicalDepth bounds the recursion; MongoDB stores no deeper documents (100 levels).
+// maxCanonicalDepth bounds the recursion; MongoDB stores at most 100 levels.
 const maxCanonicalDepth = 200
 
-// AppendCanonical appends bytes that are the same for values that MongoDB takes for equal and different for others. Unlike in
-// arithmetic, NaN equals NaN.
+// AppendCanonical appends the canonical form of a value: the same bytes for values that MongoDB considers equal, and different bytes for
+// others. Unlike in arithmetic, NaN equals NaN.
 func AppendCanonical(b []byte, v Value) []byte { return appendNested(b, v, 0) }
 
 func appendNested(b []byte, v Value, depth int) []byte {
@@ -35,11 +35,11 @@ func appendNested(b []byte, v Value, depth int) []byte {
 	return appendScalar(b, v)
 }
 
-// isNested reports whether the value has values inside.
+// isNested reports whether the value contains values.
 func (v Value) isNested() bool { return v.Type == TypeDocument || v.Type == TypeArray }
 
-// appendScalar appends the canonical form of a value without values inside. It is not recursive, so that a caller's buffer
-// stays on its stack.
+// appendScalar appends the canonical form of a value that is not nested. It is not recursive, so that the caller's buffer stays on the
+// stack.
 func appendScalar(b []byte, v Value) []byte {
 	switch v.Type {
 	case TypeInt32:
@@ -87,8 +87,8 @@ func appendDocument(b []byte, v Value, depth int) []byte {
 	}
 }
 
-// appendDecimal appends a Decimal128 (IEEE 754-2008, binary integer significand, little endian) like the int64 or the
-// double of the same value where there is one.
+// appendDecimal appends a Decimal128 (IEEE 754-2008, binary integer significand, little endian) in the form of the equal int64 or double,
+// if there is one.
 func appendDecimal(b, data []byte) []byte {
 	lo, hi := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
 	negative := hi>>63 == 1
@@ -118,7 +118,7 @@ func appendDecimal(b, data []byte) []byte {
 	return appendNumber(b, significand, exponent)
 }
 
-// decimalParts splits a finite Decimal128 into its exponent and its significand. A significand above 10^34-1 counts as zero.
+// decimalParts returns the exponent and the significand of a finite Decimal128. A significand above 10^34-1 counts as zero.
 func decimalParts(hi, lo uint64) (exponent int, significand *big.Int) {
 	const bias = 6176
 	if hi>>61&3 == 3 {
@@ -132,7 +132,7 @@ func decimalParts(hi, lo uint64) (exponent int, significand *big.Int) {
 	return int(hi>>49&0x3FFF) - bias, significand
 }
 
-// appendNumber appends significand × 10^exponent, a number that is not zero and whose significand has no trailing zeros.
+// appendNumber appends significand × 10^exponent, which is not zero; the significand has no trailing zeros.
 func appendNumber(b []byte, significand *big.Int, exponent int) []byte {
 	// Beyond these powers no double and no int64 is near.
 	if exponent >= -1100 && exponent <= 310 {

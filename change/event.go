@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// An Op is what happened, as MongoDB's operationType says it.
+// An Op is an operation type.
 type Op uint8
 
 // The operations. OpOther is every type that this version does not know by name (create, modify, shardCollection, …); like
 // the collection-level ones it has no document key and concerns every partition.
 const (
+	// The operations. OpOther is any type without a constant here (create, modify, shardCollection, …). Like the collection-level ones it
+	// has no document key and concerns every partition.
 	OpOther Op = iota
 	OpInsert
 	OpUpdate
@@ -22,9 +24,9 @@ const (
 	OpRename
 	OpDropDatabase
 	OpInvalidate
-	// OpSkipped is ours, not MongoDB's: the place of an event that MongoDB could not deliver because it is too large.
+	// OpSkipped is not from MongoDB: the place of an event that MongoDB could not deliver because it is too large.
 	OpSkipped
-	// OpSnapshot is ours too: a document as a snapshot has read it.
+	// OpSnapshot is not from MongoDB: a document read by a snapshot.
 	OpSnapshot
 )
 
@@ -39,7 +41,7 @@ var opNames = [...]string{"other", "insert", "update", "replace", "delete", "dro
 // String returns MongoDB's name of the operation.
 func (o Op) String() string { return opNames[o] }
 
-// ParseOp returns the operation of MongoDB's name for it.
+// ParseOp returns the operation with a name.
 func ParseOp(name string) (Op, bool) {
 	for i, n := range opNames[1:] {
 		if n == name {
@@ -75,14 +77,14 @@ func opOf(name []byte) Op {
 	return OpOther
 }
 
-// ErrEvent says that a change event cannot be walked: it is not BSON, or has no resume token. Wrapped with the reason.
+// ErrEvent says that a change event is not BSON or has no resume token. It is wrapped with the cause.
 var ErrEvent = errors.New("unreadable change event")
 
-// An Event is one change as MongoDB sent it, with the places of the fields that routing needs. It aliases the reply it
-// came in and is read-only. (MongoDB manual, "Change Events".)
+// An Event is a change as MongoDB sent it, with the offsets of the fields that routing needs. It aliases its reply and is read-only.
+// (MongoDB manual, "Change Events".)
 type Event struct {
 	raw []byte
-	// Offsets of values in raw, 0 where the event has none: every value stands behind the first four bytes.
+	// Offsets of values in raw, 0 if absent, because every value is after the first four bytes.
 	token, op, db, coll, toDB, toColl, key, id, lsid uint32
 
 	idType byte
@@ -94,7 +96,7 @@ type Event struct {
 	txn  int64
 }
 
-// Parse walks a change event once and decodes nothing. Of fields that stand twice the first counts. The event aliases raw.
+// Parse finds the fields of a change event in one pass and decodes nothing. The first of duplicate fields counts. The event aliases raw.
 func Parse(raw []byte) (Event, error) {
 	doc, err := documentAt(raw)
 	if err != nil || len(doc) != len(raw) {
@@ -124,7 +126,7 @@ func Parse(raw []byte) (Event, error) {
 	return e, nil
 }
 
-// note keeps the place of a top-level field that routing needs.
+// note records the offset of a top-level field that routing needs.
 func (e *Event) note(name []byte, v Value, at uint32) {
 	switch string(name) {
 	case "_id":
@@ -167,7 +169,7 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 	}
 }
 
-// noteID finds _id in the document key; a key without one (no known server sends it) stands for itself.
+// noteID finds _id in the document key. A key without one, which no known server sends, counts as the _id itself.
 func (e *Event) noteID(key Value, at uint32) {
 	e.id, e.idType = at, key.Type
 	for in := 4; ; {
@@ -183,7 +185,7 @@ func (e *Event) noteID(key Value, at uint32) {
 	}
 }
 
-// noteNamespace finds db and coll in a namespace document that stands at offset at.
+// noteNamespace finds db and coll in a namespace document at an offset.
 func noteNamespace(ns Value, at uint32) (db, coll uint32) {
 	for in := 4; ; {
 		name, v, next, err := element(ns.Data, in)
@@ -203,7 +205,7 @@ func noteNamespace(ns Value, at uint32) (db, coll uint32) {
 	}
 }
 
-// Over returns the same event over a copy of its bytes, so that it outlives the reply it came in.
+// Over returns the same event over a copy of its bytes, so that it can outlive its reply.
 func (e *Event) Over(raw []byte) Event {
 	moved := *e
 	moved.raw = raw
@@ -216,16 +218,16 @@ func (e *Event) Raw() []byte { return e.raw }
 // Token returns the resume token, a BSON document that contains the document's key.
 func (e *Event) Token() []byte { return e.document(e.token) }
 
-// Position returns where the event stands in the log. It aliases the event.
+// Position returns the position of the event in the log. It aliases the event.
 func (e *Event) Position() Position { return Position{Token: e.Token(), Time: e.time} }
 
-// Op returns what happened.
+// Op returns the operation.
 func (e *Event) Op() Op { return e.kind }
 
-// OpName returns MongoDB's own name of the operation, also of one that Op calls OpOther.
+// OpName returns MongoDB's name of the operation, also for OpOther.
 func (e *Event) OpName() []byte { return e.text(e.op) }
 
-// DB and Coll return the namespace; Coll is empty where a whole database is meant.
+// DB and Coll return the namespace; Coll is empty for a whole database.
 func (e *Event) DB() []byte   { return e.text(e.db) }
 func (e *Event) Coll() []byte { return e.text(e.coll) } //nolint:revive // see DB
 
@@ -236,7 +238,7 @@ func (e *Event) ToColl() []byte { return e.text(e.toColl) } //nolint:revive // s
 // Namespace returns the namespace as strings.
 func (e *Event) Namespace() Namespace { return Namespace{DB: string(e.DB()), Coll: string(e.Coll())} }
 
-// Key returns the document key (the _id, on sharded collections with the shard key), or nil for an event of no document.
+// Key returns the document key (the _id and, on sharded collections, the shard key), nil for an event without a document.
 func (e *Event) Key() []byte {
 	if e.key == 0 {
 		return nil
@@ -244,7 +246,7 @@ func (e *Event) Key() []byte {
 	return e.document(e.key)
 }
 
-// ID returns the document's _id, or the zero Value for an event of no document.
+// ID returns the document's _id, the zero Value for an event without a document.
 func (e *Event) ID() Value {
 	if e.key == 0 {
 		return Value{}
@@ -259,7 +261,7 @@ func (e *Event) ID() Value {
 // Time returns the cluster time.
 func (e *Event) Time() Timestamp { return e.time }
 
-// WallTime returns the server's clock at the change, or the zero time where the server sends none (before 6.0).
+// WallTime returns the server's wall-clock time of the change, zero if the server does not send it (before 6.0).
 func (e *Event) WallTime() time.Time {
 	if e.wall == 0 {
 		return time.Time{}
@@ -267,7 +269,7 @@ func (e *Event) WallTime() time.Time {
 	return time.UnixMilli(e.wall).UTC()
 }
 
-// Transaction returns the session (lsid, a BSON document) and number of the transaction that the event belongs to.
+// Transaction returns the session (lsid, a BSON document) and the number of the event's transaction.
 func (e *Event) Transaction() (lsid []byte, number int64, ok bool) {
 	if !e.hasTxn || e.lsid == 0 {
 		return nil, 0, false

@@ -1,11 +1,11 @@
 package change
 
-// A Namespace names a collection of a database, or with an empty Coll the database itself.
+// A Namespace is a collection, or a database if Coll is empty.
 type Namespace struct {
 	DB, Coll string
 }
 
-// String is the namespace as MongoDB writes it: db.coll, or db alone.
+// String returns the namespace in MongoDB's form: db.coll, or db.
 func (n Namespace) String() string {
 	if n.Coll == "" {
 		return n.DB

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Timestamp is MongoDB's cluster time: T seconds since 1970 and the I-th operation in that second, from 1.
+// A Timestamp is a MongoDB cluster time: T seconds since 1970 and the I-th operation in that second, from 1.
 type Timestamp struct {
 	T, I uint32
 }
@@ -28,13 +28,13 @@ func (t Timestamp) Compare(u Timestamp) int {
 	return cmp.Compare(t.I, u.I)
 }
 
-// Next returns the cluster time after this one.
+// Next returns the next cluster time.
 func (t Timestamp) Next() Timestamp {
 	t.I++
 	return t
 }
 
-// Prev returns the cluster time before this one, which must not be zero.
+// Prev returns the previous cluster time. The timestamp must not be zero.
 func (t Timestamp) Prev() Timestamp {
 	if t.I == 0 {
 		return Timestamp{T: t.T - 1, I: math.MaxUint32}
@@ -43,30 +43,29 @@ func (t Timestamp) Prev() Timestamp {
 	return t
 }
 
-// Time returns the wall-clock second of the cluster time, by the server's clock.
+// Time returns the second of the cluster time, by the server's clock.
 func (t Timestamp) Time() time.Time { return time.Unix(int64(t.T), 0).UTC() }
 
-// String formats the timestamp as mongosh abbreviates it: seconds:increment.
+// String formats the timestamp as seconds:increment.
 func (t Timestamp) String() string { return fmt.Sprintf("%d:%d", t.T, t.I) }
 
-// A Position is where an event stands in the log, or a point of progress between events.
+// A Position is a place in the log: that of an event, or a point of progress between events.
 //
-// The zero Position stands before everything. A Position without a Token is known by its time only and stands before
-// every event of that time, as MongoDB's own high-watermark tokens do.
+// The zero Position is before everything. A Position without a Token is before every event of its time, like MongoDB's high-watermark
+// tokens.
 type Position struct {
-	// Token is the whole resume token, a BSON document {_data: string, _typeBits?: binary}. It contains the document's
-	// key: never log it, never hand it out.
+	// Token is the whole resume token, a BSON document {_data: string, _typeBits?: binary}. It contains the document key: never log it or
+	// send it to clients.
 	Token []byte
 	// Time is the cluster time of the token.
 	Time Timestamp
 }
 
-// ErrToken says that a resume token is not in the format {_data: "82…"} that MongoDB has used since 4.0.7.
+// ErrToken says that a resume token does not have the format {_data: "82…"}, which MongoDB uses since 4.0.7.
 var ErrToken = errors.New("resume token of an unknown format")
 
-// ParseToken makes the position of a resume token, which it aliases. Its time is read from the token's first nine bytes
-// (0x82, seconds, increment), which drivers and tools read widely but which are officially opaque: a token of another
-// shape gives ErrToken.
+// ParseToken returns the position of a resume token, which it aliases. It reads the time from the token's first nine bytes (0x82, seconds,
+// increment). Tokens are officially opaque, but many tools rely on this. It returns ErrToken for another format.
 func ParseToken(token []byte) (Position, error) {
 	data := tokenData(token)
 	if len(data) < 18 || data[0] != '8' || data[1] != '2' {
@@ -80,13 +79,13 @@ func ParseToken(token []byte) (Position, error) {
 	return Position{Token: token, Time: t}, nil
 }
 
-// At is the position before every event of the time t.
+// At returns the position before every event of time t.
 func At(t Timestamp) Position { return Position{Time: t} }
 
 // IsZero reports whether the position is unset.
 func (p Position) IsZero() bool { return p.Token == nil && p.Time.IsZero() }
 
-// Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits order as their bytes do.
+// Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits have the order of their bytes.
 func (p Position) Compare(q Position) int {
 	if c := p.Time.Compare(q.Time); c != 0 {
 		return c
@@ -102,8 +101,7 @@ func (p Position) Compare(q Position) int {
 	return 0
 }
 
-// orderAfterTime says how p, which has a token, stands to its own time: equal for a high-watermark token, after it for
-// an event.
+// orderAfterTime compares p, which has a token, with its time: equal for a high-watermark token, later for an event.
 func orderAfterTime(p Position) int {
 	if p.IsProgress() {
 		return 0
@@ -111,22 +109,22 @@ func orderAfterTime(p Position) int {
 	return 1
 }
 
-// After reports whether p stands behind q.
+// After reports whether p is later than q.
 func (p Position) After(q Position) bool { return p.Compare(q) > 0 }
 
-// IsProgress reports whether the position is a point of progress (a time or a high-watermark token) and not an event.
-// A stream opened with any filter can resume at a point of progress.
+// IsProgress reports whether the position is a point of progress (a time or a high-watermark token), not an event. Any stream can resume at
+// a point of progress.
 func (p Position) IsProgress() bool {
 	return p.Token == nil || tokenHead(tokenData(p.Token)).Kind == 0
 }
 
-// Clone returns a position that aliases nothing.
+// Clone returns a copy that aliases nothing.
 func (p Position) Clone() Position {
 	p.Token = slices.Clone(p.Token)
 	return p
 }
 
-// String tells the position's time and kind; the token itself is never shown.
+// String returns the time and kind of the position, never the token.
 func (p Position) String() string {
 	if p.IsProgress() {
 		return p.Time.String()
@@ -134,7 +132,7 @@ func (p Position) String() string {
 	return p.Time.String() + "+event"
 }
 
-// Later returns the one of two positions that stands further behind in the log.
+// Later returns the later of two positions.
 func Later(p, q Position) Position {
 	if q.After(p) {
 		return q

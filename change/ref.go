@@ -10,9 +10,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A Ref is a position as it leaves the node: the head of the token, and a hash of the whole of it. It names no document, and a reader that
-// knows the log resumes exactly after it: the head says from when on to read the log, the hash which of the events of that head was the last.
-// The zero Ref is earlier than everything.
+// A Ref is a position outside of the node: the head of the token and a hash of the whole token. It reveals no document key. A reader
+// resumes exactly after it: the head says where to begin in the log, the hash identifies the last event among those with that head. The
+// zero Ref is earlier than everything.
 type Ref struct {
 	head [HeadSize]byte
 	hash [16]byte // zero for a point of progress
@@ -36,21 +36,21 @@ func (r Ref) IsZero() bool { return r == Ref{} }
 
 // Head returns the head of the position.
 func (r Ref) Head() Head {
-	h, _ := DecodeHead(r.head[:]) // a Ref has a head that can be read, or is zero
+	h, _ := DecodeHead(r.head[:]) // a Ref has a valid head, or is zero
 	return h
 }
 
 // Time returns the cluster time.
 func (r Ref) Time() Timestamp { return r.Head().Time }
 
-// Compare orders Refs by their heads. Events of different shards, and unrelated events since MongoDB 8.0, may have equal heads: among those
-// only the log knows the order.
+// Compare orders Refs by their heads. Heads may be equal for events of different shards and, since MongoDB 8.0, for unrelated events; their
+// order is known only to the log.
 func (r Ref) Compare(q Ref) int { return bytes.Compare(r.head[:], q.head[:]) }
 
 // Append appends the encoding, RefSize bytes whose order is that of Compare.
 func (r Ref) Append(b []byte) []byte { return append(append(b, r.head[:]...), r.hash[:]...) }
 
-// ParseRef reads an encoded Ref. Whatever is not one is ErrToken.
+// ParseRef decodes a Ref. It returns ErrToken if the encoding is invalid.
 func ParseRef(b []byte) (r Ref, err error) {
 	if len(b) != RefSize {
 		return r, fmt.Errorf("%w: %d bytes", ErrToken, len(b))
@@ -63,13 +63,13 @@ func ParseRef(b []byte) (r Ref, err error) {
 	return r, nil
 }
 
-// refVersion is the first byte of every text.
+// refVersion is the first byte of the text form.
 const refVersion = 2
 
-// refTextSize is the length of a text before it is written in base64: version, cluster, Ref, checksum.
+// refTextSize is the length of the text form before base64: version, cluster, Ref, checksum.
 const refTextSize = 1 + 4 + RefSize + 4
 
-// AppendText appends the Ref as opaque text of a cluster: base64 without padding, safe in URLs and headers.
+// AppendText appends the Ref as opaque text for a cluster: base64 without padding, safe in URLs and headers.
 func (r Ref) AppendText(b []byte, cluster string) []byte {
 	var stack [refTextSize]byte
 	raw := append(stack[:0], refVersion)
@@ -79,7 +79,7 @@ func (r Ref) AppendText(b []byte, cluster string) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, raw)
 }
 
-// ParseRefText reads what AppendText has written for the same cluster.
+// ParseRefText decodes the output of AppendText for the same cluster.
 func ParseRefText(text, cluster string) (Ref, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) != refTextSize || raw[0] != refVersion {

@@ -6,28 +6,28 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A Kind tells points of progress from events, with MongoDB's own numbers (ResumeTokenData::TokenType).
+// A Kind distinguishes points of progress from events, with MongoDB's numbers (ResumeTokenData::TokenType).
 type Kind uint8
 
-// The two kinds of resume token.
+// The kinds of resume tokens.
 const (
 	KindProgress Kind = 0   // a high-watermark token: between events
 	KindEvent    Kind = 128 // the token of an event
 )
 
-// A Head is what the front of a resume token tells of a position without naming a document: heads may cross the wire.
-// Heads order as their tokens do; events of different shards, and since MongoDB 8.0 unrelated events, may share one.
+// A Head is the part of a resume token that contains no document key, so that it may be sent to clients. Heads have the order of their
+// tokens. Events of different shards and, since MongoDB 8.0, unrelated events may have equal heads.
 type Head struct {
 	Time           Timestamp
 	Kind           Kind
-	TxnOpIndex     uint64 // the event's place in its transaction, from 0
-	FromInvalidate bool   // the token of an invalidate event, usable with startAfter only
+	TxnOpIndex     uint64 // index in the transaction, from 0
+	FromInvalidate bool   // the token of an invalidate event, valid only with startAfter
 }
 
 // HeadSize is the length of an encoded head in bytes.
 const HeadSize = 8 + 1 + 8 + 1
 
-// Append appends the head's encoding, whose byte order is the order of the heads.
+// Append appends the encoding, whose byte order is the order of heads.
 func (h Head) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.Time.T)
 	b = binary.BigEndian.AppendUint32(b, h.Time.I)
@@ -39,7 +39,7 @@ func (h Head) Append(b []byte) []byte {
 	return append(b, 0)
 }
 
-// DecodeHead reads an encoded head from the front of b.
+// DecodeHead decodes a head at the front of b.
 func DecodeHead(b []byte) (Head, error) {
 	if len(b) < HeadSize || b[17] > 1 || (b[8] != byte(KindProgress) && b[8] != byte(KindEvent)) {
 		return Head{}, ErrToken
@@ -52,7 +52,7 @@ func DecodeHead(b []byte) (Head, error) {
 	}, nil
 }
 
-// Head returns the position's head. Of a token whose inside it cannot read it tells the time, and takes it for an event.
+// Head returns the head of the position. If the token's inside is unreadable, it has the time only and counts as an event.
 func (p Position) Head() Head {
 	if p.Token == nil {
 		return Head{Time: p.Time}
@@ -62,8 +62,7 @@ func (p Position) Head() Head {
 	return h
 }
 
-// Hash is a 128-bit hash of the token (XXH3), which tells positions of equal heads apart without naming a document.
-// A position without a token hashes to zero.
+// Hash returns a 128-bit hash of the token (XXH3), which distinguishes positions with equal heads. It is zero without a token.
 func (p Position) Hash() [16]byte {
 	if p.Token == nil {
 		return [16]byte{}
@@ -81,8 +80,8 @@ const (
 	timeDigits = 18 // hexadecimal digits of the type byte and the cluster time
 )
 
-// tokenHead reads what follows the cluster time: version, then from version 1 on the token type, the index in the
-// transaction and whether the event is an invalidate. Version 0 (MongoDB 4.0) has events only.
+// tokenHead parses what follows the cluster time: the version and, from version 1 on, the token type, the index in the transaction, and
+// whether the event is an invalidate. Version 0 (MongoDB 4.0) has events only.
 func tokenHead(data []byte) Head {
 	h := Head{Kind: KindEvent}
 	if len(data) < timeDigits {
@@ -110,7 +109,7 @@ func tokenHead(data []byte) Head {
 	return h
 }
 
-// A keyString reads a KeyString from its hexadecimal digits.
+// A keyString reads a KeyString from hexadecimal digits.
 type keyString struct{ digits []byte }
 
 // next reads a byte.
@@ -123,7 +122,7 @@ func (k *keyString) next() (c byte, ok bool) {
 	return high<<4 | low, high < 16 && low < 16
 }
 
-// hexValue returns what a hexadecimal digit is worth, or 16.
+// hexValue returns the value of a hexadecimal digit, or 16.
 func hexValue(digit byte) byte {
 	switch {
 	case '0' <= digit && digit <= '9':
@@ -136,7 +135,7 @@ func hexValue(digit byte) byte {
 	return 16
 }
 
-// number reads an integer that is not negative.
+// number reads a non-negative integer.
 func (k *keyString) number() (n uint64, ok bool) {
 	kind, ok := k.next()
 	if !ok || kind == keyZero {

@@ -19,43 +19,43 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonInterval Reason = "interval" // the policy's time or count
-	ReasonIdle     Reason = "idle"     // nothing happened, but the log moves on
-	ReasonBegin    Reason = "begin"    // the first one of a session or a term
-	ReasonFinal    Reason = "final"    // the last one of a session or a term that ended as planned
+	ReasonInterval Reason = "interval" // the policy's interval or event count
+	ReasonIdle     Reason = "idle"     // the log advanced without events
+	ReasonBegin    Reason = "begin"    // the beginning of a session or a term
+	ReasonFinal    Reason = "final"    // the planned end of a session or a term
 	ReasonHandoff  Reason = "handoff"  // the partition moved to another node
-	ReasonRewind   Reason = "rewind"   // an operator moved it back
-	ReasonImport   Reason = "import"   // an operator took it from elsewhere
+	ReasonRewind   Reason = "rewind"   // an operator rewound it
+	ReasonImport   Reason = "import"   // an operator imported it
 )
 
-// routine reports whether checkpoints of the reason come again and again and mean nothing each by itself.
+// routine reports whether checkpoints with this reason are frequent and not significant.
 func (r Reason) routine() bool { return r == ReasonInterval || r == ReasonIdle }
 
 const (
-	// MaxSubscribers is how many subscribers a store keeps: of more, those that were saved longest ago make room.
+	// MaxSubscribers bounds the subscribers in a store: beyond it, those saved longest ago are removed.
 	MaxSubscribers = 10_000
-	// MaxName is how many bytes the name of a subscriber and of its process have at most.
+	// MaxName bounds the name of a subscriber and the ID of its process, in bytes.
 	MaxName = 256
-	// MaxBytes is how large the stored form of a checkpoint is at most: one of 16384 partitions takes at most 40 bytes for each, and 14 more
-	// with a token, and what is left of snapshots at most 128 KiB. etcd takes 1.5 MiB in a request.
+	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40 bytes for each, 14 more with a token, and
+	// at most 128 KiB for snapshots. etcd accepts 1.5 MiB in a request.
 	MaxBytes = 1280 << 10
 
-	// maxToken is the largest resume token that is kept; of a larger one only the time is, which replays a little more. maxTokens bounds
-	// those of one checkpoint together.
+	// maxToken bounds a stored resume token; a larger one is replaced by its time, so that a little more is replayed. maxTokens bounds the
+	// tokens of one checkpoint together.
 	maxToken, maxTokens = 16 << 10, 256 << 10
 
-	// maxSnapshots bounds what is kept of the snapshots of one checkpoint, in bytes as they are stored.
+	// maxSnapshots bounds the stored snapshots of one checkpoint, in bytes.
 	maxSnapshots = 128 << 10
 )
 
-// A Key names a checkpoint: a subscriber, and of a shared one the partition.
+// A Key identifies a checkpoint: a subscriber and, if it is shared, the partition.
 type Key struct {
 	Subscriber string
 	Shared     bool
 	Partition  change.Partition
 }
 
-// String shows the key.
+// String formats the key.
 func (k Key) String() string {
 	if k.Shared {
 		return fmt.Sprintf("%s, partition %d", k.Subscriber, k.Partition)
@@ -63,44 +63,44 @@ func (k Key) String() string {
 	return k.Subscriber
 }
 
-// A Claim is a process's hold on the name of an exclusive subscriber.
+// A Claim is a process's claim on the name of an exclusive subscriber.
 type Claim struct {
-	// Number counts the processes that have claimed the name. Whoever saves with a lower one than stands is fenced.
+	// Number counts the processes that have claimed the name. A Save with a lower number is fenced.
 	Number uint64
-	// Process is its random id, Started when it started, by its own clock, but not later than when it was first heard of.
+	// Process is the random ID of the process, Started its start time by its own clock, but not later than its first claim.
 	Process string
 	Started time.Time
-	// Node is where it claimed, By its identity.
+	// Node is the claiming node, By the identity of the process.
 	Node, By string
 }
 
-// A Checkpoint is where a subscriber is: it has acknowledged everything up to Position, and more in Positions.
+// A Checkpoint is the position of a subscriber: it has acknowledged everything up to Position, and more in Positions.
 type Checkpoint struct {
 	Key
 
 	Position change.Position
-	// Positions are those of an exclusive subscriber in partitions where it is elsewhere. Where Position is zero in a Save, the other partitions
-	// stay as they are.
+	// Positions are the positions of an exclusive subscriber in partitions that differ from Position. If Position is zero in a Save, the
+	// other partitions remain unchanged.
 	Positions map[change.Partition]change.Position
-	// Partitions is N, of which the positions are.
+	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is what is left of the snapshots of its subscriptions, where the subscriber is at Position and Positions.
+	// Snapshots is the progress of the subscriber's snapshots at these positions.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
-	// Claim is that of an exclusive subscriber, Epoch the term that saved a shared one; its revision is 0 where an operator wrote it.
+	// Claim is set for an exclusive subscriber, Epoch for a shared one; its revision is 0 if an operator wrote the checkpoint.
 	Claim Claim
 	Epoch change.Epoch
-	// Fingerprint names what the stream was opened with; a token is only good for the same one. It is empty where nobody knows.
+	// Fingerprint identifies the stream's pipeline; tokens are valid only with the same pipeline. Empty if unknown.
 	Fingerprint string
-	// At is when, by the clock of the process that saved it; informative only. By is the node or the operator, Note what an operator said.
+	// At is the time of the save by the saver's clock, for information. By is the node or the operator, Note an operator's comment.
 	At     time.Time
 	By     string
 	Reason Reason
 	Note   string
 }
 
-// In returns where the subscriber is in a partition.
+// In returns the position in a partition.
 func (c Checkpoint) In(p change.Partition) change.Position {
 	if at, elsewhere := c.Positions[p]; elsewhere {
 		return at
@@ -108,7 +108,7 @@ func (c Checkpoint) In(p change.Partition) change.Position {
 	return c.Position
 }
 
-// Earliest returns the position after which the log is to be read for all partitions.
+// Earliest returns the earliest position of all partitions.
 func (c Checkpoint) Earliest() change.Position {
 	earliest := c.Position
 	for _, at := range c.Positions {
@@ -119,8 +119,8 @@ func (c Checkpoint) Earliest() change.Position {
 	return earliest
 }
 
-// Recounted returns the checkpoint as one of n partitions: where it is of another number it is where it is earliest, and what is left of its
-// snapshots is left of all partitions.
+// Recounted returns the checkpoint for n partitions. If their number differs, all partitions get the earliest position, and incomplete
+// snapshots remain for all partitions.
 func (c Checkpoint) Recounted(n int) Checkpoint {
 	if c.Partitions == n {
 		return c
@@ -143,8 +143,8 @@ func (c Checkpoint) Clone() Checkpoint {
 	return c
 }
 
-// Trimmed returns the checkpoint as stores keep it, which aliases nothing, or says what is wrong with it. A token that is too large, that
-// nobody could read back, or that is one too many is replaced by its time, and of a snapshot of which too much is left all is left.
+// Trimmed validates the checkpoint and returns its stored form, which aliases nothing. A token that is too large, unreadable, or one too
+// many is replaced by its time. A snapshot with too much progress is restarted.
 func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	switch {
 	case c.Subscriber == "" || len(c.Subscriber) > MaxName || !utf8.ValidString(c.Subscriber):
@@ -191,7 +191,7 @@ func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	return c, nil
 }
 
-// trimmed returns a copy of a position, without its token where that is too large, unreadable or too much.
+// trimmed returns a copy of a position, without its token if that is too large, unreadable, or beyond the budget.
 func trimmed(p change.Position, budget *int) change.Position {
 	if p.Token == nil {
 		return p
@@ -205,27 +205,27 @@ func trimmed(p change.Position, budget *int) change.Position {
 
 func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p.Token, q.Token) }
 
-// Merge returns what stands after a checkpoint was saved over the one that stands (nil where there is none): the later position in each
-// partition, and the snapshots of the one that is later. One of a higher generation, which only a restored store can meet, is taken as it is;
-// where the partitions have been counted anew since, the one that stands is where it is earliest. changed is false where the result is what
-// stands already. The error is ErrRewound or ErrFenced.
-func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
-	if stands == nil {
+// Merge returns the result of saving c over the stored checkpoint (nil if there is none): the later position of each partition, and the
+// snapshots of the later one. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
+// number of partitions has changed, the stored one counts with its earliest position. changed is false if the result equals the stored
+// checkpoint. The error is ErrRewound or ErrFenced.
+func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
+	if stored == nil {
 		if c.Position.IsZero() {
 			return c, false, fmt.Errorf("%s: %w", c.Key, ErrNone)
 		}
 		return c, true, nil
 	}
 	switch {
-	case !c.Shared && c.Claim.Number < stands.Claim.Number, c.Shared && c.Epoch.Compare(stands.Epoch) < 0,
-		!c.Shared && c.Claim.Number == stands.Claim.Number && c.Claim.Process != stands.Claim.Process: // both claimed it, one before a backup was restored
-		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrFenced)
-	case c.Generation < stands.Generation:
-		return *stands, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
+	case !c.Shared && c.Claim.Number < stored.Claim.Number, c.Shared && c.Epoch.Compare(stored.Epoch) < 0,
+		!c.Shared && c.Claim.Number == stored.Claim.Number && c.Claim.Process != stored.Claim.Process: // two claims with one number, because a backup was restored
+		return *stored, false, fmt.Errorf("%s: %w", c.Key, ErrFenced)
+	case c.Generation < stored.Generation:
+		return *stored, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
 	}
-	newer := c.Generation > stands.Generation
-	changed = newer || c.Claim.Number > stands.Claim.Number || c.Partitions != stands.Partitions
-	before := stands.Recounted(c.Partitions)
+	newer := c.Generation > stored.Generation
+	changed = newer || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
+	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		return c, true, nil
 	}
@@ -261,13 +261,13 @@ func Merge(stands *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
-		changed = !slices.EqualFunc(stands.Snapshots, c.Snapshots, sameProgress)
+		changed = !slices.EqualFunc(stored.Snapshots, c.Snapshots, sameProgress)
 	}
 	return merged, changed, nil
 }
 
-// settle has the position be that of some partition: where each is elsewhere, it is where the earliest is. Nobody is at another one, and so
-// nobody would ever move it.
+// settle makes the position that of some partition: if every partition differs, it becomes the earliest, because otherwise it would never
+// advance.
 func (c *Checkpoint) settle() {
 	if len(c.Positions) < c.Partitions {
 		return
@@ -277,24 +277,23 @@ func (c *Checkpoint) settle() {
 	maps.DeleteFunc(c.Positions, func(_ change.Partition, at change.Position) bool { return equal(at, c.Position) })
 }
 
-// Claimed returns the claim of a process that wants the name of the subscriber whose checkpoint stands (nil where there is none), at a time of the
-// node's clock. A process that started earlier than the one that has it is refused with a *TakenError, as is one without a process id while
-// another is there.
-func (c Claim) Claimed(stands *Checkpoint, now time.Time) (Claim, error) {
+// Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if there is none). now is the node's clock.
+// It returns a *TakenError if the current process started later, or if the requesting process has no ID.
+func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	if c.Started.After(now) || c.Started.IsZero() {
 		c.Started = now
 	}
 	c.Started = c.Started.Round(0).UTC()
-	if stands == nil {
+	if stored == nil {
 		c.Number = 1
 		return c, nil
 	}
-	had := stands.Claim
+	had := stored.Claim
 	switch {
 	case had.Process == c.Process:
 		c.Number, c.Started = had.Number, had.Started
 	case had.Started.After(c.Started):
-		return Claim{}, &TakenError{Subscriber: stands.Subscriber, Claim: had}
+		return Claim{}, &TakenError{Subscriber: stored.Subscriber, Claim: had}
 	default:
 		c.Number = had.Number + 1
 	}
@@ -312,11 +311,11 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("subscriber %q is process %q, which started later, at %s, and connected to node %s", e.Subscriber, e.Claim.Process, e.Claim.Started.Format(time.RFC3339), e.Claim.Node)
 }
 
-// Unwrap makes it an ErrFenced.
+// Unwrap returns ErrFenced.
 func (e *TakenError) Unwrap() error { return ErrFenced }
 
-// Rewound returns the checkpoint that a rewind to the position writes over the one that stands: each partition is there or earlier. The error is
-// ErrForward where all of them are earlier, or says that there is no such position.
+// Rewound returns the checkpoint after a rewind to the position: each partition moves there unless it is earlier. The error is ErrForward
+// if all partitions are earlier.
 func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
 	switch {
 	case to.IsZero():
@@ -340,23 +339,23 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 	return c.Trimmed()
 }
 
-// Imported returns the checkpoint that an import writes over the one that stands (nil where there is none): the next generation, under the
-// claim that stands, and an epoch that fences nobody of the incarnation.
-func (c Checkpoint) Imported(stands *Checkpoint, o Origin) (Checkpoint, error) {
+// Imported returns the checkpoint that an import writes over the stored one (nil if there is none): with the next generation, the stored
+// claim, and an epoch that fences no owner of the incarnation.
+func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 	if c.Shared && c.Partitions != o.Partitions {
 		return Checkpoint{}, fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, o.Partitions)
 	}
 	if c.Position.IsZero() {
 		return Checkpoint{}, errors.New("a checkpoint without a position")
 	}
-	if stands != nil {
-		c.Generation, c.Claim = max(c.Generation, stands.Generation+1), stands.Claim
+	if stored != nil {
+		c.Generation, c.Claim = max(c.Generation, stored.Generation+1), stored.Claim
 	}
 	c.Epoch = change.Epoch{Incarnation: o.Incarnation}
 	return c.Trimmed()
 }
 
-// earlier returns the one of two positions that is earlier in the log.
+// earlier returns the earlier of two positions.
 func earlier(p, q change.Position) change.Position {
 	if p.After(q) {
 		return q
@@ -364,7 +363,7 @@ func earlier(p, q change.Position) change.Position {
 	return p
 }
 
-// latest returns where the subscriber is furthest.
+// latest returns the latest position of all partitions.
 func (c Checkpoint) latest() change.Position {
 	latest := c.Position
 	for _, at := range c.Positions {
@@ -373,7 +372,7 @@ func (c Checkpoint) latest() change.Position {
 	return latest
 }
 
-// Sort puts checkpoints into the order of their subscribers and partitions.
+// Sort sorts checkpoints by subscriber and partition.
 func Sort(all []Checkpoint) {
 	slices.SortFunc(all, func(a, b Checkpoint) int {
 		return cmp.Or(cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Partition, b.Partition))

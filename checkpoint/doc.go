@@ -1,32 +1,31 @@
-// Package checkpoint keeps what a restart needs: where each subscriber is, and where the first start began.
+// Package checkpoint stores what a restart needs: the position of each subscriber, and the origin of the cluster.
 //
-// A [Checkpoint] is the position up to which a subscriber has acknowledged everything; what comes after it is delivered again after a crash.
-// An exclusive subscriber (a gateway, a browser with a name) has one for all partitions, saved by the node that has its session. A shared
-// subscriber (standard output, a sink) has one for each partition, saved by the partition's owner.
+// A [Checkpoint] is the position up to which a subscriber has acknowledged everything; later changes are redelivered after a crash. An
+// exclusive subscriber (a gateway, a named SSE client) has one checkpoint for all partitions, saved by the node with its session. A shared
+// subscriber (standard output, a sink) has one for each partition, saved by the owner of the partition.
 //
-// # The fence
+// # Fencing
 //
-// A checkpoint of an exclusive subscriber carries the claim of its process, one of a shared subscriber the epoch of the term. A store takes it
-// only while that claim or epoch stands; others get [ErrFenced]. A checkpoint never moves back, so that a write that arrives late
-// undoes nothing, but for an operator's rewind ([Rewinder]), which is one transaction that moves it and raises its generation: whoever saves
-// with a lower one gets [ErrRewound], and goes where the operator has moved it.
+// A checkpoint carries the claim of an exclusive subscriber's process, or the epoch of a shared subscriber's term. A store accepts it only
+// while that claim or epoch is current; otherwise it returns [ErrFenced]. A checkpoint never moves back, so that a late write undoes
+// nothing. The exception is an operator's rewind ([Rewinder]), one transaction that moves it back and raises its generation. A Save with a
+// lower generation returns [ErrRewound], and the saver must move to the new position.
 //
-// [Merge] is what saving means. All stores use it.
+// [Merge] defines what saving means; all stores use it.
 //
-// # Beside the checkpoints
+// # Related data
 //
-// The [Origin] is written once, by the first start, and says what must not change. The history keeps the last checkpoints that mean something,
-// and one a minute of the others. The gap log ([Gap]) keeps what could not be read from the oplog any more: no checkpoint passes a gap that is
-// not in it.
+// The [Origin] is written once, at the first start, and holds what must not change. The history keeps the last significant checkpoints, and
+// one of the others per minute. The gap log ([Gap]) records stretches that could not be read from the oplog: no checkpoint passes a gap
+// that is not recorded.
 //
-// # Who saves when
+// # Saving
 //
-// The [Writer] saves, off the path of the events: a subscriber is due after an interval (5 s) or a number of events (1000); when one is due,
-// all that have moved are saved together. Rounds are at least two seconds apart, so that a node costs its store at most a few
-// transactions in five seconds, whatever the load. What does not get any events is saved seldom, but always well within the reach of
-// the oplog.
+// The [Writer] saves in the background. A subscriber is due after an interval (5 s) or a number of events (1000). When one is due, all that
+// have advanced are saved together. Rounds are at least two seconds apart, so that a node costs its store only a few transactions in five
+// seconds, whatever the load. Idle subscribers are saved rarely, but always well within the oplog window.
 //
-//	session ──Standing──► Writer ──[]Checkpoint──► Store (etcd, MongoDB, memory)
+//	session ──Progress──► Writer ──[]Checkpoint──► Store (etcd, MongoDB, memory)
 //
-// Package record is the form in which etcd and MongoDB keep what they are given, and package checkpointtest the suite that every store passes.
+// Package record is the stored form for etcd and MongoDB; package checkpointtest is the suite that every store passes.
 package checkpoint

@@ -3,21 +3,21 @@ package checkpoint
 import "time"
 
 const (
-	// HistoryLength is how many entries are kept of a checkpoint.
+	// HistoryLength is the number of history entries of a checkpoint.
 	HistoryLength = 32
-	// historyEvery is how often a checkpoint without a meaning of its own is kept, at most.
+	// historyEvery is the least interval between entries of routine checkpoints.
 	historyEvery = time.Minute
 )
 
-// A Trail stands beside a checkpoint and tells of its history: how many entries there have been, and when the last one was made. With it
-// a store knows in the transaction that writes a checkpoint, without reading anything more, whether and where it is an entry too.
+// A Trail is stored with a checkpoint and describes its history: the number of entries and the time of the last one. It tells a store,
+// within the transaction that writes a checkpoint, whether to add an entry and in which slot.
 type Trail struct {
 	Entries uint64
 	Last    time.Time
 }
 
-// Next returns the trail that stands beside c, which follows the checkpoint that t stood beside, and whether c is an entry of the
-// history: every one that is not routine is, and of the others one a minute, by their own clocks.
+// Next returns the trail for c, which follows the checkpoint with trail t, and whether c is a history entry: every significant checkpoint
+// is, and one routine checkpoint per minute by its own clock.
 func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 	if c.Reason.routine() && c.At.Sub(t.Last).Abs() < historyEvery {
 		return t, false
@@ -25,10 +25,10 @@ func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 	return Trail{Entries: t.Entries + 1, Last: c.At.UTC()}, true
 }
 
-// Slot is where the newest entry stands among the HistoryLength that are kept.
+// Slot returns the slot of the newest entry among the HistoryLength slots.
 func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % HistoryLength) }
 
-// Entry returns the checkpoint as its history keeps it: where it is earliest, without the single partitions and snapshots.
+// Entry returns the history entry of the checkpoint: its earliest position, without single partitions and snapshots.
 func (c Checkpoint) Entry() Checkpoint {
 	c.Position, c.Positions, c.Snapshots = c.Earliest(), nil, nil
 	return c

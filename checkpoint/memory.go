@@ -11,9 +11,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Memory keeps the checkpoints of one cluster in this process, for tests and demonstrations. They are lost with it.
-//
-// It is as strict as the other stores: it takes a shared checkpoint only with the epoch that ClaimTerms gave it to.
+// Memory is an in-memory store for tests and demonstrations. It is as strict as the other stores: it accepts a shared checkpoint only with
+// the epoch of the last ClaimTerms.
 type Memory struct {
 	partitions int
 
@@ -28,13 +27,13 @@ type Memory struct {
 	}
 }
 
-// A kept is one checkpoint.
+// A kept is one checkpoint with its history.
 type kept struct {
 	Checkpoint
 
 	trail   Trail
 	history []Checkpoint // oldest first
-	saved   uint64       // grows with each save, of whatever key
+	saved   uint64       // increases with each save of any key
 }
 
 var (
@@ -46,14 +45,14 @@ var (
 	_ Adopter      = (*Memory)(nil)
 )
 
-// NewMemory makes an empty store for the given number of partitions.
+// NewMemory returns an empty store for a number of partitions.
 func NewMemory(partitions int) *Memory {
 	m := &Memory{partitions: partitions}
 	m.mu.kept, m.mu.owners, m.mu.gaps = make(map[Key]*kept), make(map[Key]change.Epoch), make(map[string]Gap)
 	return m
 }
 
-// lock locks the store unless the context has ended. Unlocking is the caller's.
+// lock locks the store unless the context has ended. The caller unlocks it.
 func (m *Memory) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -62,15 +61,15 @@ func (m *Memory) lock(ctx context.Context) error {
 	return nil
 }
 
-// stands returns the checkpoint of a key, nil where there is none.
-func (m *Memory) stands(k Key) *Checkpoint {
+// current returns the checkpoint of a key, nil if there is none.
+func (m *Memory) current(k Key) *Checkpoint {
 	if there := m.mu.kept[k]; there != nil {
 		return &there.Checkpoint
 	}
 	return nil
 }
 
-// put makes c the checkpoint of its key.
+// put stores c.
 func (m *Memory) put(c Checkpoint) {
 	k := m.mu.kept[c.Key]
 	if k == nil {
@@ -87,7 +86,7 @@ func (m *Memory) put(c Checkpoint) {
 	m.makeRoom()
 }
 
-// makeRoom forgets the exclusive subscribers beyond MaxSubscribers that were saved longest ago.
+// makeRoom removes the exclusive subscribers beyond MaxSubscribers that were saved longest ago.
 func (m *Memory) makeRoom() {
 	if len(m.mu.kept) <= MaxSubscribers {
 		return
@@ -129,11 +128,11 @@ func (m *Memory) save(ctx context.Context, c Checkpoint) error {
 	if owner := m.mu.owners[c.Key]; c.Shared && (owner != c.Epoch || m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation) {
 		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, ErrFenced)
 	}
-	stands := m.stands(c.Key)
-	if stands == nil && !c.Shared {
+	stored := m.current(c.Key)
+	if stored == nil && !c.Shared {
 		return fmt.Errorf("%s has not been claimed: %w", c.Key, ErrFenced)
 	}
-	merged, changed, err := Merge(stands, c)
+	merged, changed, err := Merge(stored, c)
 	if err == nil && changed {
 		m.put(merged)
 	}
@@ -192,7 +191,7 @@ func (m *Memory) History(ctx context.Context, k Key) (entries []Checkpoint, err 
 	return entries, nil
 }
 
-// ClaimTerms implements [Claimer]. Where it returns ErrFenced it has claimed nothing.
+// ClaimTerms implements [Claimer]. If it returns ErrFenced, it has claimed nothing.
 func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
@@ -208,8 +207,8 @@ func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []chan
 	for i, t := range terms {
 		m.mu.owners[key(t)] = t.Epoch
 		claimed[i] = Checkpoint{Key: key(t), Partitions: m.partitions}
-		if stands := m.stands(key(t)); stands != nil {
-			claimed[i] = stands.Clone()
+		if stored := m.current(key(t)); stored != nil {
+			claimed[i] = stored.Clone()
 		}
 	}
 	return claimed, nil
@@ -225,17 +224,17 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 		return Checkpoint{}, err
 	}
 	defer m.mu.Unlock()
-	stands := m.stands(first.Key)
-	claim, err := c.Claimed(stands, time.Now())
+	stored := m.current(first.Key)
+	claim, err := c.Claimed(stored, time.Now())
 	if err != nil {
 		return Checkpoint{}, err
 	}
 	next := first
-	if stands != nil {
-		next = stands.Clone()
+	if stored != nil {
+		next = stored.Clone()
 	}
 	next.Claim = claim
-	if stands == nil {
+	if stored == nil {
 		m.put(next)
 	} else {
 		m.mu.saved++
@@ -253,11 +252,11 @@ func (m *Memory) Rewind(ctx context.Context, k Key, to change.Position, by, why 
 	if m.mu.origin == nil {
 		return Checkpoint{}, ErrNoOrigin
 	}
-	stands := m.stands(k)
-	if stands == nil {
+	stored := m.current(k)
+	if stored == nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", k, ErrNone)
 	}
-	next, err := stands.Rewound(to, m.mu.origin.Incarnation, by, why)
+	next, err := stored.Rewound(to, m.mu.origin.Incarnation, by, why)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -274,7 +273,7 @@ func (m *Memory) Put(ctx context.Context, c Checkpoint) error {
 	if m.mu.origin == nil {
 		return ErrNoOrigin
 	}
-	next, err := c.Imported(m.stands(c.Key), *m.mu.origin)
+	next, err := c.Imported(m.current(c.Key), *m.mu.origin)
 	if err == nil {
 		m.put(next)
 	}

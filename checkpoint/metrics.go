@@ -14,10 +14,10 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "streamer_checkpoints_saved_total", Help: "Checkpoints saved.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_checkpoint_errors_total", Help: "Checkpoints that could not be saved; refused ones are not counted.",
+			Name: "streamer_checkpoint_errors_total", Help: "Failed saves of checkpoints, without rejected ones.",
 		}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "streamer_checkpoint_latency_seconds", Help: "Duration of a round's save.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+			Name: "streamer_checkpoint_latency_seconds", Help: "Duration of saving one round.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
 	if reg != nil {

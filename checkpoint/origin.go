@@ -9,32 +9,32 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// An Origin is the beginning that the first start wrote, together with what must not change afterwards.
+// An Origin is the record that the first start writes, with everything that must not change afterwards.
 type Origin struct {
-	// Cluster is the random id of this set of checkpoints.
+	// Cluster is the random ID of the cluster.
 	Cluster string
-	// Incarnation is 1, raised by an operator after a restore.
+	// Incarnation is 1; an operator raises it after a restore.
 	Incarnation uint64
 	// Partitions is N.
 	Partitions int
-	// Source identifies the MongoDB deployment that the positions belong to.
+	// Source identifies the MongoDB deployment of the positions.
 	Source string
 	// Start is the operation time at which a shared subscriber without a checkpoint begins.
 	Start change.Timestamp
-	// At is when it was written, By by which node; informative only.
+	// At is when it was written, By by which node; for information.
 	At time.Time
 	By string
-	// Backend is where the checkpoints are; what the first nodes did not know of it, later ones complete.
+	// Backend is where the checkpoints are stored; later nodes complete what the first ones did not know.
 	Backend Backend
 }
 
-// A Backend is where a cluster keeps its checkpoints, and through which etcd its nodes share the partitions. What is empty is not known.
+// A Backend is the store of a cluster's checkpoints and the etcd through which its nodes share partitions. Empty fields are unknown.
 type Backend struct {
-	// Store is what keeps the checkpoints: BackendEtcd or BackendMongo.
+	// Store is BackendEtcd or BackendMongo.
 	Store string
-	// Etcd is the id of etcd's own cluster, in hexadecimal as in etcd's log. Prefix is that of the keys there.
+	// Etcd is the ID of the etcd cluster in hexadecimal, as in etcd's log. Prefix is the prefix of the keys.
 	Etcd, Prefix string
-	// ID is random. It tells etcds apart that were set up alike, and so have one cluster id.
+	// ID is random. It distinguishes etcd clusters that were set up identically and have the same cluster ID.
 	ID string
 }
 
@@ -44,19 +44,19 @@ const (
 	BackendMongo = "mongo"
 )
 
-// With returns the backend, completed from another one.
+// With returns the backend with missing fields taken from known.
 func (b Backend) With(known Backend) Backend {
 	return Backend{
 		Store: cmp.Or(b.Store, known.Store), Etcd: cmp.Or(b.Etcd, known.Etcd), Prefix: cmp.Or(b.Prefix, known.Prefix), ID: cmp.Or(b.ID, known.ID),
 	}
 }
 
-// Of reports whether the origin may be of the deployment: where its id could not be read once, for want of a right, the names decide.
+// Of reports whether the origin may belong to the deployment. If the deployment's ID was not readable, it compares the names.
 func (o Origin) Of(source string) bool {
 	return o.Source == source || strings.HasPrefix(o.Source, source+"/") || strings.HasPrefix(source, o.Source+"/")
 }
 
-// Equal reports whether two origins are the same, whatever is known of their backends.
+// Equal reports whether two origins are the same, ignoring their backends.
 func (o Origin) Equal(p Origin) bool {
 	same := o.At.Equal(p.At)
 	o.At, p.At = time.Time{}, time.Time{}
@@ -64,7 +64,7 @@ func (o Origin) Equal(p Origin) bool {
 	return same && o == p
 }
 
-// Follows returns an error unless the origin may take the place of the last one.
+// Follows returns an error unless the origin may replace the last one.
 func (o Origin) Follows(last Origin) error {
 	if o.Partitions != last.Partitions || o.Incarnation <= last.Incarnation {
 		return fmt.Errorf("incarnation %d of %d partitions cannot follow incarnation %d of %d",

@@ -7,17 +7,17 @@ import (
 
 // A Policy says when checkpoints are due.
 type Policy struct {
-	// Interval is how long a subscriber that acknowledged something waits for its checkpoint at most. Defaults to 5 s.
+	// Interval bounds how long an acknowledgement waits for its checkpoint. Defaults to 5 s.
 	Interval time.Duration
 	// EventCount is the number of acknowledged events after which a checkpoint is due at once. Defaults to 1000.
 	EventCount int
-	// IdleInterval is how long a checkpoint waits that has moved without events; it must be well within the oplog's reach.
-	// Defaults to 1 minute.
+	// IdleInterval bounds how long a checkpoint that advances without events waits; it must be well within the oplog window. Defaults to 1
+	// minute.
 	IdleInterval time.Duration
-	// MaxUnsaved is how many events a shared subscriber may acknowledge since its last saved checkpoint before it waits for the next one: what
-	// a crash repeats stays bounded while the store is away. Defaults to 1,000,000.
+	// MaxUnsaved bounds the events that a shared subscriber may acknowledge without a saved checkpoint, and so what a crash redelivers while
+	// the store is unavailable. Defaults to 1,000,000.
 	MaxUnsaved int
-	// MinGap is the least time between two rounds, whatever is due. Defaults to 2 s.
+	// MinGap is the least time between two rounds. Defaults to 2 s.
 	MinGap time.Duration
 }
 
@@ -30,8 +30,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// due returns when a checkpoint is to be saved that was last saved at saved and has so many new events; idle is how long one without
-// any waits.
+// due returns when a checkpoint last saved at saved, with a number of new events, must be saved; idle applies without events.
 func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Time {
 	switch {
 	case events >= uint64(p.EventCount):
@@ -42,7 +41,7 @@ func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Tim
 	return saved.Add(idle)
 }
 
-// reason says why a checkpoint with so many new events is saved.
+// reason returns the reason for saving a checkpoint with a number of new events.
 func (p Policy) reason(events uint64) Reason {
 	if events > 0 {
 		return ReasonInterval

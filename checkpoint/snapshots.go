@@ -21,8 +21,8 @@ func cloneSnapshots(all []snapshot.Progress) []snapshot.Progress {
 	return all
 }
 
-// trimmedSnapshots returns a copy that needs at most maxSnapshots bytes. Where that is too little, snapshots that are under way begin again, and
-// then complete ones are forgotten: whoever wants one gets it again.
+// trimmedSnapshots returns a copy of at most maxSnapshots bytes. If necessary, it restarts snapshots in progress and then removes complete
+// ones, which are taken again on request.
 func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progress, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -51,12 +51,12 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 		return drop
 	})
 	if total > maxSnapshots {
-		return nil, errors.New("too many snapshots are under way")
+		return nil, errors.New("too many snapshots are in progress")
 	}
 	return all, nil
 }
 
-// storedSize is how many bytes a progress needs at most when it is stored.
+// storedSize returns an upper bound of the stored size of a progress.
 func storedSize(p snapshot.Progress) int {
 	n := 64 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
 	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 {
@@ -68,7 +68,7 @@ func storedSize(p snapshot.Progress) int {
 	return n
 }
 
-// escaped is how many bytes a string needs at most in JSON.
+// escaped returns an upper bound of the JSON size of a string.
 func escaped(s string) (n int) {
 	for _, b := range []byte(s) {
 		if b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {

@@ -10,83 +10,82 @@ import (
 // Errors of a store; adapters wrap them.
 var (
 	// ErrFenced says that a newer epoch owns the partition, or a newer process has the subscriber's name.
-	ErrFenced = errors.New("fenced: a newer owner saves this checkpoint")
-	// ErrRewound says that an operator has moved the checkpoint: what was to be saved is of the generation before.
-	ErrRewound = errors.New("an operator has moved this checkpoint")
+	ErrFenced = errors.New("fenced: a newer owner has this checkpoint")
+	// ErrRewound says that an operator has rewound the checkpoint: the saved one belongs to an earlier generation.
+	ErrRewound = errors.New("operator rewound this checkpoint")
 	// ErrNone says that a subscriber has no checkpoint.
 	ErrNone = errors.New("no checkpoint")
-	// ErrNoOrigin says that nobody has started yet.
+	// ErrNoOrigin says that there is no origin yet.
 	ErrNoOrigin = errors.New("no origin")
-	// ErrOriginMoved says that the origin is not the one that was expected.
-	ErrOriginMoved = errors.New("the origin has changed")
-	// ErrForward says that a rewind would move a checkpoint forward, and so lose what is between.
-	ErrForward = errors.New("a rewind moves a checkpoint back only")
+	// ErrOriginMoved says that the origin is not the expected one.
+	ErrOriginMoved = errors.New("origin has changed")
+	// ErrForward says that a rewind would move a checkpoint forward and lose changes.
+	ErrForward = errors.New("rewind cannot move a checkpoint forward")
 )
 
-// A Store keeps the checkpoints of one cluster. All methods may block on the network until the context ends, may be called from several
-// goroutines, and keep nothing of what they are given.
+// A Store stores the checkpoints of one cluster. Its methods are safe for concurrent use, may block on the network until the context ends,
+// and do not retain their arguments.
 type Store interface {
-	// Save saves checkpoints with different keys, trimmed, each on its own: one result for each, in order. Nil says that what stands is what
-	// Merge says, also when an earlier Save whose answer got lost has already done it. ErrFenced and ErrRewound say that it was left as it
-	// is. A fault of a stored checkpoint (CheckpointNewer, CheckpointPartitions, CheckpointCorrupt) says so too. Any other error says
-	// that it is unknown whether it was written. Saving again is always safe.
+	// Save saves checkpoints with different keys, trimmed and independently: it returns one result for each, in order. nil says that the
+	// stored checkpoint is the result of Merge, perhaps by an earlier Save whose answer was lost. ErrFenced, ErrRewound, or a fault of the
+	// stored checkpoint (CheckpointNewer, CheckpointPartitions, CheckpointCorrupt) says that it is unchanged. After any other error the
+	// outcome is unknown. Repeating a Save is always safe.
 	Save(ctx context.Context, checkpoints []Checkpoint) []error
 
-	// Load returns the checkpoints of a subscriber in the order of their partitions, none where nothing is known of it. With an error that says
-	// which cannot be read, it returns the others.
+	// Load returns the checkpoints of a subscriber ordered by partition, none if it is unknown. If some cannot be read, it returns the
+	// others and an error.
 	Load(ctx context.Context, subscriber string) ([]Checkpoint, error)
 
-	// List returns all checkpoints in the order of Sort. With an error that says which cannot be read, it returns the others.
+	// List returns all checkpoints in the order of Sort. If some cannot be read, it returns the others and an error.
 	List(ctx context.Context) ([]Checkpoint, error)
 
-	// Delete removes the checkpoints of a subscriber and their history, readable or not; that there are none is no error. It is an
-	// operator's tool: it is not fenced. Whoever has the session of an exclusive subscriber gets ErrFenced when it saves again; the checkpoints
-	// of a shared one begin anew where its owners are.
+	// Delete removes the checkpoints of a subscriber and their history, readable or not; it is no error if there are none. It is an
+	// operator's tool and not fenced. The next Save of an exclusive subscriber returns ErrFenced; the owners of a shared subscriber create
+	// new checkpoints at their positions.
 	Delete(ctx context.Context, subscriber string) error
 
-	// History returns the last checkpoints of a key, newest first: all that were not routine, one a minute of the others, and at most
-	// HistoryLength. With an error that says which entries cannot be read, it returns the others.
+	// History returns at most HistoryLength checkpoints of a key, newest first: all significant ones and one routine checkpoint per minute.
+	// If some cannot be read, it returns the others and an error.
 	History(ctx context.Context, k Key) ([]Checkpoint, error)
 }
 
-// A Claimer binds checkpoints to those who may save them from then on.
+// A Claimer binds checkpoints to their current owner.
 type Claimer interface {
-	// ClaimTerms takes the checkpoints of a shared subscriber in the terms' partitions for the terms' epochs and then reads them: one for
-	// each term, in order, with a zero Position where there is none. ErrFenced says that a higher epoch has one of them already. A store
-	// whose fence is the ownership key itself (etcd) has nothing to write here.
+	// ClaimTerms binds the checkpoints of a shared subscriber to the terms' epochs and returns one for each term, in order, with a zero
+	// Position if there is none. It returns ErrFenced if a higher epoch has claimed one of them. A store that fences by the ownership key
+	// (etcd) writes nothing.
 	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
-	// ClaimName takes the name of an exclusive subscriber for a process as Claim.Claimed says, and returns its checkpoint with that claim;
-	// where there is none it writes first, with that claim. A *TakenError says that a newer process has the name. Where there are more than
-	// MaxSubscribers, the exclusive ones that were saved or claimed longest ago, by the store's own reckoning, make room.
+	// ClaimName claims the name of an exclusive subscriber as Claim.Claimed defines, and returns its checkpoint with that claim; it writes
+	// first with the claim if there is none. It returns a *TakenError if a newer process has the name. Beyond MaxSubscribers, the exclusive
+	// subscribers saved or claimed longest ago are removed.
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
 
-// A Rewinder moves checkpoints back, which is an operator's deed.
+// A Rewinder moves checkpoints for an operator.
 type Rewinder interface {
-	// Rewind writes, in one transaction, what Checkpoint.Rewound says over the checkpoint of a key, and adds it to the history: whatever is saved
-	// with the generation before from then on is ErrRewound. A Save that runs at the same time comes before all of it or after all of it.
-	// Where there is no checkpoint it is ErrNone.
+	// Rewind replaces the checkpoint of a key by Checkpoint.Rewound in one transaction and adds it to the history. Later saves with the
+	// previous generation return ErrRewound. It is atomic with respect to concurrent saves. It returns ErrNone if there is no checkpoint.
 	Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error)
-	// Put writes a checkpoint, whatever stands, as Checkpoint.Imported says, and adds it to the history: an import. Without an origin it is
-	// ErrNoOrigin; a shared checkpoint of another number of partitions than the origin's is refused.
+	// Put replaces any stored checkpoint by Checkpoint.Imported and adds it to the history. It returns ErrNoOrigin without an origin, and an
+	// error for a shared checkpoint with another number of partitions.
 	Put(ctx context.Context, c Checkpoint) error
 }
 
-// An OriginKeeper keeps the origin.
+// An OriginKeeper stores the origin.
 type OriginKeeper interface {
 	// Origin returns the origin, or ErrNoOrigin.
 	Origin(ctx context.Context) (Origin, error)
-	// Create writes the origin if there is none, in one transaction, and returns the one that stands, whoever wrote it.
+	// Create writes the origin if there is none, in one transaction, and returns the stored one.
 	Create(ctx context.Context, o Origin) (Origin, error)
-	// Complete writes what the origin that stands does not say of its backend, in one transaction, and returns the origin that stands then,
-	// whoever completed it. It ends no epoch and no membership.
+	// Complete fills in unknown fields of the stored origin's backend, in one transaction, and returns the stored origin. It ends no epoch
+	// and no membership.
 	Complete(ctx context.Context, b Backend) (Origin, error)
 }
 
-// An Adopter puts another origin in the place of the one that stands, after the store or the source was restored from a backup.
+// An Adopter replaces the origin after the store or the source was restored from a backup.
 type Adopter interface {
-	// Adopt writes next, whose incarnation must be higher and whose number of partitions the same, if last still stands: else it is
-	// ErrOriginMoved, and nothing is written. Every epoch of an earlier incarnation is fenced when it returns nil. What next does not say of its
-	// backend stays as it was.
+	// Adopt replaces last by next, which must have a higher incarnation and the same number of partitions. It returns ErrOriginMoved and
+	// writes nothing if the stored origin is not last. Afterwards every epoch of an earlier incarnation is fenced. Unknown fields of next's
+	// backend are kept.
 	Adopt(ctx context.Context, last, next Origin) error
 }

@@ -19,33 +19,33 @@ type WriterConfig struct {
 	Policy Policy
 	// SaveTimeout bounds one round's save. Defaults to 5 s.
 	SaveTimeout time.Duration
-	// Fingerprint and By go into every checkpoint, Partitions is N.
+	// Fingerprint and By are stored in every checkpoint; Partitions is N.
 	Fingerprint, By string
 	Partitions      int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// Progress is where a subscriber is now.
+// Progress is the current position of a subscriber.
 type Progress struct {
 	// Checkpoint has the key, the positions, the generation, and the claim or the epoch.
 	Checkpoint
-	// Events counts what has been acknowledged so far. A checkpoint whose count has moved is due sooner.
+	// Events counts the acknowledged events. It makes a checkpoint due earlier.
 	Events uint64
 }
 
 // A Source is a subscriber whose checkpoints are saved.
 type Source interface {
-	// Progress returns where the subscriber is now, by key. It must not block.
+	// Progress returns the current progress, one for each key. It must not block.
 	Progress() []Progress
-	// Refused hears that the store has refused a checkpoint for good: ErrFenced, or ErrRewound with the generation that was too low. It must
-	// not block. The key is not saved again until Progress has it with another generation, claim or epoch.
+	// Refused reports that the store has rejected a checkpoint permanently: ErrFenced, or ErrRewound with the outdated generation. It must
+	// not block. The key is not saved again until Progress returns another generation, claim or epoch.
 	Refused(c Checkpoint, err error)
 }
 
-// A Writer saves the checkpoints of a node's subscribers, in rounds, off the path of the events.
+// A Writer saves the checkpoints of a node's subscribers in rounds, in the background.
 type Writer struct {
 	cfg     WriterConfig
 	policy  Policy
@@ -53,21 +53,21 @@ type Writer struct {
 	gaps    GapKeeper
 	logger  *slog.Logger
 	metrics metrics
-	hurry   chan struct{} // holds one signal: a subscriber has passed its number of events
+	hurry   chan struct{} // holds one signal: a subscriber has reached its number of events
 
-	round chan struct{} // holds one while a save is under way
+	round chan struct{} // held during a save
 	mu    struct {
 		sync.Mutex
 		keepers map[*Keeper]struct{}
 		asked   map[*Keeper]*asked
-		lost    []Gap         // that are not in the gap log yet
+		lost    []Gap         // not in the gap log yet
 		last    time.Time     // when the last round began
-		failing bool          // the last round had an error
-		idle    time.Duration // how long a checkpoint waits that has moved without events
+		failing bool          // the last round failed
+		idle    time.Duration // how long a checkpoint waits that advances without events
 	}
 }
 
-// NewWriter makes a Writer. The gap log gets what Lost is told of.
+// NewWriter returns a Writer. gaps receives the gaps passed to Lost.
 func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 	cfg.SaveTimeout = cmp.Or(cfg.SaveTimeout, 5*time.Second)
 	w := &Writer{
@@ -80,8 +80,7 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 	return w
 }
 
-// SetReach tells over how much log time MongoDB's oplog reaches, 0 where that cannot be known: a checkpoint that moves without events is
-// saved at least every quarter of it.
+// SetReach sets the oplog window, 0 if unknown: a checkpoint that advances without events is saved at least every quarter of it.
 func (w *Writer) SetReach(length time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +90,7 @@ func (w *Writer) SetReach(length time.Duration) {
 	}
 }
 
-// Lost has a gap written into the gap log before any checkpoint passes it. It never blocks.
+// Lost records a gap in the gap log before any checkpoint passes it. It never blocks.
 func (w *Writer) Lost(g Gap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,28 +105,28 @@ func (w *Writer) wake() {
 	}
 }
 
-// A Keeper keeps the checkpoints of one Source.
+// A Keeper saves the checkpoints of one Source.
 type Keeper struct {
 	writer *Writer
 	source Source
 	events atomic.Int64   // acknowledged since the last round that saved
-	saved  map[Key]*saved // guarded by the writer's mutex, like what follows
+	saved  map[Key]*saved // guarded by the writer's mutex, like the following
 	room   chan struct{}  // closed when something was saved; nil while nobody waits
 	ended  bool
 }
 
-// A saved is what was saved last under a key.
+// A saved is the last saved state of a key.
 type saved struct {
 	checkpoint Checkpoint
 	events     uint64
-	at         time.Time // when, or when there was last nothing to save
-	shown      time.Time // when the store last saw the key
-	begun      bool      // something was saved since the key came
+	at         time.Time // when it was saved, or last unchanged
+	shown      time.Time // when the store last received the key
+	begun      bool      // something was saved since the key appeared
 	refused    bool
-	failed     bool // the last save had an error
+	failed     bool // the last save failed
 }
 
-// Keep saves the source's checkpoints from now on; begins are those that stand already.
+// Keep saves the source's checkpoints from now on; begins are the stored ones.
 func (w *Writer) Keep(s Source, begins ...Checkpoint) *Keeper {
 	k := &Keeper{writer: w, source: s, saved: make(map[Key]*saved)}
 	now := time.Now()
@@ -154,7 +153,7 @@ func (k *Keeper) Passed(n int) {
 	}
 }
 
-// Room returns nil while the subscriber may acknowledge further events, otherwise a channel that is closed when something has been saved.
+// Room returns nil while the subscriber may acknowledge more events, otherwise a channel that is closed when something has been saved.
 func (k *Keeper) Room() <-chan struct{} {
 	if k.events.Load() < int64(k.writer.policy.MaxUnsaved) {
 		return nil
@@ -170,7 +169,7 @@ func (k *Keeper) Room() <-chan struct{} {
 	return k.room
 }
 
-// An asked is a keeper that is to be saved in the next round.
+// An asked is a keeper to save in the next round.
 type asked struct {
 	reason Reason
 	saved  chan struct{} // closed when it has been, or has failed
@@ -209,10 +208,10 @@ func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	if _, mine := all[k]; mine {
 		return err
 	}
-	return a.err // another round had it
+	return a.err // saved in another round
 }
 
-// End ends the saving.
+// End removes the keeper; its checkpoints are no longer saved.
 func (k *Keeper) End() {
 	k.writer.mu.Lock()
 	defer k.writer.mu.Unlock()
@@ -220,7 +219,7 @@ func (k *Keeper) End() {
 	delete(k.writer.mu.keepers, k)
 }
 
-// Run saves as the policy says until the context ends; the last checkpoints are Flush's.
+// Run saves as the policy requires until the context ends. Flush saves the last checkpoints.
 func (w *Writer) Run(ctx context.Context) {
 	timer := time.NewTimer(w.policy.MinGap)
 	defer timer.Stop()
@@ -251,7 +250,7 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// Flush saves everything that has moved. Its error joins those of what could not be saved.
+// Flush saves everything that has advanced. Its error joins all failures.
 func (w *Writer) Flush(ctx context.Context, reason Reason) error {
 	return w.save(ctx, time.Now(), func(*Keeper, Progress, *saved) (Reason, bool) { return reason, true })
 }
@@ -296,7 +295,7 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 	return next
 }
 
-// of returns what was saved last of a key. Under the mutex.
+// of returns the last saved state of a key. The caller holds the mutex.
 func (k *Keeper) of(p Progress, now time.Time) *saved {
 	s := k.saved[p.Key]
 	switch {
@@ -329,7 +328,7 @@ type candidate struct {
 	events     uint64
 }
 
-// save saves the chosen checkpoints that have moved. Another save is waited for, until the context ends.
+// save saves the selected checkpoints that have advanced. It waits for a concurrent save until the context ends.
 func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	select {
 	case w.round <- struct{}{}:
@@ -344,7 +343,7 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	return w.saveRound(ctx, now, keepers, choose)
 }
 
-// saveRound saves the chosen checkpoints of keepers, in one call of the store.
+// saveRound saves the selected checkpoints of keepers in one call of the store.
 func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
 	defer cancel()
@@ -380,7 +379,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 			w.metrics.saved.Inc()
 			w.note(c, now, false)
 		case errors.Is(err, ErrFenced), errors.Is(err, ErrRewound):
-			w.logger.Warn("checkpoint refused", "checkpoint", c.checkpoint.Key.String(), "error", err)
+			w.logger.Warn("checkpoint rejected", "checkpoint", c.checkpoint.Key.String(), "error", err)
 			w.note(c, now, true)
 			c.keeper.source.Refused(c.checkpoint, err)
 		default:
@@ -510,14 +509,14 @@ func (w *Writer) report(failed []error) {
 	w.mu.Unlock()
 	switch {
 	case len(failed) > 0 && !was:
-		w.logger.Warn("checkpoints cannot be saved; more is redelivered after a crash", "checkpoints", len(failed), "error", failed[0])
+		w.logger.Warn("saving checkpoints failed, a crash would redeliver more", "checkpoints", len(failed), "error", failed[0])
 	case len(failed) == 0 && was:
-		w.logger.Info("checkpoints are saved again")
+		w.logger.Info("saving checkpoints recovered")
 	}
 }
 
-// Failing reports whether there are subscribers whose last checkpoints could not be saved. Those that the node has no longer do not count:
-// nothing would ever show that the store is back.
+// Failing reports whether the last checkpoints of some subscribers could not be saved. Subscribers that have left the node do not count,
+// because nothing would show that the store is back.
 func (w *Writer) Failing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

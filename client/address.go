@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A ring is addresses that are tried in turn, for ever.
+// A ring is a list of addresses that are tried in turn, without end.
 type ring struct {
 	addresses []string
 	turn      int
@@ -24,7 +24,7 @@ func (r *ring) others() bool { return len(r.addresses) > 1 }
 // over implements addresses.
 func (r *ring) over() {}
 
-// A search is for a first node. It goes on whenever no session is left and none is being tried.
+// A search finds a first node. It runs again whenever no session is left and none is being opened.
 type search struct{ fleet *fleet }
 
 // next implements addresses.
@@ -36,7 +36,7 @@ func (s search) next(ctx context.Context) (string, bool) {
 			all := f.all()
 			address := all[f.mu.turn%len(all)]
 			f.mu.turn++
-			f.mu.version = 0 // whoever is found knows better
+			f.mu.version = 0 // the node found has a newer topology
 			f.mu.Unlock()
 			return address, true
 		}
@@ -59,7 +59,7 @@ func (s search) others() bool {
 // over implements addresses.
 func (search) over() {}
 
-// all returns the addresses to begin with, and those of nodes that were there last. Under the mutex.
+// all returns the configured addresses and those of the last known nodes. The caller holds the mutex.
 func (f *fleet) all() []string {
 	all := slices.Clone(f.cfg.addresses)
 	for _, address := range slices.Sorted(maps.Values(f.mu.addresses)) {
@@ -70,7 +70,7 @@ func (f *fleet) all() []string {
 	return all
 }
 
-// A link is to one node, while that owns something and another session is up.
+// A link keeps one session with a node while the node owns partitions and another session is up.
 type link struct {
 	fleet *fleet
 	node  string
@@ -97,7 +97,7 @@ func (l *link) next(ctx context.Context) (string, bool) {
 // others implements addresses.
 func (l *link) others() bool { return false }
 
-// over implements addresses. The link is not at its end: it tries again in its own time, or finds that there is nothing to try.
+// over implements addresses. The link does not end: it retries after a backoff, or finds that it is no longer needed.
 func (l *link) over() {
 	l.fleet.locked(func() {
 		delete(l.fleet.mu.trying, l.node)

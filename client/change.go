@@ -5,26 +5,27 @@ import (
 	"encoding/base64"
 )
 
-// A Change is one change event, for one subscription that it matches.
+// A Change is one change event, delivered for one matching subscription.
 type Change struct {
 	Subscription string
-	// Partition is that of the document. A drop, rename, dropDatabase or invalidate is of no document, and concerns AllPartitions: its
-	// handler is called once, after everything before it has been handled in every partition, and before anything after it.
+	// Partition is the partition of the document. With AllPartitions set the change has no document (drop, rename, dropDatabase, invalidate)
+	// and Partition has no meaning. Such a change is handled once, after everything before it in every partition and before everything after
+	// it.
 	Partition     uint32
 	AllPartitions bool
 	Format        Format
-	// Data is the change event in the format. Handlers may keep it, but must not change it, because other subscriptions may have the same
-	// bytes. It shares memory with its batch, up to 256 KiB or so: who keeps few changes for long clones it.
+	// Data is the change event in Format. A handler may keep it but must not modify it, because other subscriptions may share the bytes. It
+	// shares memory with its batch (about 256 KiB): clone it to keep a few changes for a long time.
 	Data []byte
 
 	place place
 }
 
-// ID names the change: it is the same whenever and by whichever node the change is delivered, and for each of its subscriptions. A program
-// that must not do something twice remembers it. It has letters, digits, - and _.
+// ID returns the identifier of the change. It is the same for every delivery, node and subscription, so a program can use it to
+// deduplicate. It consists of letters, digits, - and _.
 func (c *Change) ID() string { return base64.RawURLEncoding.EncodeToString(c.place[:]) }
 
-// Op returns the event's operationType: insert, update, replace, delete, drop, …; "" if Data cannot be read.
+// Op returns the event's operationType: insert, update, replace, delete, drop, …; "" if Data cannot be parsed.
 func (c *Change) Op() string {
 	if c.Format == JSON {
 		return opOfJSON(c.Data)
@@ -32,17 +33,17 @@ func (c *Change) Op() string {
 	return opOfBSON(c.Data)
 }
 
-// A Handler deals with a change. It returns nil when it has: then the change is acknowledged and does not come again. Handlers of one
-// partition are called one after the other; the context ends when Run is to.
+// A Handler processes a change. The client acknowledges the change when it returns nil and retries when it returns an error. The handlers
+// of one partition are called one at a time. The context ends when Run is about to return.
 type Handler func(context.Context, Change) error
 
-// A Delivery is a change that came through a channel. The receiver calls Done once.
+// A Delivery is a change received from a channel. The receiver calls Done exactly once.
 type Delivery struct {
 	Change
 	done chan<- error
 }
 
-// Done says that the change has been dealt with, or that it must be tried again. It never blocks; only the first call counts.
+// Done reports the outcome of the change: nil acknowledges it, an error retries it. Done never blocks; only the first call counts.
 func (d *Delivery) Done(err error) {
 	select {
 	case d.done <- err:
@@ -50,7 +51,8 @@ func (d *Delivery) Done(err error) {
 	}
 }
 
-// Channel returns a handler that sends changes to a channel and waits until each is Done. At most one of each partition is on its way.
+// Channel returns a handler that sends changes to a channel and waits until the receiver calls Done. At most one change of each partition
+// is outstanding.
 func Channel(to chan<- Delivery) Handler {
 	return func(ctx context.Context, c Change) error {
 		done := make(chan error, 1)
@@ -68,19 +70,19 @@ func Channel(to chan<- Delivery) Handler {
 	}
 }
 
-// Poison is what a handler, or OnNotice, has failed on so often that somebody must decide.
+// Poison is a change or a notice whose handler has failed Config.Attempts times.
 type Poison struct {
 	Change   *Change // nil for a notice
 	Notice   Notice  // nil for a change
 	Attempts int
-	Err      error // the last
+	Err      error // the last error
 }
 
-// A Decision says whether Run goes on without something: a change that cannot be handled, or a subscription that is refused.
+// A Decision says whether Run continues without a change that cannot be handled or a subscription that was rejected.
 type Decision int
 
 // The decisions.
 const (
-	Stop Decision = iota // Run ends: with a HandlerError, and the change comes again when the program runs again; or with the node's Error
-	Skip                 // the change counts as handled; the subscription is forgotten
+	Stop Decision = iota // Run returns a HandlerError, and the change is redelivered to the next Run; or Run returns the node's Error
+	Skip                 // the change counts as handled; the subscription is removed
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A Client is a subscriber: its subscriptions, and how far it is with them.
+// A Client is a subscriber: its subscriptions and its position.
 type Client struct {
 	cfg     Config
 	process string
@@ -28,7 +28,7 @@ type Client struct {
 	stats   counters
 	fleet   *fleet // nil where one node serves all partitions
 
-	adopting sync.Mutex // held while it is found out what a cluster's partitions are
+	adopting sync.Mutex // held while the partitions of a cluster are determined
 
 	subscriptions struct {
 		sync.RWMutex
@@ -37,9 +37,9 @@ type Client struct {
 	mu struct {
 		sync.Mutex
 		sessions map[*session]struct{}
-		work     *work // nil while nothing is known
+		work     *work // nil until a node has welcomed the client or a Position was given
 		stop     context.CancelFunc
-		fatal    error // why Run ends, if not because its context has ended
+		fatal    error // the error that Run returns
 	}
 }
 
@@ -49,13 +49,13 @@ type subscribed struct {
 
 	handler Handler
 	early   bool        // made before Run
-	gone    atomic.Bool // there is no such subscription any more
+	gone    atomic.Bool // the subscription has been removed
 }
 
-// maxNotices bounds what waits for OnNotice.
+// maxNotices bounds the notices that wait for OnNotice.
 const maxNotices = 256
 
-// New makes a Client. It starts nothing.
+// New returns a Client, or every error of the configuration. It starts nothing.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure the client: %w", err)
@@ -73,12 +73,13 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Subscribe adds a subscription, before Run or while it runs. It never blocks: Subscribed or Rejected tells what comes of it, and a subscription
-// made before Run that a node refuses ends Run unless Config.OnRejected says otherwise. An id that is in use is refused. After Unsubscribe,
-// changes that were on their way for the earlier subscription of an id may reach the handler of the next.
+// Subscribe adds a subscription, before Run or while it runs. It never blocks: a [Subscribed] or [Rejected] notice reports the outcome. If
+// a node rejects a subscription that was made before Run, Run ends unless Config.OnRejected says otherwise. Subscribe returns an error if
+// the ID is in use. When an ID is reused after Unsubscribe, its new handler may receive changes that were in flight for the old
+// subscription.
 func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	if sub.ID == "" || handler == nil {
-		return errors.New("a subscription needs an ID and a handler")
+		return errors.New("subscribe: ID and handler are required")
 	}
 	sub.Ops, sub.Fields = slices.Clone(sub.Ops), slices.Clone(sub.Fields)
 	c.mu.Lock()
@@ -90,7 +91,7 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	}
 	c.subscriptions.Unlock()
 	if used {
-		return fmt.Errorf("there is a subscription %q already", sub.ID)
+		return fmt.Errorf("subscribe: ID %q is already in use", sub.ID)
 	}
 	for s := range c.mu.sessions {
 		s.outbox.changed(sub.ID, true)
@@ -98,7 +99,8 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	return nil
 }
 
-// Unsubscribe removes a subscription. Its handler is not called for another change, but may be at work. An id that there is not changes nothing.
+// Unsubscribe removes a subscription. Its handler is not called for another change, but a call may still be running. An unknown ID is
+// ignored.
 func (c *Client) Unsubscribe(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +112,7 @@ func (c *Client) Unsubscribe(id string) {
 	}
 }
 
-// forget removes a subscription, and returns it if there is one.
+// forget removes a subscription and returns it, nil if there is none.
 func (c *Client) forget(id string) *subscribed {
 	c.subscriptions.Lock()
 	defer c.subscriptions.Unlock()
@@ -122,10 +124,10 @@ func (c *Client) forget(id string) *subscribed {
 	return sub
 }
 
-// Position returns how far the program has handled the log, change by change; the zero Position while that is not known. A program can keep it
-// with what it does for the changes, in one transaction, and pass it to the Config of the next process: what was not committed comes again,
-// and nothing that was. In a handler it does not have the change at hand: c.Position().After(change) does. With Concurrency 1 there is one
-// such position; handlers that run at the same time keep one for each partition, which Position.Merge puts together at the start.
+// Position returns the position up to which the program has handled the log, or the zero Position while that is unknown. A program can save
+// it in the same transaction as its results and pass it to the next process in Config.Position: then exactly the uncommitted changes are
+// redelivered. Inside a handler it does not include the current change; use c.Position().After(change). With Concurrency 1 one position
+// suffices. Concurrent handlers save one position for each partition and combine them at startup with [Position.Merge].
 func (c *Client) Position() Position {
 	if w := c.working(); w != nil {
 		return w.position()
@@ -133,7 +135,8 @@ func (c *Client) Position() Position {
 	return c.cfg.Position
 }
 
-// Run connects and handles changes until the context ends, which is no error, or until going on is of no use. It runs once.
+// Run connects and handles changes until the context ends, and then returns nil. It returns an error when a retry cannot help. A second
+// call returns ErrRunning.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return ErrRunning
@@ -146,8 +149,8 @@ func (c *Client) Run(ctx context.Context) error {
 		c.mu.work = newWork(ctx, c, restore(c.cfg.Position))
 	}
 	c.mu.Unlock()
-	var telling sync.WaitGroup
-	telling.Go(func() { c.runTelling(ctx) })
+	var notifying sync.WaitGroup
+	notifying.Go(func() { c.runNotifying(ctx) })
 	if c.fleet != nil {
 		c.fleet.run(ctx)
 	} else {
@@ -158,17 +161,17 @@ func (c *Client) Run(ctx context.Context) error {
 		w.close()
 	}
 	close(c.notices)
-	telling.Wait()
+	notifying.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.fatal
 }
 
-// runSessions connects again and again. After a first failure it does so at once where there is another address, and while the node of the
-// last session still serves, because it is about to stop.
+// runSessions connects until the context ends or an error is final. The first retry is immediate if there is another address, or if the
+// node of the last session is about to stop and still serves.
 func (c *Client) runSessions(ctx context.Context, at addresses) {
 	wait := backoff{first: c.cfg.ReconnectWait, longest: c.cfg.MaxReconnectWait}
-	var before *session // the last one, while its node is about to stop
+	var before *session // the previous session, while its node is about to stop
 	var running sync.WaitGroup
 	defer running.Wait()
 	for failures := 0; ; {
@@ -209,7 +212,7 @@ func (c *Client) runSessions(ctx context.Context, at addresses) {
 	}
 }
 
-// end ends Run with an error, unless it ends already.
+// end makes Run return an error. The first error wins.
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,16 +222,16 @@ func (c *Client) end(err error) {
 	c.mu.stop()
 }
 
-// runTelling tells the program what it is to hear, to the end of the channel.
-func (c *Client) runTelling(ctx context.Context) {
+// runNotifying passes notices to OnNotice until the channel is closed.
+func (c *Client) runNotifying(ctx context.Context) {
 	for n := range c.notices {
 		if err := c.cfg.OnNotice(ctx, n); err != nil {
-			c.cfg.Logger.Warn("a notice was not dealt with", "notice", fmt.Sprintf("%T", n), "error", err)
+			c.cfg.Logger.Warn("notice handler failed", "notice", fmt.Sprintf("%T", n), "error", err)
 		}
 	}
 }
 
-// offer tells something about the service, unless too much is waiting already. It never blocks.
+// offer queues a notice about the service. It never blocks: when the queue is full the notice is dropped and counted.
 func (c *Client) offer(n Notice) {
 	select {
 	case c.notices <- n:
@@ -237,8 +240,8 @@ func (c *Client) offer(n Notice) {
 	}
 }
 
-// tell tells something that must not be dropped.
-func (c *Client) tell(ctx context.Context, n Notice) error {
+// notify queues a notice that must not be dropped.
+func (c *Client) notify(ctx context.Context, n Notice) error {
 	select {
 	case c.notices <- n:
 		return nil
@@ -247,14 +250,14 @@ func (c *Client) tell(ctx context.Context, n Notice) error {
 	}
 }
 
-// working returns the partitions, nil while nothing is known of them.
+// working returns the partitions, nil while they are unknown.
 func (c *Client) working() *work {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.work
 }
 
-// wanted returns a subscription for the wire, if there is one.
+// wanted returns the wire form of a subscription, if it exists.
 func (c *Client) wanted(id string) (*streampb.Subscription, bool) {
 	c.subscriptions.RLock()
 	defer c.subscriptions.RUnlock()
@@ -265,15 +268,15 @@ func (c *Client) wanted(id string) (*streampb.Subscription, bool) {
 	return sub.message(), true
 }
 
-// reject forgets a subscription that a node has refused, and ends Run where that is decided.
+// reject removes a subscription that a node has rejected, and ends Run if OnRejected says so.
 func (c *Client) reject(ctx context.Context, r Rejected) {
-	sub := c.forget(r.Subscription) // nil where another node has refused it, too
+	sub := c.forget(r.Subscription) // nil if another node has already rejected it
 	if sub != nil && sub.early && c.cfg.OnRejected(ctx, r) == Stop {
 		c.end(&Error{Code: r.Code, Message: fmt.Sprintf("subscription %q: %s", r.Subscription, r.Message), Remedy: r.Remedy})
 	}
 }
 
-// hello introduces the client to a node, in the name of a session, which hears of what is subscribed to from now on.
+// hello builds the Hello of a session and registers the session for later changes to the subscriptions.
 func (c *Client) hello(s *session) *streampb.Hello {
 	m := &streampb.Hello{
 		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.started), Checks: c.checks(),
@@ -313,8 +316,8 @@ func (c *Client) checks() (m []*streampb.Check) {
 	return m
 }
 
-// adopt gets ready for the partitions of a cluster. One that has been partitioned anew begins where all of the old partitions have been, so
-// that changes that only some had passed come again.
+// adopt prepares for the partitions of a cluster. If their number has changed, all of them begin at the lowest position of the old ones, so
+// some changes are redelivered.
 func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (*work, error) {
 	c.adopting.Lock()
 	defer c.adopting.Unlock()
@@ -323,12 +326,12 @@ func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (
 	switch {
 	case before == nil:
 	case cluster != before.cluster():
-		return nil, fmt.Errorf("%w: it was %q and is %q", errCluster, before.cluster(), cluster)
+		return nil, fmt.Errorf("%w: expected %q, got %q", errCluster, before.cluster(), cluster)
 	case int(partitions) == len(before.mu.lanes):
 		return before, nil
 	default:
 		before.retire()
-		c.cfg.Logger.Warn("the cluster has been partitioned anew: some changes come again", "before", len(before.mu.lanes), "now", partitions)
+		c.cfg.Logger.Warn("number of partitions changed, some changes will be redelivered", "before", len(before.mu.lanes), "now", partitions)
 		if p := before.position(); !p.IsZero() {
 			g.known, g.floor, g.generation = true, p.lowest(), p.generation
 		}
@@ -340,18 +343,18 @@ func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (
 	return w, nil
 }
 
-// find returns a subscription by the bytes of its id. The caller has locked the subscriptions.
+// find looks up a subscription by the bytes of its ID. The caller must hold the subscriptions' lock.
 func (c *Client) find(id []byte) *subscribed { return c.subscriptions.all[string(id)] }
 
-// read takes a message apart.
+// read decodes a message.
 func (c *Client) read(message []byte) (*batch, *streampb.ConnectResponse, error) {
 	c.subscriptions.RLock()
 	defer c.subscriptions.RUnlock()
 	return decode(message, c.find)
 }
 
-// deliver calls the handlers of an event that have yet to be called. It returns how long to wait before the next attempt, 0 when all have dealt
-// with it, or an error when the client ends.
+// deliver calls the handlers that remain for an event. It returns the wait before the next attempt, 0 when all handlers have succeeded, or
+// an error when the client ends.
 func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err error) {
 	e := &d.batch.events[d.event]
 	for subs := d.batch.subs[e.first:e.last]; int(d.sub) < len(subs); d.sub, d.attempts = d.sub+1, 0 {
@@ -368,7 +371,7 @@ func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err
 		}
 		if err := sub.handler(ctx, change); err != nil {
 			d.attempts++
-			poison := change // which alone is on the heap
+			poison := change // a copy, so that only failed changes escape to the heap
 			if wait, err = c.failed(ctx, Poison{Change: &poison, Attempts: d.attempts, Err: err}); wait > 0 || err != nil {
 				return wait, err
 			}
@@ -377,11 +380,11 @@ func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err
 	return 0, nil
 }
 
-// failed decides what becomes of something that could not be handled: it returns how long to wait before the next attempt, 0 if it is
-// skipped, or an error when the client ends.
+// failed handles a failed attempt. It returns the wait before the next attempt, 0 if the change is skipped, or an error when the client
+// ends.
 func (c *Client) failed(ctx context.Context, p Poison) (wait time.Duration, err error) {
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx) // it was interrupted, and comes again
+		return 0, context.Cause(ctx) // interrupted: it will be redelivered
 	}
 	c.stats.failures.Add(1)
 	if p.Attempts < c.cfg.Attempts {
@@ -389,7 +392,7 @@ func (c *Client) failed(ctx context.Context, p Poison) (wait time.Duration, err 
 	}
 	if c.cfg.OnPoison(ctx, p) == Skip {
 		c.stats.skipped.Add(1)
-		c.cfg.Logger.Warn("skipped what could not be handled", "attempts", p.Attempts, "error", p.Err)
+		c.cfg.Logger.Warn("change skipped after repeated failures", "attempts", p.Attempts, "error", p.Err)
 		return 0, nil
 	}
 	err = &HandlerError{p}

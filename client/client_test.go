@@ -844,7 +844,7 @@ func TestErrorsThatTryingAgainDoesNotHelpEndRun(t *testing.T) {
 	}{
 		{"the request is wrong", status.Error(codes.InvalidArgument, "STRM-SESSION-BAD-REQUEST: no"), false, true},
 		{"a newer process", status.Error(codes.AlreadyExists, "STRM-SESSION-REPLACED: newer"), true, true},
-		{"nothing to resume", status.Error(codes.NotFound, "STRM-SESSION-UNKNOWN: nothing"), false, true},
+		{"needs a Subscriber or a Position", status.Error(codes.NotFound, "STRM-SESSION-UNKNOWN: nothing"), false, true},
 		{"no node", status.Error(codes.Unimplemented, "unknown service"), false, true},
 		{"a log that is gone", status.Error(codes.FailedPrecondition, "STRM-LOG-AHEAD: later"), true, true},
 		{"credentials", status.Error(codes.Unauthenticated, "STRM-X: who"), false, true},
@@ -1030,7 +1030,7 @@ func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 		{"token in plaintext", func(c *client.Config) { c.Addresses, c.Token, c.Plaintext = []string{"10.0.0.1:1"}, token, true }},
 		{"OnNotice", func(c *client.Config) { c.OnNotice = nil }},
 		{"Start", func(c *client.Config) { c.Start = 0 }},
-		{"nothing to resume", func(c *client.Config) { c.Start, c.Subscriber = client.StartResume, "" }},
+		{"needs a Subscriber or a Position", func(c *client.Config) { c.Start, c.Subscriber = client.StartResume, "" }},
 		{"Time", func(c *client.Config) { c.Start = client.StartTime }},
 		{"Time", func(c *client.Config) { c.Time = time.Unix(1, 0) }},
 		{"Concurrency", func(c *client.Config) { c.Concurrency = -1 }},

@@ -16,77 +16,81 @@ import (
 
 // Config configures a Client.
 type Config struct {
-	// Addresses are those of nodes, host:port, or of a load balancer. After each failure the next one is tried. Required.
+	// Addresses are the host:port of nodes or of a load balancer. The client tries them in turn. Required.
 	Addresses []string
-	// Subscriber names the program, the same after a restart. The nodes keep a checkpoint under the name, and go on there. Of two processes
-	// with one name the one that started later wins. Without a name nothing is kept, and a restart begins at Position, or as Start says.
+	// Subscriber is the durable name of the program. The nodes save a checkpoint under it, and a restart resumes there. If two processes use
+	// one name, the one that started later wins and the other's Run ends. Without a name nothing is saved, and a restart begins at Position
+	// or Start.
 	Subscriber string
-	// TLS configures the connection. nil is plaintext, which is refused for addresses off this machine unless Plaintext allows it.
+	// TLS configures the connection. nil means plaintext, which is allowed to the local host only unless Plaintext is set.
 	TLS       *tls.Config
 	Plaintext bool
-	// Token returns the bearer token, for each connection anew; nil sends none. In plaintext it is sent to this machine only.
-	// TokenInPlaintext, beside Plaintext, says that something between here and the nodes speaks TLS.
+	// Token returns the bearer token and is called for each connection; nil sends none. In plaintext the token is sent to the local host
+	// only. Set TokenInPlaintext in addition to Plaintext if a proxy between the client and the nodes provides TLS.
 	Token            func(context.Context) (string, error)
 	TokenInPlaintext bool
 
-	// Position is where the program is, if it keeps its position itself (see Client.Position). It comes before the checkpoint.
+	// Position is the position that the program saved itself (see Client.Position). It takes precedence over the checkpoint.
 	Position Position
-	// Start says where to begin where nothing is known: neither a Position, nor a checkpoint. There is no default.
+	// Start says where to begin without a Position and without a checkpoint. Required.
 	Start Start
-	// Time is where StartTime begins.
+	// Time is where StartTime begins. Required with StartTime, and only then.
 	Time time.Time
-	// Acks says when changes count as acknowledged. Defaults to when they have been handled.
+	// Acks says when changes are acknowledged. Defaults to AckHandled.
 	Acks Acks
 
-	// Partitions says which node serves which partition. Defaults to All.
+	// Partitions says how sessions are spread over nodes. Defaults to All.
 	Partitions Partitions
 
-	// Concurrency is how many partitions are handled at a time. Defaults to 16.
+	// Concurrency is the number of partitions handled concurrently. Defaults to 16.
 	Concurrency int
-	// Attempts is how often a handler is called for a change that it fails on. Defaults to 5.
+	// Attempts is how often a handler is called for a change before OnPoison decides. Defaults to 5.
 	Attempts int
-	// RetryWait is the wait after the first failure of a handler, MaxRetryWait the longest. Default to 100 ms and 10 s.
+	// RetryWait and MaxRetryWait are the first and the longest wait between the attempts of a handler. Default to 100 ms and 10 s.
 	RetryWait, MaxRetryWait time.Duration
-	// OnPoison decides about what has failed so often. Defaults to Stop.
+	// OnPoison decides what happens to a change or notice that has failed Attempts times. Defaults to Stop.
 	OnPoison func(context.Context, Poison) Decision
-	// OnRejected decides about a subscription made before Run that a node refuses, because of its filter, say, or because the program may not
-	// have it: Stop ends Run with what the node said, an *Error; Skip goes on without the subscription. It must not block: nothing is
-	// received meanwhile. Defaults to Stop, because a program that receives nothing would not notice. A refused subscription that was made
-	// while Run runs never ends it. OnNotice hears of those that Run goes on without.
+	// OnRejected decides what happens when a node rejects a subscription that was made before Run, for example because its filter is invalid
+	// or access is denied. Stop makes Run return the node's *Error; Skip continues without the subscription. It must not block, because
+	// nothing is received meanwhile. Defaults to Stop, because otherwise a program that receives nothing might go unnoticed. It is not
+	// called for subscriptions made while Run runs. OnNotice receives every Rejected.
 	OnRejected func(context.Context, Rejected) Decision
-	// OnNotice hears of losses, Resync and Rewound, in their place between the changes: everything before has been handled, nothing after
-	// it has. If it fails it is called again, as handlers are. Everything else, about the service, comes in order from a goroutine of its
-	// own, and an error is only logged. Required: a program that does not want to hear of losses says so by a function that does nothing.
+	// OnNotice receives notices. Resync and Rewound arrive in order with the changes: everything before them has been handled and nothing
+	// after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in order from a
+	// separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
+	// nothing.
 	OnNotice func(context.Context, Notice) error
-	// Checks, if there is one, says how the program does; it goes to the node with every heartbeat.
+	// Checks returns the program's own health checks, which are sent to the node with every heartbeat. Optional.
 	Checks func() []Check
 
-	// QueueBytes bounds the messages that wait for their handlers. One of each session may go beyond. Defaults to 64 MiB.
+	// QueueBytes bounds the messages that wait for handlers. Each session may exceed it by one message. Defaults to 64 MiB.
 	QueueBytes int
-	// MaxMessage bounds one message of the node, which holds at least one change. Defaults to 128 MiB: a change of 16 MiB is longer as JSON.
+	// MaxMessage bounds one message from the node, which holds at least one change. Defaults to 128 MiB, because a 16 MiB change is larger
+	// as JSON.
 	MaxMessage int
-	// Timeout is how long a node may take to answer a Hello, and be silent before it has said how often it sends heartbeats. Defaults to 30 s.
+	// Timeout bounds the wait for the node's answer to a Hello, and for any message until the node has announced its heartbeat interval.
+	// Defaults to 30 s.
 	Timeout time.Duration
-	// ReconnectWait is the wait after the first failure to connect, MaxReconnectWait the longest. Default to 100 ms and 10 s.
+	// ReconnectWait and MaxReconnectWait are the first and the longest wait between connection attempts. Default to 100 ms and 10 s.
 	ReconnectWait, MaxReconnectWait time.Duration
-	// StopTimeout is how long Run waits at its end for the node to take the last acknowledgements. Defaults to 1 s.
+	// StopTimeout bounds how long Run waits at the end for the node to receive the last acknowledgements. Defaults to 1 s.
 	StopTimeout time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 }
 
-// Start says where a client begins of which nothing is known.
+// Start says where a client without a saved position begins.
 type Start int
 
-// The beginnings.
+// The start policies.
 const (
-	// StartResume is nowhere: Run ends with the node's Error, STRM-SESSION-UNKNOWN.
+	// StartResume begins nowhere: without a saved position, Run returns the node's Error, STRM-SESSION-UNKNOWN.
 	StartResume Start = iota + 1
-	// StartNow is with what happens from now on: from before Connected is told.
+	// StartNow begins with new changes: with those that happen after the session is opened.
 	StartNow
-	// StartEarliest is with the oldest change that MongoDB still has.
+	// StartEarliest begins with the oldest change in the oplog.
 	StartEarliest
-	// StartTime is at a time.
+	// StartTime begins at Config.Time.
 	StartTime
 )
 
@@ -103,55 +107,56 @@ func (s Start) message() streampb.Start {
 	}
 }
 
-// Acks says when changes count as acknowledged.
+// Acks says when changes are acknowledged.
 type Acks int
 
-// The ways to acknowledge.
+// The acknowledgement modes.
 const (
-	// AckHandled acknowledges a batch when the handlers of its changes, and of all before it, have returned.
+	// AckHandled acknowledges a batch when its changes, and all before it, have been handled.
 	AckHandled Acks = iota
-	// AckAuto lets the node count as acknowledged what it has sent. A program that crashes, and keeps no position itself, may lose changes.
+	// AckAuto lets the node count changes as acknowledged when it has sent them. A program that crashes may lose changes unless it saves its
+	// own Position.
 	AckAuto
 )
 
-// Partitions says which node serves which partition.
+// Partitions says how sessions are spread over nodes.
 type Partitions int
 
-// The ways to spread partitions over nodes.
+// The partition modes.
 const (
-	// All has one session with one node, which serves everything whoever owns it. While a node stops, the client connects to another of its
-	// Addresses first, and drops what both send by position.
+	// All uses one session with one node, which serves all partitions, whoever owns them. When the node is about to stop, the client
+	// connects to another of its Addresses before it leaves, and drops duplicates.
 	All Partitions = iota
-	// Owned has a session with each node for the partitions that it owns, so that the cluster shares the work, and follows them when they
-	// move. Addresses are where the topology is first asked for.
+	// Owned uses one session with each node, for the partitions that the node owns, so that the cluster shares the load. The client follows
+	// partitions when they move. Addresses are used to find a first node; the nodes announce the others.
 	Owned
 )
 
-// A Check is something that a program watches in itself.
+// A Check is the result of one of the program's own health checks.
 type Check struct {
 	Name string
 	OK   bool
 	Text string
 }
 
-// A Subscription is a filter. Fields that are left out do not narrow it.
+// A Subscription selects changes. An empty field selects all.
 type Subscription struct {
-	// ID names it among the subscriptions of the client. Required.
+	// ID identifies the subscription within the client. Required.
 	ID       string
 	DB, Coll string
-	// Ops are insert, update, replace, delete, drop, …
+	// Ops are operation types: insert, update, replace, delete, drop, …
 	Ops []string
 	// Filter is a CEL expression over doc, before, op, ns, key and update.
 	Filter string
-	// Format is how changes are written. Defaults to BSON.
+	// Format is the encoding of changes. Defaults to BSON.
 	Format Format
-	// Fields are the top-level fields of documents to send besides _id.
+	// Fields are the top-level document fields to send, in addition to _id. Empty sends all.
 	Fields []string
-	// Deletes says which deletes a filter gets that reads the document, which has gone by then. Defaults to all.
+	// Deletes says which deletes match a filter that reads doc. Defaults to DeletesAll.
 	Deletes Deletes
 }
 
-// Format is how a change is written.
+// Format is the encoding of a change.
 type Format int
 
 // The formats.
@@ -160,14 +165,14 @@ const (
 	JSON               // the same as relaxed Extended JSON
 )
 
-// Deletes says which deletes a filter gets that reads the document.
+// Deletes says which deletes match a filter that reads doc, because a delete does not carry the document.
 type Deletes int
 
-// The deletes.
+// The policies for deletes.
 const (
-	DeletesAll    Deletes = iota // all of its namespaces, with their keys only
-	DeletesNone                  // none
-	DeletesBefore                // those whose document before the deletion matches; MongoDB must keep pre-images
+	DeletesAll    Deletes = iota // all deletes in the namespaces of the subscription, with keys only
+	DeletesNone                  // no deletes
+	DeletesBefore                // deletes whose document matched before the deletion; requires pre-images in MongoDB
 )
 
 func (s *Subscription) message() *streampb.Subscription {
@@ -188,7 +193,7 @@ func (s *Subscription) message() *streampb.Subscription {
 	return m
 }
 
-// withDefaults fills in what is not given.
+// withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
 	c.Attempts = cmp.Or(c.Attempts, 5)
@@ -206,7 +211,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns all errors in the configuration, joined.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -214,17 +219,17 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(len(c.Addresses) > 0, "Addresses: none is given")
+	check(len(c.Addresses) > 0, "Addresses: required")
 	for _, address := range c.Addresses {
 		host, _, err := net.SplitHostPort(address[strings.LastIndexByte(address, '/')+1:])
 		check(err == nil, "Addresses: %q is not host:port", address)
-		check(err != nil || c.secure(host), "Addresses: %q without TLS: set TLS, or allow it with Plaintext", address)
-		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would be sent the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
+		check(err != nil || c.secure(host), "Addresses: %q would be used without TLS: set TLS, or allow it with Plaintext", address)
+		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would receive the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
 	}
-	check(c.OnNotice != nil, "OnNotice: none is given; losses are told there")
+	check(c.OnNotice != nil, "OnNotice: required, because it reports losses")
 	check(c.Start >= StartResume && c.Start <= StartTime, "Start: must be StartResume, StartNow, StartEarliest or StartTime")
-	check((c.Start == StartTime) != c.Time.IsZero(), "Time: goes with StartTime")
-	check(c.Start != StartResume || c.Subscriber != "" || !c.Position.IsZero(), "Start: there is nothing to resume without Subscriber and Position")
+	check((c.Start == StartTime) != c.Time.IsZero(), "Time: must be set with StartTime, and only then")
+	check(c.Start != StartResume || c.Subscriber != "" || !c.Position.IsZero(), "Start: StartResume needs a Subscriber or a Position")
 	check(c.Partitions == All || c.Partitions == Owned, "Partitions: must be All or Owned")
 	check(c.Acks == AckHandled || c.Acks == AckAuto, "Acks: must be AckHandled or AckAuto")
 	for name, n := range map[string]int64{
@@ -237,20 +242,20 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// secure reports whether a host may be connected to, secret whether it may be sent a token, if there is one.
+// secure reports whether connecting to a host is allowed; secret reports whether sending it the token is allowed.
 func (c *Config) secure(host string) bool { return c.TLS != nil || c.Plaintext || isHere(host) }
 
 func (c *Config) secret(host string) bool {
 	return c.TLS != nil || c.Token == nil || c.TokenInPlaintext || isHere(host)
 }
 
-// dialable reports whether an address that a node tells may be connected to.
+// dialable reports whether connecting to an address that a node announced is allowed.
 func (c *Config) dialable(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && c.secure(host) && c.secret(host)
 }
 
-// isHere reports whether a host is this machine. Names are not looked up.
+// isHere reports whether a host is the local host. Names are not resolved.
 func isHere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

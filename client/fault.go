@@ -12,22 +12,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An Error is what a node says is wrong. `streamer explain CODE` tells more.
+// An Error is an error reported by a node. Run `streamer explain CODE` for details.
 type Error struct {
-	Code    string // STRM-…, the same for ever
-	Message string // what exactly was met
+	Code    string // STRM-…; codes never change
+	Message string // what happened
 	Remedy  string // what to do
 
-	status error // with which the stream ended, nil where it did not
+	status error // the status that ended the stream, nil if it did not end
 }
 
 // Error returns code and message in one line.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// Unwrap returns the status of the call, if there was one: google.golang.org/grpc/status reads it.
+// Unwrap returns the gRPC status error of the call, if any; google.golang.org/grpc/status reads it.
 func (e *Error) Unwrap() error { return e.status }
 
-// faultOf makes an Error of a status whose text begins with a code; other errors stay as they are.
+// faultOf converts a status whose message begins with a code to an Error. It returns other errors unchanged.
 func faultOf(err error) error {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -41,11 +41,11 @@ func faultOf(err error) error {
 	return &Error{Code: code, Message: message, Remedy: strings.TrimSpace(remedy), status: err}
 }
 
-// badAck is the code of an acknowledgement that a node did not expect: another session sets that right.
+// badAck is the code for an unexpected acknowledgement. A new session resolves it.
 const badAck = "STRM-SESSION-BAD-ACK"
 
-// final reports whether an error makes further attempts useless. welcomed says that a node has taken the client before, so that credentials
-// that are refused now may be about to be renewed.
+// final reports whether retrying is useless after an error. welcomed says that a node has accepted the client before: then rejected
+// credentials may be renewed.
 func final(err error, welcomed bool) bool {
 	if errors.Is(err, errCluster) {
 		return true
@@ -63,51 +63,50 @@ func final(err error, welcomed bool) bool {
 	}
 }
 
-// A HandlerError ends Run: a change, or a loss, that could not be handled.
+// A HandlerError is returned by Run when a change or a loss could not be handled.
 type HandlerError struct {
 	Poison
 }
 
-// Error says what could not be handled, and why.
+// Error identifies the change and gives the last error.
 func (e *HandlerError) Error() string {
 	if e.Change == nil {
-		return fmt.Sprintf("a notice failed %d times: %v", e.Attempts, e.Err)
+		return fmt.Sprintf("handle notice: failed %d times: %v", e.Attempts, e.Err)
 	}
-	return fmt.Sprintf("change %s of subscription %q in partition %d failed %d times: %v", e.Change.ID(), e.Change.Subscription, e.Change.Partition, e.Attempts, e.Err)
+	return fmt.Sprintf("handle change %s of subscription %q in partition %d: failed %d times: %v", e.Change.ID(), e.Change.Subscription, e.Change.Partition, e.Attempts, e.Err)
 }
 
 // Unwrap returns the handler's last error.
 func (e *HandlerError) Unwrap() error { return e.Err }
 
-// Reasons why a session ends from our side.
+// Reasons why the client ends a session.
 var (
-	errSilent   = errors.New("nothing came from the node")
-	errEnded    = errors.New("the node has ended the session")
-	errProtocol = errors.New("the node does not keep to the protocol")
-	errCluster  = errors.New("the node is of another cluster")
-	errLeft     = errors.New("the node is not needed")
-	errStopping = errors.New("the node is about to stop")
-	errRewound  = errors.New("an operator has moved the subscriber back")
-	errStuck    = errors.New("the session waits for what would come after it: it reads again")
+	errSilent   = errors.New("node sent nothing within the timeout")
+	errEnded    = errors.New("node ended the session")
+	errProtocol = errors.New("node violated the protocol")
+	errCluster  = errors.New("node belongs to another cluster")
+	errLeft     = errors.New("session is no longer needed")
+	errStopping = errors.New("node is about to stop")
+	errRewound  = errors.New("operator rewound the subscriber")
+	errStuck    = errors.New("session is blocked on its own partition and restarts")
 )
 
-// errRepartitioned ends the handlers of a partitioning that is over.
-var errRepartitioned = errors.New("the cluster has been partitioned anew")
+// errRepartitioned ends the handlers when the number of partitions changes.
+var errRepartitioned = errors.New("number of partitions changed")
 
-// ErrRunning says that Run was called a second time.
-var ErrRunning = errors.New("the client has run already")
+// ErrRunning is returned by a second call of Run.
+var ErrRunning = errors.New("client has already run")
 
-// A backoff says how long to wait between attempts: twice as long after each failure, a random half of it, so that clients that failed
-// together do not come back together.
+// A backoff is exponential backoff with jitter: each failure doubles the wait, half of which is random.
 type backoff struct{ first, longest time.Duration }
 
-// after returns the wait after so many failures in a row, at least 1.
+// after returns the wait after a number of consecutive failures, at least 1.
 func (b backoff) after(failures int) time.Duration {
 	longest := min(b.first<<min(max(failures-1, 0), 20), b.longest)
 	return longest/2 + rand.N(longest/2+1)
 }
 
-// wait waits after so many failures in a row. It returns the context's cause when that ends first.
+// wait sleeps after a number of consecutive failures. It returns the context's cause if that ends first.
 func (b backoff) wait(ctx context.Context, failures int) error {
 	timer := time.NewTimer(b.after(failures))
 	defer timer.Stop()

@@ -9,36 +9,36 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A member is a session with a node. Its methods never block.
+// A member is a session with a node. Its methods do not block.
 type member interface {
-	// attach asks the node for partitions from where they are, again if it has them already; detach for none of them any more.
+	// attach requests partitions at their current positions, again if the session already has them; detach releases them.
 	attach(partitions []uint32)
 	detach(partitions []uint32)
 	// leave ends the session.
 	leave()
 }
 
-// addresses say where sessions are tried, one after the other.
+// addresses decide where sessions are opened, one after the other.
 type addresses interface {
-	// next returns where the next one is to be; it may wait, and is false where there is to be none.
+	// next returns the next address. It may block, and returns false when no session is needed.
 	next(ctx context.Context) (address string, ok bool)
-	// others reports whether the next one is elsewhere, so that there is no reason to wait after a first failure.
+	// others reports whether the next address is another one, so that the first retry need not wait.
 	others() bool
-	// over hears that the last one has ended.
+	// over is called when the last session has ended.
 	over()
 }
 
-// A fleetConfig configures a fleet. Everything is required.
+// A fleetConfig configures a fleet. All fields are required.
 type fleetConfig struct {
-	// addresses are where to begin.
+	// addresses are the configured addresses.
 	addresses []string
 	// dialable reports whether an address of the topology may be used.
 	dialable func(address string) bool
-	// link runs sessions until there is to be none, or the context ends.
+	// link runs sessions until none is needed or the context ends.
 	link func(ctx context.Context, at addresses)
 }
 
-// A fleet is the sessions of a client that follows the topology.
+// A fleet manages the sessions of a client that follows the topology.
 type fleet struct {
 	cfg   fleetConfig
 	links sync.WaitGroup
@@ -46,20 +46,20 @@ type fleet struct {
 
 	mu struct {
 		sync.Mutex
-		begin     func(node string)   // begins a link, nil before and after run
+		begin     func(node string)   // starts a link, nil before and after run
 		version   uint64              // of the topology
 		addresses map[string]string   // by node
 		owners    []string            // by partition
-		trying    map[string]struct{} // nodes with which a link has a session, or tries to
-		resting   map[string]struct{} // nodes with which a link waits to try again: no other is begun
-		up        map[string]member   // by node, those to which partitions may be attached
+		trying    map[string]struct{} // nodes with which a link has a session or is opening one
+		resting   map[string]struct{} // nodes whose link backs off: no other link is started
+		up        map[string]member   // by node, the sessions to which partitions may be attached
 		nodes     map[member]string
-		attached  [][]member // by partition: who serves it, the last one from now on
+		attached  [][]member // by partition: the sessions that serve it; the last one takes over
 		turn      int        // of the search
 	}
 }
 
-// newFleet makes a fleet. It starts nothing.
+// newFleet returns a fleet. It starts nothing.
 func newFleet(cfg fleetConfig) *fleet {
 	f := &fleet{cfg: cfg, freed: make(chan struct{}, 1)}
 	f.mu.trying, f.mu.resting = make(map[string]struct{}), make(map[string]struct{})
@@ -67,7 +67,7 @@ func newFleet(cfg fleetConfig) *fleet {
 	return f
 }
 
-// run keeps sessions until the context ends.
+// run maintains sessions until the context ends.
 func (f *fleet) run(ctx context.Context) {
 	begin := func(node string) {
 		f.links.Go(func() { f.cfg.link(ctx, &link{fleet: f, node: node, first: true}) })
@@ -84,7 +84,7 @@ func (f *fleet) locked(change func()) {
 	change()
 }
 
-// up hears that a session has begun, with a node of a cluster of so many partitions. sessions that know of another number are over.
+// up registers a new session with a node, and the number of partitions. Sessions with another number of partitions end.
 func (f *fleet) up(s member, node string, partitions uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *fleet) up(s member, node string, partitions uint32) {
 	f.route()
 }
 
-// down hears that a session has ended.
+// down removes a session that has ended.
 func (f *fleet) down(s member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *fleet) down(s member) {
 	f.signal()
 }
 
-// retreat hears that the node of a session will not serve it for long: others take its partitions over. The session goes on until it ends.
+// retreat moves the partitions of a session to other nodes, because its node will stop serving soon. The session continues until it ends.
 func (f *fleet) retreat(s member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +131,7 @@ func (f *fleet) retreat(s member) {
 	}
 }
 
-// learn hears of a topology. One that is not later changes nothing.
+// learn applies a topology. One that is not newer is ignored.
 func (f *fleet) learn(t *streampb.Topology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *fleet) learn(t *streampb.Topology) {
 	f.route()
 }
 
-// arrived hears that a session has caught up in partitions: those that had them before are left.
+// arrived detaches partitions from the sessions that had them before, because a session has caught up in them.
 func (f *fleet) arrived(s member, partitions []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,7 @@ func (f *fleet) arrived(s member, partitions []uint32) {
 	f.tidy()
 }
 
-// route attaches partitions where they are to be served, and begins the links that are missing. Under the mutex.
+// route attaches partitions to the sessions that should serve them, and starts missing links. The caller holds the mutex.
 func (f *fleet) route() {
 	if f.mu.begin == nil || len(f.mu.up) == 0 {
 		return
@@ -196,7 +196,7 @@ func (f *fleet) route() {
 		case i < 0:
 			attach[s] = append(attach[s], uint32(p))
 			f.mu.attached[p] = append(at, s)
-		case i < len(at)-1: // it has gone on there, but nobody hears that it has arrived
+		case i < len(at)-1: // the session is already attached: request the partition again to learn when it has caught up
 			attach[s] = append(attach[s], uint32(p))
 			f.mu.attached[p] = append(slices.Delete(at, i, i+1), s)
 		}
@@ -213,8 +213,8 @@ func (f *fleet) route() {
 	f.tidy()
 }
 
-// whose says at which of the nodes that are up, in order, a partition is to be served: by its owner; where that is not up by who serves it now;
-// or by any, spread over all.
+// whose selects the node that should serve a partition: its owner if that is up, else the current one if that is up, else any, spread
+// evenly. up is sorted.
 func whose(partition int, owner, now string, up []string) string {
 	for _, node := range []string{owner, now} {
 		if slices.Contains(up, node) {
@@ -224,7 +224,7 @@ func whose(partition int, owner, now string, up []string) string {
 	return up[partition%len(up)]
 }
 
-// misses reports whether a link to a node is missing. Under the mutex.
+// misses reports whether a link to a node must be started. The caller holds the mutex.
 func (f *fleet) misses(node string) bool {
 	_, known := f.mu.addresses[node]
 	_, trying := f.mu.trying[node]
@@ -232,7 +232,7 @@ func (f *fleet) misses(node string) bool {
 	return known && !trying && !resting && !f.has(node) && len(f.mu.up) > 0 && slices.Contains(f.mu.owners, node)
 }
 
-// has reports whether there is a session with a node, even one that is about to end. Under the mutex.
+// has reports whether a session with a node exists, even one that is about to end. The caller holds the mutex.
 func (f *fleet) has(node string) bool {
 	for _, with := range f.mu.nodes {
 		if with == node {
@@ -242,7 +242,7 @@ func (f *fleet) has(node string) bool {
 	return false
 }
 
-// tidy leaves nodes that own nothing and serve nothing. Under the mutex.
+// tidy ends sessions with nodes that own and serve no partition. The caller holds the mutex.
 func (f *fleet) tidy() {
 	for node, s := range f.mu.up {
 		serves := slices.ContainsFunc(f.mu.attached, func(at []member) bool { return slices.Contains(at, s) })

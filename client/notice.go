@@ -6,86 +6,86 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A Notice is what a client tells a program besides changes; its type says which it is. Losses, [Resync] and [Rewound], come in their place
-// between the changes, and wait until they have been dealt with. The others are about the service and about subscriptions; nothing waits for
+// A Notice is a message from the client to the program; its type says what happened. [Resync] and [Rewound] arrive in order with the
+// changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and the service; nothing waits for
 // them.
 type Notice interface{ notice() }
 
-// A Resync says that changes between From and To may have been missed. The program reads the documents of the namespaces again, or knows that
-// it need not. It may come again until it has been acknowledged.
+// A Resync says that changes between From and To may have been missed. The program should read the documents of the namespaces again if it
+// needs them. A Resync may be redelivered until it has been acknowledged.
 type Resync struct {
-	From, To   time.Time // by MongoDB's clock, in whole seconds that contain the stretch; From is zero where nobody knows
+	From, To   time.Time // by MongoDB's clock, rounded outwards to seconds; From is zero if unknown
 	Reason     string    // history_lost, poison, renamed, position_unknown, …
-	Namespaces []string  // those concerned; none: everything that is watched
-	Found      time.Time
-	Advice     string // what to do
+	Namespaces []string  // the affected namespaces; empty: all watched namespaces
+	Found      time.Time // when the loss was detected
+	Advice     string    // what to do
 }
 
-// A Rewound says that an operator has moved the subscriber back to a time: what follows may have been delivered before.
+// A Rewound says that an operator has moved the subscriber back: the changes that follow may have been delivered before.
 type Rewound struct {
-	To     time.Time // by MongoDB's clock; zero where it moved while the program was not connected
+	To     time.Time // by MongoDB's clock; zero if the rewind happened while the program was not connected
 	Advice string
 }
 
-// Connected says that a session has begun, of which there may be one with each node, and that from now on everything that happens is
-// delivered, however often the connection breaks.
+// Connected says that a session has begun. From now on every matching change is delivered, even if the connection breaks. With Owned there
+// is one session with each node.
 type Connected struct {
 	Address, Cluster, Node string
 	PartitionCount         uint32
 	Begin                  Begin
 }
 
-// Begin says where a session has begun.
+// Begin says where a session began.
 type Begin int
 
-// The places where sessions begin.
+// Where a session can begin.
 const (
-	BeginPosition   Begin = iota + 1 // where the program says that it is
-	BeginCheckpoint                  // at the checkpoint under the subscriber's name
-	BeginStart                       // as Config.Start says, because nothing was known
+	BeginPosition   Begin = iota + 1 // at the position of the program
+	BeginCheckpoint                  // at the subscriber's checkpoint
+	BeginStart                       // at Config.Start, because there was no saved position
 )
 
-// Disconnected says that a session has ended, or that none could be begun, and why. Run goes on.
+// Disconnected says that a session has ended, or that none could be opened. Run reconnects.
 type Disconnected struct {
 	Address string
 	Err     error
-	// Failures is how many sessions have come to nothing in a row.
+	// Failures is the number of consecutive failures.
 	Failures int
 }
 
-// Subscribed says that a subscription holds. Clients with several sessions are told by each.
+// Subscribed says that a node has accepted a subscription. With several sessions, each sends one.
 type Subscribed struct{ Subscription string }
 
-// Rejected says why there is no subscription of the id. The client forgets it.
+// Rejected says that a node has rejected a subscription. The client removes it.
 type Rejected struct {
 	Subscription          string
 	Code, Message, Remedy string
 }
 
-// Service is about the service. It asks for nothing: it explains what is seen.
+// Service is information about the service. It requires no action.
 type Service struct {
 	Kind ServiceKind
 	Text string
 	At   time.Time
-	// Partitions are those concerned; none: all.
+	// Partitions are the affected partitions; empty means all.
 	Partitions []uint32
-	// Subscription is the one concerned, and Code says what went wrong; empty where there is none.
+	// Subscription is the affected subscription and Code the fault code, if any.
 	Subscription, Code string
 }
 
-// ServiceKind says what a notice about the service tells. Nodes of a later version may have further kinds.
+// ServiceKind is the kind of a Service notice. Later versions may add kinds.
 type ServiceKind string
 
 // The kinds.
 const (
-	ShuttingDown ServiceKind = "shutting_down" // the node is about to stop; the client connects to another, and leaves this one when that one serves
-	Detached     ServiceKind = "detached"      // the node is cut off from its cluster
+	ShuttingDown ServiceKind = "shutting_down" // the node is about to stop; the client connects to another node before it leaves
+	Detached     ServiceKind = "detached"      // the node has lost contact with its cluster
 	Moving       ServiceKind = "moving"        // partitions are about to move to another node
-	Moved        ServiceKind = "moved"         // they have
-	Stale        ServiceKind = "stale"         // partitions lag, or have lost something
-	Degraded     ServiceKind = "degraded"      // the service is not well
-	Recovered    ServiceKind = "recovered"     // it is again
-	FilterFailed ServiceKind = "filter_failed" // a subscription's filter was neither true nor false for a change, which was not delivered to it
+	Moved        ServiceKind = "moved"         // partitions have moved
+	Stale        ServiceKind = "stale"         // partitions lag or have an unacknowledged loss
+	Degraded     ServiceKind = "degraded"      // the service is degraded
+	Recovered    ServiceKind = "recovered"     // the service has recovered
+	FilterFailed ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
 )
 
 func (Resync) notice()       {}
@@ -102,7 +102,7 @@ func serviceOf(m *streampb.Notice) Service {
 	}
 }
 
-// lossOf makes a Notice of a loss. A kind that is not known may be a loss of changes, and is told as one.
+// lossOf converts a loss to a Notice. An unknown kind may be a loss of changes and becomes a Resync.
 func lossOf(m *streampb.Loss) Notice {
 	if m.GetKind() == streampb.Loss_KIND_REWOUND {
 		r := Rewound{Advice: m.GetAdvice()}

@@ -8,24 +8,24 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// An outbox is what waits to be sent in a session, besides heartbeats. Putting something in never blocks. It is bounded by what there is: the
-// last acknowledgement, one change for each partition, one for each subscription.
+// An outbox holds what a session has to send, besides heartbeats. Adding to it never blocks. It is bounded by its contents: the last
+// acknowledgement, one change for each partition, and one for each subscription.
 type outbox struct {
-	woken chan struct{} // holds one signal: there is something
+	woken chan struct{} // holds one signal: the outbox is not empty
 
 	mu struct {
 		sync.Mutex
 		acked   uint64
-		changed map[string]struct{} // subscriptions that are there, or are no longer
-		asked   map[string]asked    // subscriptions the node has been asked for
-		attach  map[uint32]bool     // partitions that the session is to have, or not
+		changed map[string]struct{} // subscriptions that were added or removed
+		asked   map[string]asked    // subscriptions requested from the node
+		attach  map[uint32]bool     // partitions to attach (true) or detach
 	}
 }
 
-// An asked is a subscription that the node has been asked for.
+// An asked is a subscription that was requested from the node.
 type asked struct {
-	answers int  // still to come
-	gone    bool // the node has been told to forget it
+	answers int  // outstanding answers
+	gone    bool // an unsubscribe has been sent
 }
 
 func newOutbox() *outbox {
@@ -34,7 +34,7 @@ func newOutbox() *outbox {
 	return o
 }
 
-// notify leaves a signal in a channel that holds one.
+// notify sends a signal to a channel of capacity 1 unless one is pending.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -42,7 +42,7 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// ack puts in up to which batch everything has been handled.
+// ack records the last batch up to which everything has been handled.
 func (o *outbox) ack(seq uint64) {
 	o.mu.Lock()
 	o.mu.acked = seq
@@ -50,7 +50,7 @@ func (o *outbox) ack(seq uint64) {
 	notify(o.woken)
 }
 
-// attach puts in partitions that the session is to have, or to have no longer.
+// attach records partitions to attach or to detach.
 func (o *outbox) attach(partitions []uint32, on bool) {
 	o.mu.Lock()
 	for _, p := range partitions {
@@ -60,7 +60,7 @@ func (o *outbox) attach(partitions []uint32, on bool) {
 	notify(o.woken)
 }
 
-// changed puts in that a subscription is there, or is no longer. Nothing is kept of one that came and went unsent.
+// changed records that a subscription was added or removed. One that was removed before it was sent leaves no trace.
 func (o *outbox) changed(id string, there bool) {
 	o.mu.Lock()
 	if _, known := o.mu.asked[id]; there || known {
@@ -72,14 +72,14 @@ func (o *outbox) changed(id string, there bool) {
 	notify(o.woken)
 }
 
-// ask notes that the node is asked for a subscription.
+// ask records a request for a subscription.
 func (o *outbox) ask(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.asked[id] = asked{answers: o.mu.asked[id].answers + 1}
 }
 
-// answered notes an answer, and reports whether it is about the subscription as it is now, not about an earlier one of the same id.
+// answered records an answer and reports whether it concerns the current subscription, not an earlier one with the same ID.
 func (o *outbox) answered(id string, refused bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +97,7 @@ func (o *outbox) answered(id string, refused bool) bool {
 	return !changed && !a.gone && a.answers == 0
 }
 
-// forget notes that the node is told to forget a subscription, and reports whether it knows of it.
+// forget records an unsubscribe and reports whether the node knows the subscription.
 func (o *outbox) forget(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,8 +110,8 @@ func (o *outbox) forget(id string) bool {
 	return known
 }
 
-// take empties the box into messages. wanted returns a subscription as it is now; of one that is gone the node is told so. at returns where
-// partitions are that are attached.
+// take empties the outbox into messages. wanted returns a current subscription; for one that is gone an unsubscribe is sent. at returns the
+// positions of partitions to attach.
 func (o *outbox) take(wanted func(id string) (*streampb.Subscription, bool), at func([]uint32) []*streampb.PartitionPosition) (messages []*streampb.ConnectRequest) {
 	o.mu.Lock()
 	changed, acked := slices.Sorted(maps.Keys(o.mu.changed)), o.mu.acked
@@ -157,5 +157,5 @@ func (o *outbox) take(wanted func(id string) (*streampb.Subscription, bool), at 
 	return messages
 }
 
-// subscribeAtOnce bounds the subscriptions of one message, which are up to a few KiB each.
+// subscribeAtOnce bounds the subscriptions in one message; each takes up to a few KiB.
 const subscribeAtOnce = 100

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Sizes of a position of the wire in bytes: the head orders positions, and the hash tells apart those that share a head.
+// Sizes in bytes of a position on the wire: the head orders positions, the hash distinguishes those with equal heads.
 const (
 	headSize  = 18
 	placeSize = headSize + 16
 )
 
-// A place is a position of the log, of one change or between changes. The zero place is earlier than everything.
+// A place is a position in the log, of a change or between changes. The zero place is earlier than everything.
 type place [placeSize]byte
 
-// readPlace reads a place of the wire.
+// readPlace decodes a position from the wire.
 func readPlace(b []byte) (p place, ok bool) {
 	if len(b) != placeSize {
 		return p, false
@@ -22,23 +22,23 @@ func readPlace(b []byte) (p place, ok bool) {
 	return place(b), true
 }
 
-// compare orders places by their heads. Among equal heads only the log knows the order.
+// compare orders places by their heads. The order of places with equal heads is known only to the log.
 func (p *place) compare(q *place) int { return bytes.Compare(p[:headSize], q[:headSize]) }
 
 func (p *place) isZero() bool { return *p == place{} }
 
 func (p *place) hash() [16]byte { return [16]byte(p[headSize:]) }
 
-// A point is how far something has been handled: everything earlier than the head of a place, and of the places with that head this one
+// A point is how far the log has been handled: everything earlier than the head of the place and, among the places with that head, this one
 // and others.
 type point struct {
 	place
 
-	others [][16]byte // their hashes; never changed, so that points can share them
+	others [][16]byte // their hashes; immutable, so that points can share them
 }
 
-// saw reports whether the change at a place has been handled. One without a hash cannot be told from others of its head, and counts as not
-// handled there: to deliver it again is better than never.
+// saw reports whether the change at a place has been handled. A place without a hash cannot be distinguished from others with its head and
+// counts as not handled: delivering it again is safer than losing it.
 func (at *point) saw(p *place) bool {
 	if c := at.compare(p); c != 0 {
 		return c > 0
@@ -51,7 +51,7 @@ func (at *point) has(hash [16]byte) bool {
 	return at.hash() == hash || len(at.others) > 0 && slices.Contains(at.others, hash)
 }
 
-// reach moves the point to a place. It never moves back.
+// reach advances the point to a place. It never moves back.
 func (at *point) reach(p *place) {
 	switch c := at.compare(p); {
 	case c < 0:
@@ -62,7 +62,7 @@ func (at *point) reach(p *place) {
 	}
 }
 
-// join moves the point to where everything has been handled that either has.
+// join advances the point to include everything handled at either point.
 func (at *point) join(other *point) {
 	switch c := at.compare(&other.place); {
 	case c < 0:
@@ -79,7 +79,7 @@ func (at *point) join(other *point) {
 	}
 }
 
-// equal reports whether the same has been handled at both.
+// equal reports whether both points include the same changes.
 func (at *point) equal(other *point) bool {
 	if at.place == other.place && len(at.others) == 0 && len(other.others) == 0 {
 		return true

@@ -8,28 +8,28 @@ import (
 	"hash/crc32"
 )
 
-// A Position is how far a program has handled the log, in every partition. It is opaque: as text it can be kept anywhere, in the transaction
-// that keeps what the changes led to, say, and [Config.Position] goes on there. It grows with the number of partitions in which the program
-// is elsewhere than in the others, by 40 bytes or so for each. The zero Position is none.
+// A Position is how far a program has handled the log, in every partition. It is opaque. As text it can be saved anywhere, for example in
+// the transaction that saves the results of the changes, and [Config.Position] resumes there. It grows by about 40 bytes for each partition
+// whose position differs from that of the others. The zero Position means none.
 type Position struct {
 	cluster    string
 	partitions uint32
 	generation uint64
-	rest       point // in the partitions that are not in elsewhere
+	rest       point // of the partitions that are not in elsewhere
 	elsewhere  []partitionPoint
 }
 
-// A partitionPoint is how far a program is in one partition.
+// A partitionPoint is the position in one partition.
 type partitionPoint struct {
 	partition uint32
 	at        point
 }
 
-// IsZero reports whether the position is none.
+// IsZero reports whether there is no position.
 func (p Position) IsZero() bool { return p.partitions == 0 }
 
-// After returns where the program is when it has handled a change, too. A handler keeps c.Position().After(change) in the transaction that does
-// what the change asks for; see [Client.Position]. A change that did not come from a client changes nothing.
+// After returns the position after a change has been handled. A handler saves c.Position().After(change) in the transaction that processes
+// the change; see [Client.Position]. A Change that did not come from a client leaves the position unchanged.
 func (p Position) After(c Change) Position {
 	if p.IsZero() || c.place.isZero() {
 		return p
@@ -58,9 +58,9 @@ func (p Position) After(c Change) Position {
 	return p
 }
 
-// Merge returns where a program is that keeps one position for each partition, as handlers must that run at the same time and commit by
-// themselves: the later of both in every partition. Of two positions between which an operator has moved the subscriber back, and of those
-// of different clusters or numbers of partitions, it is the one of the receiver, unless the receiver is zero or of an earlier time.
+// Merge returns the later of two positions in every partition. It combines the positions that concurrent handlers save for each partition.
+// If an operator has rewound the subscriber between the two, the one saved after the rewind is returned. If they are from different
+// clusters or numbers of partitions, the receiver is returned unless it is zero.
 func (p Position) Merge(other Position) Position {
 	switch {
 	case other.IsZero(), !p.IsZero() && (other.cluster != p.cluster || other.partitions != p.partitions || other.generation < p.generation):
@@ -78,7 +78,7 @@ func (p Position) Merge(other Position) Position {
 	})
 }
 
-// reader returns a function that tells how far the program is in each partition, asked in their order.
+// reader returns a function that returns the point of each partition. It must be called with the partitions in order.
 func (p *Position) reader() func(partition uint32) point {
 	i := 0
 	return func(partition uint32) point {
@@ -90,12 +90,12 @@ func (p *Position) reader() func(partition uint32) point {
 	}
 }
 
-// gather fills in where a program is, as in tells when it is asked for each partition in their order: where more than half of them are, or
-// else where the earliest is, and the others.
+// gather fills in the points of all partitions. rest becomes the point of the majority or, without a majority, the earliest; elsewhere gets
+// the others. Each function that in returns is called with every partition in order.
 func gather(p Position, in func() func(partition uint32) point) Position {
 	at, votes := in(), 0
 	var low point
-	for partition := range p.partitions { // if there is a majority, it is what is left (Boyer and Moore)
+	for partition := range p.partitions { // Boyer-Moore majority vote
 		here := at(partition)
 		if partition == 0 || here.compare(&low.place) < 0 {
 			low = here
@@ -117,7 +117,7 @@ func gather(p Position, in func() func(partition uint32) point) Position {
 	return p
 }
 
-// except returns the partitions in which a program is elsewhere.
+// except returns the partitions whose point differs from rest.
 func except(rest *point, partitions uint32, at func(uint32) point) (elsewhere []partitionPoint) {
 	for partition := range partitions {
 		if here := at(partition); !here.equal(rest) {
@@ -127,7 +127,7 @@ func except(rest *point, partitions uint32, at func(uint32) point) (elsewhere []
 	return elsewhere
 }
 
-// lowest returns how far the program is in all partitions.
+// lowest returns the point up to which all partitions have been handled.
 func (p *Position) lowest() point {
 	low := p.rest
 	for i := range p.elsewhere {
@@ -135,7 +135,7 @@ func (p *Position) lowest() point {
 		case -1:
 			low = *e
 		case 0:
-			low.join(e) // hashes name changes, whatever their partition
+			low.join(e) // hashes identify changes, whatever their partition
 		}
 	}
 	return low
@@ -146,9 +146,9 @@ const (
 	maxPartitions   = 1 << 16
 )
 
-var errPosition = errors.New("not a position of this client, or a damaged one")
+var errPosition = errors.New("invalid or corrupted position")
 
-// MarshalText returns the position as text: letters, digits, - and _. Of the zero Position it is empty.
+// MarshalText encodes the position as letters, digits, - and _. The zero Position is empty text.
 func (p Position) MarshalText() ([]byte, error) {
 	if p.IsZero() {
 		return []byte{}, nil
@@ -177,7 +177,7 @@ func (at *point) append(b []byte) []byte {
 	return b
 }
 
-// UnmarshalText reads what MarshalText has written.
+// UnmarshalText decodes the output of MarshalText.
 func (p *Position) UnmarshalText(text []byte) error {
 	*p = Position{}
 	if len(text) == 0 {
@@ -209,21 +209,21 @@ func (p *Position) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns the position as MarshalText does.
+// String returns the position as text, as MarshalText does.
 func (p Position) String() string {
 	text, _ := p.MarshalText() //nolint:errcheck // there is none
 	return string(text)
 }
 
-// ParsePosition reads what String has written. The empty text is the zero Position.
+// ParsePosition decodes the output of String. Empty text is the zero Position.
 func ParsePosition(text string) (p Position, err error) {
 	if err := p.UnmarshalText([]byte(text)); err != nil {
-		return Position{}, fmt.Errorf("read a position: %w", err)
+		return Position{}, fmt.Errorf("parse position: %w", err)
 	}
 	return p, nil
 }
 
-// A reader takes a text apart. Once something was missing there is nothing more in it.
+// A reader decodes a text. After the first failure it returns zero values.
 type reader struct {
 	b      []byte
 	failed bool

@@ -2,34 +2,35 @@ package client
 
 import "slices"
 
-// A progress is how far a client has handled the partitions of a cluster, as a value. Each partition is at the latest of: the floor; what has
-// been handled of it, change by change; and where the sessions are that have it, which move batch by batch. It never goes back but in rewind.
+// A progress is how far a client has handled the partitions of a cluster. The position of a partition is the latest of three: the floor,
+// its own point (which advances change by change), and the bases of the sessions that have it (which advance batch by batch). Only rewind
+// moves it back.
 type progress struct {
 	cluster    string
 	generation uint64
-	known      bool  // the floor has been found
+	known      bool  // the floor is set
 	floor      point // of all partitions
 	parts      []part
 }
 
 type part struct {
 	own point
-	in  []*track // the sessions that have it; during a handoff there are two
+	in  []*track // the sessions that have it; two during a handoff
 }
 
-// A track is how far a session is: everything up to its base has been handled in each partition that it has.
+// A track is the progress of a session: everything up to base has been handled in each partition that it has.
 type track struct {
 	base   point
-	wanted map[uint32]struct{} // that the session is to have
-	asked  map[uint32]int      // how often it has been asked for a partition and has not come to the answer; nil if it has all
-	waits  *place              // where it waits for others; nil while it does not
+	wanted map[uint32]struct{} // partitions that the session should have
+	asked  map[uint32]int      // number of unanswered requests by partition; nil if the session has all partitions
+	waits  *place              // the place of a change of all partitions at which the session waits for others; nil if it does not
 }
 
 func newProgress(cluster string, partitions uint32) progress {
 	return progress{cluster: cluster, parts: make([]part, partitions)}
 }
 
-// restore makes the progress of a position.
+// restore converts a Position to a progress.
 func restore(p Position) progress {
 	g := newProgress(p.cluster, p.partitions)
 	g.generation, g.known, g.floor = p.generation, true, p.rest
@@ -57,7 +58,7 @@ func (g *progress) saw(partition uint32, p *place) bool {
 	return false
 }
 
-// sawAll reports whether it has in every partition.
+// sawAll reports whether the change at a place has been handled in every partition.
 func (g *progress) sawAll(p *place) bool {
 	if g.floor.saw(p) {
 		return true
@@ -70,7 +71,7 @@ func (g *progress) sawAll(p *place) bool {
 	return true
 }
 
-// at returns how far a partition is.
+// at returns the point of a partition.
 func (g *progress) at(partition uint32) point {
 	at := g.floor
 	of := &g.parts[partition]
@@ -81,13 +82,13 @@ func (g *progress) at(partition uint32) point {
 	return at
 }
 
-// reach moves a partition to a change that has been handled.
+// reach advances a partition to a handled change.
 func (g *progress) reach(partition uint32, p *place) { g.parts[partition].own.reach(p) }
 
-// reachAll moves all partitions to a change that concerns all of them, once everything before it has been handled everywhere.
+// reachAll advances all partitions to a handled change of all partitions, which requires that everything before it has been handled.
 func (g *progress) reachAll(p *place) { g.floor.reach(p) }
 
-// begin lets a session begin at a place, where everything begins if nothing is known. It has all partitions, or none.
+// begin starts a session at a place, which becomes the floor if none is known. The session has all partitions, or none.
 func (g *progress) begin(t *track, at *place, all bool) {
 	if !g.known {
 		g.known = true
@@ -103,7 +104,7 @@ func (g *progress) begin(t *track, at *place, all bool) {
 	}
 }
 
-// want has a session asked for partitions.
+// want adds partitions that the session should have.
 func (t *track) want(partitions []uint32) {
 	for _, p := range partitions {
 		t.wanted[p] = struct{}{}
@@ -115,8 +116,8 @@ func (g *progress) has(t *track, partition uint32) bool {
 	return slices.Contains(g.parts[partition].in, t)
 }
 
-// attach lets a session have partitions from a place on. Those that it has been told to leave since it was asked for them, or asked for again,
-// it does not have.
+// attach adds partitions to a session, beginning at a place. Partitions that were detached or requested again since the request are not
+// added.
 func (g *progress) attach(t *track, partitions []uint32, at *place) {
 	g.settle(t)
 	t.base = point{place: *at}
@@ -131,7 +132,7 @@ func (g *progress) attach(t *track, partitions []uint32, at *place) {
 	}
 }
 
-// settle keeps where a session is as what has been handled of its partitions, so that it can go elsewhere.
+// settle saves the base of a session in its partitions, so that the base can change.
 func (g *progress) settle(t *track) {
 	for p := range g.parts {
 		if of := &g.parts[p]; slices.Contains(of.in, t) {
@@ -140,7 +141,7 @@ func (g *progress) settle(t *track) {
 	}
 }
 
-// detach takes partitions from a session.
+// detach removes partitions from a session.
 func (g *progress) detach(t *track, partitions []uint32) {
 	for _, p := range partitions {
 		delete(t.wanted, p)
@@ -148,7 +149,7 @@ func (g *progress) detach(t *track, partitions []uint32) {
 	}
 }
 
-// end takes all of them.
+// end removes all partitions from a session.
 func (g *progress) end(t *track) {
 	clear(t.wanted)
 	for p := range g.parts {
@@ -164,11 +165,11 @@ func (g *progress) leave(t *track, partition uint32) {
 	}
 }
 
-// pass moves a session to where a batch ends that has been handled, as all before it.
+// pass advances a session to the end of a batch that, with all before it, has been handled.
 func (g *progress) pass(t *track, to *place) { t.base.reach(to) }
 
-// rewind moves all partitions back to a place, takes them from all sessions, and goes on in a generation. A partition that is earlier stays
-// there: forward it would leave something out.
+// rewind moves all partitions back to a place, removes them from all sessions, and sets the generation. Partitions at an earlier place stay
+// there, because moving forward would skip changes.
 func (g *progress) rewind(to *place, generation uint64) {
 	for p := range g.parts {
 		at := g.at(uint32(p))
@@ -180,7 +181,7 @@ func (g *progress) rewind(to *place, generation uint64) {
 	g.floor, g.generation = point{}, generation
 }
 
-// position returns where the client is, the zero Position while that is not known.
+// position returns the position, or the zero Position while it is unknown.
 func (g *progress) position() Position {
 	if !g.known {
 		return Position{}

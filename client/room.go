@@ -16,11 +16,10 @@ type room struct {
 	}
 }
 
-// A guest is somebody who has something in a room.
+// A guest is the share of one session.
 type guest struct{ held int } // guarded by the room's mutex
 
-// take waits until there is room for n bytes. A guest that has nothing there gets in however full it is, so that no session waits for another
-// that waits for it.
+// take blocks until n bytes fit. A guest without bytes never waits, so that sessions cannot deadlock on each other.
 func (r *room) take(ctx context.Context, g *guest, n int) error {
 	for {
 		r.mu.Lock()
@@ -42,7 +41,7 @@ func (r *room) take(ctx context.Context, g *guest, n int) error {
 	}
 }
 
-// give gives n bytes back.
+// give releases n bytes.
 func (r *room) give(g *guest, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +52,7 @@ func (r *room) give(g *guest, n int) {
 	}
 }
 
-// leave gives back all that a guest has.
+// leave releases all bytes of a guest.
 func (r *room) leave(g *guest) {
 	r.mu.Lock()
 	n := g.held
@@ -61,7 +60,7 @@ func (r *room) leave(g *guest) {
 	r.give(g, n)
 }
 
-// bytes returns how many bytes wait.
+// bytes returns the bytes in use.
 func (r *room) bytes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,29 +12,29 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A session is one connection, from Hello to its end.
+// A session is one connection, from its Hello to its end.
 type session struct {
 	feed
 
 	client  *Client
 	address string
 	stream  stream
-	silence *time.Timer   // runs while something is to come
-	timeout time.Duration // of silence
+	silence *time.Timer   // runs while a message is awaited
+	timeout time.Duration // for silence
 	beat    time.Duration // between heartbeats
-	closing chan struct{} // closed when nothing more will be acknowledged
+	closing chan struct{} // closed when no more acknowledgements follow
 
-	before   *session      // serves until this one does, because its node is about to stop; may be nil
+	before   *session      // the session that this one replaces, because its node is about to stop; may be nil
 	stopping chan struct{} // holds one signal: the node is about to stop
 	welcome  *streampb.Welcome
-	rewound  bool // it does not begin where the client is, because an operator has moved that
+	rewound  bool // the node did not accept the client's position, because an operator has rewound the subscriber
 	welcomed bool
-	begun    bool     // it is known where it begins
-	held     []Notice // until then
+	begun    bool     // the begin position is known
+	held     []Notice // notices held until then
 	topology *streampb.Topology
 	seq      uint64 // of the last batch
-	to       place  // of that
-	work     *work  // of the welcome
+	to       place  // its end
+	work     *work  // set by the welcome
 }
 
 var _ member = (*session)(nil)
@@ -48,7 +48,7 @@ func newSession(c *Client, address string, before *session) *session {
 	return s
 }
 
-// run is the session from beginning to end. Its error says why it ended.
+// run runs the session. Its error says why the session ended.
 func (s *session) run(ctx context.Context) error {
 	c := s.client
 	// The stream outlives the context, for the last acknowledgements.
@@ -74,7 +74,7 @@ func (s *session) run(ctx context.Context) error {
 	if s.stream, err = c.dial(streaming, s.address); err != nil {
 		return s.reason(streaming, err)
 	}
-	defer func() { _ = s.stream.Close() }() // it is over either way
+	defer func() { _ = s.stream.Close() }() // the session has ended
 	hello := c.hello(s)
 	if err := s.stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		return s.reason(streaming, err)
@@ -88,8 +88,8 @@ func (s *session) run(ctx context.Context) error {
 	return s.serve(ctx, streaming)
 }
 
-// wait waits for the session's end; or only until its node is about to stop, errStopping, where another session can take over meanwhile: at
-// another address, from where it is known that all partitions are.
+// wait waits for the end of the session. It returns errStopping earlier if the node is about to stop, another address is available, and the
+// position is known, so that another session can take over.
 func (s *session) wait(ended <-chan error, others bool) error {
 	select {
 	case err := <-ended:
@@ -97,16 +97,16 @@ func (s *session) wait(ended <-chan error, others bool) error {
 	case <-s.stopping:
 	}
 	if others && !s.client.Position().IsZero() {
-		s.client.cfg.Logger.Info("the node is about to stop", "address", s.address)
+		s.client.cfg.Logger.Info("node announced shutdown", "address", s.address)
 		return errStopping
 	}
 	return <-ended
 }
 
-// hasMoved reports whether something has been handled that the session brought.
+// hasMoved reports whether the session has made progress.
 func (s *session) hasMoved() bool { return s.work != nil && s.work.hasMoved(&s.feed) }
 
-// reason returns why the session has ended: what we ended it for comes before what that led to.
+// reason returns why the session ended. A cause set by the client takes precedence over the resulting error.
 func (s *session) reason(streaming context.Context, err error) error {
 	if streaming.Err() != nil {
 		return context.Cause(streaming)
@@ -117,7 +117,7 @@ func (s *session) reason(streaming context.Context, err error) error {
 	return faultOf(err)
 }
 
-// answered reads the answer to the Hello.
+// answered handles the answer to the Hello.
 func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
 	message, err := s.receive()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
 	}
 	w := m.GetWelcome()
 	if w == nil || w.GetPartitionCount() == 0 || w.GetPartitionCount() > maxPartitions {
-		return fmt.Errorf("%w: no welcome", errProtocol)
+		return fmt.Errorf("%w: expected a welcome", errProtocol)
 	}
 	if interval := w.GetLimits().GetHeartbeatIntervalMs(); interval > 0 {
 		s.beat = time.Duration(interval) * time.Millisecond
@@ -147,16 +147,16 @@ func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
 	if s.work != before {
 		s.era = 0
 	}
-	s.client.cfg.Logger.Info("session began", "address", s.address, "node", w.GetNode(), "begin", w.GetBegin().String())
+	s.client.cfg.Logger.Info("session started", "address", s.address, "node", w.GetNode(), "begin", w.GetBegin().String())
 	s.held = []Notice{Connected{
 		Address: s.address, Cluster: w.GetCluster(), Node: w.GetNode(), PartitionCount: w.GetPartitionCount(), Begin: Begin(w.GetBegin()),
 	}}
 	return nil
 }
 
-// serve sends and receives until the session breaks, or the context ends and the last acknowledgements have been sent.
+// serve sends and receives until the session breaks, or until the context ends and the last acknowledgements have been sent.
 func (s *session) serve(ctx, streaming context.Context) error {
-	receiving, stop := context.WithCancel(ctx) // it ends with either
+	receiving, stop := context.WithCancel(ctx) // ends with either context
 	defer stop()
 	defer context.AfterFunc(streaming, stop)()
 	broken := make(chan error, 1)
@@ -164,14 +164,14 @@ func (s *session) serve(ctx, streaming context.Context) error {
 	defer both.Wait()
 	both.Go(func() { broken <- s.runReceive(receiving) })
 	both.Go(func() { s.runSend(streaming) })
-	defer s.fail(errEnded) // the first reason stays
+	defer s.fail(errEnded) // an earlier cause is kept
 	select {
 	case err := <-broken:
 		return s.reason(streaming, err)
 	case <-ctx.Done():
 	}
 	s.work.close()
-	if s.client.cfg.Acks == AckAuto { // there are no last words
+	if s.client.cfg.Acks == AckAuto { // nothing to acknowledge
 		return context.Cause(ctx)
 	}
 	close(s.closing)
@@ -185,7 +185,7 @@ func (s *session) serve(ctx, streaming context.Context) error {
 	return context.Cause(ctx)
 }
 
-// receive takes one message. While there is none, the silence is timed.
+// receive returns one message. The silence timer runs while it waits.
 func (s *session) receive() ([]byte, error) {
 	s.silence.Reset(s.timeout)
 	m, err := s.stream.Recv()
@@ -193,7 +193,7 @@ func (s *session) receive() ([]byte, error) {
 	return m, err
 }
 
-// runReceive takes messages until the session breaks. Once the context has ended they are of no use.
+// runReceive handles messages until the session breaks. After the context has ended, it discards them.
 func (s *session) runReceive(ctx context.Context) error {
 	for {
 		message, err := s.receive()
@@ -214,7 +214,7 @@ func (s *session) runReceive(ctx context.Context) error {
 	}
 }
 
-// other deals with a message that is no batch.
+// other handles a message that is not a batch.
 func (s *session) other(ctx context.Context, m *streampb.ConnectResponse) error {
 	switch m := m.GetMessage().(type) {
 	case *streampb.ConnectResponse_Subscribed:
@@ -234,21 +234,21 @@ func (s *session) other(ctx context.Context, m *streampb.ConnectResponse) error 
 		if s.topology = m.Topology; s.begun && s.client.fleet != nil {
 			s.client.fleet.learn(m.Topology)
 		}
-	default: // a heartbeat, or something of a later version
+	default: // a heartbeat, or a message of a later version
 	}
 	return nil
 }
 
-// notify tells something that must not be dropped, in its turn.
+// notify passes on a notice that must not be dropped, in order.
 func (s *session) notify(ctx context.Context, n Notice) error {
 	if !s.begun {
 		s.held = append(s.held, n)
 		return nil
 	}
-	return s.client.tell(ctx, n)
+	return s.client.notify(ctx, n)
 }
 
-// heard deals with a notice about the service.
+// heard handles a notice about the service.
 func (s *session) heard(n Service) {
 	s.client.offer(n)
 	switch {
@@ -259,7 +259,7 @@ func (s *session) heard(n Service) {
 	}
 }
 
-// batch takes a batch to its partitions. It blocks while too much waits there, at losses, and at changes of all partitions.
+// batch passes a batch to its partitions. It blocks while the queue is full, at losses, and at changes of all partitions.
 func (s *session) batch(ctx context.Context, b *batch) error {
 	if err := s.check(b); err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *session) batch(ctx context.Context, b *batch) error {
 	return s.work.push(ctx, &s.feed, b)
 }
 
-// check says what is wrong with a batch.
+// check validates a batch.
 func (s *session) check(b *batch) error {
 	partitions := s.welcome.GetPartitionCount()
 	switch {
@@ -285,21 +285,21 @@ func (s *session) check(b *batch) error {
 	case b.loss != nil && len(b.events) > 0:
 		return fmt.Errorf("%w: batch %d has events and a loss", errProtocol, b.seq)
 	case b.to.compare(&s.to) < 0 && b.attached == nil && b.loss.GetKind() != streampb.Loss_KIND_REWOUND:
-		return fmt.Errorf("%w: batch %d is earlier than the one before", errProtocol, b.seq)
+		return fmt.Errorf("%w: batch %d is earlier than its predecessor", errProtocol, b.seq)
 	case slices.ContainsFunc(b.attached, func(p uint32) bool { return p >= partitions }):
 		return fmt.Errorf("%w: batch %d attaches partitions of %d", errProtocol, b.seq, partitions)
 	case b.attached != nil && s.client.fleet == nil:
-		return fmt.Errorf("%w: batch %d attaches partitions to a session that has all", errProtocol, b.seq)
+		return fmt.Errorf("%w: batch %d attaches partitions to a session that has all partitions", errProtocol, b.seq)
 	}
 	for i := range b.events {
 		if b.events[i].partition >= partitions {
-			return fmt.Errorf("%w: an event of partition %d of %d", errProtocol, b.events[i].partition, partitions)
+			return fmt.Errorf("%w: event in partition %d of %d", errProtocol, b.events[i].partition, partitions)
 		}
 	}
 	return nil
 }
 
-// begins deals with the first batch, which says where the session begins.
+// begins handles the first batch, which says where the session begins.
 func (s *session) begins(ctx context.Context, b *batch) error {
 	c := s.client
 	if s.rewound {
@@ -311,7 +311,7 @@ func (s *session) begins(ctx context.Context, b *batch) error {
 		return errRewound
 	}
 	for _, n := range s.held {
-		if err := c.tell(ctx, n); err != nil {
+		if err := c.notify(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -335,7 +335,7 @@ func (s *session) detach(partitions []uint32) {
 	s.outbox.attach(partitions, false)
 }
 
-// leave implements member. A session that has ended stays as it is.
+// leave implements member. It has no effect on a session that has ended.
 func (s *session) leave() {
 	s.fail(errLeft)
 	if s.before != nil {
@@ -343,7 +343,7 @@ func (s *session) leave() {
 	}
 }
 
-// runSend sends what there is until the stream ends, or everything has been acknowledged that will be.
+// runSend sends until the stream ends or the last acknowledgement has been sent.
 func (s *session) runSend(streaming context.Context) {
 	beat := time.NewTicker(s.beat)
 	defer beat.Stop()
@@ -369,20 +369,20 @@ func (s *session) runSend(streaming context.Context) {
 				continue
 			}
 			if err := s.stream.Send(m); err != nil {
-				if !errors.Is(err, io.EOF) { // io.EOF: the stream has broken, and Recv tells why
+				if !errors.Is(err, io.EOF) { // io.EOF: the stream is broken, and Recv returns the cause
 					s.fail(err)
 				}
 				return
 			}
 		}
 		if last {
-			_ = s.stream.CloseSend() // Recv tells
+			_ = s.stream.CloseSend() // Recv returns the error
 			return
 		}
 	}
 }
 
-// follow leaves other sessions behind where this one has caught up with them.
+// follow ends the sessions that this one has caught up with.
 func (s *session) follow() {
 	partitions, caught := s.work.arrived(&s.feed)
 	if s.client.fleet != nil && len(partitions) > 0 {

@@ -2,24 +2,24 @@ package client
 
 import "sync/atomic"
 
-// Stats count what a client has done since it was made.
+// Stats are counters since New, except QueuedBytes.
 type Stats struct {
-	Sessions       uint64 // that a node has welcomed
-	Batches        uint64 // handled, empty ones too
-	Changes        uint64 // handed to handlers, once for each subscription
-	Duplicates     uint64 // changes dropped because their partition had passed their position
-	Failures       uint64 // of handlers, and of OnNotice with a loss
-	Skipped        uint64 // poison that OnPoison skipped
-	Losses         uint64 // Resync and Rewound
-	NoticesDropped uint64 // that OnNotice was too slow for
-	QueuedBytes    int    // of messages that wait for their handlers, now
+	Sessions       uint64 // sessions that a node has accepted
+	Batches        uint64 // batches handled, including empty ones
+	Changes        uint64 // calls of handlers, one for each change and subscription
+	Duplicates     uint64 // redelivered changes that were dropped
+	Failures       uint64 // failed calls of handlers, and of OnNotice for a loss
+	Skipped        uint64 // changes and losses skipped by OnPoison
+	Losses         uint64 // Resync and Rewound notices
+	NoticesDropped uint64 // Service, Connected and Disconnected notices dropped because OnNotice was too slow
+	QueuedBytes    int    // bytes of messages that wait for handlers now
 }
 
 type counters struct {
 	sessions, batches, changes, duplicates, failures, skipped, losses, noticesDropped atomic.Uint64
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (c *Client) Stats() Stats {
 	s := &c.stats
 	return Stats{

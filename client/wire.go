@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours is around
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -17,17 +17,17 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A stream is a connection to a node. Send and Recv may be called at the same time, each from one goroutine.
+// A stream is a connection to a node. One goroutine may call Send while another calls Recv.
 type stream interface {
 	Send(m *streampb.ConnectRequest) error
-	// Recv returns the next message as it came. Its bytes are the caller's.
+	// Recv returns the encoded next message. The caller owns the bytes.
 	Recv() ([]byte, error)
 	CloseSend() error
-	// Close frees the connection.
+	// Close closes the connection.
 	Close() error
 }
 
-// A call is a stream over gRPC. It has a connection of its own, so that gRPC's own reconnecting does not come between.
+// A call is a stream over gRPC. It has its own connection, so that gRPC does not reconnect by itself.
 type call struct {
 	grpc.ClientStream
 
@@ -48,8 +48,8 @@ func (c *call) Recv() (b []byte, err error) {
 // Close implements stream.
 func (c *call) Close() error { return c.conn.Close() }
 
-// A codec leaves what is received as it is. Almost all of that are batches, whose payloads are bytes that can stay where they are: to make a
-// message of each event first would cost more than all that is done with it.
+// A codec leaves received messages encoded. Almost all are batches whose payloads can stay in place; unmarshalling each event would cost
+// more than everything else that is done with it.
 type codec struct{ encoding.CodecV2 }
 
 // Unmarshal implements encoding.CodecV2.
@@ -61,7 +61,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Windows and buffers of a connection: what is on its way to a client that keeps up.
+// Windows and buffers of a connection.
 const (
 	window     = 1 << 20
 	readBuffer = 64 << 10
@@ -87,13 +87,13 @@ func dial(ctx context.Context, address string, secure *tls.Config, token func(co
 	}
 	connect, err := conn.NewStream(ctx, &streampb.Gateway_ServiceDesc.Streams[0], streampb.Gateway_Connect_FullMethodName)
 	if err != nil {
-		_ = conn.Close() // it is of no use either way
+		_ = conn.Close() // the stream could not be opened
 		return nil, err
 	}
 	return &call{connect, conn}, nil
 }
 
-// A bearer sends a token with each call. Whether it may go over plaintext the client has decided.
+// A bearer sends a token with each call. The client has already checked whether plaintext is allowed.
 type bearer func(context.Context) (string, error)
 
 var _ credentials.PerRPCCredentials = bearer(nil)
@@ -110,31 +110,31 @@ func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b bearer) RequireTransportSecurity() bool { return false }
 
-// A batch is the next stretch of a session.
+// A batch is the next stretch of a session's stream.
 type batch struct {
 	seq      uint64
 	to       place
 	events   []event
-	subs     []*subscribed // of the events
+	subs     []*subscribed // subscriptions of the events
 	loss     *streampb.Loss
 	attached []uint32
 
 	feed *feed
-	size int // what it counts for while it waits
-	left int // events that have yet to be handled, and one more until all have been handed out
+	size int // bytes that it takes in the queue
+	left int // events not handled yet, plus one until all have been queued
 }
 
-// An event is one change in one form.
+// An event is one change in one format.
 type event struct {
 	place place
 	all   bool // it concerns all partitions
-	// first and last are its subscriptions among those of the batch; next is the next event of its partition there, 0 for none.
+	// first and last are the range of its subscriptions in the batch; next is the next event of its partition there, 0 for none.
 	partition, first, last, next uint32
 	format                       Format
 	change                       []byte
 }
 
-// Numbers of fields in proto/streamer/v1/gateway.proto; a test compares them.
+// Field numbers of proto/streamer/v1/gateway.proto; a test compares them.
 const (
 	fieldBatch         = 4 // of ConnectResponse
 	fieldSeq           = 1 // of Batch
@@ -150,8 +150,8 @@ const (
 	fieldSubscriptions = 6
 )
 
-// decode reads a message: a batch, or anything else. find returns a subscription, nil where there is none of the id; it does not keep the id.
-// What is read aliases b.
+// decode decodes a message: a batch, or another response. find returns a subscription or nil, and must not keep the ID. The result aliases
+// b.
 func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.ConnectResponse, error) {
 	if number, kind, n := protowire.ConsumeTag(b); n > 0 && number == fieldBatch && kind == protowire.BytesType {
 		if value, m := protowire.ConsumeBytes(b[n:]); m == len(b)-n {
@@ -166,7 +166,7 @@ func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.Conne
 	if err := proto.Unmarshal(b, m); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
 	}
-	if m.GetBatch() != nil { // with something before or after it
+	if m.GetBatch() != nil { // other fields precede or follow it
 		again, err := proto.Marshal(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: m.GetBatch()}})
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
@@ -176,18 +176,18 @@ func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.Conne
 	return nil, m, nil
 }
 
-// A decoder reads one batch.
+// A decoder decodes one batch.
 type decoder struct {
 	*batch
 
 	find func(id []byte) *subscribed
-	last struct { // found
+	last struct { // the last lookup
 		id  []byte
 		sub *subscribed
 	}
 }
 
-// fields calls f with each field of a message: the value of a number, or the bytes. Others it skips.
+// fields calls f for each varint and length-delimited field of a message and skips the others.
 func fields(b []byte, f func(number protowire.Number, value uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -219,7 +219,7 @@ func fields(b []byte, f func(number protowire.Number, value uint64, bytes []byte
 	return nil
 }
 
-const eventOverhead = 128 // bytes that an event takes beside its message
+const eventOverhead = 128 // bytes of memory that an event takes in addition to its message
 
 func (d *decoder) decode(b []byte) error {
 	events, known := 0, false
@@ -262,7 +262,7 @@ func (d *decoder) decode(b []byte) error {
 		return nil
 	})
 	if err == nil && !known {
-		err = fmt.Errorf("batch %d has no position", d.seq)
+		err = fmt.Errorf("batch %d: no position", d.seq)
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func (d *decoder) event(b []byte) error {
 	})
 	e.last = uint32(len(d.subs))
 	if err == nil && !known {
-		err = fmt.Errorf("an event of batch %d has no position", d.seq)
+		err = fmt.Errorf("batch %d: event has no position", d.seq)
 	}
 	return err
 }

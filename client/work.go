@@ -8,41 +8,41 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A work is the partitions of a cluster as a client handles them: how far they are, a queue for each, and those who take the changes from there
-// to their handlers. A cluster that is partitioned anew gets a new one.
+// A work handles the partitions of a cluster: their positions, a queue for each, and the workers that call the handlers. When the number of
+// partitions changes it is replaced.
 type work struct {
 	client *Client
 	ctx    context.Context //nolint:containedctx // of the handlers
 	cancel context.CancelCauseFunc
 	ended  sync.WaitGroup // of the workers
-	calls  *sync.Cond     // a lane is ready
+	calls  *sync.Cond     // signals that a lane is ready
 
 	mu struct {
 		sync.Mutex
 		progress
 		lanes   []lane
 		feeds   map[*feed]struct{}
-		first   *lane // of those that are ready
+		first   *lane // queue of the ready lanes
 		last    *lane
-		idle    int    // workers
-		segment uint64 // counts what is handed out in one go
+		idle    int    // idle workers
+		segment uint64 // counts the stretches that are queued in one go
 		meeting bool   // a change of all partitions is being handled
-		outside int    // handlers that run in sessions
+		outside int    // handlers that run in session goroutines
 		era     int    // counts the rewinds
 
-		rewinding chan struct{} // closed when the program has been told of a rewind; nil while it is told of none
+		rewinding chan struct{} // closed when the program has handled a rewind; nil while there is none
 	}
 }
 
-// A lane is the queue of one partition. Whoever has made it busy has it, until there is nothing in it.
+// A lane is the queue of one partition. The goroutine that has set busy owns it until it is empty.
 type lane struct {
 	partition uint32
-	busy      bool // it is ready, or somebody works there, or it waits for another attempt
+	busy      bool // it is ready, is being handled, or backs off
 	next      *lane
 	queue     []chunk
-	now       doing // of who has it
+	now       doing // of the owner
 
-	segment uint64 // that was handed out last, and its last event
+	segment uint64 // the last queued segment, and its last event
 	tail    uint32
 }
 
@@ -56,37 +56,37 @@ type chunk struct {
 type doing struct {
 	chunk
 
-	sub      uint32 // of its subscriptions
-	attempts int    // of that handler
-	begun    bool   // a handler has been called with the change
+	sub      uint32 // index of its current subscription
+	attempts int    // attempts of that handler
+	begun    bool   // a handler has been called for the change
 }
 
-// A feed is a session, as the partitions see it.
+// A feed is the state of a session in a work.
 type feed struct {
 	track
 	guest
 
 	outbox *outbox
-	fail   func(error) // ends the session; it does not block
+	fail   func(error) // ends the session; does not block
 
-	rest   chan struct{} // holds one signal: all that was handed out has been handled, or another session has moved
+	rest   chan struct{} // holds one signal: all queued events have been handled, or another session has advanced
 	over   bool
 	era    int
-	moved  bool     // something was handled, or it is known since where to begin
-	queue  []*batch // received and not handled, in their order
-	open   int      // events that were handed out and not handled
-	behind *behind  // while another session is ahead, which it is to replace
-	ahead  []uint32 // partitions in which it no longer is
+	moved  bool     // it has made progress, or has determined the begin position
+	queue  []*batch // received batches that have not been handled, in order
+	open   int      // queued events that have not been handled
+	behind *behind  // while it catches up with the session that it replaces
+	ahead  []uint32 // partitions in which it has caught up
 	caught bool
 }
 
-// A behind is what a session has to reach before another that has its partitions is left.
+// A behind is the place that a session must reach before it replaces others in partitions.
 type behind struct {
 	goal       place
 	partitions []uint32
 }
 
-// newWork makes a work, and starts those who work there. They end with the context, or with retire.
+// newWork returns a work and starts its workers, which end with the context or with retire.
 func newWork(ctx context.Context, c *Client, g progress) *work {
 	w := &work{client: c}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
@@ -116,10 +116,10 @@ func (w *work) close() {
 	}
 }
 
-// cluster returns the cluster's id.
+// cluster returns the cluster ID.
 func (w *work) cluster() string { return w.mu.progress.cluster }
 
-// step lets go of the mutex, for a handler that runs in a session.
+// step unlocks the mutex while a handler runs in a session goroutine; the returned function locks it again.
 func (w *work) step() (back func()) {
 	w.mu.outside++
 	w.mu.Unlock()
@@ -131,13 +131,13 @@ func (w *work) step() (back func()) {
 	}
 }
 
-// retire ends the handlers' context, and waits for them.
+// retire cancels the handlers' context and waits for them.
 func (w *work) retire() {
 	w.cancel(errRepartitioned)
 	w.close()
 }
 
-// run handles what is ready until the context ends.
+// run handles ready lanes until the context ends.
 func (w *work) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,14 +157,14 @@ func (w *work) run() {
 	}
 }
 
-// wake calls a worker if there is something to do. That one calls the next. Under the mutex.
+// wake signals a worker if a lane is ready. That worker signals the next. The caller holds the mutex.
 func (w *work) wake() {
 	if w.mu.first != nil && w.mu.idle > 0 {
 		w.calls.Signal()
 	}
 }
 
-// enqueue makes a lane ready. Under the mutex.
+// enqueue makes a lane ready. The caller holds the mutex.
 func (w *work) enqueue(l *lane) {
 	if w.mu.last == nil {
 		w.mu.first = l
@@ -174,7 +174,8 @@ func (w *work) enqueue(l *lane) {
 	w.mu.last = l
 }
 
-// serve handles what is in a lane, chunk by chunk, in turn with others that are ready. Under the mutex, but for the handlers.
+// serve handles a lane, chunk by chunk, in turn with other ready lanes. The caller holds the mutex, which serve releases while handlers
+// run.
 func (w *work) serve(l *lane) {
 	for w.next(l) {
 		w.mu.Unlock()
@@ -201,7 +202,7 @@ func (w *work) serve(l *lane) {
 	l.busy = false
 }
 
-// next finds the next event of a lane that is to be taken to a handler. Under the mutex.
+// next selects the next event of a lane that needs a handler. The caller holds the mutex.
 func (w *work) next(l *lane) bool {
 	for {
 		if l.now.batch == nil {
@@ -229,8 +230,8 @@ func (w *work) next(l *lane) bool {
 	}
 }
 
-// handled moves a partition to the event at hand. A change may come in several forms, one after the other: it has been handled with the last
-// of them. Under the mutex.
+// handled advances a partition to the current event. A change may come in several formats, one after the other: it is handled with the last
+// of them. The caller holds the mutex.
 func (w *work) handled(l *lane) {
 	b := l.now.batch
 	e := &b.events[l.now.event]
@@ -241,7 +242,7 @@ func (w *work) handled(l *lane) {
 	w.done(l)
 }
 
-// done goes on to the event after the one at hand. Under the mutex.
+// done advances a lane to its next event. The caller holds the mutex.
 func (w *work) done(l *lane) {
 	b := l.now.batch
 	e := &b.events[l.now.event]
@@ -263,7 +264,7 @@ func (w *work) done(l *lane) {
 	}
 }
 
-// complete takes the batches out of a feed that have been handled with all before them. Under the mutex.
+// complete removes the batches of a feed that, with all before them, have been handled. The caller holds the mutex.
 func (w *work) complete(f *feed) {
 	n, seq := 0, uint64(0)
 	for ; n < len(f.queue) && f.queue[n].left == 0; n++ {
@@ -288,11 +289,11 @@ func (w *work) complete(f *feed) {
 		f.ahead, f.caught, f.behind = append(f.ahead, f.behind.partitions...), true, nil
 	}
 	f.outbox.ack(seq)
-	w.stir()
+	w.notifyWaiting()
 }
 
-// stir lets sessions look again that wait for others. Under the mutex.
-func (w *work) stir() {
+// notifyWaiting signals sessions that wait for others. The caller holds the mutex.
+func (w *work) notifyWaiting() {
 	for f := range w.mu.feeds {
 		if f.waits != nil {
 			notify(f.rest)
@@ -300,8 +301,8 @@ func (w *work) stir() {
 	}
 }
 
-// push hands out the events of a batch to the lanes. It blocks at changes that concern all partitions, and at losses, until everything before
-// them has been handled and they have been, too. Only one goroutine may push for a feed at a time.
+// push queues the events of a batch. At a change of all partitions, and at a loss, it blocks until everything before it has been handled
+// and then handles it. Only one goroutine may push for a feed at a time.
 func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -351,7 +352,7 @@ func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 	return nil
 }
 
-// hand puts an event into its lane. Under the mutex.
+// hand adds an event to its lane. The caller holds the mutex.
 func (w *work) hand(b *batch, event uint32) {
 	l := &w.mu.lanes[b.events[event].partition]
 	if l.segment == w.mu.segment {
@@ -368,7 +369,7 @@ func (w *work) hand(b *batch, event uint32) {
 	b.feed.open++
 }
 
-// quiet waits until everything that was handed out of a feed has been handled. Under the mutex, which it lets go of meanwhile.
+// quiet waits until all queued events of a feed have been handled. The caller holds the mutex, which quiet releases while it waits.
 func (w *work) quiet(ctx context.Context, f *feed) error {
 	w.wake()
 	for f.open > 0 && !f.over {
@@ -379,7 +380,7 @@ func (w *work) quiet(ctx context.Context, f *feed) error {
 	return w.alive(ctx, f)
 }
 
-// wait waits for a signal to a feed. Under the mutex, which it lets go of meanwhile.
+// wait waits for a signal to a feed. The caller holds the mutex, which wait releases meanwhile.
 func (w *work) wait(ctx context.Context, f *feed) error { return w.waitFor(ctx, f.rest) }
 
 func (w *work) waitFor(ctx context.Context, signal <-chan struct{}) error {
@@ -393,7 +394,7 @@ func (w *work) waitFor(ctx context.Context, signal <-chan struct{}) error {
 	return w.alive(ctx, nil)
 }
 
-// alive returns why a session that waits is over, if it is.
+// alive returns why a waiting session has ended, nil if it has not.
 func (w *work) alive(ctx context.Context, f *feed) error {
 	switch {
 	case ctx.Err() != nil:
@@ -406,8 +407,8 @@ func (w *work) alive(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// meet handles a change of all partitions, in the forms from first to last, once: after everything before it has been handled in every
-// partition, whichever session brings that, and before anything after it. Under the mutex, which it lets go of meanwhile.
+// meet handles a change of all partitions once, in the formats first to last. It waits until everything before it has been handled in every
+// partition, by whichever session. The caller holds the mutex, which meet releases while it waits.
 func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 	f, at := b.feed, &b.events[first].place
 	if err := w.quiet(ctx, f); err != nil {
@@ -415,7 +416,7 @@ func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 	}
 	f.waits = at
 	defer func() { f.waits = nil }()
-	w.stir()
+	w.notifyWaiting()
 	for {
 		switch {
 		case w.mu.sawAll(at):
@@ -430,7 +431,7 @@ func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 				w.mu.reachAll(at)
 				f.moved = true
 			}
-			w.stir()
+			w.notifyWaiting()
 			return err
 		case w.stuck(f):
 			return errStuck
@@ -444,8 +445,8 @@ func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 	}
 }
 
-// met reports whether everything before a place has been handled in every partition: it is later, or a session that has it waits there. Of
-// several changes that share a head a session may bring another one first. Under the mutex.
+// met reports whether everything before a place has been handled in every partition: the partition is later, or a session that has it waits
+// there. If several changes share a head, sessions may receive them in different orders. The caller holds the mutex.
 func (w *work) met(at *place) bool {
 	for p := range w.mu.parts {
 		if !w.waitsIn(uint32(p), at) && !w.mu.saw(uint32(p), at) {
@@ -464,8 +465,8 @@ func (w *work) waitsIn(partition uint32, at *place) bool {
 	return false
 }
 
-// stuck reports whether a session waits in vain, because only it is to bring a partition that is not as far, and would begin with that when it
-// reads on. Under the mutex.
+// stuck reports whether a session waits in vain, because it would itself bring a missing partition after it reads on. The caller holds the
+// mutex.
 func (w *work) stuck(f *feed) bool {
 	for p := range f.wanted {
 		if !w.mu.has(&f.track, p) && !w.mu.saw(p, f.waits) && !w.comes(p, f) {
@@ -475,7 +476,7 @@ func (w *work) stuck(f *feed) bool {
 	return false
 }
 
-// comes reports whether another session has a partition, or will have it. Under the mutex.
+// comes reports whether another session has a partition or will have it. The caller holds the mutex.
 func (w *work) comes(partition uint32, than *feed) bool {
 	if len(w.mu.parts[partition].in) > 0 {
 		return true
@@ -488,7 +489,7 @@ func (w *work) comes(partition uint32, than *feed) bool {
 	return false
 }
 
-// together calls the handlers of a change of all partitions. Under the mutex, which it lets go of meanwhile.
+// together calls the handlers of a change of all partitions. The caller holds the mutex, which together releases meanwhile.
 func (w *work) together(ctx context.Context, b *batch, first, last uint32) error {
 	defer w.step()()
 	for event := first; event < last; event++ {
@@ -520,7 +521,7 @@ func (w *work) pause(ctx context.Context, d time.Duration) error {
 	return w.alive(ctx, nil)
 }
 
-// lose tells the program of a loss, until it has dealt with it. Under the mutex, which it lets go of meanwhile.
+// lose passes a loss to OnNotice until that succeeds or the loss is skipped. The caller holds the mutex, which lose releases meanwhile.
 func (w *work) lose(ctx context.Context, n Notice) error {
 	defer w.step()()
 	w.client.stats.losses.Add(1)
@@ -539,8 +540,8 @@ func (w *work) lose(ctx context.Context, n Notice) error {
 	}
 }
 
-// begin lets a session begin at a place. It is false where an operator has moved the subscriber back since the session said Hello. follows
-// says that it takes the place of another one.
+// begin starts a session at a place. It returns false if an operator has rewound the subscriber since the Hello. follows says that the
+// session replaces another one.
 func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -559,7 +560,7 @@ func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) b
 	return true
 }
 
-// follow has a session take the place of others in partitions that it has from now on, once it is as far as they are now. Under the mutex.
+// follow makes a session replace others in partitions once it has reached their position. The caller holds the mutex.
 func (w *work) follow(f *feed, partitions []uint32) {
 	for _, p := range partitions {
 		if !w.mu.has(&f.track, p) {
@@ -579,7 +580,7 @@ func (w *work) raise(b *behind, partition uint32) {
 	}
 }
 
-// arrived takes the partitions in which a session is no longer behind others, and reports whether it has ever caught up.
+// arrived returns and clears the partitions in which a session has caught up, and reports whether it has ever caught up.
 func (w *work) arrived(f *feed) (partitions []uint32, caught bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -587,21 +588,21 @@ func (w *work) arrived(f *feed) (partitions []uint32, caught bool) {
 	return partitions, f.caught
 }
 
-// hasMoved reports whether something has been handled that a session brought.
+// hasMoved reports whether a session has made progress.
 func (w *work) hasMoved(f *feed) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return f.moved
 }
 
-// forget drops what a session has brought and no handler has begun with. Another one sends it again.
+// forget drops the events of a session for which no handler has been called. Another session redelivers them.
 func (w *work) forget(f *feed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop(f)
 }
 
-// drop is forget under the mutex.
+// drop is forget for callers that hold the mutex.
 func (w *work) drop(f *feed) {
 	if _, there := w.mu.feeds[f]; there {
 		delete(w.mu.feeds, f)
@@ -620,20 +621,20 @@ func (w *work) drop(f *feed) {
 		l.queue = rest
 	}
 	w.client.room.leave(&f.guest)
-	w.stir()
+	w.notifyWaiting()
 }
 
-// rewound tells the program that an operator has moved the subscriber back while the session was not there, and goes there with it.
+// rewound handles a rewind that happened while the client was not connected: it notifies the program and moves back together with the
+// session.
 func (w *work) rewound(ctx context.Context, f *feed, to *place, generation uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := Rewound{Advice: "An operator has moved this subscriber back: what follows may have been delivered before."}
+	told := Rewound{Advice: "An operator rewound this subscriber: the following changes may have been delivered before."}
 	return w.goBack(ctx, f, told, to, generation, f)
 }
 
-// goBack tells the program of a rewind of which a session has heard, moves all partitions back, and ends all sessions but one, which may be nil:
-// they go on there, in the generation. The others have heard of the same, or will not: the program is told once. Under the mutex, which it
-// lets go of meanwhile.
+// goBack notifies the program of a rewind, moves all partitions back, and ends all sessions except but, which may be nil. Sessions that
+// report the same rewind later are ignored, so the program is notified once. The caller holds the mutex, which goBack releases meanwhile.
 func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, generation uint64, but *feed) error {
 	for w.mu.rewinding != nil {
 		if err := w.waitFor(ctx, w.mu.rewinding); err != nil {
@@ -665,7 +666,7 @@ func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, gene
 	return nil
 }
 
-// want has a session asked for partitions, or for them no longer.
+// want records whether a session should have partitions.
 func (w *work) want(f *feed, partitions []uint32, on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -674,10 +675,10 @@ func (w *work) want(f *feed, partitions []uint32, on bool) {
 	} else {
 		w.mu.detach(&f.track, partitions)
 	}
-	w.stir()
+	w.notifyWaiting()
 }
 
-// ask returns where partitions are, for a session that is asked for them now.
+// ask returns the positions of partitions that are requested from a node now.
 func (w *work) ask(f *feed, partitions []uint32) []*streampb.PartitionPosition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -690,14 +691,14 @@ func (w *work) ask(f *feed, partitions []uint32) []*streampb.PartitionPosition {
 	return positions
 }
 
-// position returns where the client is.
+// position returns the client's position.
 func (w *work) position() Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.position()
 }
 
-// introduce says in a Hello where the client is, and begins a feed's time.
+// introduce fills in the client's position in a Hello, and starts the era of a feed.
 func (w *work) introduce(m *streampb.Hello, f *feed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

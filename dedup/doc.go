@@ -1,13 +1,12 @@
-// Package dedup is the second net under the positions: a lane's window of the events it has passed lately.
+// Package dedup provides a reader's window of recent events. It complements positions.
 //
-// Positions decide replays: a cursor never yields what stands at or before the place where it was put. The window catches what
-// positions cannot see, an event that comes twice at different places, and it is why a redelivery after a crash is short.
+// Positions suppress replays: a cursor never yields anything at or before its start. The window catches an event that appears twice at
+// different positions, which positions cannot detect.
 //
-// An event is known by its cluster time and the identity of its token, which holds the place in its transaction and the
-// document's key. Coarser keys lose events: two updates of one document within a second, or several changes of one document
-// in one transaction, are different events.
+// An event is identified by its cluster time and the identity of its token, which includes the place in the transaction and the document
+// key. Coarser keys would lose events: two updates of a document within a second, or several changes of a document in one transaction, are
+// different events.
 //
-// The window is an LRU of bounded size whose entries live for a bounded time, kept without pointers and without an allocation for
-// each event (docs/adr says why it is not golang-lru's). A deliberate step back in the log clears it, so
-// that a redelivery is contiguous.
+// The window is an LRU with bounded size and age. It has no pointers and does not allocate for each event (docs/adr explains why it is not
+// golang-lru). A deliberate step back in the log clears it, so that a redelivery is contiguous.
 package dedup

@@ -13,41 +13,40 @@ import (
 
 // Config configures a Window.
 type Config struct {
-	// Size is the most events remembered. Defaults to 10000.
+	// Size is the maximum number of remembered events. Defaults to 10000.
 	Size int
-	// TTL is for how long an event is remembered. Defaults to 3 minutes.
+	// TTL is how long an event is remembered. Defaults to 3 minutes.
 	TTL time.Duration
 }
 
-// A Window remembers the events that a lane has passed. It belongs to one goroutine.
+// A Window remembers the recent events of a reader. It must not be used concurrently.
 //
-// An event that is remembered already changes nothing, so the one least recently remembered is always the oldest: the LRU is a queue.
-// It is kept in two slices without pointers, because a node has hundreds of thousands of entries, which the garbage collector would
-// otherwise look at again and again.
+// Remembering an event twice changes nothing, so the least recently used entry is always the oldest: the LRU is a queue. It consists of two
+// slices without pointers, because a node has hundreds of thousands of entries that the garbage collector would otherwise scan.
 type Window struct {
 	size int
 	ttl  time.Duration
-	seed uint64 // of the hashes: who chooses documents' keys must not choose places in the table
+	seed uint64 // for hashes, so that document keys cannot be chosen to collide
 	zero time.Time
-	last time.Duration // since zero, of the youngest entry
+	last time.Duration // time of the newest entry, since zero
 
-	ring   []entry // a queue that begins at oldest and goes around
+	ring   []entry // a circular queue that begins at oldest
 	oldest int
 	count  int
-	table  []uint32 // open addressing: 0 for none, otherwise 1 + the entry's index in ring; at most half full
+	table  []uint32 // open addressing: 0 is empty, otherwise 1 + index in ring; at most half full
 }
 
-// An entry is an event's identity, its cluster time and a 128-bit hash of its token, and when it was remembered.
+// An entry is an event's identity (its cluster time and a 128-bit hash of its token) and when it was remembered.
 type entry struct {
 	time change.Timestamp
 	hash xxh3.Uint128
 	at   time.Duration // since the window's zero
 }
 
-// firstRing is how many entries there is room for at first; it doubles as the window fills.
+// firstRing is the initial capacity, which doubles as the window fills.
 const firstRing = 16
 
-// NewWindow makes an empty window. It takes memory as it fills.
+// NewWindow returns an empty window. It allocates memory as it fills.
 func NewWindow(cfg Config) *Window {
 	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute), seed: rand.Uint64(), zero: time.Now()}
 	if w.size < 0 {
@@ -56,8 +55,8 @@ func NewWindow(cfg Config) *Window {
 	return w
 }
 
-// Seen reports whether the event has passed within the TTL before now, and remembers it from now on. Of a now before an earlier one
-// the earlier counts.
+// Seen reports whether the event was seen within the TTL before now, and remembers it. Time never goes backwards: an earlier now counts as
+// the latest.
 func (w *Window) Seen(e *change.Event, now time.Time) bool {
 	w.last = max(w.last, now.Sub(w.zero))
 	for w.count > 0 && w.last-w.ring[w.oldest].at >= w.ttl {
@@ -84,7 +83,7 @@ func (w *Window) Seen(e *change.Event, now time.Time) bool {
 	return false
 }
 
-// find returns the place in the table where the event is, or the free one where it would be.
+// find returns the index in the table of the event, or of the free place for it.
 func (w *Window) find(e *entry) int {
 	mask := len(w.table) - 1
 	for i := w.home(e); ; i = (i + 1) & mask {
@@ -101,7 +100,7 @@ func (w *Window) find(e *entry) int {
 // home returns where the search for an event begins.
 func (w *Window) home(e *entry) int { return int(e.hash.Lo & uint64(len(w.table)-1)) }
 
-// forget takes the oldest entry out. What stands behind it in the table moves up, so that a search does not end before it.
+// forget removes the oldest entry. Later entries of the table move up, so that searches do not end too early.
 func (w *Window) forget() {
 	mask := len(w.table) - 1
 	free := w.home(&w.ring[w.oldest])
@@ -121,7 +120,7 @@ func (w *Window) forget() {
 	}
 }
 
-// grow makes room for more entries.
+// grow increases the capacity.
 func (w *Window) grow() {
 	ring := make([]entry, min(max(2*len(w.ring), firstRing), w.size+1)) // with one to spare, which is remembered before the oldest is forgotten
 	n := copy(ring, w.ring[w.oldest:])
@@ -136,8 +135,8 @@ func (w *Window) grow() {
 	}
 }
 
-// Len returns how many events are remembered, also of those whose time has run out since the last one passed.
+// Len returns the number of remembered events, including expired ones.
 func (w *Window) Len() int { return w.count }
 
-// Clear forgets everything.
+// Clear removes all events.
 func (w *Window) Clear() { w.ring, w.oldest, w.count, w.table = nil, 0, 0, nil }

@@ -64,14 +64,3 @@ func TestFirstProgressIsNoJump(t *testing.T) {
 		t.Error("a jump after a reset")
 	}
 }
-
-func TestReadable(t *testing.T) {
-	span := gap.Span{From: at(100), To: at(200), Reason: gap.HistoryLost}
-	if span.Readable(at(101).Time) || !span.Readable(at(100).Time) || !span.Readable(at(0).Time) {
-		t.Error("the log's first entry decides")
-	}
-	span.Reason = gap.AheadOfServer
-	if span.Readable(at(0).Time) || span.Length() != 100*time.Second {
-		t.Error("a log that is behind the position has nothing of it")
-	}
-}

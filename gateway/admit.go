@@ -17,27 +17,27 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// maxOthers bounds the calls of other services than ours that are open at a time: health checks that wait, and reflection.
+// maxOthers bounds the concurrent calls of other services, such as health watches and reflection.
 const maxOthers = 100
 
-// An admitted is a stream whose context knows who is there, and ends when that one is no longer good.
+// An admitted is a stream whose context carries the identity of the peer, and ends when the peer's credentials expire.
 type admitted struct {
 	grpc.ServerStream
 
-	ctx context.Context //nolint:containedctx // that is how gRPC hands it on
+	ctx context.Context // gRPC passes the context in the stream
 }
 
 // Context implements grpc.ServerStream.
 func (a admitted) Context() context.Context { return a.ctx }
 
-// admitStream lets a stream in whose peer shows who it is, before anything else is looked at.
+// admitStream returns an interceptor that authenticates a stream before anything else.
 func (s *Server) admitStream() grpc.StreamServerInterceptor {
 	var others atomic.Int64
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		if info.FullMethod != streampb.Gateway_Connect_FullMethodName {
 			defer others.Add(-1)
 			if others.Add(1) > maxOthers {
-				return refusal(fault.Newf(fault.SessionTooMany, "%d calls of %s and the like are open", maxOthers, info.FullMethod))
+				return refusal(fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open", maxOthers, info.FullMethod))
 			}
 		}
 		ctx, release, err := s.admit(stream.Context(), info.FullMethod)
@@ -58,7 +58,7 @@ func (s *Server) admitCall(ctx context.Context, request any, info *grpc.UnarySer
 	return next(ctx, request)
 }
 
-// admit finds out who is there. Whoever only asks how the server does need not say.
+// admit authenticates the peer. Calls of the health service need no credentials.
 func (s *Server) admit(ctx context.Context, method string) (context.Context, context.CancelFunc, error) {
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		return ctx, func() {}, nil

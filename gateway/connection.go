@@ -27,15 +27,15 @@ type connection struct {
 	writer   *writer
 	requests chan *streampb.ConnectRequest
 	silence  silence
-	left     error // why requests is closed: io.EOF where the client only listens from now on
+	left     error // why requests is closed; io.EOF if the client only listens from now on
 
 	auto       bool // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
-	subscribed map[string]struct{} // ids, of which the account knows the number
+	subscribed map[string]struct{} // IDs that are counted in the account
 }
 
-// run serves the connection until one side ends it.
+// run serves the connection until either side ends it.
 func (c *connection) run(ctx context.Context) error {
 	go c.read(ctx)
 	go c.writer.run(ctx.Done())
@@ -55,7 +55,7 @@ func (c *connection) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serve begins the session, and serves it until it is over.
+// serve opens the session and serves it until it ends.
 func (c *connection) serve(ctx context.Context, request streamer.Request, wanted []*streampb.Subscription) (err error) {
 	subscriptions, answers := c.compile(wanted)
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,8 +83,7 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, wanted
 	return g.Wait()
 }
 
-// read reads what the client sends, one message ahead of whoever deals with it. It ends with the stream and its context, which end with the
-// call.
+// read receives requests, one ahead of processing. It ends with the stream and its context.
 func (c *connection) read(ctx context.Context) {
 	defer close(c.requests)
 	for {
@@ -92,7 +91,7 @@ func (c *connection) read(ctx context.Context) {
 		if err != nil {
 			c.left = err
 			if status.Code(err) == codes.ResourceExhausted {
-				c.left = fault.Newf(fault.SessionTooLarge, "the message was not read: %s", status.Convert(err).Message())
+				c.left = fault.Newf(fault.SessionTooLarge, "message rejected: %s", status.Convert(err).Message())
 			}
 			return
 		}
@@ -106,7 +105,7 @@ func (c *connection) read(ctx context.Context) {
 	}
 }
 
-// first returns the first request.
+// first returns the first request, which must be a Hello.
 func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 	timer := time.NewTimer(c.server.cfg.HandshakeTimeout)
 	defer timer.Stop()
@@ -116,11 +115,11 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 			return nil, c.left
 		}
 		if r.GetHello() == nil {
-			return nil, fault.Newf(fault.SessionBadRequest, "the first message must be a hello")
+			return nil, fault.Newf(fault.SessionBadRequest, "the first message must be a Hello")
 		}
 		return r.GetHello(), nil
 	case <-timer.C:
-		return nil, fault.Newf(fault.SessionSilent, "no hello within %s", c.server.cfg.HandshakeTimeout)
+		return nil, fault.Newf(fault.SessionSilent, "no Hello within %s", c.server.cfg.HandshakeTimeout)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -139,7 +138,7 @@ func (c *connection) welcome() *streampb.ConnectResponse {
 	}}}
 }
 
-// runSend sends what the session has until it is over.
+// runSend sends batches and notices until the session ends.
 func (c *connection) runSend(ctx context.Context, session *streamer.Session) error {
 	for {
 		batches, notices, err := session.Receive(ctx)
@@ -167,17 +166,17 @@ func (c *connection) runSend(ctx context.Context, session *streamer.Session) err
 	}
 }
 
-// errLeft says that the client has ended the connection.
-var errLeft = errors.New("the client has left")
+// errLeft says that the client has closed the connection.
+var errLeft = errors.New("client disconnected")
 
-// runReceive does what the client asks for until it leaves.
+// runReceive processes requests until the client disconnects.
 func (c *connection) runReceive(ctx context.Context) error {
 	for {
 		select {
 		case r, ok := <-c.requests:
 			switch {
 			case ok:
-			case errors.Is(c.left, io.EOF) && c.auto: // it need not say anything
+			case errors.Is(c.left, io.EOF) && c.auto: // it has nothing to send
 				c.silence.ignore(true)
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -195,7 +194,7 @@ func (c *connection) runReceive(ctx context.Context) error {
 	}
 }
 
-// runBeat tells the client now and then that the node is there.
+// runBeat sends heartbeats.
 func (c *connection) runBeat(ctx context.Context) error {
 	beat := time.NewTicker(c.server.cfg.HeartbeatTimeout / 3)
 	defer beat.Stop()
@@ -212,7 +211,7 @@ func (c *connection) runBeat(ctx context.Context) error {
 	}
 }
 
-// handle does what one request asks for.
+// handle processes one request.
 func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) error {
 	session := c.subscriber.Session()
 	switch m := r.GetMessage().(type) {
@@ -254,7 +253,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:
 	default:
-		return fault.Newf(fault.SessionBadRequest, "a hello, or a message that this version does not know")
+		return fault.Newf(fault.SessionBadRequest, "unexpected or unknown message")
 	}
 	return nil
 }

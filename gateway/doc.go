@@ -1,17 +1,17 @@
-// Package gateway is what subscribers connect to: [Server] speaks the protocol of proto/streamer/v1 over gRPC, [Events] serves GET /v1/events as
-// server-sent events. Each connection is a session of the node; what they have in common is in package streamer.
+// Package gateway implements the servers that subscribers connect to. [Server] speaks the protocol of proto/streamer/v1 over gRPC; [Events]
+// serves GET /v1/events as server-sent events. Each connection is one session of the node; package streamer implements what both share.
 //
 // # gRPC
 //
-// A connection says Hello within the handshake timeout and is heard again before each heartbeat timeout, or is closed. What it sends is read
-// at the pace at which it can be dealt with; what it does not take fills its session's credit and then waits in the log. Batches are
-// written by hand, because their payloads are bytes already.
+// A client must send a Hello within the handshake timeout and any message within each heartbeat timeout, or the connection is closed. The
+// server reads requests at the rate at which it can process them. When a client does not receive, its session runs out of credit and its
+// changes wait in the log. Batches are encoded by hand, because their payloads are already encoded.
 //
 // # Server-sent events
 //
-// A client's position is the id of the last event, which it sends again as Last-Event-ID. What has been written to it counts as acknowledged. One
-// that gives a name has a checkpoint too, and resumes there without an id. A node that stops ends its streams with a time to connect again
-// after; it never answers an EventSource with a status upon which that gives up, unless the client must change something.
+// The position of a client is the id of its last event, which it sends as Last-Event-ID. Whatever has been written to the client counts as
+// acknowledged. A client that gives a subscriber name also has a checkpoint and resumes there without an id. A node that stops ends its
+// streams with a reconnect delay. It answers an EventSource with a permanent error only if the client must change something.
 //
-// A client that takes nothing for the stall timeout is cut off; it reconnects with its last id and misses nothing.
+// A client that receives nothing for the stall timeout is disconnected. It reconnects with its last id and misses nothing.
 package gateway

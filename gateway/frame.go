@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours is around
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -10,11 +10,11 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A frame is a ConnectResponse with a batch, as protobuf writes it. Batches are almost all that is sent, and their payloads are bytes
-// already: to make a message of each event first would cost more than all that comes before it.
+// A frame is an encoded ConnectResponse with a batch. Almost all messages are batches, and their payloads are already encoded: building a
+// protobuf message for each event would cost more than everything before it.
 type frame struct{ data mem.BufferSlice }
 
-// codec writes frames as they are, and leaves the rest to protobuf.
+// codec passes frames on and leaves other messages to protobuf.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -27,7 +27,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Numbers of fields in proto/streamer/v1/gateway.proto; a test compares them.
+// Field numbers of proto/streamer/v1/gateway.proto; a test compares them.
 const (
 	fieldBatch         = 4 // of ConnectResponse
 	fieldSeq           = 1 // of Batch
@@ -42,7 +42,7 @@ const (
 	fieldSubscriptions = 6
 )
 
-// newFrame writes a batch that is no loss. The frame owns a buffer, which gRPC gives back when it has sent it.
+// newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after sending.
 func newFrame(b *streamer.Batch) *frame {
 	size := sizeBatch(b)
 	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)

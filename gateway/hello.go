@@ -13,11 +13,11 @@ import (
 
 const (
 	maxFilter = match.MaxSource
-	maxID     = 256 // bytes of an id
+	maxID     = 256 // bytes of an ID
 	maxFields = 100
 )
 
-// readHello checks a Hello and makes the request of it.
+// readHello validates a Hello and converts it to a request.
 func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, err error) {
 	bad := func(format string, args ...any) (streamer.Request, error) {
 		return r, fault.Newf(fault.SessionBadRequest, "hello: "+format, args...)
@@ -33,9 +33,9 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 	case len(r.Process) > maxID:
 		return bad("process_id must have at most %d bytes", maxID)
 	case len(m.GetSubscriptions()) > s.cfg.MaxSubscriptions:
-		return r, fault.Newf(fault.SessionTooWide, "%d subscriptions, a session has at most %d", len(m.GetSubscriptions()), s.cfg.MaxSubscriptions)
+		return r, fault.Newf(fault.SessionTooWide, "%d subscriptions, at most %d are allowed in a session", len(m.GetSubscriptions()), s.cfg.MaxSubscriptions)
 	case r.Known && m.GetCluster() != s.cfg.Cluster:
-		return r, fault.Newf(fault.SessionBadPosition, "the positions are of cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
+		return r, fault.Newf(fault.SessionBadPosition, "positions belong to cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
 	}
 	switch m.GetStart() {
 	case streampb.Start_START_RESUME:
@@ -66,12 +66,12 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 		r.At = streamer.Place{Ref: ref}
 	}
 	if r.At.IsZero() || int(m.GetPartitionCount()) != s.cfg.Partitions && len(r.Partitions) > 0 {
-		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // of partitions that are counted otherwise
+		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // the number of partitions has changed
 	}
 	return r, nil
 }
 
-// earliest returns the earliest of the places that there are.
+// earliest returns the earliest of the places.
 func earliest(at streamer.Place, of map[change.Partition]streamer.Place) streamer.Place {
 	for _, place := range of {
 		if at.IsZero() || at.From().After(place.From()) {
@@ -81,7 +81,7 @@ func earliest(at streamer.Place, of map[change.Partition]streamer.Place) streame
 	return at
 }
 
-// readPositions reads where a client says that it is, of so many partitions.
+// readPositions decodes the positions of a client, in a given number of partitions.
 func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitions int) (map[change.Partition]streamer.Place, error) {
 	if len(positions) == 0 {
 		return nil, nil
@@ -90,7 +90,7 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 	for _, m := range positions {
 		p := change.Partition(m.GetPartition())
 		if _, twice := places[p]; int(m.GetPartition()) >= cmp.Or(partitions, s.cfg.Partitions) || twice {
-			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d of %d: there is no such partition, or it is there twice", p, partitions)
+			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d of %d: no such partition, or a duplicate", p, partitions)
 		}
 		ref, err := change.ParseRef(m.GetPosition())
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 	return places, nil
 }
 
-// readSubscription compiles a subscription.
+// readSubscription validates and compiles a subscription.
 func readSubscription(m *streampb.Subscription, carries match.Carries) (sub streamer.Subscription, err error) {
 	if m.GetId() == "" || len(m.GetId()) > maxID {
 		return sub, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
@@ -111,7 +111,7 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub stre
 	}
 	for _, field := range m.GetFields() {
 		if field == "" || strings.ContainsAny(field, ".\x00") {
-			return sub, fault.Newf(fault.SessionBadRequest, "field %q: only top-level fields can be chosen", field)
+			return sub, fault.Newf(fault.SessionBadRequest, "field %q: only top-level fields can be selected", field)
 		}
 	}
 	ops, err := match.ParseOps(m.GetOps())

@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// batchMessage makes what is sent of a batch.
+// batchMessage returns the message for a batch.
 func batchMessage(b *streamer.Batch) any {
 	if b.Loss == nil {
 		return newFrame(b)
@@ -34,7 +34,7 @@ func batchMessage(b *streamer.Batch) any {
 	}}}
 }
 
-// timeOf returns the time of a position, nil where nobody knows it.
+// timeOf returns the time of a position, nil if it is unknown.
 func timeOf(p change.Position) *timestamppb.Timestamp {
 	if p.IsZero() {
 		return nil
@@ -42,7 +42,7 @@ func timeOf(p change.Position) *timestamppb.Timestamp {
 	return timestamppb.New(p.Time.Time())
 }
 
-// boundOf returns the time at which a loss ends. What is told in whole seconds must not end before what is lost.
+// boundOf returns the end of a loss, rounded up to seconds so that it is never too early.
 func boundOf(l *streamer.Loss) *timestamppb.Timestamp {
 	to := timeOf(l.To)
 	if to != nil && l.Kind == streamer.Resync && l.To.Time.I > 0 {
@@ -72,7 +72,7 @@ func rejected(id string, err error) *streampb.ConnectResponse {
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: m}}
 }
 
-// partitionsOf converts partitions from or to those of the wire.
+// partitionsOf converts partitions to or from their wire type.
 func partitionsOf[To, From ~uint32](partitions []From) []To {
 	all := make([]To, len(partitions))
 	for i, p := range partitions {
@@ -81,12 +81,12 @@ func partitionsOf[To, From ~uint32](partitions []From) []To {
 	return all
 }
 
-// ended reports whether an error is only the connection's end.
+// ended reports whether an error is an ordinary end of a connection.
 func ended(err error) bool {
 	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, streamer.ErrClosed)
 }
 
-// refusal makes the status with which a stream ends. Faults tell their code and remedy, in the text and as error details.
+// refusal returns the gRPC status for an error. Faults carry code and remedy in the text and as error details.
 func refusal(err error) error {
 	if ended(err) {
 		return nil
@@ -104,7 +104,7 @@ func refusal(err error) error {
 	return statusOf(f).Err()
 }
 
-// statusOf tells a fault's code and remedy, in the text and as error details.
+// statusOf returns the status of a fault, with code and remedy in the text and as error details.
 func statusOf(f *fault.Error) *status.Status {
 	s := status.New(statusCode(f.Code), f.Error()+"\n"+f.Remedy())
 	detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(f.Code), Domain: "streamer", Metadata: map[string]string{"remedy": f.Remedy()}})

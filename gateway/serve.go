@@ -18,21 +18,21 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// Limits of a connection: requests are small, and an idle or half-open connection is found out and closed.
+// Limits of a connection. Requests are small; idle and half-open connections are detected and closed.
 const (
 	maxRequest = 4 << 20
 	maxHeaders = 16 << 10
-	maxStreams = 100 // of one connection
+	maxStreams = 100 // per connection
 	window     = 128 << 10
-	leastProbe = 5 * time.Second // between probes of a client
+	leastProbe = 5 * time.Second // minimum interval of a client's keepalive pings
 )
 
-// Serve serves the protocol, gRPC's standard health service and reflection on the listener until the context ends; streams that are open
-// then end within grace. Without a TLS configuration it speaks plaintext.
+// Serve serves the protocol, the standard health service and reflection until the context ends. Open streams then end within grace. A nil
+// TLS configuration means plaintext.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.Config, grace time.Duration) error {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
-		// Clients send little: windows that do not grow bound what one may make the node hold before it is read.
+		// Clients send little: fixed windows bound the unread data of one client.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.ForceServerCodecV2(newCodec()), grpc.StreamInterceptor(s.admitStream()), grpc.UnaryInterceptor(s.admitCall),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),

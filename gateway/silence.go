@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A silence watches for how long nothing has come of a client.
+// A silence detects clients that send nothing.
 type silence struct {
 	mu struct {
 		sync.Mutex
@@ -17,21 +17,21 @@ type silence struct {
 	}
 }
 
-// heard notes that something came.
+// heard records a message.
 func (s *silence) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.last = time.Now()
 }
 
-// ignore says whether silence counts: it does not while it is we who do not listen, or where the client has said that it will only listen.
+// ignore suspends detection, while the server does not read or for a client that only listens.
 func (s *silence) ignore(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.last, s.mu.ignored = time.Now(), on
 }
 
-// left returns how long the client may still be silent.
+// left returns the time until the client counts as silent.
 func (s *silence) left(now time.Time, timeout time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *silence) left(now time.Time, timeout time.Duration) time.Duration {
 	return timeout - now.Sub(s.mu.last)
 }
 
-// run ends when the client has been silent for the timeout. It is a loop of its own, because whoever deals with requests may be waiting for a
-// client that takes no answers.
+// run returns an error when the client is silent for the timeout. It has its own goroutine, because request processing may block on a
+// client that does not receive.
 func (s *silence) run(ctx context.Context, timeout time.Duration) error {
 	s.heard()
 	timer := time.NewTimer(timeout)
@@ -52,7 +52,7 @@ func (s *silence) run(ctx context.Context, timeout time.Duration) error {
 		case <-timer.C:
 			left := s.left(time.Now(), timeout)
 			if left <= 0 {
-				return fault.Newf(fault.SessionSilent, "nothing came for %s, or nothing that could be answered", timeout)
+				return fault.Newf(fault.SessionSilent, "client sent nothing for %s, or does not receive the answers", timeout)
 			}
 			timer.Reset(left)
 		case <-ctx.Done():

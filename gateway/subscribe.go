@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; faster changes are read later.
+// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; excess requests are delayed.
 const subscribesPerSecond, subscribeBurst = 200, 10_000
 
 // slowDown waits until the client may change n subscriptions; a change of none counts as one.
@@ -21,7 +21,7 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 	return nil
 }
 
-// compile compiles subscriptions that the client may have, and says of each whether there is one.
+// compile compiles the requested subscriptions and returns an answer for each.
 func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any) {
 	seen := make(map[string]struct{}, len(wanted))
 	for _, w := range wanted {
@@ -36,7 +36,7 @@ func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []s
 	return subscriptions, answers
 }
 
-// readSubscription compiles one subscription, unless its id is among those seen in the same request, and has it counted.
+// readSubscription authorizes, compiles and counts one subscription. seen holds the IDs in the same request.
 func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]struct{}) (streamer.Subscription, error) {
 	if err := c.identity.Permit(m.GetDb(), m.GetColl()); err != nil {
 		return streamer.Subscription{}, err
@@ -46,7 +46,7 @@ func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]
 		return sub, err
 	}
 	if _, twice := seen[sub.ID]; twice {
-		return sub, fault.Newf(fault.SessionBadRequest, "subscription %q is there twice", sub.ID)
+		return sub, fault.Newf(fault.SessionBadRequest, "duplicate subscription %q", sub.ID)
 	}
 	if _, replaced := c.subscribed[sub.ID]; !replaced {
 		if err := c.account.Subscribe(1); err != nil {
@@ -57,7 +57,7 @@ func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]
 	return sub, nil
 }
 
-// giveBack counts subscriptions as ended.
+// giveBack releases ended subscriptions in the account.
 func (c *connection) giveBack(ids []string) {
 	n := 0
 	for _, id := range ids {

@@ -6,24 +6,24 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A Topology says which node owns which partition.
+// A Topology maps partitions to the nodes that own them.
 type Topology struct {
-	Version uint64 // greater for a later one, whichever node tells it
+	Version uint64 // increases with every change, across nodes
 	Nodes   []NodeAddress
-	Owners  []int // by partition, an index into Nodes; -1 where nobody owns it
+	Owners  []int // by partition: an index into Nodes, or -1 without an owner
 }
 
-// A NodeAddress is where subscribers reach a node. Name is that of its Welcome; Address is empty where it is not known.
+// NodeAddress is the address of a node for subscribers. Name is the name in its Welcome; Address is empty if unknown.
 type NodeAddress struct{ Name, Address string }
 
-// A Topologist knows who owns what.
+// A Topologist provides topologies.
 type Topologist interface {
-	// Follow returns the topology as soon as there is one of a later version, which may be at once; every one is later than 0. It blocks
-	// until then. Its error is the context's, or says that there will be no more.
+	// Follow returns the current topology if its version is later than version, or else waits for one. Any version is later than 0. It
+	// returns an error if the context ends or no more topologies follow.
 	Follow(ctx context.Context, version uint64) (Topology, error)
 }
 
-// runTopology tells the client who owns what, and whenever that changes. A session goes on without.
+// runTopology sends the topology to the client whenever it changes. Sessions work without it.
 func (c *connection) runTopology(ctx context.Context) error {
 	for version := uint64(0); c.server.cfg.Topology != nil; {
 		t, err := c.server.cfg.Topology.Follow(ctx, version)

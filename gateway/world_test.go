@@ -122,7 +122,7 @@ func (w *world) conn(options ...grpc.DialOption) *grpc.ClientConn {
 // sessions returns how many sessions there are, and how many bytes they hold.
 func (w *world) sessions() (n, bytes int) {
 	for _, s := range w.node.Hub().Sessions() {
-		n, bytes = n+1, bytes+s.Standing().Bytes
+		n, bytes = n+1, bytes+s.State().Bytes
 	}
 	return n, bytes
 }

@@ -2,21 +2,21 @@ package gateway
 
 import "context"
 
-// A writer hands messages to a transport whose own sending waits while the client takes nothing, and cannot be given up; waiting for a writer
-// can.
+// A writer serializes messages to a transport. A transport's send blocks while the client does not receive and cannot be canceled; send on
+// a writer can.
 type writer struct {
 	transport func(any) error
-	turn      chan struct{} // held by whoever sends: a transport takes one message at a time
+	turn      chan struct{} // held by the sender: a transport takes one message at a time
 	next      chan any
-	sent      chan error // of the last one that was taken from next; never blocks
+	sent      chan error // result of the last message taken from next; never blocks
 }
 
-// newWriter makes a writer over a transport. It starts nothing.
+// newWriter returns a writer for a transport. It starts nothing.
 func newWriter(transport func(any) error) *writer {
 	return &writer{transport: transport, turn: make(chan struct{}, 1), next: make(chan any), sent: make(chan error, 1)}
 }
 
-// run takes messages to the transport until done is closed and the transport has returned.
+// run passes messages to the transport until done is closed and the transport has returned.
 func (w *writer) run(done <-chan struct{}) {
 	for {
 		select {
@@ -28,8 +28,8 @@ func (w *writer) run(done <-chan struct{}) {
 	}
 }
 
-// send hands messages to the transport, one after the other and not mixed with those of others. It blocks while the client takes nothing,
-// until the context ends; then the connection is over, and nothing can be sent any more.
+// send writes messages in order, not interleaved with others. It blocks while the client does not receive. If the context ends first, the
+// connection can no longer be used.
 func (w *writer) send(ctx context.Context, messages ...any) error {
 	select {
 	case w.turn <- struct{}{}:

@@ -3,32 +3,30 @@ package match
 import (
 	"slices"
 
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
-	"github.com/mongostream/streamer/match/posting"
 )
 
-// An access is how the index comes to a subscription: by conditions of which one must hold for it to match. Without any it is asked about
-// every event of its scope.
+// An access is how the index finds a subscription: by conditions, one of which must hold. Without conditions it is evaluated for every
+// event of its scope.
 type access struct {
 	conditions []condition
-	// sure: a condition that holds decides; there is nothing else to the filter.
+	// sure means that a true condition decides, because the filter has no other part.
 	sure bool
 }
 
-// isMany reports whether there are several places to find the subscription at.
+// isMany reports whether the subscription can be found more than once.
 func (a *access) isMany() bool {
 	return len(a.conditions) > 1 || len(a.conditions) == 1 && len(a.conditions[0].keys) > 1
 }
 
 // A condition is a place in the index.
 type condition struct {
-	image    bool // the filter reads the image before a delete as doc
+	image    bool // the filter reads the pre-image of a delete as doc
 	root     expr.Root
 	path     []string
-	keys     []string         // for equality
-	class    bsonval.Class    // for a range
-	interval posting.Interval // for a range
+	keys     []string   // for equality
+	class    expr.Class // for a range
+	interval interval   // for a range
 }
 
 // Estimates of how many subscriptions a range finds, against the counted ones of equalities. Ranges that are bounded on both sides
@@ -54,18 +52,18 @@ func (p *Program) scope() scope {
 	return s
 }
 
-// namespace returns the name that a conjunct demands of ns.db or ns.coll, empty if it demands none.
+// namespace returns the name that a conjunct requires for ns.db or ns.coll, empty if none.
 func namespace(c expr.Conjunct) (name string, r expr.Root) {
 	if len(c) != 1 || c[0].Root != expr.DB && c[0].Root != expr.Coll || c[0].Relation != expr.Equals || len(c[0].Path) > 0 {
 		return "", 0
 	}
-	if constants := c[0].Constants; len(constants) == 1 && constants[0].Class == bsonval.Text {
+	if constants := c[0].Constants; len(constants) == 1 && constants[0].Class == expr.Text {
 		return string(constants[0].Text()), c[0].Root
 	}
 	return "", 0
 }
 
-// implies reports whether the scope says all that the conjunct does.
+// implies reports whether the scope implies the conjunct.
 func (s scope) implies(c expr.Conjunct) bool {
 	name, r := namespace(c)
 	return name != "" && (r == expr.DB && name == s.db || r == expr.Coll && name == s.coll)
@@ -101,12 +99,12 @@ func (b *bucket) choose(p *Program, s scope) access {
 	return a
 }
 
-// isField reports whether the conjunct is about fields of documents.
+// isField reports whether the conjunct concerns fields of documents.
 func isField(c expr.Conjunct) bool {
 	return len(c) > 0 && !slices.ContainsFunc(c, func(p expr.Predicate) bool { return p.Root.IsName() })
 }
 
-// otherBound finds the conjunct that makes an interval of this one, -1 if there is none.
+// otherBound finds the conjunct with the opposite bound of the same field, -1 if there is none.
 func (p *Program) otherBound(i int) int {
 	c := p.expression.Conjuncts[i]
 	if len(c) != 1 || c[0].Relation == expr.Equals {
@@ -118,10 +116,10 @@ func (p *Program) otherBound(i int) int {
 	})
 }
 
-// isLow reports whether the relation bounds the field from below.
+// isLow reports whether the relation is a lower bound.
 func isLow(r expr.Relation) bool { return r == expr.Greater || r == expr.AtLeast }
 
-// cost estimates how many subscriptions the conjunct finds when its field has one of its values.
+// cost estimates how many subscriptions a conjunct finds for a value of its field.
 func (b *bucket) cost(p *Program, c expr.Conjunct, bounded bool) int {
 	total := 0
 	for _, one := range c {
@@ -151,14 +149,14 @@ func (p *Program) condition(one expr.Predicate) condition {
 		return c
 	}
 	c.class = one.Constants[0].Class
-	c.interval = posting.Interval{Low: posting.Bound{Far: true}, High: posting.Bound{Far: true}}
+	c.interval = interval{Low: bound{Far: true}, High: bound{Far: true}}
 	c.bound(one)
 	return c
 }
 
-// bound narrows a range on one side.
+// bound sets one end of an interval.
 func (c *condition) bound(one expr.Predicate) {
-	end := posting.Bound{At: one.Constants[0].Scalar, Open: one.Relation == expr.Greater || one.Relation == expr.Less}
+	end := bound{At: one.Constants[0].Scalar, Open: one.Relation == expr.Greater || one.Relation == expr.Less}
 	if isLow(one.Relation) {
 		c.interval.Low = end
 	} else {

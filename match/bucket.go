@@ -3,45 +3,43 @@ package match
 import (
 	"sync/atomic"
 
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
-	"github.com/mongostream/streamer/match/posting"
 )
 
 // A bucket holds the subscriptions of one scope.
 type bucket struct {
-	// fields are by variable, apart for those who read the image before a delete as doc.
+	// fields are by variable, separately for filters that read the pre-image of a delete as doc.
 	fields [2][expr.Roots]field
-	// rest are the subscriptions that are asked about every event.
-	rest posting.List[*subscription]
-	size int // writers only
+	// rest are the subscriptions evaluated for every event.
+	rest list[*subscription]
+	size int // for writers only
 }
 
-// A field is a place in documents: what subscriptions ask of it, and the fields inside.
+// A field is a path in documents, with the subscriptions that test it and its nested fields.
 type field struct {
-	number int // for readers to note that they have been here
+	number int // identifies the field among those visited
 	users  atomic.Int64
-	equal  posting.Table[followers]
-	ranges [bsonval.Classes]posting.Ranges[*subscription]
-	inside posting.Table[*field]
+	equal  table[followers]
+	ranges [expr.Classes]ranges[*subscription]
+	inside table[*field]
 }
 
-// followers are the subscriptions to one value: mostly one, which is found without a further look.
+// followers are the subscriptions to one value. Most have one, which needs no slice.
 type followers struct {
 	first *subscription
-	more  []*subscription // what readers have seen of it does not change
+	more  []*subscription // copied on write
 }
 
 func (f followers) count() int { return 1 + len(f.more) }
 
 func (f followers) without(s *subscription) followers {
 	if s != f.first {
-		return followers{f.first, posting.Without(f.more, s)}
+		return followers{f.first, withoutValue(f.more, s)}
 	}
-	return followers{f.more[0], posting.Without(f.more, f.more[0])}
+	return followers{f.more[0], withoutValue(f.more, f.more[0])}
 }
 
-// numbers are handed out to fields, the lowest free one first that was given back.
+// numbers allocates field numbers and reuses released ones.
 type numbers struct {
 	next int
 	free []int
@@ -67,7 +65,7 @@ func (b *bucket) start(c condition) *field {
 	return &b.fields[image][c.root]
 }
 
-// crowd counts the subscriptions that already stand where an equality would.
+// crowd counts the subscriptions with the same equality.
 func (b *bucket) crowd(c condition) int {
 	f := b.start(c)
 	for _, name := range c.path {
@@ -108,7 +106,7 @@ func (b *bucket) add(s *subscription, n *numbers) {
 	}
 }
 
-// add puts a subscription here; place tells apart the conditions of one subscription.
+// add adds a subscription; place distinguishes its conditions.
 func (f *field) add(s *subscription, c condition, place int) {
 	if c.keys == nil {
 		f.ranges[c.class].Insert(c.interval, s.orderAt(place), s)
@@ -117,7 +115,7 @@ func (f *field) add(s *subscription, c condition, place int) {
 	for _, key := range c.keys {
 		list, ok := f.equal.Get([]byte(key))
 		if ok {
-			// Behind what readers have seen, so that many subscriptions to one value cost no copies.
+			// Appending after what readers have seen costs no copy.
 			list.more = append(list.more, s)
 		} else {
 			list.first = s
@@ -126,7 +124,7 @@ func (f *field) add(s *subscription, c condition, place int) {
 	}
 }
 
-// orderAt is a number of its own for each condition: a filter has fewer than 4096 of them.
+// orderAt returns a unique number for each condition: a filter has fewer than 4096 of them.
 func (s *subscription) orderAt(place int) uint64 { return s.order*MaxSource + uint64(place) }
 
 func (b *bucket) remove(s *subscription, n *numbers) {
@@ -140,7 +138,7 @@ func (b *bucket) remove(s *subscription, n *numbers) {
 	}
 }
 
-// remove takes a subscription away from the field at the path below, and drops fields that nobody asks for any more.
+// remove removes a subscription from the field at the path, and unused fields.
 func (f *field) remove(s *subscription, c condition, place int, path []string, n *numbers) {
 	f.users.Add(-1)
 	if len(path) > 0 {

@@ -8,46 +8,44 @@ import (
 	"github.com/mongostream/streamer/match/expr"
 )
 
-// MaxSource is how many bytes an expression may have.
+// MaxSource bounds an expression, in bytes.
 const MaxSource = expr.MaxSource
 
-// Deletes says which deletes a filter gets. A delete tells the key of its document and nothing else of it.
+// Deletes says which deletes match. A delete carries only the key of its document.
 type Deletes uint8
 
-// The policies. What the filter says of op, ns, key and doc._id holds for deletes too.
+// The policies. Conditions on op, ns, key and doc._id apply to deletes in any case.
 const (
-	// DeletesAll delivers every delete of which the filter cannot tell that it is not meant: where it reads doc, those of all documents.
+	// DeletesAll matches every delete that the filter cannot exclude: if it reads doc, deletes of all documents.
 	DeletesAll Deletes = iota
-	// DeletesNone delivers no delete.
+	// DeletesNone matches no delete.
 	DeletesNone
-	// DeletesBefore reads the image before the delete as doc; where the server has none, as DeletesAll.
+	// DeletesBefore reads the pre-image of a delete as doc. Without a pre-image it is DeletesAll.
 	DeletesBefore
 )
 
-// Carries says what the node's change stream gives beside the changes themselves. It follows from the node's configuration, not from
-// the subscriber.
+// Carries says what the node's change stream contains. It depends on the node's configuration, not on the subscriber.
 type Carries struct {
-	Document bool // updates come with the full document
-	Before   bool // changes come with the image before, where the server has one
+	Document bool // updates carry the full document
+	Before   bool // changes carry the pre-image, if the server has it
 }
 
-// A Filter says which events a subscription gets. The zero Filter gets all.
+// A Filter selects events for a subscription. The zero Filter selects all.
 type Filter struct {
-	// Source is an expression in CEL over doc, before, op, ns, key and update, at most MaxSource bytes; empty is true. docs/filters.md
-	// says what it may contain.
+	// Source is a CEL expression over doc, before, op, ns, key and update; empty is true. See docs/filters.md.
 	Source string
-	// DB and Coll are names; empty means all. See Selector.
+	// DB and Coll are names; empty selects all. See Selector.
 	DB, Coll string
-	// Ops are operations; none means all. See Selector.
+	// Ops are operations; empty selects all. See Selector.
 	Ops []change.Op
 	// Deletes defaults to DeletesAll.
 	Deletes Deletes
-	// Carries defaults to a stream without documents and images.
+	// Carries defaults to a stream without documents and pre-images.
 	Carries Carries
 }
 
-// Compile checks a filter. Its errors are faults: STRM-FILTER-INVALID (with the place in the expression), STRM-FILTER-TOO-LARGE,
-// STRM-FILTER-NEEDS-DOCUMENT and STRM-FILTER-NEEDS-BEFORE.
+// Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the position in the expression),
+// STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT and STRM-FILTER-NEEDS-BEFORE.
 func Compile(f Filter) (*Program, error) {
 	p := &Program{
 		filter:   f,
@@ -67,7 +65,7 @@ func Compile(f Filter) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.refuseWhatIsNotThere(checked); err != nil {
+	if err := p.checkCarried(checked); err != nil {
 		return nil, err
 	}
 	if p.expression, err = checked.Compile(); err != nil {
@@ -76,8 +74,8 @@ func Compile(f Filter) (*Program, error) {
 	return p, nil
 }
 
-// refuseWhatIsNotThere refuses filters that read what the stream does not carry, where they would not match but seem to.
-func (p *Program) refuseWhatIsNotThere(checked *expr.Checked) error {
+// checkCarried rejects filters that read what the stream does not carry and so would never match.
+func (p *Program) checkCarried(checked *expr.Checked) error {
 	if !p.filter.Carries.Document && p.wants(change.OpUpdate) && checked.Reads(expr.Doc, change.OpUpdate) {
 		return fault.Newf(fault.FilterNeedsDoc, "the filter reads doc, and updates come without it")
 	}

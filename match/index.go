@@ -6,17 +6,16 @@ import (
 	"sync/atomic"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/posting"
 )
 
-// An ID names a subscription in an Index.
+// An ID identifies a subscription in an Index.
 type ID uint64
 
-// An Index holds subscriptions and finds those that an event matches, without asking each. Match says what Program.Match of each would
-// say. The zero Index is empty and ready for use.
+// An Index holds subscriptions and finds those that match an event, with the same results as Program.Match of each. The zero Index is empty
+// and ready for use.
 //
-// Add and Remove may be called at any time, also while events are matched: Match never waits for them. A subscription takes part in
-// every Match that begins after its Add returned, and in none that begins after its Remove returned.
+// Its methods are safe for concurrent use; Match never waits for Add and Remove. A subscription takes part in every Match that begins after
+// Add has returned and in none that begins after Remove has returned.
 type Index struct {
 	mu struct {
 		sync.Mutex // serializes writers
@@ -26,15 +25,15 @@ type Index struct {
 	}
 	subscriptions sync.Map // of ID to *subscription
 	size          atomic.Int64
-	// buckets are by the namespace that filters are limited to, a missing name meaning all. shapes counts them by which names they have.
-	buckets posting.Table[*bucket]
+	// buckets are by the namespace of filters; an empty name means all. shapes counts them by the names that they have.
+	buckets table[*bucket]
 	shapes  [shapeCount]atomic.Int64
 }
 
-// A subscription is a program in the index. What every hit needs stands in front.
+// A subscription is a program in the index. The fields needed for every hit come first.
 type subscription struct {
 	live atomic.Bool
-	sure bool   // one condition that holds decides
+	sure bool   // one true condition decides
 	many bool   // it may be found more than once
 	ops  uint16 // bits of the operations that it wants
 	id   ID
@@ -45,10 +44,10 @@ type subscription struct {
 	access  access
 }
 
-// A scope is the namespace that a filter is limited to.
+// A scope is the namespace that a filter selects.
 type scope struct{ db, coll string }
 
-// The shapes of a scope: which names it has.
+// The shapes of a scope: the names that it has.
 const (
 	hasDB      = 1
 	hasColl    = 2
@@ -66,13 +65,13 @@ func (s scope) shape() int {
 	return shape
 }
 
-// key names a bucket. MongoDB allows no zero byte in names; events that have one are not looked up.
+// key is the key of a bucket. MongoDB allows no zero byte in names; events that have one are not looked up.
 func (s scope) key() string { return s.db + "\x00" + s.coll }
 
-// Len returns how many subscriptions there are.
+// Len returns the number of subscriptions.
 func (x *Index) Len() int { return int(x.size.Load()) }
 
-// Add adds a subscription. It returns false, and does nothing, if the ID is taken.
+// Add adds a subscription. It returns false if the ID is in use.
 func (x *Index) Add(id ID, p *Program) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,7 +93,7 @@ func (x *Index) Add(id ID, p *Program) bool {
 		x.shapes[s.scope.shape()].Add(1)
 	}
 	x.size.Add(1)
-	// A subscription may stand in several places: it counts from now on, in all of them at once.
+	// A subscription may be in several places: it becomes active in all of them at once.
 	s.live.Store(true)
 	return true
 }
@@ -119,8 +118,8 @@ func (x *Index) Remove(id ID) bool {
 	return true
 }
 
-// Match appends the IDs of the subscriptions that the event matches to dst, each once, in no order. A filter that cannot be evaluated is
-// handed to report, which may be nil, with the error that Program.Match returns, and does not match.
+// Match appends the IDs of the matching subscriptions to dst, each once, in no order. If a filter cannot be evaluated, it does not match,
+// and report, which may be nil, is called with the error of Program.Match.
 func (x *Index) Match(e *change.Event, dst []ID, report func(ID, error)) []ID {
 	if x.Len() == 0 {
 		return dst
@@ -134,7 +133,7 @@ func (x *Index) Match(e *change.Event, dst []ID, report func(ID, error)) []ID {
 		}
 		return dst
 	}
-	// An event of a whole collection, or one that is not as MongoDB sends them: rare enough to ask everyone.
+	// An event of a whole collection, or an unusual one: rare enough to evaluate every filter.
 	x.subscriptions.Range(func(_, s any) bool {
 		dst = m.ask(s.(*subscription), dst, report)
 		return true
@@ -142,7 +141,7 @@ func (x *Index) Match(e *change.Event, dst []ID, report func(ID, error)) []ID {
 	return dst
 }
 
-// isIndexed reports whether an event is of one document, so that the index knows who may want it.
+// isIndexed reports whether an event concerns one document, so that the index applies.
 func isIndexed(e *change.Event) bool {
 	return e.Key() != nil && len(e.DB()) > 0 && len(e.Coll()) > 0 && len(e.ToDB()) == 0 && e.Op() != change.OpSkipped &&
 		bytes.IndexByte(e.DB(), 0) < 0 && bytes.IndexByte(e.Coll(), 0) < 0

@@ -4,23 +4,22 @@ import (
 	"sync"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/bsonval"
 	"github.com/mongostream/streamer/match/expr"
 )
 
-// A matcher is what one Match needs; matchers are used again.
+// A matcher is the reusable state of one Match.
 type matcher struct {
 	facts expr.Facts
 	hits  []hit
 	key   []byte
-	// visited holds, by the fields' numbers, the round in which each was met: of fields that stand twice in a document the first counts.
+	// visited holds, by field number, the round in which the field was visited: the first of duplicate fields counts.
 	visited []uint32
 	round   uint32
-	// seen are the subscriptions with several conditions that were decided.
+	// seen are the decided subscriptions with several conditions.
 	seen map[*subscription]struct{}
 }
 
-// A hit is a subscription that may match; met: a condition of its access holds.
+// A hit is a subscription that may match; met says that a condition of its access holds.
 type hit struct {
 	subscription *subscription
 	met          bool
@@ -31,7 +30,7 @@ var matchers = sync.Pool{New: func() any { return new(matcher) }}
 
 func takeMatcher() *matcher { return matchers.Get().(*matcher) }
 
-// giveBack lets go of the event and of subscriptions.
+// giveBack releases the event and the subscriptions.
 func (m *matcher) giveBack() {
 	m.facts = expr.Facts{}
 	clear(m.hits)
@@ -40,7 +39,7 @@ func (m *matcher) giveBack() {
 	matchers.Put(m)
 }
 
-// find collects who may want the event. It returns false if the event cannot be walked.
+// find collects the subscriptions that may match. It returns false if the event is malformed.
 func (m *matcher) find(x *Index, e *change.Event) bool {
 	if m.round++; m.round == 0 {
 		clear(m.visited)
@@ -66,7 +65,7 @@ func (m *matcher) find(x *Index, e *change.Event) bool {
 	return true
 }
 
-// collect looks at every variable that somebody asks for.
+// collect visits every variable that is tested.
 func (m *matcher) collect(b *bucket) bool {
 	for _, s := range b.rest.Values() {
 		m.surely(s)
@@ -91,10 +90,10 @@ func (m *matcher) collect(b *bucket) bool {
 	return true
 }
 
-// visit looks at a field that has a value.
+// visit visits a field with a value.
 func (m *matcher) visit(f *field, v change.Value) bool {
-	class := bsonval.ClassOf(v)
-	if class == bsonval.Absent {
+	class := expr.ClassOf(v)
+	if class == expr.Absent {
 		// Equal to no constant, in no range, and nothing inside.
 		return true
 	}
@@ -102,25 +101,25 @@ func (m *matcher) visit(f *field, v change.Value) bool {
 	if f.inside.Len() == 0 {
 		return true
 	}
-	if class == bsonval.Document {
+	if class == expr.Document {
 		return m.walk(f, v.Data)
 	}
-	// To ask for a field of this is an error, which every filter that does must report.
+	// Selecting a field of this value is an error that every such filter must report.
 	for _, inside := range f.inside.All() {
 		m.everyone(inside)
 	}
 	return true
 }
 
-// probe finds who asks for this value.
-func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
-	scalar := bsonval.Scalar{Class: class}
-	if class < bsonval.Document {
-		scalar = bsonval.ScalarOf(v)
+// probe finds the subscriptions for a value.
+func (m *matcher) probe(f *field, v change.Value, class expr.Class) {
+	scalar := expr.Scalar{Class: class}
+	if class < expr.Document {
+		scalar = expr.ScalarOf(v)
 	}
-	ordinary := !scalar.IsNaN() && class < bsonval.Document
+	ordinary := !scalar.IsNaN() && class < expr.Document
 	if ordinary && f.equal.Len() > 0 {
-		m.key = bsonval.AppendKey(m.key[:0], v)
+		m.key = expr.AppendKey(m.key[:0], v)
 		if list, ok := f.equal.Get(m.key); ok {
 			m.surely(list.first)
 			for _, s := range list.more {
@@ -131,8 +130,8 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 	for c := range f.ranges {
 		switch {
 		case f.ranges[c].IsEmpty():
-		case bsonval.Class(c) != class:
-			// Another kind of value has no order with this one: an error to report.
+		case expr.Class(c) != class:
+			// Values of different classes have no order: an error to report.
 			f.ranges[c].Each(m.maybe)
 		case ordinary:
 			f.ranges[c].Stab(scalar, m.surely)
@@ -143,10 +142,10 @@ func (m *matcher) probe(f *field, v change.Value, class bsonval.Class) {
 func (m *matcher) maybe(s *subscription)  { m.hits = append(m.hits, hit{s, false}) }
 func (m *matcher) surely(s *subscription) { m.hits = append(m.hits, hit{s, true}) }
 
-// walk goes through a document once for all fields that are asked for, and no further than the last of them.
+// walk visits the tested fields of a document in one pass, up to the last of them.
 func (m *matcher) walk(f *field, doc []byte) bool {
 	left := f.inside.Len()
-	for at := bsonval.First; left > 0; {
+	for at := expr.First; left > 0; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil {
 			return false
@@ -165,7 +164,7 @@ func (m *matcher) walk(f *field, doc []byte) bool {
 	return true
 }
 
-// isFirst reports whether the field is met for the first time in this event.
+// isFirst reports whether the field is visited for the first time in this event.
 func (m *matcher) isFirst(f *field) bool {
 	if f.number >= len(m.visited) {
 		m.visited = append(m.visited, make([]uint32, f.number+1-len(m.visited))...)
@@ -177,7 +176,7 @@ func (m *matcher) isFirst(f *field) bool {
 	return true
 }
 
-// everyone finds all who ask for a field or for one inside.
+// everyone finds all subscriptions that test a field or a nested one.
 func (m *matcher) everyone(f *field) {
 	for _, list := range f.equal.All() {
 		m.maybe(list.first)
@@ -193,7 +192,7 @@ func (m *matcher) everyone(f *field) {
 	}
 }
 
-// decide settles a hit.
+// decide decides a hit.
 func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
 	s := h.subscription
 	if !s.live.Load() {

@@ -7,19 +7,18 @@ import (
 	"github.com/mongostream/streamer/match/expr"
 )
 
-// A Program is a checked filter. It is safe for concurrent use.
+// A Program is a compiled filter. It is safe for concurrent use.
 type Program struct {
 	filter     Filter
 	selector   Selector
-	expression *expr.Expression // of a filter without a source: empty, and always true
+	expression *expr.Expression // always true without a source
 }
 
-// Filter returns what the program was compiled from.
+// Filter returns the source of the program.
 func (p *Program) Filter() Filter { return p.filter }
 
-// Match reports whether the event matches. What the event does not tell (the document of a delete, anything of a document for an event of
-// a whole collection) makes a filter match unless it says no whatever that may be. An error is a fault, STRM-FILTER-EVALUATION or
-// STRM-FILTER-COST: the filter cannot say.
+// Match reports whether the event matches. If the event lacks what the filter reads (the document of a delete, any document of an event of
+// a whole collection), it matches unless it is false for every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
 func (p *Program) Match(e *change.Event) (bool, error) {
 	m := takeMatcher()
 	defer m.giveBack()
@@ -27,7 +26,7 @@ func (p *Program) Match(e *change.Event) (bool, error) {
 	return p.match(&m.facts, p.expression.Eval)
 }
 
-// match asks eval, for a rename about the namespace it leaves and the one it makes.
+// match calls eval; for a rename, for the source and for the target namespace.
 func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
 	e := f.Event()
 	if !p.admits(e) || !p.selector.reaches(e) {
@@ -46,14 +45,14 @@ func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, err
 	return v != expr.No, err
 }
 
-// admits reports whether the event's operation is wanted.
+// admits reports whether the filter admits the event's operation.
 func (p *Program) admits(e *change.Event) bool { return always(e.Op()) || p.wants(e.Op()) }
 
-// always reports whether filters have no say in an operation: the place of an event that was skipped may be of any, and the document of a
-// snapshot is the outcome of some.
+// always reports whether an operation is delivered regardless of filters: a skipped event may be any, and a snapshot's document was
+// filtered before.
 func always(op change.Op) bool { return op == change.OpSkipped || op == change.OpSnapshot }
 
-// wants reports whether the filter's list of operations and its policy let the operation through.
+// wants reports whether the filter's operations and its policy for deletes admit the operation.
 func (p *Program) wants(op change.Op) bool {
 	if op == change.OpDelete && p.filter.Deletes == DeletesNone {
 		return false

@@ -7,16 +7,16 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Selector selects events by database, collection and operation; an empty field selects all. An event of a whole database
-// (dropDatabase) or of everything (invalidate) is selected wherever the database fits, because it concerns every collection
-// in it; a rename is selected by its source or by its target.
+// A Selector selects events by database, collection and operation; an empty field selects all. An event of a whole database (dropDatabase)
+// or of everything (invalidate) concerns every collection in it and is selected with any of them. A rename is selected by its source or its
+// target.
 type Selector struct {
 	DB, Coll string
-	// Ops are operations; with some given, collection-level events are selected only if named.
+	// Ops are operations; if set, collection-level events are selected only if listed.
 	Ops []change.Op
 }
 
-// ParseOps reads MongoDB's names of operations.
+// ParseOps parses MongoDB's names of operations.
 func ParseOps(names []string) ([]change.Op, error) {
 	ops := make([]change.Op, 0, len(names))
 	for _, name := range names {
@@ -29,7 +29,7 @@ func ParseOps(names []string) ([]change.Op, error) {
 	return ops, nil
 }
 
-// Selects reports whether the event is wanted.
+// Selects reports whether the event is selected.
 func (s *Selector) Selects(e *change.Event) bool {
 	return s.wants(e.Op()) && s.reaches(e)
 }

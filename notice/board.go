@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Channel groups notices by what they are about.
+// A Channel groups notices by topic.
 type Channel string
 
 // The channels.
@@ -23,7 +23,7 @@ const (
 	Degradation Channel = "degradation"
 )
 
-// A Severity says how much a notice matters.
+// A Severity is the importance of a notice.
 type Severity string
 
 // The severities.
@@ -35,37 +35,37 @@ const (
 
 // A Notice is one message.
 type Notice struct {
-	// ID numbers the notices of one board, from 1. Post sets it.
+	// ID numbers the notices of a board, from 1. Post sets it.
 	ID      uint64   `json:"id"`
 	Channel Channel  `json:"channel"`
 	Kind    string   `json:"kind"` // such as resync, breaker_opened, recovered
 	Level   Severity `json:"severity"`
-	// At is when it happened. Post sets it where it is zero.
+	// At is when it happened. Post sets it if it is zero.
 	At   time.Time `json:"at"`
 	Node string    `json:"node"`
 	// Text says in one sentence what happened and what to do.
 	Text string `json:"text"`
-	// Fields are particulars by snake_case names; no payloads, tokens or secrets.
+	// Fields are details with snake_case names; no payloads, tokens or secrets.
 	Fields map[string]any `json:"fields,omitempty"`
-	// Past says that it is from the cluster's history: it was posted before this process looked there first.
+	// Past says that the notice is from the cluster's history and was posted before this process loaded it.
 	Past bool `json:"past,omitempty"`
-	// Relayed says that another process posted it, and tells of it in its own way.
+	// Relayed says that another process posted the notice, and logs and sends it.
 	Relayed bool `json:"-"`
 }
 
 // Config configures a Board.
 type Config struct {
-	// Node names the node in every notice.
+	// Node is the name of the node in notices.
 	Node string
-	// Keep is how many notices are kept. Defaults to 1000.
+	// Keep is the number of notices kept. Defaults to 1000.
 	Keep int
-	// Logger gets every notice that is posted here. Defaults to one that discards.
+	// Logger logs each notice posted here. Defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// A Board takes notices and lets readers follow them.
+// A Board keeps recent notices and lets readers follow them.
 type Board struct {
 	cfg     Config
 	metrics metrics
@@ -78,7 +78,7 @@ type Board struct {
 	}
 }
 
-// NewBoard makes an empty board.
+// NewBoard returns an empty board.
 func NewBoard(cfg Config) *Board {
 	cfg.Keep = cmp.Or(cfg.Keep, 1000)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -87,7 +87,7 @@ func NewBoard(cfg Config) *Board {
 	return b
 }
 
-// Post adds a notice and writes it to the log. It never blocks. A nil board discards.
+// Post adds and logs a notice. It never blocks. A nil board discards it.
 func (b *Board) Post(n Notice) {
 	if b == nil {
 		return
@@ -101,7 +101,7 @@ func (b *Board) Post(n Notice) {
 	b.log(n)
 }
 
-// Relay adds what other processes have posted, with their nodes and times. It is in their logs, and not in this one's. It never blocks.
+// Relay adds notices that other processes have posted, with their nodes and times. It does not log them. It never blocks.
 func (b *Board) Relay(notices ...Notice) {
 	for i := range notices {
 		notices[i].Relayed = true
@@ -109,7 +109,7 @@ func (b *Board) Relay(notices ...Notice) {
 	b.add(notices...)
 }
 
-// add numbers notices and keeps them.
+// add numbers and keeps notices.
 func (b *Board) add(notices ...Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +142,7 @@ func (b *Board) log(n Notice) {
 	log("notice", args...)
 }
 
-// Since returns the kept notices after the one with the id, oldest first, and how many before them are kept no more.
+// Since returns the kept notices after id, oldest first, and how many before them have been dropped.
 func (b *Board) Since(id uint64) (notices []Notice, missed uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,8 +158,7 @@ func (b *Board) since(id uint64) (notices []Notice, missed uint64) {
 	return notices, missed
 }
 
-// Follow waits until there are notices after the one with the id, and returns them as Since does. It returns the context's cause when
-// that ends first.
+// Follow waits until there are notices after id and returns them as Since does. If the context ends first, it returns its cause.
 func (b *Board) Follow(ctx context.Context, id uint64) (notices []Notice, missed uint64, err error) {
 	for {
 		b.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The kinds of notices. Table says what each is about.
+// The kinds of notices; see Table.
 const (
 	KindRestarted       = "restarted"
 	KindDead            = "dead"
@@ -25,57 +25,57 @@ const (
 	KindRecovered       = "recovered"
 )
 
-// A Rule says how notices of a kind look.
+// A Rule defines a kind of notice.
 type Rule struct {
 	Channel Channel
 	Kind    string
-	// Levels are the severities that such a notice may have.
+	// Levels are the allowed severities.
 	Levels []Severity
-	// Fields are the particulars that it must have; it may have more.
+	// Fields are the required fields; others are allowed.
 	Fields []string
-	// Tells says in half a sentence what has happened.
+	// Tells is a short description.
 	Tells string
 }
 
-// Table returns the rules of all kinds, by channel. Operators' rules and receivers of webhooks rely on it: kinds and fields are added, and
-// never change their meaning.
+// Table returns the rules of all kinds, by channel. Alert rules and webhook receivers rely on them: kinds and fields may be added but never
+// change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},
-			"a member has come back as another process"},
+			"a member has restarted"},
 		{Health, KindDead, []Severity{Critical}, []string{"member", "member_kind", "last_heartbeat", "partitions"},
-			"nothing is heard of a member any more; `partitions` are those that nobody serves until others have taken them"},
+			"a member is down; its `partitions` are not served until they are reassigned"},
 		{Health, KindMemberRefused, []Severity{Warning, Critical}, []string{"member", "code"},
-			"a member cannot take part: what it says of itself does not fit the cluster, or cannot be read"},
+			"a member was refused: its record does not match the cluster, or is unreadable"},
 		{Health, KindMoved, []Severity{Info}, []string{"plan", "moves", "cause"},
-			"partitions have got other owners"},
-		{Health, KindHandedOver, []Severity{Info, Warning}, []string{"moved", "stayed", "lost", "handoffs"},
-			"a node has handed partitions over, or kept them: `handoffs` says which, to whom, what for and how long it took; a warning where not all have moved"},
+			"partitions were reassigned"},
+		{Health, KindHandedOver, []Severity{Info, Warning}, []string{"from", "to", "partitions", "handed_over"},
+			"a node has handed `partitions` over to another; a warning if it had to release some of them instead"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"subscriber", "code"},
-			"a shared subscriber has stopped and waits for an operator"},
+			"a shared subscriber has stopped and requires an operator"},
 		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},
-			"a node reads nothing for 30 s: MongoDB does not answer, refuses every position, or answers without anything although its log moves"},
+			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
 		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
-			"it reads again"},
+			"the node reads again"},
 		{Resync, KindResync, []Severity{Critical}, []string{"lost_from", "lost_to", "reason", "namespaces"},
-			"changes in a stretch of the oplog may have been missed; partitions are stale until the subscribers concerned have acknowledged that"},
+			"changes in a stretch of the oplog may have been missed; partitions are stale until the affected subscribers have acknowledged the loss"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},
-			"a member that was restarted has been told again what is its own, and serves it"},
+			"a restarted member has received its partitions again and serves them"},
 		{Resync, KindRewound, []Severity{Warning}, []string{"subscriber", "generation"},
-			"an operator has moved a subscriber back: what follows is redelivered"},
+			"an operator rewound a subscriber; later changes are redelivered"},
 		{Breaker, KindBreakerOpened, []Severity{Warning}, []string{"breaker", "reason", "failure_count"},
-			"a dependency or a member fails and is left alone for a while"},
+			"a dependency or a member keeps failing; requests to it are suspended"},
 		{Breaker, KindBreakerClosed, []Severity{Info}, []string{"breaker", "was_open_seconds"},
-			"it answers again"},
+			"the dependency or member has recovered"},
 		{Degradation, KindDegraded, []Severity{Warning, Critical}, []string{"member", "member_kind", "failed_checks"},
-			"a member fails checks: warning where it can do its work, critical where it cannot"},
+			"a member fails health checks: warning if it can still work, critical if it cannot"},
 		{Degradation, KindRecovered, []Severity{Info}, []string{"member", "member_kind", "was_degraded_seconds"},
-			"it passes them again"},
+			"the member passes its health checks again"},
 	}
 }
 
-// Check says what is wrong with a notice by the Table: its kind, channel, severity, or a field that is missing. Boards take every
-// notice; tests of those who post hold theirs to it.
+// Check returns an error if a notice violates the Table: unknown kind, wrong channel or severity, missing field. Boards do not call it;
+// tests do.
 func Check(n Notice) error {
 	table := Table()
 	i := slices.IndexFunc(table, func(r Rule) bool { return r.Kind == n.Kind })

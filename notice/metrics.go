@@ -2,17 +2,41 @@ package notice
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics count what a Board takes.
+// metrics are the metrics of a Board.
 type metrics struct {
 	posted *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{posted: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "streamer_notices_total", Help: "Notices that this node has posted.",
+		Name: "streamer_notices_total", Help: "Notices posted by this node.",
 	}, []string{"channel", "severity"})}
 	if reg != nil {
 		reg.MustRegister(m.posted)
 	}
 	return m
+}
+
+// recorderMetrics are the metrics of a Recorder.
+type recorderMetrics struct {
+	written, dropped, failures prometheus.Counter
+}
+
+func newRecorderMetrics(reg prometheus.Registerer) recorderMetrics {
+	r := recorderMetrics{
+		written: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_notice_history_written_total", Help: "Notices of this node written to the cluster's history.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_notice_history_dropped_total",
+			Help: "Notices of this node dropped because the history was unavailable.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_notice_history_failures_total", Help: "Failed reads and writes of the cluster's history.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(r.written, r.dropped, r.failures)
+	}
+	return r
 }

@@ -18,19 +18,19 @@ import (
 
 // StreamConfig configures a Stream.
 type StreamConfig struct {
-	// Heartbeat is how long a quiet connection stays silent. Defaults to 15 s.
+	// Heartbeat is the interval of comments on an idle connection. Defaults to 15 s.
 	Heartbeat time.Duration
-	// StallTimeout is how long a client may take nothing. Defaults to 30 s.
+	// StallTimeout bounds how long a write may block. Defaults to 30 s.
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 100.
 	MaxClients int
 }
 
-// A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice as one event with its kind's channel as the
-// event's type, first those that are kept, then those that come. An event called missed says how many notices between are kept no more.
+// A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice is one event whose type is its channel, first the
+// kept notices, then new ones. An event of type missed reports the number of dropped notices.
 //
-// The header Last-Event-ID, or the parameter of that name, goes on behind the notice with that id. An id of another process, before a
-// restart, begins with the oldest notice: the numbers of a board begin anew with its process.
+// The header or parameter Last-Event-ID resumes after the notice with that id. An id from before a restart begins with the oldest notice,
+// because numbers restart with the process.
 type Stream struct {
 	cfg     StreamConfig
 	board   *Board
@@ -38,7 +38,7 @@ type Stream struct {
 	clients atomic.Int64
 }
 
-// NewStream makes the handler.
+// NewStream returns the handler.
 func NewStream(cfg StreamConfig, board *Board) *Stream {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
@@ -49,7 +49,7 @@ func NewStream(cfg StreamConfig, board *Board) *Stream {
 // ServeHTTP implements http.Handler.
 func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
-		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "no more subscribers are taken"))
+		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "node accepts no more subscribers"))
 		return
 	}
 	after, err := s.parse(r)
@@ -68,7 +68,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.follow(r.Context(), w, after)
 }
 
-// parse returns the number of the notice to go on behind.
+// parse returns the number of the notice to resume after.
 func (s *Stream) parse(r *http.Request) (after uint64, err error) {
 	query := r.URL.Query()
 	for name := range query {
@@ -83,7 +83,7 @@ func (s *Stream) parse(r *http.Request) (after uint64, err error) {
 	process, number, _ := strings.Cut(last, "-")
 	after, err = strconv.ParseUint(number, 10, 64)
 	if err != nil || len(process) != len(s.process) {
-		return 0, fault.Newf(fault.SessionBadPosition, "Last-Event-ID %.40q is no id of a notice", last)
+		return 0, fault.Newf(fault.SessionBadPosition, "Last-Event-ID %.40q is not the id of a notice", last)
 	}
 	if process != s.process {
 		return 0, nil
@@ -91,7 +91,7 @@ func (s *Stream) parse(r *http.Request) (after uint64, err error) {
 	return after, nil
 }
 
-// follow writes notices until the client leaves or takes nothing any more.
+// follow writes notices until the client disconnects or stalls.
 func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64) {
 	out := http.NewResponseController(w)
 	buffer := []byte(": connected\n\n")
@@ -121,7 +121,7 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		for _, n := range notices {
 			after = n.ID
 			text, err := json.Marshal(n)
-			if err != nil { // a field that JSON has no form for: the notice comes without its particulars
+			if err != nil { // a field cannot be encoded: send the notice without its fields
 				n.Fields = map[string]any{"error": err.Error()}
 				text, _ = json.Marshal(n) //nolint:errchkjson // text and numbers only
 			}
@@ -130,7 +130,7 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 	}
 }
 
-// refuse answers with the fault as JSON.
+// refuse responds with the fault as JSON.
 func refuse(w http.ResponseWriter, status int, err error) {
 	said := struct {
 		Code    fault.Code `json:"code"`

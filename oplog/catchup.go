@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// runCatchups opens catch-ups for cursors that wait for a reader, and pauses the tail for one that does not come nearer, until the context
-// ends.
+// runCatchups opens catch-ups for waiting cursors, and pauses the tail for one without progress, until the context ends.
 func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -29,7 +28,7 @@ func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 	}
 }
 
-// assign gives the cursors that wait their readers, and returns the readers to open.
+// assign assigns readers to the waiting cursors and returns the readers to open.
 func (l *Log) assign() (opening []*reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *Log) assign() (opening []*reader) {
 	return opening
 }
 
-// plan returns the catch-ups, those that are to be opened too, and the cursors' places among them.
+// plan returns the existing and planned catch-ups and the index of one for each cursor.
 func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	spans := make([]span, 0, len(l.catchups))
 	for r := range l.catchups {
@@ -86,7 +85,8 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	return readers, places
 }
 
-// preempt ends the catch-up that is latest in the log, for a cursor whose position is about to leave the oplog. Its own cursors ask again.
+// preempt ends the catch-up with the latest position in favour of a cursor whose position is about to leave the oplog. Its own cursors wait
+// again.
 func (l *Log) preempt() {
 	var foremost *reader
 	for r := range l.catchups {
@@ -95,12 +95,12 @@ func (l *Log) preempt() {
 		}
 	}
 	if foremost != nil {
-		l.logger.Info("catch-up ended early in favour of a position that is about to leave the oplog", "from", foremost.from.String())
+		l.logger.Info("catch-up preempted for a position that is about to leave the oplog", "from", foremost.from.String())
 		foremost.leave()
 	}
 }
 
-// runCatchup runs one catch-up to its end. The cursors that it leaves without a reader ask again.
+// runCatchup runs one catch-up. Cursors that it leaves wait for a reader again.
 func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCauseFunc) {
 	l.metrics.catchups.Inc()
 	l.logger.Info("catch-up started", "from", r.from.String())
@@ -138,8 +138,8 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 	l.notify()
 }
 
-// watch looks at how the catch-ups progress. One that reads all it can and yet comes no nearer to the tail pauses it; one that nobody has
-// read from is ended, and its cursors ask again when they are read.
+// watch checks the progress of the catch-ups. One that reads continuously without approaching the tail pauses it; one that is not read is
+// ended, and its cursors wait again when they are read.
 func (l *Log) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,10 +155,10 @@ func (l *Log) watch() {
 		case !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
 			l.pausedFor = r
 			l.metrics.pauses.Inc()
-			l.logger.Warn("tail paused for a catch-up that comes no nearer", "distance", r.distance)
+			l.logger.Warn("tail paused for a catch-up without progress", "distance", r.distance)
 		}
 	}
 }
 
-// ended reports whether a reader's error is only its own end.
+// ended reports whether an error is an ordinary end of a reader.
 func ended(err error) bool { return err == nil || errors.Is(err, context.Canceled) }

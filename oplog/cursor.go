@@ -8,38 +8,38 @@ import (
 
 // A Start says where a cursor begins.
 type Start struct {
-	// Position is what has been read already: the cursor yields what comes after it. Zero means from now on.
+	// Position is what has been read: the cursor yields what comes after it. Zero means from now on.
 	Position change.Position
-	// Open is where a stream is opened for it, at or before Position. Zero means Position itself; it differs where a position
-	// cannot be opened, because its token belongs to another filter.
+	// Open is the position at which a stream is opened, at or before Position. Defaults to Position. It differs if Position cannot be
+	// opened, because its token belongs to another pipeline.
 	Open change.Position
-	// Live makes it the cursor that the tail keeps pace with: the tail reads only so far ahead of it, and never overwrites what it has yet
-	// to read. A log has one.
+	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a bounded amount and never overwrites what it
+	// has not read. A log has one.
 	Live bool
 }
 
-// A Cursor is a place in a reader. One goroutine reads it; Position and Close may be called from others.
+// A Cursor is a place in a reader. One goroutine reads it; Position and Close are safe for concurrent use.
 type Cursor struct {
 	log     *Log
 	live    bool
-	signals chan struct{} // holds one signal: there is something to look at
+	signals chan struct{} // holds one signal: Poll may return something
 
-	// Guarded by the log's mutex.
-	reader   *reader         // nil while no reader serves it
+	// Guarded by the log's mutex:
+	reader   *reader         // nil without a reader
 	waiting  *reader         // the catch-up that is being opened for it
 	position change.Position // everything up to here has been read
 	open     change.Position // where a stream is opened for it
 	next     uint64          // the slot to read next
 	index    int             // how many of its events have been read
-	idle     bool            // has read everything up to the reader's end
-	skipping bool            // has yet to meet the first entry after its position
-	taken    bool            // current is handed out and not yet counted as read
+	idle     bool            // has read everything that the reader has
+	skipping bool            // must skip entries up to its position
+	taken    bool            // current was returned and does not count as read yet
 	current  Batch
 	err      error
 }
 
-// Next counts the batch handed out before as read, and returns the next one. It blocks until there is one or the context ends, whose cause
-// it returns. Other errors are final: ErrAhead, context.Canceled after Close, and the one that ended the log.
+// Next marks the previous batch as read and returns the next one. It blocks until there is one or the context ends; then it returns the
+// context's cause. Other errors are permanent: ErrAhead, context.Canceled after Close, and the error of the log.
 func (c *Cursor) Next(ctx context.Context) (*Batch, error) {
 	for {
 		if b, err := c.Poll(); b != nil || err != nil {
@@ -53,10 +53,10 @@ func (c *Cursor) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// Signal returns a channel that holds a signal when Poll may have something. It is for whoever waits for other things too.
+// Signal returns a channel that receives a signal when Poll may return something.
 func (c *Cursor) Signal() <-chan struct{} { return c.signals }
 
-// Poll is Next for whoever does not wait: it returns nil where there is nothing.
+// Poll is Next without waiting: it returns nil if there is no batch.
 func (c *Cursor) Poll() (*Batch, error) {
 	l := c.log
 	l.mu.Lock()
@@ -86,8 +86,8 @@ func (c *Cursor) Poll() (*Batch, error) {
 	return c.find(), nil
 }
 
-// Return gives back a batch of which only the first n events have been read, at least one, and lets go of its reply: whoever waits must not
-// hold the ring's memory. The rest comes again.
+// Return returns a batch of which only the first n events, at least one, have been read, and releases its reply, so that a waiting caller
+// does not hold memory of the ring. The other events are delivered again.
 func (c *Cursor) Return(b *Batch, n int) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -102,21 +102,21 @@ func (c *Cursor) Return(b *Batch, n int) {
 	}
 }
 
-// advance moves the position forward. From then on it is one of the log's own, at which a stream can be opened.
+// advance moves the position forward. It then is a position of the log, at which a stream can be opened.
 func (c *Cursor) advance(p change.Position) {
 	if p.After(c.position) {
 		c.position, c.open = p, p
 	}
 }
 
-// Position returns the position up to which everything has been read. Of a cursor that has read everything that is as far as its reader is.
+// Position returns the position up to which everything has been read.
 func (c *Cursor) Position() change.Position {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	return c.place()
 }
 
-// place is Position under the mutex.
+// place is Position for callers that hold the mutex.
 func (c *Cursor) place() change.Position {
 	if c.idle {
 		return change.Later(c.position, c.reader.ring.end)
@@ -124,14 +124,14 @@ func (c *Cursor) place() change.Position {
 	return c.position
 }
 
-// Close ends the cursor.
+// Close closes the cursor.
 func (c *Cursor) Close() {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.fail(context.Canceled)
 }
 
-// fail makes the cursor return the error from now on.
+// fail makes the cursor return the error.
 func (c *Cursor) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -139,8 +139,7 @@ func (c *Cursor) fail(err error) {
 	c.leave()
 }
 
-// leave takes the cursor out of its reader, or out of those that wait for one. It asks for a reader again when it is next read; until then
-// it costs nothing.
+// leave removes the cursor from its reader or from the waiting cursors. It requests a reader again when it is next read.
 func (c *Cursor) leave() {
 	if c.reader != nil {
 		c.position = c.place()
@@ -151,10 +150,10 @@ func (c *Cursor) leave() {
 	c.signal()
 }
 
-// overwritten reports whether the ring no longer has the slot that the cursor was to read next.
+// overwritten reports whether the ring has overwritten the cursor's next slot.
 func (c *Cursor) overwritten() bool { return !c.idle && c.next < c.reader.ring.first() }
 
-// settle counts the batch handed out before as read.
+// settle marks the returned batch as read.
 func (c *Cursor) settle() {
 	if !c.taken {
 		return
@@ -168,7 +167,7 @@ func (c *Cursor) settle() {
 	}
 }
 
-// find returns the next slot for the cursor, or an empty batch where the log has only moved on, or makes it idle.
+// find returns the cursor's next batch, which is empty if the log has only advanced, or makes the cursor idle.
 func (c *Cursor) find() *Batch {
 	in := &c.reader.ring
 	if c.idle {
@@ -206,7 +205,7 @@ func (c *Cursor) find() *Batch {
 	return nil
 }
 
-// wake lets an idle cursor look at a new slot. It has read everything up to the position before it.
+// wake gives an idle cursor, which has read everything up to before, a new slot.
 func (c *Cursor) wake(seq uint64, before change.Position) {
 	if !c.idle {
 		return
@@ -218,5 +217,5 @@ func (c *Cursor) wake(seq uint64, before change.Position) {
 	c.signal()
 }
 
-// signal lets the reader of the cursor look again. It never blocks.
+// signal sends a signal to the reader of the cursor. It never blocks.
 func (c *Cursor) signal() { notify(c.signals) }

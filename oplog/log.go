@@ -22,37 +22,36 @@ import (
 type Config struct {
 	// Partitions is N. Required.
 	Partitions int
-	// Reach asks MongoDB how far its oplog goes, until there is an answer or the context ends. Required.
+	// Reach asks MongoDB for the extent of its oplog, until there is an answer or the context ends. Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
 	// RingBytes bounds the tail's ring; a catch-up's ring has a quarter of it. Defaults to 48 MiB.
 	RingBytes int64
-	// PrefetchBytes bounds what a reader fetches before the cursor that it keeps pace with. Defaults to 16 MiB. One reply more may be under
-	// way.
+	// PrefetchBytes bounds what a reader fetches ahead of the cursor that it keeps pace with. Defaults to 16 MiB. It may be exceeded by one
+	// reply.
 	PrefetchBytes int64
-	// MaxStreams bounds the change streams open at a time, the tail included. Defaults to 5, at least 2.
+	// MaxStreams bounds the open change streams, including the tail. Defaults to 5, at least 2.
 	MaxStreams int
-	// Neighbourhood is how far apart in the log two cursors may be and still share a catch-up while another one would be free. Defaults to
-	// 1 minute.
+	// Neighbourhood is the log time within which cursors share a catch-up even if another one could be opened. Defaults to 1 minute.
 	Neighbourhood time.Duration
-	// Patience is for how long a catch-up may come no nearer to the tail before the tail is paused for it. Defaults to 30 s.
+	// Patience is how long a catch-up may make no progress towards the tail before the tail pauses for it. Defaults to 30 s.
 	Patience time.Duration
-	// MaxGap is the jump of cluster time that counts where a stream was reopened without a proof. Defaults to 5 minutes.
+	// MaxGap is the jump of cluster time that is suspicious after a stream was reopened without proof. Defaults to 5 minutes.
 	MaxGap time.Duration
-	// Dedup configures the window of each reader; nil turns it off.
+	// Dedup configures the deduplication window of each reader; nil disables it.
 	Dedup *dedup.Config
-	// Keep says which events are kept; nil keeps all. It must not keep the event.
+	// Keep selects the events to keep; nil keeps all. It must not retain the event.
 	Keep func(*change.Event) bool
-	// Namespaces are those that are watched, as db.coll or db.*; empty means everything.
+	// Namespaces are the watched namespaces, as db.coll or db.*; empty means all.
 	Namespaces []string
-	// Lost is told of each loss when a reader finds it. It must not block. Defaults to nothing.
+	// Lost is called with each loss when a reader finds it. It must not block. Optional.
 	Lost func(Loss)
 	// Logger defaults to a logger that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// A Log is the node's view of MongoDB's oplog: the tail, the catch-ups, and the cursors in them.
+// A Log is the node's view of MongoDB's oplog: the tail, the catch-ups, and their cursors.
 type Log struct {
 	cfg     Config
 	source  Source
@@ -64,13 +63,13 @@ type Log struct {
 	tail      *reader
 	catchups  map[*reader]struct{}
 	waiting   map[*Cursor]struct{} // cursors without a reader
-	pausedFor *reader              // the catch-up for which the tail waits
-	floor     change.Timestamp     // what is earlier is about to leave the oplog
-	late      bool                 // the tail takes long to open for the first time
+	pausedFor *reader              // the catch-up for which the tail is paused
+	floor     change.Timestamp     // earlier positions are about to leave the oplog
+	late      bool                 // opening the tail for the first time takes long
 	err       error                // why Run has ended
 }
 
-// New makes a Log over a source. Cursors may be made at once; they move when Run does.
+// New returns a Log of a source. Cursors may be created at once; they advance while Run runs.
 func New(cfg Config, source Source) *Log {
 	cfg.RingBytes = cmp.Or(cfg.RingBytes, 48<<20)
 	cfg.PrefetchBytes = cmp.Or(cfg.PrefetchBytes, 16<<20)
@@ -90,7 +89,7 @@ func New(cfg Config, source Source) *Log {
 	return l
 }
 
-// Cursor returns a cursor over everything that comes after the start.
+// Cursor returns a cursor of everything after the start.
 func (l *Log) Cursor(start Start) *Cursor {
 	c := &Cursor{
 		log: l, live: start.Live, signals: make(chan struct{}, 1), position: start.Position,
@@ -105,12 +104,11 @@ func (l *Log) Cursor(start Start) *Cursor {
 	return c
 }
 
-// aheadSlack is how far a position may be later than MongoDB's time, which different servers of a deployment tell a little differently.
+// aheadSlack is how far a position may be later than MongoDB's time, because servers report slightly different times.
 const aheadSlack = 15 * time.Second
 
-// SetReach takes an answer of MongoDB on how far its oplog goes, and says which time is about to leave it: cursors at earlier positions are
-// served before all others, if need be at the expense of another catch-up. Cursors at positions that are later than the deployment's own time
-// fail with ErrAhead.
+// SetReach applies the current extent of the oplog. Cursors before the floor are served first, if necessary at the expense of another
+// catch-up. Cursors later than the deployment's own time fail with ErrAhead.
 func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 	reach.Slack += aheadSlack
 	l.mu.Lock()
@@ -118,7 +116,7 @@ func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 	for _, cursors := range []map[*Cursor]struct{}{l.tail.cursors, l.waiting} {
 		for c := range maps.Clone(cursors) {
 			if p := c.place(); p.After(l.tail.ring.end) && reach.Ahead(p) {
-				c.fail(fmt.Errorf("%w: %s, MongoDB is at %s", ErrAhead, p, reach.Last))
+				c.fail(fmt.Errorf("%w: %s is after %s", ErrAhead, p, reach.Last))
 			}
 		}
 	}
@@ -135,8 +133,8 @@ func (l *Log) End() change.Position {
 	return l.tail.ring.end
 }
 
-// place gives a cursor without a reader its place: in the tail where that holds what it wants, else among those that wait. A cursor without
-// any position begins at the tail's end.
+// place assigns a cursor to the tail if that holds its position, else adds it to the waiting cursors. A cursor without a position begins at
+// the tail's end.
 func (l *Log) place(c *Cursor) {
 	if l.err != nil {
 		c.fail(l.err)
@@ -162,15 +160,15 @@ func (l *Log) join(c *Cursor) {
 	l.metrics.joins.Inc()
 }
 
-// accept puts a slot into a reader's ring.
+// accept adds a slot to a reader's ring.
 func (l *Log) accept(r *reader, s *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.put(s)
 }
 
-// reached notes that a reply is in the reader's ring as far as anything of it was to be kept, and lets the cursors of a catch-up that have
-// read everything join the tail if it has come that far.
+// reached records that a reply has been added to the ring, and moves idle cursors of a catch-up to the tail if the tail holds their
+// position.
 func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +196,7 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	}
 }
 
-// opened begins a reader's ring, if that is new, and places the cursors that waited for it.
+// opened initializes a reader's ring, if that is new, and places the cursors that waited for it.
 func (l *Log) opened(r *reader, base change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,12 +222,12 @@ func (l *Log) opened(r *reader, base change.Position) {
 		}
 	}
 	if !r.tail && len(r.cursors) == 0 {
-		r.leave() // whoever it was opened for is gone
+		r.leave() // its cursors have left
 	}
 	l.notify()
 }
 
-// namespaces returns those that a loss concerns.
+// namespaces returns the namespaces of a loss.
 func (l *Log) namespaces(loss *Loss) []string {
 	if len(loss.Namespaces) > 0 {
 		return loss.Namespaces
@@ -237,7 +235,7 @@ func (l *Log) namespaces(loss *Loss) []string {
 	return l.cfg.Namespaces
 }
 
-// lost tells of a loss.
+// lost reports a loss.
 func (l *Log) lost(loss Loss) {
 	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
 	l.metrics.gaps.Inc()
@@ -247,7 +245,7 @@ func (l *Log) lost(loss Loss) {
 	}
 }
 
-// notify leaves a signal in a channel that holds one.
+// notify sends a signal to a channel of capacity 1 unless one is pending.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -264,8 +262,8 @@ func (l *Log) locked(f func()) {
 	f()
 }
 
-// Run reads the log until the context ends, which is no error, or the source fails for good. The tail is opened at the position,
-// zero for now.
+// Run reads the log until the context ends, and then returns nil, or until the source fails permanently. The tail is opened at from; zero
+// means now.
 func (l *Log) Run(ctx context.Context, from change.Position) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -285,11 +283,11 @@ func (l *Log) Run(ctx context.Context, from change.Position) error {
 	return err
 }
 
-// tailPatience is how long the tail may take to open before catch-ups are opened all the same.
+// tailPatience is how long the tail may take to open before catch-ups are opened regardless.
 const tailPatience = 5 * time.Second
 
-// runTail keeps the tail open. Where MongoDB turns out to be earlier than the tail, it begins anew at MongoDB's present: whoever was in it
-// has a position of another log.
+// runTail keeps the tail open. If MongoDB turns out to be earlier than the tail, the tail restarts at MongoDB's present, because the
+// positions of its cursors belong to another log.
 func (l *Log) runTail(ctx context.Context, from change.Position) error {
 	defer time.AfterFunc(tailPatience, func() { l.locked(func() { l.late = true; l.notify() }) }).Stop()
 	l.locked(func() { l.tail = l.replaceTail(from, nil) })
@@ -298,22 +296,22 @@ func (l *Log) runTail(ctx context.Context, from change.Position) error {
 		if !errors.Is(err, ErrAhead) {
 			return err
 		}
-		l.logger.Error("MongoDB is earlier than what was read from it; reading from its present", "error", err)
+		l.logger.Error("MongoDB is earlier than the last position read, restarting at its present", "error", err)
 		l.locked(func() { l.tail = l.replaceTail(change.Position{}, err) })
 	}
 }
 
-// replaceTail returns a tail that begins at the position, in the place of the one that failed, whose cursors fail with the error.
+// replaceTail returns a new tail at from. The cursors of the old one fail with the error.
 func (l *Log) replaceTail(from change.Position, err error) *reader {
 	next := newReader(l, true, from)
-	next.replied, next.moved = l.tail.replied, l.tail.moved // it has yet to show that it does better
+	next.replied, next.moved = l.tail.replied, l.tail.moved // until it makes progress
 	for c := range maps.Clone(l.tail.cursors) {
 		c.fail(err)
 	}
 	return next
 }
 
-// failAll makes every cursor return the error, those to come too.
+// failAll makes every current and future cursor return the error.
 func (l *Log) failAll(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

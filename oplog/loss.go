@@ -8,19 +8,19 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A Loss is an entry among the events: a bounded stretch of the log of which a subscriber may have missed something.
+// A Loss is an entry of the log: a bounded stretch of which subscribers may have missed something.
 type Loss struct {
-	// From and To bound the stretch: what comes after From and not after To. Reading goes on after To. They are equal where the loss has no
-	// length and comes right before the next event.
+	// From and To bound the stretch: after From, up to and including To. Reading continues after To. They are equal for a loss without
+	// length right before the next event.
 	From, To change.Position
 	Reason   gap.Reason
-	// Namespaces are those concerned; empty means everything that is watched.
+	// Namespaces are the affected namespaces; empty means all watched ones.
 	Namespaces []string
-	// Found is when the loss was found.
+	// Found is when the loss was detected.
 	Found time.Time
 }
 
-// after returns the loss as whoever has read up to the position meets it, nil if it is not concerned.
+// after returns the part of the loss after the position, nil if there is none.
 func (l *Loss) after(p change.Position) *Loss {
 	switch {
 	case l.From.Compare(l.To) == 0: // of no length: the caller knows by the event that follows
@@ -35,8 +35,8 @@ func (l *Loss) after(p change.Position) *Loss {
 	return l
 }
 
-// renamedOnto returns the loss of a watched collection in whose place a rename puts another one, nil for any other event: its documents have
-// changed without a change of their own. No namespaces mean that everything is watched.
+// renamedOnto returns the loss of a watched collection that a rename replaces, nil for any other event: its documents change without change
+// events. Empty watched means that everything is watched.
 func renamedOnto(e *change.Event, at change.Position, watched []string) *Loss {
 	if e.Op() != change.OpRename || len(e.ToDB()) == 0 {
 		return nil

@@ -2,7 +2,7 @@ package oplog
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are what a Log counts.
+// metrics are the metrics of a Log.
 type metrics struct {
 	streams, window                   prometheus.Gauge
 	events, repeated, duplicates      prometheus.Counter
@@ -11,7 +11,7 @@ type metrics struct {
 	losses                            *prometheus.CounterVec
 }
 
-// newMetrics makes the metrics and registers them; nil registers them nowhere.
+// newMetrics creates the metrics and registers them unless reg is nil.
 func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "log", Name: name, Help: help})
@@ -26,7 +26,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		}),
 		gaps: design("gaps_detected_total", "Stretches of the oplog that were or may have been missed: read again, or lost."),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "streamer", Subsystem: "log", Name: "streams_open", Help: "Change streams open or being opened, the tail included.",
+			Namespace: "streamer", Subsystem: "log", Name: "streams_open", Help: "Open change streams, including the tail and those being opened.",
 		}),
 		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
 		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
@@ -34,9 +34,9 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		detached:   counter("cursors_detached_total", "Cursors whose place in the tail's ring was overwritten."),
 		joins:      counter("cursors_joined_total", "Cursors that moved from a catch-up to the tail."),
 		catchups:   counter("catchups_total", "Catch-up streams opened."),
-		pauses:     counter("tail_pauses_total", "Times the tail waited for a catch-up that came no nearer."),
-		jumps:      counter("jumps_total", "Jumps of cluster time beyond the limit, proven to be quiet or not."),
-		reread:     counter("rereads_total", "Stretches read again because a jump was not proven to be quiet."),
+		pauses:     counter("tail_pauses_total", "Pauses of the tail for a catch-up without progress."),
+		jumps:      counter("jumps_total", "Jumps of cluster time beyond the limit, whether or not continuity was proven."),
+		reread:     counter("rereads_total", "Stretches read again because continuity across a jump was not proven."),
 		losses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "streamer", Subsystem: "log", Name: "losses_total", Help: "Losses found, by reason.",
 		}, []string{"reason"}),

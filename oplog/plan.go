@@ -7,14 +7,14 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A span is what a catch-up serves: its ring holds what comes after base, and it has read up to end.
+// A span is the range of a catch-up: its ring holds what comes after base, and it has read up to end.
 type span struct{ base, end change.Position }
 
-// limits bound the catch-ups.
+// limits are the limits for catch-ups.
 type limits struct {
-	// budget is how many there may be at a time.
+	// budget is the maximum number of catch-ups.
 	budget int
-	// neighbourhood is how far a reader may have to go to a cursor's position and still be shared while another one would be free.
+	// neighbourhood is the log time that a shared reader may have to read to reach a cursor while another reader could be opened.
 	neighbourhood time.Duration
 }
 
@@ -30,9 +30,9 @@ func startsOf(cursors []*Cursor) []change.Position {
 	return starts
 }
 
-// assign returns the place of each cursor that begins at one of the starts: the number of a reader, counting on after those that are there
-// to those that are to be opened, at the positions returned. The rearmost is served first. A cursor shares a reader whose ring still
-// holds what it wants, or that will come by; it opens one of its own when that reader would have to go a long way and the budget allows.
+// assign returns a reader index for each start: existing readers first, then new ones, whose positions it also returns. The earliest start
+// is served first. It shares a reader whose ring holds, or will reach, the position; it gets a new one if that reader is far away and the
+// budget allows.
 func assign(starts []change.Position, readers []span, limits limits) (places []int, open []change.Position) {
 	places = make([]int, len(starts))
 	order := make([]int, len(starts))
@@ -53,7 +53,7 @@ func assign(starts []change.Position, readers []span, limits limits) (places []i
 	return places, open
 }
 
-// nearest returns the reader that will come by the position and has the shortest way to it.
+// nearest returns the reader that will reach the position and is closest to it.
 func nearest(readers []span, p change.Position) (best int) {
 	best = nowhere
 	for i, r := range readers {
@@ -64,11 +64,11 @@ func nearest(readers []span, p change.Position) (best int) {
 	return best
 }
 
-// recent is how far back in the log the tail itself is opened after a restart. Cursors that are further back are served by catch-ups, and
+// recent is the age up to which the tail is opened at a cursor's position after a restart. Earlier cursors are served by catch-ups, so that
 // the tail is live at once.
 const recent = time.Minute
 
-// TailStart returns where to open the tail for cursors that begin at starts: at the rearmost of the recent ones, so that a quick restart
+// TailStart returns where to open the tail for cursors that begin at starts: at the earliest of the recent ones, so that a quick restart
 // costs one stream; otherwise now.
 func TailStart(starts []change.Position, now change.Timestamp) change.Position {
 	tail := change.At(now)

@@ -15,13 +15,12 @@ import (
 
 // RangeConfig configures a Range.
 type RangeConfig struct {
-	// Ask asks the server how far its oplog goes. It blocks on the network until the context ends. Required.
+	// Ask asks the server for the extent of its oplog. It may block until the context ends. Required.
 	Ask func(ctx context.Context) (gap.Reach, error)
-	// Warning and Critical are thresholds of how much log time a position may have left before it leaves the oplog. Default to 1 h and 15 min. In a
-	// short oplog every position is near its end: they never count for more than half and a quarter of it.
+	// Warning and Critical are head-room thresholds: the log time until a position leaves the oplog. Default to 1 h and 15 min. In a short
+	// oplog they are limited to a half and a quarter of its length.
 	Warning, Critical time.Duration
-	// Heard is called with each answer, and with the time before which positions are critically near their end, zero while the log's
-	// reach cannot be known.
+	// Heard is called with each answer and with the time before which head-room is critical, zero if that is unknown.
 	Heard func(reach gap.Reach, floor change.Timestamp)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -34,20 +33,20 @@ const (
 	believed = 20 * time.Second
 )
 
-// A Range knows how far MongoDB's oplog goes: it asks regularly and on demand. Its methods may be called from any goroutine.
+// A Range tracks the extent of MongoDB's oplog: it asks regularly and on demand. Its methods are safe for concurrent use.
 type Range struct {
 	cfg    RangeConfig
 	last   atomic.Pointer[answer]
-	asking sync.Mutex // held while somebody asks for all
+	asking sync.Mutex // held while asking, so that callers share one request
 }
 
-// An answer is what was learnt last.
+// An answer is the last result.
 type answer struct {
 	reach gap.Reach
 	at    time.Time
 }
 
-// NewRange makes a Range.
+// NewRange returns a Range.
 func NewRange(cfg RangeConfig) *Range {
 	cfg.Warning = cmp.Or(cfg.Warning, time.Hour)
 	cfg.Critical = cmp.Or(cfg.Critical, 15*time.Minute)
@@ -55,12 +54,12 @@ func NewRange(cfg RangeConfig) *Range {
 	return &Range{cfg: cfg}
 }
 
-// Run asks again and again until the context ends.
+// Run asks regularly until the context ends.
 func (s *Range) Run(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
-		_, _ = s.ask(ctx) // Latest says when there has been no answer for too long
+		_, _ = s.ask(ctx) // Latest reports answers that are too old
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -88,7 +87,7 @@ func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
 	return reach, nil
 }
 
-// Recently returns an answer that is no older than the last round, and asks where there is none: one caller for all.
+// Recently returns an answer no older than one interval, and asks if there is none. Concurrent callers share one request.
 func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -98,16 +97,16 @@ func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
 	return s.Now(ctx)
 }
 
-// Now asks, and goes on asking until there is an answer or the context ends.
+// Now asks, and retries until there is an answer or the context ends.
 func (s *Range) Now(ctx context.Context) (reach gap.Reach, err error) {
 	err = retry.Until(ctx, func() (err error) {
 		reach, err = s.ask(ctx)
 		return err
-	}, func(err error) { s.cfg.Logger.Warn("cannot read the range of MongoDB's oplog", "error", err) })
+	}, func(err error) { s.cfg.Logger.Warn("reading oplog range failed", "error", err) })
 	return reach, err
 }
 
-// Latest returns the last answer; ok is false where there is none that can be believed.
+// Latest returns the last answer; ok is false if it is too old.
 func (s *Range) Latest(now time.Time) (reach gap.Reach, ok bool) {
 	last := s.last.Load()
 	if last == nil || now.Sub(last.at) > believed {
@@ -116,7 +115,7 @@ func (s *Range) Latest(now time.Time) (reach gap.Reach, ok bool) {
 	return last.reach, true
 }
 
-// A Level says how near a position is to leaving the oplog.
+// A Level classifies head-room.
 type Level int
 
 // The levels.
@@ -126,8 +125,8 @@ const (
 	CriticallyLow
 )
 
-// HeadRoom returns the log time between the log's oldest entry and the position, and what to think of it; ok is false where the log's
-// reach cannot be known.
+// HeadRoom returns the log time from the oldest entry of the log to the position, and its level; ok is false if the extent of the log is
+// unknown.
 func (s *Range) HeadRoom(reach gap.Reach, p change.Position) (room time.Duration, level Level, ok bool) {
 	room, ok = reach.HeadRoom(p)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A reader is one change stream, its ring, and the cursors in it. Everything but what its loops own is guarded by the log's mutex.
+// A reader is one change stream, its ring, and its cursors. The log's mutex guards everything except what its loops own.
 type reader struct {
 	log  *Log
 	tail bool
@@ -25,17 +25,17 @@ type reader struct {
 	limit   int64
 	ring    ring
 	cursors map[*Cursor]struct{}
-	live    *Cursor // the one that the tail keeps pace with, nil if there is none
+	live    *Cursor // the cursor with which the tail keeps pace, nil if there is none
 	idle    int     // cursors that have read everything
-	front   uint64  // number of the slot that the foremost cursor reads next
-	queued  int64   // bytes fetched and not yet in the ring
+	front   uint64  // number of the next slot of the foremost cursor
+	queued  int64   // bytes fetched but not in the ring yet
 
-	position change.Position // the latest that was read
+	position change.Position // the latest position read
 
-	replied, moved time.Time // when the last answer came, and the last that told something new; or since when it is read again
+	replied, moved time.Time // when the last reply arrived, and the last one with progress; not before the end of the last pause
 
 	wanted  chan struct{} // wakes the fetch loop
-	waits   bool          // the fetch loop waited when it last looked
+	waits   bool          // the fetch loop is waiting
 	crowded bool          // the split loop waits for cursors
 	room    chan struct{} // wakes it
 	leave   context.CancelFunc
@@ -46,7 +46,7 @@ type reader struct {
 
 	// Of the loops, one after the other.
 	splitter *splitter
-	attempts int // to open the position at which the reader is, since it last moved on
+	attempts int // to open the current position, since the last progress
 }
 
 func newReader(l *Log, tail bool, from change.Position) *reader {
@@ -75,11 +75,11 @@ func (r *reader) kind() string {
 	return "catchup"
 }
 
-// errReadAgain says that the log is to be read again after the splitter's end, from a new stream.
+// errReadAgain says that the log must be read again after the splitter's end, from a new stream.
 var errReadAgain = errors.New("read again")
 
-// run reads until the context ends, the last cursor has left a catch-up, or the source fails for good. A position that the server refuses
-// it deals with by itself, but for one that is ahead of the server (ErrAhead).
+// run reads until the context ends, the last cursor has left a catch-up, or the source fails permanently. It handles rejected positions
+// itself, except one that is later than MongoDB's time (ErrAhead).
 func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (r *reader) read(ctx context.Context, stream Stream) error {
 	return g.Wait()
 }
 
-// runFetch reads replies while they are wanted.
+// runFetch fetches replies while they are wanted.
 func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Reply) error {
 	for {
 		for !r.wants() {
@@ -150,7 +150,7 @@ func (r *reader) runFetch(ctx context.Context, stream Stream, replies chan<- Rep
 	}
 }
 
-// runSplit turns replies into slots and puts them into the ring.
+// runSplit converts replies to slots and adds them to the ring.
 func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 	m := r.log.metrics
 	for {
@@ -187,7 +187,7 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 	}
 }
 
-// wants reports whether the stream should be read on. While it should not nobody is asked, and so nobody is silent.
+// wants reports whether the stream should be read.
 func (r *reader) wants() bool {
 	l := r.log
 	l.mu.Lock()
@@ -200,7 +200,7 @@ func (r *reader) wants() bool {
 	return !r.waits
 }
 
-// full reports whether the cursor that the reader keeps pace with has the whole prefetch before it: the live one, or the foremost.
+// full reports whether the cursor with which the reader keeps pace, the live or the foremost one, has the whole prefetch ahead of it.
 func (r *reader) full() bool {
 	ahead := r.queued
 	switch {
@@ -212,18 +212,18 @@ func (r *reader) full() bool {
 	return ahead >= r.log.cfg.PrefetchBytes
 }
 
-// notify lets the fetch loop look again. It never blocks.
+// notify wakes the fetch loop. It never blocks.
 func (r *reader) notify() { notify(r.wanted) }
 
 const (
-	// patience is for how long none of the cursors that a new slot would leave behind may make progress before it is appended all the
-	// same, and longest how long it waits at most for those that do: whoever is slow must not hold up the others.
+	// patience bounds the wait while none of the cursors that a new slot would leave behind makes progress; longest bounds the wait while
+	// some do, so that slow cursors do not hold up the others.
 	patience = 15 * time.Millisecond
 	longest  = 250 * time.Millisecond
 )
 
-// makeRoom waits, before a slot goes into the full ring of a catch-up, for the cursors that have yet to read what it would overwrite: most
-// have only not had a processor yet, and a stream of their own costs everybody more than to wait a little.
+// makeRoom waits, before a slot is added to the full ring of a catch-up, for cursors that still need what it would overwrite. Most of them
+// only lack CPU time, and a short wait is cheaper than another stream.
 func (r *reader) makeRoom(ctx context.Context, s *slot) error {
 	left := r.crowd(s)
 	if left == (crowd{}) {
@@ -251,14 +251,14 @@ func (r *reader) makeRoom(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// A crowd is the cursors that a slot would leave behind, and how much they have read of what they have before them.
+// A crowd is the cursors that a slot would leave behind, and their progress.
 type crowd struct {
 	cursors int
 	read    uint64
 }
 
-// crowd looks for cursors that have yet to read what the slot would overwrite. In the tail none is waited for: the live one keeps its slots
-// anyway, and the others belong to single sessions.
+// crowd returns the cursors that have not read what the slot would overwrite. The tail waits for none: the live cursor keeps its slots
+// anyway.
 func (r *reader) crowd(s *slot) (c crowd) {
 	if r.tail {
 		return c
@@ -276,15 +276,14 @@ func (r *reader) crowd(s *slot) (c crowd) {
 	return c
 }
 
-// progressed lets the split loop look again where it waits. It never blocks.
+// progressed wakes the split loop if it waits for cursors. It never blocks.
 func (r *reader) progressed() {
 	if r.crowded {
 		notify(r.room)
 	}
 }
 
-// keep returns the number of the first slot that must not be overwritten, because the cursor that the reader keeps pace with has yet to
-// read it.
+// keep returns the number of the first slot that must not be overwritten, because the cursor with which the reader keeps pace needs it.
 func (r *reader) keep() uint64 {
 	switch {
 	case r.live != nil && !r.live.idle:
@@ -295,7 +294,7 @@ func (r *reader) keep() uint64 {
 	return r.front
 }
 
-// put appends a slot and wakes the cursors that have read everything.
+// put appends a slot and wakes idle cursors.
 func (r *reader) put(s *slot) {
 	before := r.ring.end
 	r.ring.append(s, r.keep())
@@ -307,7 +306,7 @@ func (r *reader) put(s *slot) {
 	}
 }
 
-// passed notes that a cursor has moved on.
+// passed records the progress of a cursor.
 func (r *reader) passed(c *Cursor) {
 	if c.next > r.front || c.idle {
 		r.front = max(r.front, c.next)
@@ -321,7 +320,7 @@ func (r *reader) passed(c *Cursor) {
 // holds reports whether the ring holds everything after the position.
 func (r *reader) holds(p change.Position) bool { return r.opened && !r.ring.base.After(p) }
 
-// reach returns the position up to which the ring holds everything, of a reader that is not open yet where it will begin.
+// reach returns the range that the ring holds, or will hold if the reader is not open yet.
 func (r *reader) reach() (base, end change.Position) {
 	if !r.opened {
 		return r.from, r.from
@@ -329,7 +328,7 @@ func (r *reader) reach() (base, end change.Position) {
 	return r.ring.base, r.ring.end
 }
 
-// add places a cursor in the ring, after its position. The ring holds everything after it.
+// add places a cursor after its position in the ring, which must hold everything after it.
 func (r *reader) add(c *Cursor) {
 	c.reader, c.waiting = r, nil
 	c.next, c.index, c.skipping, c.idle = r.ring.find(c.position), 0, true, false
@@ -342,7 +341,7 @@ func (r *reader) add(c *Cursor) {
 	r.notify()
 }
 
-// remove takes a cursor out.
+// remove removes a cursor.
 func (r *reader) remove(c *Cursor) {
 	if c.idle {
 		r.idle--

@@ -14,9 +14,9 @@ import (
 // maxAttempts is how often a position that the oplog should hold is tried before it is given up.
 const maxAttempts = 3
 
-// open opens a stream at the position, or at the earliest place after it that the server accepts; refused is why it is not opened at the
-// position itself, if it was refused already. What is left out becomes a loss in the ring. It returns when a stream is open, the context
-// ends, or the source fails for good; ErrAhead where the position is of another log.
+// open opens a stream at the position or, if the server rejects that, at the earliest later place that it accepts; refused is the error if
+// the position was rejected already. What is skipped becomes a loss in the ring. It returns when a stream is open, the context ends, or the
+// source fails permanently; ErrAhead means that the position belongs to another log.
 func (r *reader) open(ctx context.Context, from change.Position, refused error) (stream Stream, err error) {
 	l, backoff := r.log, retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ; ; r.attempts++ {
@@ -36,20 +36,20 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 		}
 		lost, told := errors.AsType[*LostError](refused)
 		switch {
-		case at.IsZero(): // from now on, and the server refuses its own present
+		case at.IsZero(): // the server rejects its own present
 		case reach.Ahead(at), told && !lost.Last.IsZero() && !lost.Holds(at) && lost.First.Compare(at.Time) <= 0:
-			return nil, fmt.Errorf("%w: %s, MongoDB is at %s", ErrAhead, at, reach.Last)
+			return nil, fmt.Errorf("%w: %s is after %s", ErrAhead, at, reach.Last)
 		case !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 && r.attempts < maxAttempts:
-			from, refused = change.At(at.Time), nil // the oplog holds it: by its time, which needs no token
+			from, refused = change.At(at.Time), nil // the oplog holds it: open by time, which needs no token
 			continue
 		default:
 			if stream, err = r.skip(ctx, at, reach); stream != nil || err != nil {
 				return stream, err
 			}
 		}
-		// The server refuses everything, also the end of the log: that says nothing about what the log holds.
+		// The server rejects every position, even the end of the log: that says nothing about what the log holds.
 		if r.attempts == maxAttempts {
-			l.logger.Warn("MongoDB refuses every position; waiting for it", "reader", r.kind(), "at", at.String(), "error", refused)
+			l.logger.Warn("MongoDB rejects every position, retrying", "reader", r.kind(), "at", at.String(), "error", refused)
 		}
 		if err := backoff.Wait(ctx, max(1, r.attempts-maxAttempts+1)); err != nil {
 			return nil, err
@@ -61,21 +61,21 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 	}
 }
 
-// skip opens a stream at the earliest place after the position that the server accepts, and puts what it leaves out into the ring as a loss.
-// It returns nil where the server accepts none.
+// skip opens a stream at the earliest place after the position that the server accepts, and records what it skips as a loss in the ring. It
+// returns nil if the server accepts none.
 func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
 	l, reason := r.log, gap.HistoryLost
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
-		reason, reach.First = gap.Refused, at.Time.Next() // as if the log began there
+		reason, reach.First = gap.Refused, at.Time.Next() // treat it as the beginning of the log
 	}
 	stream, err := l.openEarliest(ctx, newSearch(change.Later(at, change.At(reach.First)).Time, reach.First, reach.Last.Next()))
 	switch {
 	case errors.Is(err, ErrPositionLost):
-		return nil, nil //nolint:nilnil // the server refuses everything
+		return nil, nil //nolint:nilnil // the server rejects everything
 	case err != nil:
 		return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 	}
-	if reason == gap.Refused { // it has them, and accepts something again: perhaps the position too
+	if reason == gap.Refused { // the server accepts positions again: retry the original one
 		if again, err := l.openAt(ctx, at.Time); err == nil {
 			stream.Close()
 			return again, nil
@@ -93,25 +93,25 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	return stream, nil
 }
 
-// Earliest returns the earliest time at or after from that the log still holds, found by opening streams there: servers before 5.0 refuse the
-// time of the oldest entry itself, and it may be truncated meanwhile.
+// Earliest returns the earliest time at or after from that the log holds. It opens streams to find it, because servers before 5.0 reject
+// the time of the oldest entry, which may also be truncated meanwhile.
 func (l *Log) Earliest(ctx context.Context, from change.Timestamp) (change.Timestamp, error) {
 	stream, err := l.openEarliest(ctx, newSearch(from, from, change.Timestamp{}))
 	if err != nil {
-		return from, fmt.Errorf("look for the earliest place in the log: %w", err)
+		return from, fmt.Errorf("find earliest position in the oplog: %w", err)
 	}
 	defer stream.Close()
 	return stream.Base().Time, nil
 }
 
-// openEarliest opens a stream at the earliest place that a search finds, one at a time.
+// openEarliest opens a stream at the earliest place that a search finds, one stream at a time.
 func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
 	for last := error(ErrPositionLost); ; {
 		at, ok := s.next()
 		if !ok && s.high.IsZero() {
 			return nil, last
 		}
-		if !ok { // it has been held, and closed to look for an earlier one
+		if !ok { // found before, and closed to look for an earlier one
 			return l.openAt(ctx, s.high)
 		}
 		stream, err := l.openAt(ctx, at)
@@ -133,7 +133,7 @@ func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
 	}
 }
 
-// openAt opens a stream at the time and reads its first reply: some servers refuse a position only then.
+// openAt opens a stream at the time and reads its first reply, because some servers reject a position only then.
 func (l *Log) openAt(ctx context.Context, at change.Timestamp) (Stream, error) {
 	stream, err := l.source.Open(ctx, change.At(at))
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *Log) openAt(ctx context.Context, at change.Timestamp) (Stream, error) {
 type begun struct {
 	Stream
 
-	first *Reply // nil when it has been handed out
+	first *Reply // nil once it has been returned
 }
 
 // Next implements Stream.

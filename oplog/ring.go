@@ -2,7 +2,7 @@ package oplog
 
 import "github.com/mongostream/streamer/change"
 
-// A ring holds the last slots of a reader, bounded in bytes. Whoever shares it guards it.
+// A ring holds the last slots of a reader, bounded in bytes. The caller synchronizes access.
 type ring struct {
 	limit int64
 	slots []*slot // oldest first
@@ -12,7 +12,7 @@ type ring struct {
 	end   change.Position
 }
 
-// newRing makes an empty ring that holds everything after the position, within so many bytes.
+// newRing returns an empty ring that begins after the position and holds at most limit bytes.
 func newRing(limit int64, after change.Position) ring {
 	return ring{limit: limit, base: after, end: after}
 }
@@ -25,10 +25,10 @@ func (r *ring) bytes() int64 {
 	return r.total - r.slots[0].offset
 }
 
-// first returns the number of the oldest slot, or of the slot to come.
+// first returns the number of the oldest slot, or of the next one if the ring is empty.
 func (r *ring) first() uint64 { return r.next - uint64(len(r.slots)) }
 
-// at returns the slot of a number, or nil when it is overwritten or not there yet.
+// at returns a slot by number, nil if it is overwritten or does not exist yet.
 func (r *ring) at(seq uint64) *slot {
 	if seq < r.first() || seq >= r.next {
 		return nil
@@ -36,7 +36,7 @@ func (r *ring) at(seq uint64) *slot {
 	return r.slots[seq-r.first()]
 }
 
-// ahead returns the bytes of the slot of a number and of those after it.
+// ahead returns the bytes of the slots from a number on.
 func (r *ring) ahead(seq uint64) int64 {
 	if seq >= r.next {
 		return 0
@@ -47,8 +47,7 @@ func (r *ring) ahead(seq uint64) int64 {
 	return r.total - r.at(seq).offset
 }
 
-// append adds a slot and then overwrites the oldest ones until the ring is within its bound; slots from the number keep on are never
-// overwritten.
+// append adds a slot and overwrites the oldest ones until the ring is within its bound, except slots from keep on.
 func (r *ring) append(s *slot, keep uint64) {
 	s.seq, s.offset = r.next, r.total
 	r.slots = append(r.slots, s)
@@ -64,7 +63,7 @@ func (r *ring) append(s *slot, keep uint64) {
 	r.slots = r.slots[drop:]
 }
 
-// firstAfter returns the number of the oldest slot that append would leave there.
+// firstAfter returns the number of the oldest slot that append would keep.
 func (r *ring) firstAfter(s *slot, keep uint64) uint64 {
 	first, total := r.first(), r.total+s.size
 	for _, old := range r.slots {

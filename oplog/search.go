@@ -6,35 +6,33 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A search looks for the earliest place after a lost position that the log still holds, one try after the other. Looking at the log's first
-// entry does not tell it: older servers refuse the time of that entry itself, and it may be truncated before a stream is opened there. So
-// each try begins at the newest first entry known, and a bit later than the one before. Where that finds nothing, or the first entry is
-// unknown, the search halves the stretch in which the place must be.
+// A search finds the earliest place after a lost position that the log still holds, by repeated attempts. The log's first entry is not
+// sufficient: older servers reject its own time, and it may be truncated before a stream is opened there. So each attempt begins at the
+// newest known first entry, plus a growing margin. If that fails, or the first entry is unknown, the search bisects.
 type search struct {
-	low, first, end change.Timestamp // low: what is earlier is refused, or of no interest
-	refused         change.Timestamp // the latest time that was
+	low, first, end change.Timestamp // earlier times are rejected or irrelevant
+	refused         change.Timestamp // the latest rejected time
 	try             int
 	halving         bool
-	high            change.Timestamp // halving: the earliest time that the log was found to hold
-	last            bool             // halving: only the end is left
+	high            change.Timestamp // bisecting: the earliest time that the log holds
+	last            bool             // bisecting: only the end is left
 }
 
-// newSearch makes a search after the time from. first is the time of the log's first entry and end that at which the log can be read
-// anyway, each zero where it is unknown.
+// newSearch returns a search after from. first is the time of the log's first entry and end a time that can be read in any case; zero if
+// unknown.
 func newSearch(from, first, end change.Timestamp) *search {
 	return &search{low: from, first: first, end: end}
 }
 
-// margins are how much later than the log's first entry the tries begin, in increments and seconds: some operations, then more and more of
-// the log.
+// margins are the distances of the attempts from the log's first entry, in increments and seconds.
 //
 //nolint:gochecknoglobals // a constant table
 var margins = []change.Timestamp{{}, {I: 1}, {I: 16}, {I: 256}, {I: 4096}, {T: 1}, {T: 4}, {T: 16}, {T: 64}, {T: 256}, {T: 1024}, {T: 4096}}
 
-// mostTries bounds the tries: a day is seconds after 17 halves.
+// mostTries bounds the attempts: bisecting a day takes 17 attempts to reach seconds.
 const mostTries = 40
 
-// next returns the time at which a stream is to be opened next; ok is false when nothing is left to try.
+// next returns the time to try; ok is false when nothing is left to try.
 func (s *search) next() (at change.Timestamp, ok bool) {
 	switch {
 	case s.halving:
@@ -47,10 +45,10 @@ func (s *search) next() (at change.Timestamp, ok bool) {
 		m := margins[s.try]
 		s.try++
 		at.T += m.T
-		if at.I += m.I; at.I < m.I { // no second has so many
+		if at.I += m.I; at.I < m.I { // overflow
 			at.T, at.I = at.T+1, 0
 		}
-		if s.end.IsZero() || at.Compare(s.end) <= 0 { // what can be read anyway may begin within that time
+		if s.end.IsZero() || at.Compare(s.end) <= 0 { // the end may be within the margin
 			return at, true
 		}
 	}
@@ -58,7 +56,7 @@ func (s *search) next() (at change.Timestamp, ok bool) {
 	return s.half()
 }
 
-// half returns the middle of the stretch between what was refused and what was held, and at last its end, if nothing before was held.
+// half returns the middle of the remaining stretch or, if nothing was held, its end.
 func (s *search) half() (at change.Timestamp, ok bool) {
 	s.try++
 	high := s.high
@@ -73,8 +71,7 @@ func (s *search) half() (at change.Timestamp, ok bool) {
 	return at, ok
 }
 
-// between returns a time in the middle of two others: of seconds, and only within one of increments. There is none where they are next to
-// each other.
+// between returns a time between two others, in seconds, or in increments within one second. There is none between adjacent times.
 func between(low, high change.Timestamp) (at change.Timestamp, ok bool) {
 	switch seconds := high.Time().Sub(low.Time()); {
 	case high.IsZero(), seconds < 0:
@@ -89,7 +86,7 @@ func between(low, high change.Timestamp) (at change.Timestamp, ok bool) {
 	return at, at.Compare(low) > 0 && at.Compare(high) < 0
 }
 
-// refuse notes that the log does not hold the time. first is that of its first entry now, zero where it is unknown.
+// refuse records that the log does not hold the time. first is the time of its first entry now, zero if unknown.
 func (s *search) refuse(at, first change.Timestamp) {
 	s.first = latest(s.first, first)
 	if s.halving {
@@ -98,7 +95,7 @@ func (s *search) refuse(at, first change.Timestamp) {
 	s.refused = latest(s.refused, at)
 }
 
-// hold notes that the log holds the time, and reports whether the search is over.
+// hold records that the log holds the time, and reports whether the search is complete.
 func (s *search) hold(at change.Timestamp) bool {
 	s.high = at
 	return !s.halving || at.Compare(s.low) == 0

@@ -6,10 +6,10 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// everyPartition marks an event of no document, which concerns all partitions.
+// everyPartition marks an event without a document, which concerns all partitions.
 const everyPartition = change.MaxPartitions
 
-// A slot is one reply in a ring, or a part of it: a loss, if there is one, and the events after it.
+// A slot is a reply in a ring, or a part of one: an optional loss, and the events after it.
 type slot struct {
 	seq        uint64 // its number in its ring
 	loss       *Loss
@@ -22,15 +22,15 @@ type slot struct {
 	size   int64
 }
 
-// A Batch is what one reply holds for a cursor: first a loss, if there is one, then events, both possibly none where the log only moved on.
-// It is valid until the cursor's next call; its events alias the reply.
+// A Batch is one reply as a cursor sees it: an optional loss, then events. Both are absent if the log has only advanced. It is valid until
+// the cursor's next call; its events alias the reply.
 type Batch struct {
 	slot  *slot
 	loss  *Loss
 	first int // of the slot's events
 }
 
-// Loss returns what was lost before the events, nil if nothing.
+// Loss returns the loss before the events, or nil.
 func (b *Batch) Loss() *Loss { return b.loss }
 
 // Len returns the number of events.
@@ -39,19 +39,19 @@ func (b *Batch) Len() int { return len(b.slot.events) - b.first }
 // Event returns the i-th event.
 func (b *Batch) Event(i int) *change.Event { return &b.slot.events[b.first+i] }
 
-// Partition returns the partition of the i-th event. An event of no document concerns every partition: keyed is false.
+// Partition returns the partition of the i-th event. keyed is false for an event without a document, which concerns every partition.
 func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
 	n := b.slot.partitions[b.first+i]
 	return change.Partition(n), n != everyPartition
 }
 
-// End returns the position up to which everything has been read once the whole batch has. It is the caller's to keep.
+// End returns the position up to which everything has been read after this batch. The caller may keep it.
 func (b *Batch) End() change.Position { return b.slot.end }
 
 // At returns when the reply arrived.
 func (b *Batch) At() time.Time { return b.slot.at }
 
-// skip leaves out what is not after the position.
+// skip removes everything up to the position.
 func (b *Batch) skip(p change.Position) {
 	if b.loss != nil && b.first == 0 {
 		b.loss = b.loss.after(p)

@@ -9,23 +9,23 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A splitter turns replies into slots and drops what has passed before. It belongs to one goroutine.
+// A splitter converts replies to slots and drops repeated events. It must not be used concurrently.
 type splitter struct {
 	partitioner change.Partitioner
 	keep        func(*change.Event) bool
 	watched     []string
-	window      *dedup.Window // nil where it is turned off
+	window      *dedup.Window // nil if disabled
 	detector    *gap.Detector
 	end         change.Position // up to which the reader has read
 
 	repeated, duplicates, jumps int // of the last reply
 }
 
-// eventOverhead estimates what an event takes in a slot beside its bytes in the reply.
+// eventOverhead estimates the memory of an event in addition to its bytes in the reply.
 const eventOverhead = 96
 
-// split walks the events of a reply. again means that cluster time jumped where nothing proves that the stream was continuous: nothing of
-// the reply is taken, and the log is to be read again after the end so far. An error wraps change.ErrEvent.
+// split parses the events of a reply. again means that cluster time jumped without a proof of continuity: the reply is discarded, and the
+// log must be read again from the current end. An error wraps change.ErrEvent.
 func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.repeated, s.duplicates, s.jumps = 0, 0, 0
 	cut := &cutter{reply: r, slot: newSlot(len(r.Events), r.At)}
@@ -58,7 +58,7 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 			continue
 		}
 		cut.slot.events = append(cut.slot.events, e)
-		last := &cut.slot.events[len(cut.slot.events)-1] // not e, which would go to the heap for it, event by event
+		last := &cut.slot.events[len(cut.slot.events)-1] // not e, so that e does not escape to the heap
 		if s.keep != nil && !s.keep(last) {
 			cut.slot.events = cut.slot.events[:len(cut.slot.events)-1]
 			continue
@@ -75,14 +75,14 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	}
 	end = change.Later(end, r.End)
 	if len(r.Events) > 0 {
-		end = end.Clone() // must not pin the reply when the slot is gone
+		end = end.Clone() // must not keep the reply alive
 	}
 	s.end = end
 	s.detector.Reached(end)
 	return cut.rest(end), false, nil
 }
 
-// jumped reports whether the progress to the position must not be believed yet.
+// jumped reports whether the progress to the position must not be accepted yet.
 func (s *splitter) jumped(to change.Position, unproven bool) bool {
 	if to.IsZero() {
 		return false
@@ -102,13 +102,13 @@ func (s *splitter) partition(e *change.Event) uint16 {
 	return everyPartition
 }
 
-// begin moves the end to where reading begins, or goes on after a loss.
+// begin sets the end at which reading begins, or continues after a loss.
 func (s *splitter) begin(to change.Position) {
 	s.end = to
 	s.detector.Reset(to)
 }
 
-// A cutter cuts a reply into slots where a loss comes between its events.
+// A cutter cuts a reply into slots at losses between its events.
 type cutter struct {
 	reply Reply
 	done  []*slot
@@ -119,7 +119,7 @@ func newSlot(events int, at time.Time) *slot {
 	return &slot{events: make([]change.Event, 0, events), partitions: make([]uint16, 0, events), at: at}
 }
 
-// at ends the slot at a position, if it holds anything, and begins the next one.
+// at ends the slot at a position, unless it is empty, and begins the next one.
 func (c *cutter) at(end change.Position) {
 	if len(c.slot.events) == 0 && c.slot.loss == nil {
 		return
@@ -132,7 +132,7 @@ func (c *cutter) at(end change.Position) {
 	c.slot = newSlot(rest, c.reply.At)
 }
 
-// before puts a loss right before the last event.
+// before inserts a loss right before the last event.
 func (c *cutter) before(loss *Loss) {
 	last := c.slot.events[len(c.slot.events)-1]
 	c.slot.events = c.slot.events[:len(c.slot.events)-1]
@@ -141,7 +141,7 @@ func (c *cutter) before(loss *Loss) {
 	c.slot.events = append(c.slot.events, last)
 }
 
-// rest ends the last slot and returns all. The last one is charged with the reply, which lives as long as any of them.
+// rest ends the last slot and returns all. The last one is charged with the reply's memory, which is freed with the last slot.
 func (c *cutter) rest(end change.Position) []*slot {
 	c.at(end)
 	if n := len(c.done); n > 0 {

@@ -6,24 +6,24 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Stats is what a Log looks like at one moment.
+// Stats is a snapshot of the state of a Log.
 type Stats struct {
 	Open                        bool // the tail is open
 	Streams                     int  // readers open or being opened
 	TailCursors, CatchupCursors int
 	Waiting                     int // cursors without a reader
 	TailBytes, CatchupBytes     int64
-	// Distance is the log time between the tail's end and the rearmost cursor.
+	// Distance is the log time between the tail's end and the earliest cursor.
 	Distance time.Duration
-	// End is the position up to which the tail has read; Moved is when it last moved, LastReply when the tail last had an answer. Both are
-	// no earlier than when the tail resumed after a pause.
+	// End is the position up to which the tail has read, Moved when it last advanced, LastReply when the tail last received a reply. The
+	// times are not before the end of the last pause.
 	End              change.Position
 	Moved, LastReply time.Time
-	// Paused says that the tail waits for a catch-up, Full that it waits for those who read it: MongoDB is not asked meanwhile.
+	// Paused says that the tail waits for a catch-up, Full that it waits for its readers. MongoDB is not queried meanwhile.
 	Paused, Full bool
 }
 
-// Stats returns what the Log looks like now.
+// Stats returns the current state.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,34 +6,34 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Reason says why there is a snapshot.
+// A Reason says why a snapshot is taken.
 type Reason string
 
 // The reasons.
 const (
 	Start    Reason = "start"    // the subscription begins with it
 	Loss     Reason = "loss"     // changes may have been missed
-	Operator Reason = "operator" // somebody has asked for it
+	Operator Reason = "operator" // requested by an operator
 )
 
-// Progress is what is left of a subscription's snapshot. It is never changed, only replaced.
+// Progress is the remainder of a subscription's snapshot. It is immutable.
 type Progress struct {
 	Subscription string
-	// Filter is a hash of what the subscription wants: one that wants something else begins again.
+	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
 	Filter uint64
 	Reason Reason
-	// Partitions are those whose documents are still to come; none: all.
+	// Partitions are the partitions whose documents remain; empty means all.
 	Partitions []change.Partition
-	// Listed says that Left has all collections; before, nobody knows them.
+	// Listed says that Left lists all collections; before, they are unknown.
 	Listed bool
 	Left   []Left
-	// Done says that the snapshot is complete: the subscription has had it.
+	// Done says that the snapshot is complete.
 	Done bool
-	// Read counts the documents that were read, Estimated those that there were at the beginning.
+	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
 }
 
-// With returns the progress with what is left of one collection replaced, or removed where it is done, and so many documents more.
+// With returns the progress with the remainder of one collection replaced, or removed if done, and the number of documents added.
 func (p Progress) With(l Left, done bool, documents int) Progress {
 	p.Left = slices.Clone(p.Left)
 	p.Read += uint64(documents)

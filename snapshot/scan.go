@@ -6,31 +6,31 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Left is what a reader has yet to get of a collection: from From on, and when it has passed the end up to Until. The zero values are the
+// Left is the remainder of a collection for a reader: from From to the end and, after wrapping around, up to Until. The zero values are the
 // beginning and the end.
 type Left struct {
 	Namespace   change.Namespace
 	From, Until change.Value
-	Round       bool // it has passed the end, and begun again
+	Round       bool // it has wrapped around
 }
 
 // IsFresh reports whether nothing has been read yet, so that the reader may join anywhere.
 func (l Left) IsFresh() bool { return l.From.IsZero() && l.Until.IsZero() && !l.Round }
 
-// A Reader takes part in a scan.
+// A Reader is a participant of a scan.
 type Reader[T any] struct {
 	Left Left
-	Done bool // it has everything
+	Done bool // it is complete
 	Who  T
 }
 
-// A Scan goes round a collection for readers. It is for one goroutine.
+// A Scan reads a collection cyclically for readers. It must not be used concurrently.
 type Scan[T any] struct {
 	at      change.Value // where the next page begins
-	readers []*Reader[T] // in the order in which the scan comes to where they end
+	readers []*Reader[T] // in the order in which they become complete
 }
 
-// Join adds a reader to the scan before its next page. It is false where the reader has begun, and goes on somewhere else.
+// Join adds a reader before the next page. It returns false if the reader has begun at another place.
 func (s *Scan[T]) Join(r *Reader[T]) bool {
 	switch {
 	case len(s.readers) == 0:
@@ -44,12 +44,12 @@ func (s *Scan[T]) Join(r *Reader[T]) bool {
 	return true
 }
 
-// Leave takes a reader out.
+// Leave removes a reader.
 func (s *Scan[T]) Leave(r *Reader[T]) {
 	s.readers = slices.DeleteFunc(s.readers, func(other *Reader[T]) bool { return other == r })
 }
 
-// Readers returns those that take part.
+// Readers returns the readers.
 func (s *Scan[T]) Readers() []*Reader[T] { return s.readers }
 
 // Next returns the bounds of the next page.
@@ -62,7 +62,7 @@ func (s *Scan[T]) Next() (from, until change.Value) {
 	return s.at, until
 }
 
-// Passed notes that a page was read and given to the readers. until is what Next has returned, next the page's Next. Those that have everything
+// Passed records that a page was delivered to the readers. until is the value that Next returned, next the page's Next. Complete readers
 // leave the scan.
 func (s *Scan[T]) Passed(until, next change.Value) {
 	ended := next.IsZero() && until.IsZero() // of the collection
@@ -71,7 +71,7 @@ func (s *Scan[T]) Passed(until, next change.Value) {
 	}
 	s.readers = slices.DeleteFunc(s.readers, func(r *Reader[T]) bool {
 		switch {
-		case next.IsZero() && !ended: // where those end that have gone round
+		case next.IsZero() && !ended: // the end of readers that have wrapped around
 			r.Done = r.Left.Round && same(r.Left.Until, until)
 		case ended && r.Left.Until.IsZero():
 			r.Done = true

@@ -6,24 +6,24 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// maxTouched bounds the documents that are noted while a page is read: some 3 MiB.
+// maxTouched bounds the tracked documents, about 3 MiB.
 const maxTouched = 1 << 16
 
-// Touched are the documents of a collection that changes have touched since a time. It is for one goroutine.
+// Touched tracks the documents of a collection that changes have touched since a time. It must not be used concurrently.
 type Touched struct {
 	db, coll string
-	whole    map[xxh3.Uint128]bool // whether the last change of a document carried the whole of it
+	whole    map[xxh3.Uint128]bool // whether the last change of a document carried all of it
 	id       []byte
 
 	spoiled, gone, replaced bool
 }
 
-// NewTouched makes a Touched of a collection.
+// NewTouched returns a Touched for a collection.
 func NewTouched(ns change.Namespace) *Touched {
 	return &Touched{db: ns.DB, coll: ns.Coll, whole: make(map[xxh3.Uint128]bool)}
 }
 
-// Note notes an event of any collection.
+// Note records an event of any collection.
 func (t *Touched) Note(e *change.Event) {
 	switch {
 	case e.Key() == nil:
@@ -36,7 +36,7 @@ func (t *Touched) Note(e *change.Event) {
 	}
 }
 
-// concern notes an event of no document.
+// concern records an event without a document.
 func (t *Touched) concern(e *change.Event) {
 	is := func(db, coll []byte) bool {
 		return (len(db) == 0 || string(db) == t.db) && (len(coll) == 0 || string(coll) == t.coll)
@@ -53,25 +53,25 @@ func (t *Touched) concern(e *change.Event) {
 	}
 }
 
-// Spoil says that changes may be missing.
+// Spoil records that changes may be missing.
 func (t *Touched) Spoil() { t.spoiled = true }
 
-// Spoiled reports whether a page that was read meanwhile is of no use.
+// Spoiled reports whether pages read meanwhile are unusable.
 func (t *Touched) Spoiled() bool { return t.spoiled || t.gone || t.replaced }
 
-// Gone reports whether the collection has been dropped or renamed: there is nothing left to read.
+// Gone reports whether the collection was dropped or renamed, so that nothing is left to read.
 func (t *Touched) Gone() bool { return t.gone }
 
-// Replaced reports whether another collection has been renamed to this one: all of it is to be read again.
+// Replaced reports whether another collection was renamed to this one, so that all of it must be read again.
 func (t *Touched) Replaced() bool { return t.replaced }
 
-// Forget begins again, at a later time. What became of the whole collection stays.
+// Forget restarts tracking at a later time. It keeps what happened to the whole collection.
 func (t *Touched) Forget() {
 	clear(t.whole)
 	t.spoiled = false
 }
 
-// Has reports whether a document has been touched, and whether its last change carried the whole of it.
+// Has reports whether a document was touched, and whether its last change carried all of it.
 func (t *Touched) Has(id change.Value) (touched, whole bool) {
 	if len(t.whole) == 0 {
 		return false, false
@@ -80,7 +80,7 @@ func (t *Touched) Has(id change.Value) (touched, whole bool) {
 	return touched, whole
 }
 
-// hash names a document.
+// hash identifies a document.
 func (t *Touched) hash(id change.Value) xxh3.Uint128 {
 	t.id = change.AppendCanonical(t.id[:0], id)
 	return xxh3.Hash128(t.id)

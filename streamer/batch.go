@@ -6,47 +6,47 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Bounds of a batch; a single event may go beyond the bytes.
+// Bounds of a batch. A single event may exceed MaxBatchBytes.
 const (
 	MaxBatchEvents = 1024
 	MaxBatchBytes  = 256 << 10
 )
 
-// A Batch is a stretch of a session's stream. It belongs to the transport from Receive on.
+// A Batch is a stretch of a session's stream. After Receive it belongs to the transport.
 type Batch struct {
-	// Seq numbers the batches of a session, from 1. It acknowledges this batch and all before it.
+	// Seq numbers the batches of a session, from 1. Acknowledging it acknowledges all earlier batches.
 	Seq uint64
-	// To is where the batch ends: the session has everything of its partitions up to here. It is never earlier than that of the batch before,
-	// except after a rewind or where partitions were attached at an earlier position.
+	// To is the end of the batch: the session has everything of its partitions up to here. It decreases only after a rewind or when
+	// partitions are attached at an earlier position.
 	To     change.Position
 	Events []Event
-	// Loss, in the place of events, says what became of the stretch.
+	// Loss is set instead of Events if the stretch was lost or the subscriber was rewound.
 	Loss *Loss
-	// Snapshot, in the place of events, says that a snapshot begins or is complete.
+	// Snapshot is set instead of Events at the beginning and the end of a snapshot.
 	Snapshot *SnapshotMark
-	// Attached, in the place of events, are partitions that the session has from here on.
+	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
 
-	payloads []byte // of the events, one after the other
-	size     int    // what it counts against the credit, in bytes
+	payloads []byte // of the events, concatenated
+	size     int    // bytes that count against the credit
 }
 
-// An Event is one change as a session gets it.
+// An Event is one change in a session's stream.
 type Event struct {
 	Ref change.Ref
-	// Partition is that of the document; Keyless says that the event is of no document and concerns every partition.
+	// Partition is the partition of the document. Keyless says that the event has no document and concerns every partition.
 	Partition change.Partition
 	Keyless   bool
 	Format    Format
-	// Snapshot says that it is no change, but a document as it was when it was read. Its Ref is where the stream was then.
+	// Snapshot says that the event is a document of a snapshot, not a change. Its Ref is the position at which it was read.
 	Snapshot bool
-	// Subscriptions are those that match and ask for this form. The slice is shared: do not change it.
+	// Subscriptions are the matching subscriptions with this form. The slice is shared: do not modify it.
 	Subscriptions []string
 
-	end int // of the payload among the batch's; it begins where the one before ends
+	end int // end of its payload in the batch; it begins at the end of the previous one
 }
 
-// Payload returns the i-th event as its form says. It aliases the batch.
+// Payload returns the encoded i-th event. It aliases the batch.
 func (b *Batch) Payload(i int) []byte {
 	from := 0
 	if i > 0 {
@@ -58,32 +58,31 @@ func (b *Batch) Payload(i int) []byte {
 // Size returns the length of the payloads in bytes.
 func (b *Batch) Size() int { return b.size }
 
-// grows reports whether an event may still be added. The first batch stays empty: it says where the session begins.
+// grows reports whether an event may be added. The first batch stays empty: it says where the session begins.
 func (b *Batch) grows() bool {
 	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
 }
 
-// A Kind says what a loss is about.
+// A Kind is the kind of a loss.
 type Kind string
 
 // The kinds of loss.
 const (
-	// Resync: changes between From and To may have been missed. Read the documents of the namespaces again.
+	// Resync means that changes between From and To may have been missed: read the documents of the namespaces again.
 	Resync Kind = "resync"
-	// Rewound: an operator has moved the subscriber back to To; what follows has been delivered before.
+	// Rewound means that an operator has moved the subscriber back to To: later changes may have been delivered before.
 	Rewound Kind = "rewound"
 )
 
-// A Loss is an entry of a session's stream that is no change: it has its place among the events, is acknowledged like them, and comes again
-// until it is.
+// A Loss is an entry of a session's stream that is not a change. It is ordered and acknowledged like an event and redelivered until it is.
 type Loss struct {
 	Kind   Kind
-	Reason string // as package gap names it, or "operator"
+	Reason string // a reason of package gap, or "operator"
 	// From and To bound the stretch.
 	From, To change.Position
-	// Generation is that of the subscriber's checkpoint from here on, of a rewind.
+	// Generation is the checkpoint generation after a rewind.
 	Generation uint64
-	// Namespaces are those concerned; empty means everything that is watched.
+	// Namespaces are the affected namespaces; empty means all watched ones.
 	Namespaces []string
 	// Partitions are those concerned, of a rewind of a shared subscriber; empty means all of the session.
 	Partitions []change.Partition

@@ -149,7 +149,7 @@ func BenchmarkHub(b *testing.B) {
 					b.ReportAllocs()
 					b.ResetTimer()
 					source.replies <- n
-					for end := (change.Timestamp{T: uint32(n), I: uint32(reply)}); opened[0].Standing().At.Time.Compare(end) < 0; {
+					for end := (change.Timestamp{T: uint32(n), I: uint32(reply)}); opened[0].State().At.Time.Compare(end) < 0; {
 						time.Sleep(100 * time.Microsecond)
 					}
 					b.StopTimer()

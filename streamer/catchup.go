@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Open begins a session with its whole set of subscriptions. It ends with its context.
+// Open opens a session with its initial subscriptions. It ends with its context.
 func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subscription) (*Session, error) {
 	if cfg.CreditEvents == 0 {
 		cfg.CreditEvents = h.cfg.CreditEvents
@@ -45,13 +45,13 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	return s, nil
 }
 
-// welcome queues an empty batch, so that the subscriber knows where it begins.
+// welcome queues an empty batch, which tells the subscriber where the session begins.
 func (s *Session) welcome(at change.Position) {
 	s.open = &Batch{}
 	s.queue(at)
 }
 
-// begins has the session read on from where the subscriber is, in a generation. It must not be on the live path.
+// begins sets the places from which the session reads, in a generation. The session must not be on the live path.
 func (s *Session) begins(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
@@ -64,7 +64,7 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place, generation u
 	s.mu.reading, s.mu.considered = newReading(rest, of, generation), from.Clone()
 }
 
-// run serves the session while it is off the live path, until it is over.
+// run serves the session while it is off the live path, until it ends.
 func (s *Session) run(ctx context.Context) {
 	defer s.forget()
 	for {
@@ -87,10 +87,10 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-// forget takes the session out of the Hub.
+// forget removes the session from the Hub.
 func (s *Session) forget() {
 	h := s.hub
-	if s.isLive() { // the hub may have let go of it meanwhile, and takes it no more
+	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
 		h.do(context.Background(), func() {
 			if _, live := h.live[s]; live {
 				h.leave(s, change.Later(h.at, s.from))
@@ -102,7 +102,7 @@ func (s *Session) forget() {
 	delete(h.mu.sessions, s)
 }
 
-// ready reports whether the session is to read on by itself. Its own loop asks.
+// ready reports whether the session should read. Called by its own loop.
 func (s *Session) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Session) over() bool {
 	}
 }
 
-// catchUp reads with a cursor of the session's own until it is on the live path, has no credit, or has mail.
+// catchUp reads with the session's own cursor until the session is live, has no credit, or has mail.
 func (s *Session) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
@@ -135,7 +135,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if s.position().IsZero() { // it begins where the log's tail does
+		if s.position().IsZero() { // it begins at the log's tail
 			if at := cursor.Position(); !at.IsZero() {
 				s.welcome(at)
 			}
@@ -162,8 +162,8 @@ func (s *Session) catchUp(ctx context.Context) error {
 	}
 }
 
-// joins puts the session on the live path, if the Hub is no later. A Hub that has not begun to read is nowhere; its loop may not run yet, and
-// is not waited for: the session has to answer.
+// joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that has not begun to read, because the
+// session must stay responsive.
 func (s *Session) joins(ctx context.Context) (joined bool) {
 	at, hub := s.position(), s.hub.position()
 	if hub.IsZero() || hub.After(at) {
@@ -187,7 +187,7 @@ type catchup struct {
 	found   []match.ID
 }
 
-// consider queues what the session wants of a batch of the log.
+// consider queues the matching events of a batch of the log.
 func (c *catchup) consider(batch *oplog.Batch) {
 	s := c.session
 	if loss := batch.Loss(); loss != nil {
@@ -221,7 +221,7 @@ func (c *catchup) release(held []heldEvent) {
 	}
 }
 
-// event queues one event, if the session wants it.
+// event queues one event if it matches.
 func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 	s := c.session
 	if !s.has(p, keyed) {
@@ -247,7 +247,7 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 // One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest.
 func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
 	if !s.cfg.Attached {
-		return fault.Newf(fault.SessionBadRequest, "partitions are attached to sessions that ask for it: this one has all")
+		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
 	}
 	if len(places) == 0 {
 		return nil
@@ -265,7 +265,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
 		rest := Place{At: at}
-		if at.IsZero() { // it has not begun, and so has nothing
+		if at.IsZero() { // the session has not begun
 			rest = elsewhere[list[0]]
 		}
 		s.readAgain(rest, elsewhere, s.generation(), func() {
@@ -285,10 +285,10 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 	return nil
 }
 
-// Detach lets the session deliver partitions no longer. Those that it does not deliver change nothing. It refuses what Attach refuses.
+// Detach removes partitions. Partitions that are not attached are ignored. It returns the same fault as Attach.
 func (s *Session) Detach(partitions []change.Partition) error {
 	if !s.cfg.Attached {
-		return fault.Newf(fault.SessionBadRequest, "partitions are detached from sessions to which they are attached: this one has all")
+		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
 	}
 	s.await(func() {
 		attached := maps.Clone(*s.attached.Load())
@@ -300,7 +300,7 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	return nil
 }
 
-// Pause has the session read nothing more. What was queued stays to be received and acknowledged.
+// Pause stops reading. Queued batches can still be received and acknowledged.
 func (s *Session) Pause() {
 	s.await(func() {
 		s.paused = true
@@ -310,14 +310,14 @@ func (s *Session) Pause() {
 	})
 }
 
-// generation returns the generation of what the session reads.
+// generation returns the checkpoint generation in which the session reads.
 func (s *Session) generation() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.reading.generation
 }
 
-// movedBack returns where a subscriber is that says that it is at a place: where it has not acknowledged a rewind, it does not know of that yet.
+// movedBack returns the place of a subscriber, limited to a rewind that it has not acknowledged yet.
 func (s *Session) movedBack(p Place) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,8 +327,8 @@ func (s *Session) movedBack(p Place) Place {
 	return p
 }
 
-// Rewind moves the subscriber back, in all partitions in which it is later, and on to a generation. It is told so in that place: what follows is
-// delivered again. A session that has all partitions and is as early in each is told nothing.
+// Rewind moves the subscriber back in all partitions in which it is later, and raises the generation. It sends a loss of kind Rewound
+// before it redelivers. If a session with all partitions is not later anywhere, only the generation changes.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
 	s.do(func() {
 		at := s.at()
@@ -337,7 +337,7 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 		switch {
 		case later:
 			rest = Place{At: to}
-		case s.seen != nil: // what its partitions have had is skipped as before, where that is earlier
+		case s.seen != nil: // partitions at earlier places keep them
 			if !s.seen.rest.passed {
 				rest = s.seen.rest.place
 			}
@@ -397,14 +397,14 @@ func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generatio
 	}
 }
 
-// advice says what to do about a loss of the log.
+// advice returns the recommended reaction to a loss of the log.
 func advice(l *oplog.Loss) string {
 	switch l.Reason {
 	case gap.Poison:
 		return "One change was too large for MongoDB to deliver: read the large documents of the namespaces again."
 	case gap.Renamed:
-		return "Another collection has been renamed to this name: read its documents again."
+		return "Another collection was renamed to this name: read its documents again."
 	default:
-		return "Changes in the stretch may have been missed: read the documents of the namespaces again."
+		return "Changes may have been missed: read the documents of the namespaces again."
 	}
 }

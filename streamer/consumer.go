@@ -18,17 +18,17 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A consumer is what a node knows of a partition that it owns.
+// A consumer is the state of an owned partition.
 type consumer struct {
 	term  change.Term
-	begun uint64 // events of the partition that had passed before the term
+	begun uint64 // events of the partition before the term
 
-	counted uint64        // events at the last beat
+	counted uint64        // events at the last measurement
 	rate    atomic.Uint64 // events a second, as bits of a float
-	last    atomic.Int64  // when the last event passed, to a second, in nanoseconds since 1970
+	last    atomic.Int64  // time of the last event, rounded to seconds, in Unix nanoseconds
 }
 
-// Serve begins to serve terms: every shared subscriber gets their partitions, from its checkpoints on.
+// Serve adds terms: every shared subscriber gets their partitions, from its checkpoints.
 func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	select {
 	case n.serving <- struct{}{}:
@@ -66,9 +66,8 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Release ends terms whose partitions go to other nodes: their checkpoints are saved where the subscribers have acknowledged, and then they are
-// gone from Status. What was handed over and not acknowledged is redelivered by the next owner. Terms that the node does not serve are
-// ignored.
+// Release ends terms whose partitions move to other nodes, after it has saved the checkpoints. The next owner redelivers what was not
+// acknowledged. Terms that the node does not serve are ignored.
 func (n *Node) Release(ctx context.Context, terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
@@ -85,13 +84,13 @@ func (n *Node) Release(ctx context.Context, terms []change.Term) {
 		save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 		defer cancel()
 		if err := n.writer.Flush(save, checkpoint.ReasonHandoff); err != nil {
-			n.logger.Warn("last checkpoints were not saved; more is redelivered by the next owner", "partitions", len(leaving), "error", err)
+			n.logger.Warn("saving last checkpoints failed, the next owner will redeliver more", "partitions", len(leaving), "error", err)
 		}
 	}
 	n.forget(leaving)
 }
 
-// Ended forgets terms that are over, without saving anything.
+// Ended removes terms that have ended, without saving.
 func (n *Node) Ended(terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
@@ -104,7 +103,7 @@ func (n *Node) Ended(terms []change.Term) {
 	n.forget(over)
 }
 
-// forget ends the consumers of partitions.
+// forget removes the consumers of partitions.
 func (n *Node) forget(partitions []change.Partition) {
 	if len(partitions) == 0 {
 		return
@@ -119,13 +118,13 @@ func (n *Node) forget(partitions []change.Partition) {
 	}
 }
 
-// fenced ends a term because the store has refused a checkpoint of it. It returns at once.
+// fenced ends a term because the store rejected its checkpoint. It returns at once.
 func (n *Node) fenced(p change.Partition, e change.Epoch, err error) {
-	n.logger.Warn("term ended: a newer owner saves its checkpoints", "partition", p, "epoch", e.String(), "error", err)
+	n.logger.Warn("term ended by a newer owner", "partition", p, "epoch", e.String(), "error", err)
 	go n.Ended([]change.Term{{Partition: p, Epoch: e}})
 }
 
-// consumer returns the consumer of a partition, nil where there is none.
+// consumer returns the consumer of a partition, nil if there is none.
 func (n *Node) consumer(p change.Partition) *consumer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,16 +139,16 @@ func (n *Node) Term(p change.Partition) (change.Term, bool) {
 	return change.Term{}, false
 }
 
-// Epoch returns the epoch of the node's term of a partition, zero where it has none.
+// Epoch returns the epoch of the node's term of a partition, zero without a term.
 func (n *Node) Epoch(p change.Partition) change.Epoch {
 	t, _ := n.Term(p)
 	return t.Epoch
 }
 
-// rateWindow is the time over which rates are smoothed.
+// rateWindow is the smoothing time of rates.
 const rateWindow = 5.0 // seconds
 
-// beat measures the rate of a partition of which so many events have passed. It is called every second.
+// beat updates the rate. It is called every second with the total number of events.
 func (c *consumer) beat(events uint64, now time.Time) {
 	rate := math.Float64frombits(c.rate.Load())
 	if events > c.counted {
@@ -160,45 +159,45 @@ func (c *consumer) beat(events uint64, now time.Time) {
 	c.rate.Store(math.Float64bits(rate))
 }
 
-// A PartitionStatus is how one partition of a node does.
+// A PartitionStatus is the status of a partition that the node owns.
 type PartitionStatus struct {
 	Partition change.Partition
 	Epoch     change.Epoch
 	State     health.Status
-	// Failure says why a shared subscriber is not served in it, nil otherwise.
+	// Failure says why a shared subscriber is not served, nil if it is.
 	Failure error
-	// Position is how far it has been read, and acknowledged by the shared subscribers.
+	// Position is how far the partition has been read and acknowledged by all shared subscribers.
 	Position change.Position
-	// Lag is the log time between the position and the last operation; nil while unknown.
+	// Lag is the log time from the position to the last operation; nil while unknown.
 	Lag *time.Duration
 	// HeadRoom is the log time until the position leaves the oplog; nil while unknown.
 	HeadRoom      *time.Duration
 	HeadRoomLevel oplog.Level
-	// Events counts the events that have passed in this term, Rate is their recent number a second.
+	// Events counts the events in this term; Rate is the recent number per second.
 	Events uint64
 	Rate   float64
-	// LastEvent is when the last event passed, zero when none has.
+	// LastEvent is when the last event was read, zero if there was none.
 	LastEvent time.Time
 }
 
 const (
-	// idleAfter is how long nothing happens before a partition counts as idle.
+	// idleAfter is the time without events after which a partition is idle.
 	idleAfter = time.Minute
-	// stuckAfter is how long nothing may come while the log moves.
+	// stuckAfter is the time without replies, or without progress although the oplog advances, after which reading is stuck.
 	stuckAfter = 30 * time.Second
-	// majorityLimit is how far the majority may be behind the last operation.
+	// majorityLimit is the tolerated lag of the majority commit point.
 	majorityLimit = 10 * time.Second
 )
 
-// Status returns how each partition of this node does, in the order of their numbers.
+// Status returns the status of each owned partition, ordered by number.
 func (n *Node) Status() []PartitionStatus {
 	now, hub, events := time.Now(), n.hub.position(), n.hub.Events()
 	reach, known := n.cfg.Range.Latest(now)
 	evidence := n.evidence(now, reach, known)
-	shared := make([]Standing, 0, 1)
+	shared := make([]SessionState, 0, 1)
 	var failure error
 	for _, s := range n.sharedSubscribers() {
-		shared = append(shared, s.session.Standing())
+		shared = append(shared, s.session.State())
 		failure = cmp.Or(failure, s.failed())
 	}
 	evidence.Failed = failure != nil
@@ -235,14 +234,14 @@ func (n *Node) Status() []PartitionStatus {
 	return all
 }
 
-// evidence is what the partitions have in common: how the reading of the log does. Whoever has no answer, or cannot open the log at all, is
-// stuck after a while, and so is whoever has answers that tell nothing new although the log moves. A tail that does not ask is not.
+// evidence returns what all partitions share: the health of reading. Reading is stuck if replies are missing or bring nothing new although
+// the log advances. A paused or full tail is not stuck.
 func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Evidence) {
 	if known && !reach.Majority.IsZero() {
 		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
 	}
 	for _, s := range n.hub.Sessions() {
-		e.Stale = e.Stale || s.Standing().Losses > 0
+		e.Stale = e.Stale || s.State().Losses > 0
 	}
 	tail := n.log.Stats()
 	if tail.Paused || tail.Full {
@@ -261,11 +260,11 @@ func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Ev
 	return e
 }
 
-// runPulse measures rates, and tells operators when reading is stuck and when it goes on, until the context ends.
+// runPulse measures rates and posts notices when reading gets stuck and when it recovers, until the context ends.
 func (n *Node) runPulse(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var stuck time.Time // since when, zero while reading goes on
+	var stuck time.Time // zero while reading makes progress
 	for {
 		select {
 		case <-tick.C:
@@ -288,13 +287,13 @@ func (n *Node) runPulse(ctx context.Context) {
 			stuck = now
 			n.cfg.Board.Post(notice.Notice{
 				Channel: notice.Health, Kind: notice.KindStuck, Level: notice.Critical,
-				Text:   "nothing is read: MongoDB does not answer, refuses to be read, or answers without anything although its oplog moves",
+				Text:   "reading is stuck: MongoDB does not answer, rejects the change stream, or returns nothing although its oplog advances",
 				Fields: map[string]any{"last_reply": n.log.Stats().LastReply, "partitions": partitions},
 			})
 		case !is && !stuck.IsZero():
 			n.cfg.Board.Post(notice.Notice{
 				Channel: notice.Health, Kind: notice.KindReading, Level: notice.Info,
-				Text:   "MongoDB's oplog is read again",
+				Text:   "reading of the oplog has recovered",
 				Fields: map[string]any{"was_stuck_seconds": int(now.Sub(stuck).Seconds())},
 			})
 			stuck = time.Time{}
@@ -302,11 +301,11 @@ func (n *Node) runPulse(ctx context.Context) {
 	}
 }
 
-// lostNotice tells operators of a stretch that subscribers may have missed.
+// lostNotice returns the notice about a loss.
 func lostNotice(l oplog.Loss) notice.Notice {
 	return notice.Notice{
 		Channel: notice.Resync, Kind: notice.KindResync, Level: notice.Critical,
-		Text: fmt.Sprintf("changes may have been missed from %s to %s (%s)", l.From.Time.Time(), l.To.Time.Time(), l.Reason),
+		Text: fmt.Sprintf("changes from %s to %s may have been missed (%s)", l.From.Time.Time(), l.To.Time.Time(), l.Reason),
 		Fields: map[string]any{
 			"lost_from": l.From.Time.String(), "lost_to": l.To.Time.String(), "reason": string(l.Reason), "namespaces": l.Namespaces,
 		},

@@ -13,48 +13,48 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A StartPolicy says where a subscriber begins of which nothing is known.
+// A StartPolicy says where a subscriber without a saved position begins.
 type StartPolicy int
 
 // The policies.
 const (
-	StartResume   StartPolicy = iota // nowhere: it is refused with the fault SessionUnknown
-	StartNow                         // with what happens from now on
-	StartEarliest                    // with the oldest change that MongoDB still has
+	StartResume   StartPolicy = iota // nowhere: it is rejected with the fault SessionUnknown
+	StartNow                         // with new changes
+	StartEarliest                    // with the oldest change in the oplog
 	StartTime                        // at a time
 )
 
-// A Begin says where a session has begun.
+// A Begin says where a session began.
 type Begin int
 
-// Where sessions begin.
+// Where a session can begin.
 const (
 	BeginPositions  Begin = iota + 1 // at the client's own positions
 	BeginCheckpoint                  // at the subscriber's checkpoint
-	BeginStart                       // as its policy says
+	BeginStart                       // at the start policy
 )
 
-// A Request is what a subscriber that connects says of itself.
+// A Request is the request of a connecting subscriber.
 type Request struct {
-	// Subscriber is its name, empty for one that wants no checkpoint.
+	// Subscriber is its name; empty means no checkpoint.
 	Subscriber string
-	// Process is the random id of its process, Started when that started, By the identity of whoever connects.
+	// Process is the random ID of its process, Started its start time, By the identity of the peer.
 	Process string
 	Started time.Time
 	By      string
-	// Known says that At and Partitions are where the subscriber is by its own account, in the checkpoint's Generation.
+	// Known says that At and Partitions are set: the subscriber's own positions, in the checkpoint generation Generation.
 	Known      bool
 	At         Place
 	Partitions map[change.Partition]Place
 	Generation uint64
-	// Start says where it begins if nothing is known; Time goes with StartTime.
+	// Start applies without a saved position; Time is for StartTime.
 	Start StartPolicy
 	Time  time.Time
-	// Attached has the session deliver the partitions that Attach names.
+	// Attached delivers only partitions that Attach names.
 	Attached bool
 }
 
-// An Exclusive subscriber is one that has a session of its own, at one node at a time unless partitions are attached to it.
+// An Exclusive subscriber has its own session, at one node at a time unless partitions are attached to it.
 type Exclusive struct {
 	node    *Node
 	name    string
@@ -66,24 +66,24 @@ type Exclusive struct {
 		sync.Mutex
 		claim      checkpoint.Claim
 		generation uint64
-		moving     uint64 // the generation that it goes to
+		moving     uint64 // the generation that it moves to
 	}
 }
 
-// Session returns the subscriber's session, Begin where it has begun.
+// Session returns the subscriber's session.
 func (e *Exclusive) Session() *Session { return e.session }
 
-// Begin returns where the session has begun.
+// Begin returns where the session began.
 func (e *Exclusive) Begin() Begin { return e.begin }
 
-// Generation returns that of the subscriber's checkpoint, 0 where it has none.
+// Generation returns the generation of the subscriber's checkpoint, 0 without one.
 func (e *Exclusive) Generation() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.mu.generation
 }
 
-// Ack acknowledges batches as Session.Ack does, and counts them for the checkpoint.
+// Ack acknowledges batches as Session.Ack does, and counts events for the checkpoint policy.
 func (e *Exclusive) Ack(seq uint64) error {
 	events, err := e.session.ack(seq)
 	if e.keeper != nil && events > 0 {
@@ -92,21 +92,22 @@ func (e *Exclusive) Ack(seq uint64) error {
 	return err
 }
 
-// Connect begins the session of a subscriber: at its own positions, else at its checkpoint, else as its policy says. Its name is claimed for
-// its process: the process that had it is closed, unless it started later. The session ends with the context; Close must be called then.
+// Connect opens the session of a subscriber: at its own positions, else at its checkpoint, else at its start policy. It claims the name for
+// the process; the previous process is disconnected unless it started later. The session ends with the context; the caller must then call
+// Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
 	e := &Exclusive{node: n, name: r.Subscriber}
-	var stands *checkpoint.Checkpoint
+	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
-	for moved := true; moved; { // as long as an operator moves the checkpoint between the reading and the claim
+	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
 		var err error
-		if stands, err = n.stands(ctx, r); err != nil {
+		if stored, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
 		}
-		if cfg, err = n.starts(ctx, r, stands, e); err != nil {
+		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
 			return nil, err
 		}
-		if moved, err = n.claim(ctx, r, stands, cfg, e); err != nil {
+		if moved, err = n.claim(ctx, r, stored, cfg, e); err != nil {
 			return nil, err
 		}
 	}
@@ -121,51 +122,52 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	}
 	if e.mu.claim.Number > 0 {
 		var begins []checkpoint.Checkpoint
-		if stands != nil {
-			begins = append(begins, *stands)
+		if stored != nil {
+			begins = append(begins, *stored)
 		}
 		e.keeper = n.writer.Keep(e, begins...)
 	}
 	return e, nil
 }
 
-// stands reads the checkpoint of a subscriber, nil where there is none, or where it cannot be read and the subscriber knows itself where it is.
-func (n *Node) stands(ctx context.Context, r Request) (*checkpoint.Checkpoint, error) {
+// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none, or if loading fails and the subscriber knows its
+// own position.
+func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Checkpoint, error) {
 	if r.Subscriber == "" {
 		return nil, nil
 	}
 	saved, err := n.store.Load(ctx, r.Subscriber)
 	switch {
 	case err != nil && !r.Known:
-		return nil, fault.Newf(fault.CheckpointUnreadable, "where subscriber %q is cannot be read: %w", r.Subscriber, err)
-	case err != nil: // it says itself where it is; its checkpoint waits
-		n.logger.Warn("a subscriber's checkpoint cannot be read", "subscriber", r.Subscriber, "error", err)
+		return nil, fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", r.Subscriber, err)
+	case err != nil: // it continues at its own position, without saving
+		n.logger.Warn("loading checkpoint failed", "subscriber", r.Subscriber, "error", err)
 	case len(saved) == 1 && !saved[0].Shared:
 		return &saved[0], nil
 	case len(saved) > 0:
-		return nil, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared: a node serves it", r.Subscriber)
+		return nil, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared and cannot connect", r.Subscriber)
 	}
 	return nil, nil
 }
 
-// starts finds out where a session begins.
-func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
+// starts determines where a session begins.
+func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
 	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
 	}
 	switch {
-	case r.Known && (stands == nil || r.Generation >= stands.Generation):
+	case r.Known && (stored == nil || r.Generation >= stored.Generation):
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
-		if stands != nil {
-			cfg.Snapshots = stands.Recounted(n.cfg.Origin.Partitions).Snapshots
-			if r.before(*stands) { // a document that came in between came to nobody
+		if stored != nil {
+			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
+			if r.before(*stored) { // snapshot documents in between were not received
 				cfg.Snapshots = again(cfg.Snapshots)
 			}
 		}
-	case stands != nil: // counted anew since, perhaps
-		at := stands.Recounted(n.cfg.Origin.Partitions)
+	case stored != nil: // the number of partitions may have changed
+		at := stored.Recounted(n.cfg.Origin.Partitions)
 		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
 		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
 		for p, position := range at.Positions {
@@ -176,7 +178,7 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 		switch r.Start {
 		case StartEarliest:
 			if reach.First.IsZero() {
-				return cfg, fault.Newf(fault.SessionBadRequest, "the oldest entry of the oplog cannot be found here: give a time")
+				return cfg, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
 			}
 			first, err := n.log.Earliest(ctx, reach.First)
 			if err != nil {
@@ -192,7 +194,7 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 			}
 			cfg.Start = Place{At: change.At(reach.Last.Next())}
 		case StartResume:
-			return cfg, fault.Newf(fault.SessionUnknown, "nothing is known of where subscriber %q is", r.Subscriber)
+			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
 		}
 	}
 	for _, place := range cfg.Partitions {
@@ -203,7 +205,7 @@ func (n *Node) starts(ctx context.Context, r Request, stands *checkpoint.Checkpo
 	return cfg, n.ahead(ctx, cfg.Start)
 }
 
-// before reports whether the subscriber is, by its own account, earlier than the checkpoint in some partition.
+// before reports whether the subscriber's own position is earlier than the checkpoint in some partition.
 func (r Request) before(c checkpoint.Checkpoint) bool {
 	at := c.Earliest().Ref()
 	earlier := func(p Place) bool {
@@ -224,7 +226,7 @@ func (r Request) before(c checkpoint.Checkpoint) bool {
 	return false
 }
 
-// again returns the snapshots as they are before they begin, but for complete ones: whoever wants those gets them again.
+// again resets incomplete snapshots to their beginning and omits complete ones, so that these restart as well.
 func again(all []snapshot.Progress) (begun []snapshot.Progress) {
 	for _, p := range all {
 		if !p.Done {
@@ -255,12 +257,12 @@ func (n *Node) openable(at change.Position, fingerprint string) Place {
 	return Place{At: at}
 }
 
-// claim claims the subscriber's name, and knows its generation from then on. moved says that an operator has moved the checkpoint since it was
-// read. A store that is away does not keep a subscriber out that knows itself where it is.
-func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
+// claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded.
+// If the store is unavailable, a subscriber that knows its own position is accepted nevertheless.
+func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
-	case stands != nil:
-		e.mu.generation = stands.Generation
+	case stored != nil:
+		e.mu.generation = stored.Generation
 	case r.Known:
 		e.mu.generation = r.Generation
 	}
@@ -284,9 +286,9 @@ func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoi
 	case isTaken:
 		return false, fault.New(fault.SessionReplaced, taken)
 	case err != nil && !r.Known:
-		return false, fault.Newf(fault.CheckpointUnreadable, "the name of subscriber %q cannot be claimed: %w", r.Subscriber, err)
+		return false, fault.Newf(fault.CheckpointUnreadable, "claim name of subscriber %q: %w", r.Subscriber, err)
 	case err != nil:
-		n.logger.Warn("a subscriber's name cannot be claimed; its checkpoint is not saved", "subscriber", r.Subscriber, "error", err)
+		n.logger.Warn("claiming subscriber name failed, its checkpoint is not saved", "subscriber", r.Subscriber, "error", err)
 		return false, nil
 	}
 	moved = claimed.Generation > e.mu.generation
@@ -294,7 +296,7 @@ func (n *Node) claim(ctx context.Context, r Request, stands *checkpoint.Checkpoi
 	return moved, nil
 }
 
-// enter makes the subscriber the one of its name at this node, and closes the one that was.
+// enter registers the subscriber under its name and closes its predecessor.
 func (n *Node) enter(e *Exclusive) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -303,16 +305,16 @@ func (n *Node) enter(e *Exclusive) error {
 	}
 	name := e.name
 	if name == "" {
-		name = fmt.Sprintf("\x00%p", e) // no other's
+		name = fmt.Sprintf("\x00%p", e) // unique
 	}
 	if before := n.mu.exclusive[name]; before != nil {
-		before.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q has connected again, as process %q", e.name, e.mu.claim.Process))
+		before.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again as process %q", e.name, e.mu.claim.Process))
 	}
 	n.mu.exclusive[name] = e
 	return nil
 }
 
-// Close ends the session and saves where the subscriber is.
+// Close ends the session and saves the subscriber's checkpoint.
 func (e *Exclusive) Close(ctx context.Context, cause error) {
 	e.session.Close(cause)
 	n := e.node
@@ -320,7 +322,7 @@ func (e *Exclusive) Close(ctx context.Context, cause error) {
 		save, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.CheckpointTimeout)
 		defer cancel()
 		if err := e.keeper.Save(save, checkpoint.ReasonFinal); err != nil {
-			n.logger.Debug("a subscriber's last checkpoint was not saved", "subscriber", e.name, "error", err)
+			n.logger.Debug("saving last checkpoint failed", "subscriber", e.name, "error", err)
 		}
 		e.keeper.End()
 	}
@@ -338,7 +340,7 @@ var _ checkpoint.Source = (*Exclusive)(nil)
 
 // Progress implements checkpoint.Source.
 func (e *Exclusive) Progress() []checkpoint.Progress {
-	st := e.session.Standing()
+	st := e.session.State()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if st.At.IsZero() && len(st.Partitions) == 0 {
@@ -358,18 +360,18 @@ func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 		go e.rewound() //nolint:gosec // bounded by its own timeout
 		return
 	}
-	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q has connected elsewhere, as another process", e.name))
+	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process", e.name))
 }
 
-// rewound goes where an operator has moved the subscriber.
+// rewound moves the session to the position that an operator has set.
 func (e *Exclusive) rewound() {
 	n := e.node
 	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
 	defer cancel()
 	saved, err := n.store.Load(ctx, e.name)
 	if err != nil || len(saved) != 1 {
-		n.logger.Warn("a rewound checkpoint cannot be read; the session is closed", "subscriber", e.name, "error", err)
-		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "subscriber %q was moved by an operator: connect again", e.name))
+		n.logger.Warn("loading rewound checkpoint failed, session closed", "subscriber", e.name, "error", err)
+		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "operator rewound subscriber %q: reconnect", e.name))
 		return
 	}
 	e.mu.Lock()
@@ -382,11 +384,11 @@ func (e *Exclusive) rewound() {
 	n.cfg.Board.Post(rewoundNotice(saved[0]))
 	e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint).From(), saved[0].Generation, n.cfg.Namespaces)
 	e.mu.Lock()
-	e.mu.generation = max(e.mu.generation, saved[0].Generation) // from now on checkpoints are of it
+	e.mu.generation = max(e.mu.generation, saved[0].Generation) // later checkpoints belong to it
 	e.mu.Unlock()
 }
 
-// Rewound looks whether an operator has moved a subscriber of this node. It returns at once.
+// Rewound checks whether an operator has rewound a subscriber of this node. It returns at once.
 func (n *Node) Rewound(subscriber string) {
 	n.mu.Lock()
 	e := n.mu.exclusive[subscriber]

@@ -5,33 +5,32 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 	"github.com/mongostream/streamer/change/extjson"
 )
 
-// A Format is how payloads are written.
+// A Format is the encoding of payloads.
 type Format uint8
 
 // The formats.
 const (
 	BSON Format = iota // the change event as MongoDB sent it, without its token
-	JSON               // relaxed Extended JSON of the same
+	JSON               // the same in relaxed Extended JSON
 )
 
-// A Form is how a subscription wants its changes.
+// A Form is the encoding and projection that a subscription requests.
 type Form struct {
 	Format Format
-	// Fields are the top-level fields of documents to keep besides _id, in order; none keeps all.
+	// Fields are the top-level document fields to keep in addition to _id, in order; empty keeps all.
 	Fields []string
 }
 
-// Equal reports whether two forms are the same.
+// Equal reports whether two forms are equal.
 func (f Form) Equal(g Form) bool { return f.Format == g.Format && slices.Equal(f.Fields, g.Fields) }
 
-// A Writer writes an event in the forms that are asked for, each once. It belongs to one goroutine.
+// A Writer encodes an event in the requested forms, each once. It must not be used concurrently.
 type Writer struct {
 	event   *change.Event
-	written []written // of the event; the buffers are kept for the next
+	written []written // forms of the current event; the buffers are reused
 	used    int
 	bson    []byte
 }
@@ -41,7 +40,7 @@ type written struct {
 	payload []byte
 }
 
-// Next begins with another event.
+// Next sets the event.
 func (w *Writer) Next(e *change.Event) { w.event, w.used = e, 0 }
 
 // Append appends the event in the form.
@@ -72,32 +71,32 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	return append(b, next.payload...), nil
 }
 
-// appendStripped appends an event without its token, and with fields only those of its documents. The event has been walked once already,
-// so that its elements can be read.
+// appendStripped appends an event without its token and, with fields, only these fields of its documents. The event has been parsed before,
+// so its elements are valid.
 func appendStripped(b, raw []byte, fields []string) []byte {
 	begun := len(b)
-	b = build.Begin(b)
+	b = change.BeginDocument(b)
 	for at := 4; ; {
 		name, v, next, err := change.Element(raw, at)
 		if err != nil || name == nil {
-			return build.End(b, begun)
+			return change.EndDocument(b, begun)
 		}
 		element := raw[at:next]
 		at = next
 		switch string(name) {
 		case "_id":
-			if len(fields) == 0 { // all that follows, as it is
-				return build.End(append(b, raw[at:len(raw)-1]...), begun)
+			if len(fields) == 0 { // the rest is copied unchanged
+				return change.EndDocument(append(b, raw[at:len(raw)-1]...), begun)
 			}
 			continue
 		case "fullDocument", "fullDocumentBeforeChange":
 			if len(fields) > 0 && v.Document() != nil {
-				b = build.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
+				b = change.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
 				continue
 			}
 		case "updateDescription":
 			if len(fields) > 0 && v.Document() != nil {
-				b = build.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
+				b = change.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
 				continue
 			}
 		}
@@ -105,45 +104,45 @@ func appendStripped(b, raw []byte, fields []string) []byte {
 	}
 }
 
-// stripUpdate keeps what an update says of the fields.
+// stripUpdate keeps the parts of an update description that concern the fields.
 func stripUpdate(doc []byte, fields []string) []byte {
 	var b []byte
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil || name == nil {
-			return build.Document(b)
+			return change.WrapDocument(b)
 		}
 		at = next
 		switch {
 		case string(name) == "updatedFields" && v.Document() != nil:
-			b = build.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
 		case string(name) == "disambiguatedPaths" && v.Document() != nil:
-			b = build.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
 		default:
-			b = build.AppendValue(b, v.Type, string(name), v.Data)
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}
 }
 
 func topLevel(name string) string { return name }
 
-// firstPart is the top-level field of a dotted path.
+// firstPart returns the top-level field of a dotted path.
 func firstPart(path string) string {
 	field, _, _ := strings.Cut(path, ".")
 	return field
 }
 
-// keep copies _id and those of a document's elements of whose names field makes one of the fields.
+// keep copies _id and the elements for whose name field returns one of the fields.
 func keep(doc []byte, fields []string, field func(string) string) []byte {
 	var b []byte
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil || name == nil {
-			return build.Document(b)
+			return change.WrapDocument(b)
 		}
 		at = next
 		if string(name) == "_id" || slices.Contains(fields, field(string(name))) {
-			b = build.AppendValue(b, v.Type, string(name), v.Data)
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}
 }

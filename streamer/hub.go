@@ -27,19 +27,19 @@ import (
 type Config struct {
 	// Partitions is N. Required.
 	Partitions int
-	// Halt ends the sessions that a loss of history concerns, with the fault LogHistoryLost, where it would be told to them otherwise.
+	// Halt ends sessions affected by a loss of history with the fault LogHistoryLost, instead of reporting the loss to them.
 	Halt bool
-	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. What one
-	// reply of MongoDB has for a session may go beyond.
+	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. One reply of
+	// MongoDB may exceed them.
 	CreditEvents, CreditBytes int
-	// Bookmark is how often sessions on the live path hear how far they are where nothing happens. Defaults to 15 s.
+	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15 s.
 	Bookmark time.Duration
-	// Snapshots reads the documents of snapshots; nil where there are none. SnapshotRate bounds how many documents are read, nil does not.
+	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
 	Snapshots    snapshot.Source
 	SnapshotRate *rate.Limiter
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
@@ -51,27 +51,27 @@ type Hub struct {
 	metrics metrics
 
 	commands chan func()   // for the loop
-	poked    chan struct{} // holds one signal: a session has mail
+	poked    chan struct{} // holds one signal: a live session has mail
 	acked    chan struct{} // holds one signal: a session has acknowledged everything
-	room     chan struct{} // holds one signal: a session whose snapshot is under way has room
+	room     chan struct{} // holds one signal: a session with a running snapshot has room
 	stopped  chan struct{} // closed when Run has returned
 	lastKey  atomic.Uint64 // of subscriptions
 	loops    sync.WaitGroup
 
-	// Of the loop.
-	at            change.Position // everything up to here has been considered on the live path; zero while that is not known
-	index         *match.Index    // the subscriptions of the sessions on the live path
+	// The following fields belong to the loop.
+	at            change.Position // everything up to here has been considered on the live path; zero while unknown
+	index         *match.Index    // subscriptions of the live sessions
 	subscriptions map[match.ID]*Subscription
 	live          map[*Session]struct{}
-	events        []uint64 // by partition, since the beginning
+	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
-	getting       []*Session            // the sessions that get the event, with what matches in Session.matched
-	touched       map[*Session]struct{} // by the reply
-	running       context.Context       //nolint:containedctx // that of Run, for the scans
+	getting       []*Session            // sessions that receive the current event, for the subscriptions in Session.matched
+	touched       map[*Session]struct{} // by the current reply
+	running       context.Context       // of Run, for the scans
 	scans         []*scan
-	waiting       []*reader // for a scan
-	early         bool      // a reader waits because its session is ahead of the Hub
+	waiting       []*reader // waiting for a scan
+	early         bool      // a reader waits because its session is later than the Hub
 
 	mu struct {
 		sync.Mutex
@@ -79,11 +79,11 @@ type Hub struct {
 		sessions map[*Session]struct{}
 		mail     []*Session
 		events   []uint64
-		closing  error // why nothing more is begun
+		closing  error // why no more sessions are accepted
 	}
 }
 
-// New makes a Hub over a log.
+// New returns a Hub of a log.
 func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
 	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
@@ -101,11 +101,11 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	return h
 }
 
-// Run serves the sessions until the context ends; then it closes them.
+// Run serves the sessions until the context ends, and then closes them.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.loops.Wait()
 	defer close(h.stopped)
-	defer h.Stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	defer h.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.running = running
@@ -151,8 +151,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// do has the loop do something between two replies and waits for it; it is false where the Hub has stopped, or the context ends before it was
-// begun.
+// do calls a function in the loop between two replies and waits for it. It returns false if the Hub has stopped or the context ends first.
 func (h *Hub) do(ctx context.Context, f func()) bool {
 	did := make(chan struct{})
 	select {
@@ -166,7 +165,7 @@ func (h *Hub) do(ctx context.Context, f func()) bool {
 	}
 }
 
-// poke lets the loop look at a session's mailbox.
+// poke asks the loop to check a session's mailbox.
 func (h *Hub) poke(s *Session) {
 	h.mu.Lock()
 	h.mu.mail = append(h.mu.mail, s)
@@ -174,7 +173,7 @@ func (h *Hub) poke(s *Session) {
 	notify(h.poked)
 }
 
-// handle does what the sessions on the live path have been asked for, and what the loop has.
+// handle processes the mailboxes of live sessions and the loop's commands.
 func (h *Hub) handle() {
 	h.mu.Lock()
 	mail := h.mu.mail
@@ -193,14 +192,14 @@ func (h *Hub) handle() {
 	}
 }
 
-// position returns how far the Hub has considered the log.
+// position returns the position up to which the Hub has considered the log.
 func (h *Hub) position() change.Position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mu.at
 }
 
-// reached moves the Hub on. When it comes to be somewhere, sessions that wait there for the log to move can join it.
+// reached advances the Hub. When its position becomes known, it wakes the sessions that wait to join.
 func (h *Hub) reached(to change.Position) {
 	h.at = to
 	h.mu.Lock()
@@ -213,7 +212,7 @@ func (h *Hub) reached(to change.Position) {
 	h.mu.at = to
 }
 
-// pass takes one batch of the log to the sessions on the live path.
+// pass delivers one batch of the log to the live sessions.
 func (h *Hub) pass(batch *oplog.Batch) {
 	if loss := batch.Loss(); loss != nil {
 		h.lost(loss, batch)
@@ -240,7 +239,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 }
 
-// event matches one event and hands it to the sessions that get it.
+// event matches one event and delivers it to its sessions.
 func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	if keyed {
 		h.events[p]++
@@ -279,7 +278,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	h.getting = h.getting[:0]
 }
 
-// isAfter reports whether a session on the live path has yet to consider what is at the position.
+// isAfter reports whether a live session has not yet considered the position.
 func (s *Session) isAfter(at change.Position) bool {
 	if s.from.IsZero() {
 		return true
@@ -287,17 +286,17 @@ func (s *Session) isAfter(at change.Position) bool {
 	if !at.After(s.from) {
 		return false
 	}
-	s.from = change.Position{} // from now on it is with the hub
+	s.from = change.Position{} // it has reached the hub
 	return true
 }
 
-// lost tells the sessions on the live path of a loss.
+// lost reports a loss to the live sessions.
 func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	at := loss.To
 	if loss.From.Compare(loss.To) == 0 && batch.Len() > 0 {
-		at = batch.Event(0).Position() // it belongs to the event
+		at = batch.Event(0).Position() // it has the position of the event
 	}
-	if loss.Reason != gap.Renamed { // that has an event of its own
+	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
 			c.touched.Spoil()
 		}
@@ -309,17 +308,17 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 }
 
-// tell queues a loss of the log that concerns the session, or ends it where losses do. It is false where nothing was queued. The owner calls
-// it.
+// tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
+// Called by the owner.
 func (s *Session) tell(loss *oplog.Loss) bool {
 	switch {
 	case !s.concerned(loss):
 		return false
 	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
-		return false // it wants what there is
+		return false // it asked for what the log has
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
-		s.Close(fault.Newf(fault.LogHistoryLost, "changes may have been lost from %s to %s (%s)", loss.From, loss.To, loss.Reason))
-		s.loss(lossOf(loss), loss.To) // which nobody receives, and so no checkpoint passes
+		s.Close(fault.Newf(fault.LogHistoryLost, "changes from %s to %s may have been lost (%s)", loss.From, loss.To, loss.Reason))
+		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
 		return false
 	}
 	s.loss(lossOf(loss), loss.To)
@@ -327,7 +326,7 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 	return true
 }
 
-// recover begins the snapshots that make up for a loss.
+// recover begins the snapshots that compensate for a loss.
 func (s *Session) recover(loss *oplog.Loss) {
 	for _, sub := range s.byKey {
 		if !sub.Recover {
@@ -344,7 +343,7 @@ func (s *Session) recover(loss *oplog.Loss) {
 	}
 }
 
-// concerned reports whether a loss concerns one of the session's subscriptions, as far as their selectors tell. The owner asks.
+// concerned reports whether a loss may concern one of the session's subscriptions. Called by the owner.
 func (s *Session) concerned(loss *oplog.Loss) bool {
 	if loss.Reason != gap.Renamed {
 		return true
@@ -359,7 +358,7 @@ func (s *Session) concerned(loss *oplog.Loss) bool {
 	return false
 }
 
-// ahead ends the sessions on the live path: what they have read is of a log that is gone.
+// ahead ends the live sessions, because they have read a log that no longer exists.
 func (h *Hub) ahead(err error) {
 	for s := range h.live {
 		s.Close(fault.New(fault.LogAhead, err))
@@ -371,7 +370,7 @@ func (h *Hub) ahead(err error) {
 	h.placeAll()
 }
 
-// leave takes a session off the live path, at a position. Its own loop owns it from now on.
+// leave removes a session from the live path at a position. Its own loop owns it afterwards.
 func (h *Hub) leave(s *Session, at change.Position) {
 	h.takeOff(s)
 	s.mu.Lock()
@@ -380,7 +379,7 @@ func (h *Hub) leave(s *Session, at change.Position) {
 	s.handOver()
 }
 
-// takeOff takes a session off the live path, and leaves it with the Hub's loop.
+// takeOff removes a session from the live path; the Hub's loop still owns it.
 func (h *Hub) takeOff(s *Session) {
 	delete(h.live, s)
 	for _, sub := range s.byKey {
@@ -389,7 +388,7 @@ func (h *Hub) takeOff(s *Session) {
 	s.from = change.Position{}
 }
 
-// handOver gives a session that is off the live path to its own loop. The caller does not touch it any more.
+// handOver passes a session that is off the live path to its own loop. The caller must not use it afterwards.
 func (s *Session) handOver() {
 	s.mu.Lock()
 	s.mu.live = false
@@ -397,7 +396,7 @@ func (s *Session) handOver() {
 	notify(s.stirred)
 }
 
-// Stop closes the sessions with the error, and takes no more.
+// Stop closes the sessions with the error and accepts no more.
 func (h *Hub) Stop(cause error) {
 	h.mu.Lock()
 	if h.mu.closing == nil {
@@ -417,7 +416,7 @@ func (h *Hub) Sessions() []*Session {
 	return slices.Collect(maps.Keys(h.mu.sessions))
 }
 
-// join puts a session on the live path that has considered everything up to the position, if the Hub is no later than that.
+// join adds a session that has considered everything up to at to the live path, unless the Hub is later.
 func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || h.at.After(at) {
 		return false
@@ -433,12 +432,12 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	for _, sub := range s.byKey {
 		h.include(sub)
 	}
-	h.poke(s) // its mail is ours now
+	h.poke(s) // the loop now handles its mail
 	h.metrics.joined.Inc()
 	return true
 }
 
-// include and exclude keep the index.
+// include and exclude maintain the index.
 func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
@@ -451,16 +450,16 @@ func (h *Hub) exclude(sub *Subscription) {
 	delete(h.subscriptions, sub.key)
 }
 
-// complain notes that a filter failed on an event: neither a yes nor a no.
+// complain records that a filter could not be evaluated for an event.
 func (h *Hub) complain(id match.ID, err error) { h.fail(h.subscriptions[id], err) }
 
-// fail has a session told of what went wrong with one of its subscriptions.
+// fail reports an error of a subscription to its session.
 func (h *Hub) fail(sub *Subscription, err error) {
 	h.metrics.failed.Inc()
 	sub.failed.Add(err)
 }
 
-// bookmark tells the sessions on the live path how far they are, where nothing else does.
+// bookmark sends their position to idle live sessions.
 func (h *Hub) bookmark() {
 	for s := range h.live {
 		if h.at.After(s.position()) && s.idle() {
@@ -470,7 +469,7 @@ func (h *Hub) bookmark() {
 	}
 }
 
-// Events returns how many events of each partition have passed since the beginning.
+// Events returns the number of events by partition since the start.
 func (h *Hub) Events() []uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -223,7 +223,7 @@ func TestSessionThatWaitsForTheLogDoesWhatItIsAskedFor(t *testing.T) {
 		other := changetest.Event{ID: 77, Time: last.Time}
 		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: other.Position().Ref()}, Attached: true}, everything(t))
 		synctest.Wait()
-		if s.Standing().Live {
+		if s.State().Live {
 			t.Fatal("it does not wait by itself")
 		}
 		here := map[change.Partition]streamer.Place{3: {At: last}}
@@ -275,7 +275,7 @@ func TestSessionWithoutCreditComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if st := slow.Standing(); st.Live || st.Events < 100 || st.Events > 110 {
+		if st := slow.State(); st.Live || st.Events < 100 || st.Events > 110 {
 			t.Errorf("%+v", st)
 		}
 		var got []string
@@ -317,7 +317,7 @@ func TestAcknowledgementsOfWhatWasNotReceivedAreRefused(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if st := s.Standing(); st.Events != 0 || st.Bytes != 0 || st.At.Compare(last.To) != 0 {
+		if st := s.State(); st.Events != 0 || st.Bytes != 0 || st.At.Compare(last.To) != 0 {
 			t.Errorf("%+v, want %v", st, last.To)
 		}
 	})
@@ -347,7 +347,7 @@ func TestLossesComeInTheirPlace(t *testing.T) {
 		if got := refs(receive(t, other, 1)); len(got) != 1 || got[0] != poison {
 			t.Errorf("one that follows another collection: %v after %v", got, now)
 		}
-		if st := live.Standing(); st.Losses != 2 || st.Events != 6 {
+		if st := live.State(); st.Losses != 2 || st.Events != 6 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -370,7 +370,7 @@ func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 					break
 				}
 			}
-			if st := late.Standing(); st.At.Compare(old[3].Position()) != 0 {
+			if st := late.State(); st.At.Compare(old[3].Position()) != 0 {
 				t.Errorf("%+v", st)
 			}
 		}
@@ -381,7 +381,7 @@ func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 				acked = done.Ack(last(batches).Seq) == nil
 			}
 			synctest.Wait()
-			if st := done.Standing(); st.At.After(old[3].Position()) {
+			if st := done.State(); st.At.After(old[3].Position()) {
 				t.Errorf("%+v", st)
 			}
 		}
@@ -443,13 +443,13 @@ func TestRewindDeliversAgainAndSaysSo(t *testing.T) {
 		s.Rewind(to, 1, nil)
 		rewound := fmt.Sprintf("rewound operator %s–%s", to, to)
 		equal(t, "rewound", refs(receive(t, s, 16)), append([]string{rewound}, wanted(events[5:])...))
-		if st := s.Standing(); st.At.Compare(to) != 0 {
+		if st := s.State(); st.At.Compare(to) != 0 {
 			t.Errorf("stands at %v, want %v", st.At, to)
 		}
 		more := source.Append(inserts(3, 50)...)
 		equal(t, "and then", refs(receive(t, s, 3)), wanted(more))
 		synctest.Wait()
-		if !s.Standing().Live {
+		if !s.State().Live {
 			t.Error("it is not back on the live path")
 		}
 		s.Rewind(events[19].Position().Clone(), 2, nil)

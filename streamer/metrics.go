@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the Hub's own figures.
+// metrics are the Hub's own metrics.
 type metrics struct {
 	joined, left, failed prometheus.Counter
 }
@@ -29,21 +29,21 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help, ConstLabels: labels}
 		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))
 	}
-	const sessions = "Sessions by where they read: live, or catching up."
+	const sessions = "Sessions by path: live or catching_up."
 	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
 	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
-	gauge("unacknowledged_bytes", "Bytes queued or sent and not acknowledged, of all sessions.", nil, func(l Load) int { return l.Bytes })
+	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
 	return m
 }
 
-// A Load is how much a Hub has to do now.
+// A Load is the current load of a Hub.
 type Load struct {
-	Live, CatchingUp int  // sessions by where they read
-	Bytes            int  // queued or sent and not acknowledged
-	Ready            bool // it knows where it is in the log, and sessions can join it
+	Live, CatchingUp int  // sessions on the live path and sessions that catch up
+	Bytes            int  // queued or sent, and not acknowledged
+	Ready            bool // the Hub knows its position, so that sessions can join it
 }
 
-// Load returns how much the Hub has to do now.
+// Load returns the current load.
 func (h *Hub) Load() (l Load) {
 	l.Ready = !h.position().IsZero()
 	for _, s := range h.Sessions() {
@@ -59,7 +59,7 @@ func (h *Hub) Load() (l Load) {
 	return l
 }
 
-// gauges collect what is measured when it is asked for.
+// gauges are collected at scrape time.
 type gauges struct {
 	partitions  func() []PartitionStatus
 	subscribers func() []SubscriberStatus
@@ -67,19 +67,19 @@ type gauges struct {
 
 //nolint:gochecknoglobals // descriptions are constants
 var (
-	lagDesc        = prometheus.NewDesc("streamer_partition_lag_seconds", "Log time between a partition and the oplog's end; absent while unknown.", []string{"partition"}, nil)
+	lagDesc        = prometheus.NewDesc("streamer_partition_lag_seconds", "Log time from a partition's position to the end of the oplog; absent while unknown.", []string{"partition"}, nil)
 	roomDesc       = prometheus.NewDesc("streamer_partition_head_room_seconds", "Log time until a partition's position leaves the oplog; absent while unknown.", []string{"partition"}, nil)
-	healthDesc     = prometheus.NewDesc("streamer_partition_health", "1 for the state that a partition is in.", []string{"partition", "status"}, nil)
-	passedDesc     = prometheus.NewDesc("streamer_partition_events_total", "Events that have passed a partition in this term.", []string{"partition"}, nil)
-	partitionsDesc = prometheus.NewDesc("streamer_partitions_owned", "Partitions with a running term.", nil, nil)
+	healthDesc     = prometheus.NewDesc("streamer_partition_health", "1 for the current state of a partition.", []string{"partition", "status"}, nil)
+	passedDesc     = prometheus.NewDesc("streamer_partition_events_total", "Events of a partition read in this term.", []string{"partition"}, nil)
+	partitionsDesc = prometheus.NewDesc("streamer_partitions_owned", "Partitions owned by this node.", nil, nil)
 
-	subscriberLagDesc  = prometheus.NewDesc("streamer_subscriber_lag_seconds", "Log time between what a subscriber has acknowledged and the oplog's end.", []string{"subscriber"}, nil)
+	subscriberLagDesc  = prometheus.NewDesc("streamer_subscriber_lag_seconds", "Log time from a subscriber's acknowledged position to the end of the oplog.", []string{"subscriber"}, nil)
 	subscriberRoomDesc = prometheus.NewDesc("streamer_subscriber_head_room_seconds", "Log time until a subscriber's position leaves the oplog.", []string{"subscriber"}, nil)
-	subscriberLeftDesc = prometheus.NewDesc("streamer_subscriber_unacknowledged_events", "Events queued or sent to a subscriber and not acknowledged.", []string{"subscriber"}, nil)
-	subscribersDesc    = prometheus.NewDesc("streamer_subscribers", "Subscribers with a name that have a session here.", nil, nil)
+	subscriberLeftDesc = prometheus.NewDesc("streamer_subscriber_unacknowledged_events", "Queued or sent events of a subscriber that are not acknowledged.", []string{"subscriber"}, nil)
+	subscribersDesc    = prometheus.NewDesc("streamer_subscribers", "Named subscribers with a session at this node.", nil, nil)
 )
 
-// maxLabels bounds the subscribers that have series of their own: those that are latest.
+// maxLabels bounds the subscribers with their own series: those with the greatest lag.
 const maxLabels = 200
 
 // Describe implements prometheus.Collector.

@@ -166,7 +166,7 @@ func drive(t *testing.T, reply, credit int, steps []step) string {
 			s.ack(t, 1000)
 		}
 		if failure := s.check(t, all); failure != "" {
-			return s.name + ": " + failure + fmt.Sprintf(" (%+v, %+v)", s.session.Standing(), b.log.Stats())
+			return s.name + ": " + failure + fmt.Sprintf(" (%+v, %+v)", s.session.State(), b.log.Stats())
 		}
 	}
 	return ""
@@ -278,7 +278,7 @@ func (s *subscriber) ack(t *testing.T, n int) {
 		s.failed = err.Error()
 	}
 	s.batches = s.batches[n:]
-	st := s.session.Standing()
+	st := s.session.State()
 	for p := range change.Partition(partitions) {
 		at, told := st.Partitions[p]
 		if !told {

@@ -20,45 +20,45 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// ErrStopping says that the node takes no more sessions or terms.
-var ErrStopping = errors.New("the node is stopping")
+// ErrStopping says that the node is stopping and accepts no sessions or terms.
+var ErrStopping = errors.New("node is stopping")
 
 // NodeConfig configures a Node.
 type NodeConfig struct {
-	// Origin is what the first start wrote. Required.
+	// Origin is the origin of the cluster, written at the first start. Required.
 	Origin checkpoint.Origin
-	// Fingerprint names what the log's streams are opened with.
+	// Fingerprint identifies the pipeline of the change streams.
 	Fingerprint string
-	// By names this node in its checkpoints.
+	// By is the name of this node in its checkpoints.
 	By string
-	// Namespaces are those that the log's streams watch; empty means everything. They go into what subscribers hear of a rewind.
+	// Namespaces are the watched namespaces, for rewind notices; empty means all.
 	Namespaces []string
-	// Range tells how far MongoDB's oplog goes. Required.
+	// Range provides the extent of MongoDB's oplog. Required.
 	Range *oplog.Range
-	// Board takes notices; nil for none.
+	// Board receives notices. Optional.
 	Board *notice.Board
 	// Policy says when checkpoints are saved.
 	Policy checkpoint.Policy
-	// Overlap is how long a stop goes on serving exclusive subscribers, which find another node meanwhile; zero where there is none.
+	// Overlap is how long a stopping node serves exclusive subscribers while they connect to another node; zero if there is none.
 	Overlap time.Duration
-	// FlushTimeout bounds how long a stop waits for shared subscribers to acknowledge. Defaults to 10 s.
+	// FlushTimeout bounds the wait for acknowledgements of shared subscribers at shutdown. Defaults to 10 s.
 	FlushTimeout time.Duration
 	// CheckpointTimeout bounds a save. Defaults to 5 s.
 	CheckpointTimeout time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// Checkpoints is where a node keeps checkpoints.
+// Checkpoints is the store of a node.
 type Checkpoints interface {
 	checkpoint.Store
 	checkpoint.Claimer
 	checkpoint.GapKeeper
 }
 
-// A Node serves subscribers from its reading of the log, keeps their checkpoints, and knows how the partitions do that it owns.
+// A Node serves subscribers from its log, saves their checkpoints, and reports the status of the partitions that it owns.
 type Node struct {
 	cfg    NodeConfig
 	hub    *Hub
@@ -74,7 +74,7 @@ type Node struct {
 	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
 	stop     context.CancelCauseFunc
 
-	serving chan struct{} // holds one while terms come or go, which a claim and a handoff may both bring
+	serving chan struct{} // held while terms are added or removed, by a claim or by a handoff
 	mu      struct {
 		sync.Mutex
 		consumers map[change.Partition]*consumer
@@ -84,7 +84,7 @@ type Node struct {
 	}
 }
 
-// NewNode makes a Node of a hub over a log. Serve gives it terms, Run moves it.
+// NewNode returns a Node. Serve adds terms; Run runs it.
 func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node {
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
@@ -107,25 +107,25 @@ func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node 
 	return n
 }
 
-// Lost hears of a loss that a reader of the log has found: it goes into the gap log before any checkpoint passes it, and operators are told.
-// It does not block.
+// Lost records a loss that a reader of the log has found in the gap log before any checkpoint passes it, and posts a notice. It does not
+// block.
 func (n *Node) Lost(l oplog.Loss) {
 	g := checkpoint.Gap{
 		From: l.From, To: l.To, Reason: string(l.Reason), Namespaces: l.Namespaces, Fingerprint: n.cfg.Fingerprint, Found: l.Found, By: n.cfg.By,
 	}
-	if l.Reason != gap.Renamed { // the log has everything
+	if l.Reason != gap.Renamed { // nothing is missing
 		n.writer.Lost(g)
 	}
 	n.cfg.Board.Post(lostNotice(l))
 }
 
-// Heard takes an answer of MongoDB on how far its oplog goes: what is about to leave it catches up first, and quiet checkpoints keep up.
+// Heard applies the current extent of the oplog: readers about to leave it are prioritized, and idle checkpoints are advanced.
 func (n *Node) Heard(reach gap.Reach, floor change.Timestamp) {
 	n.log.SetReach(reach, floor)
 	n.writer.SetReach(reach.Length())
 }
 
-// Run serves until the context ends, and then stops softly; or until the log fails for good.
+// Run serves until the context ends, and then shuts down gracefully; or until the log fails permanently.
 func (n *Node) Run(ctx context.Context) error {
 	stopped := context.AfterFunc(ctx, func() { n.beginStop(nil) })
 	defer stopped()
@@ -147,49 +147,49 @@ func (n *Node) Run(ctx context.Context) error {
 	wg.Go(func() { n.runPulse(background) })
 
 	<-n.lifetime.Done()
-	err := context.Cause(n.lifetime) //nolint:contextcheck // the cause of the end, not a context to work under
+	err := context.Cause(n.lifetime) //nolint:contextcheck // only the cause is used
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	overlap := n.cfg.Overlap
 	if err != nil {
-		overlap = 0 // the log is not read any more
+		overlap = 0 // the log is no longer read
 	}
-	n.partWith(overlap)
+	n.drainExclusive(overlap)
 	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
 }
 
-// runLog opens the log where the shared subscribers are and reads it until the context ends.
+// runLog opens the log at the positions of the shared subscribers and reads it until the context ends.
 func (n *Node) runLog(ctx context.Context) error {
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // only the context's end makes it give up
+		return nil //nolint:nilerr // it fails only when the context ends
 	}
 	var starts []change.Position
 	for _, s := range n.sharedSubscribers() {
-		for _, at := range s.session.Standing().Partitions {
+		for _, at := range s.session.State().Partitions {
 			starts = append(starts, at)
 		}
 	}
 	return n.log.Run(ctx, oplog.TailStart(starts, reach.Last))
 }
 
-// beginStop takes no more sessions and terms, and tells exclusive subscribers, so that they go on elsewhere at once. A nil cause is a planned
-// stop.
+// beginStop rejects new sessions and terms and notifies exclusive subscribers, so that they connect elsewhere at once. A nil cause means a
+// planned stop.
 func (n *Node) beginStop(cause error) {
 	n.mu.Lock()
 	n.mu.stopping = true
 	n.mu.Unlock()
 	for _, e := range n.exclusives() {
 		e.session.Notify(Notice{
-			Kind: "shutting_down", Text: "The node stops: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
+			Kind: "shutting_down", Text: "The node is stopping: connect to another node.", Code: fault.NodeStopping, At: time.Now(),
 		})
 	}
 	n.stop(cause)
 }
 
-// partWith serves exclusive subscribers until they have left, or for so long, and ends the sessions of those that are still there.
-func (n *Node) partWith(within time.Duration) {
+// drainExclusive serves exclusive subscribers until they have disconnected or the time is over, and closes the remaining sessions.
+func (n *Node) drainExclusive(within time.Duration) {
 	over := time.NewTimer(within)
 	defer over.Stop()
 	for waiting := true; waiting && len(n.exclusives()) > 0; {
@@ -200,33 +200,33 @@ func (n *Node) partWith(within time.Duration) {
 		}
 	}
 	for _, e := range n.exclusives() {
-		e.session.Close(fault.Newf(fault.NodeStopping, "the node stops"))
+		e.session.Close(fault.Newf(fault.NodeStopping, "node is stopping"))
 	}
 }
 
-// shutdown waits for what was handed to shared subscribers to be acknowledged, saves the last checkpoints, and closes the sessions.
+// shutdown waits for the acknowledgements of shared subscribers, saves the last checkpoints, and closes the sessions.
 func (n *Node) shutdown(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
 	for _, s := range n.sharedSubscribers() {
 		if left := s.drain(flush); left > 0 {
-			n.logger.Warn("not everything was acknowledged in time; the rest is redelivered after the restart", "subscriber", s.name, "events", left)
+			n.logger.Warn("flush timed out, unacknowledged events will be redelivered", "subscriber", s.name, "events", left)
 		}
 	}
 	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 	defer cancel()
 	err := n.writer.Flush(save, checkpoint.ReasonFinal)
-	n.hub.Stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	n.hub.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
 	if err != nil {
 		return fmt.Errorf("save the last checkpoints: %w", err)
 	}
 	return nil
 }
 
-// Failing reports whether checkpoints cannot be saved.
+// Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }
 
-// Uptime returns for how long the node has been there.
+// Uptime returns the time since NewNode.
 func (n *Node) Uptime() time.Duration { return time.Since(n.begun) }
 
 // Hub returns the node's hub.

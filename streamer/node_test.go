@@ -970,7 +970,7 @@ func TestRewindWhileASubscriberConnects(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if at := e.Session().Standing().At; at.After(event.Position()) || e.Generation() != 1 {
+		if at := e.Session().State().At; at.After(event.Position()) || e.Generation() != 1 {
 			t.Errorf("it begins at %s in generation %d, the operator has moved it to %s", at, e.Generation(), event.Position())
 		}
 		e.Close(t.Context(), nil)

@@ -7,13 +7,13 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Place is where a subscriber is in the log: a position, or a Ref as it has left the node. At is used where it is set.
+// A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is used if it is set.
 type Place struct {
 	At  change.Position
 	Ref change.Ref
 }
 
-// From returns the position after which everything is that the subscriber has not seen; of a Ref that is where its time begins.
+// From returns the position after which the subscriber has seen nothing; for a Ref that is the beginning of its time.
 func (p Place) From() change.Position {
 	if p.At.IsZero() && !p.Ref.IsZero() {
 		return change.At(p.Ref.Time())
@@ -21,26 +21,27 @@ func (p Place) From() change.Position {
 	return p.At
 }
 
-// IsZero reports whether nothing is known.
+// IsZero reports whether the place is unknown.
 func (p Place) IsZero() bool { return p.At.IsZero() && p.Ref.IsZero() }
 
-// A seen leaves out what a subscriber has seen, where its partitions are at different places or where it is known by a Ref only. The log is
-// read again from the earliest of its places on. It belongs to whoever owns the session.
+// A seen filters out events that a subscriber has seen, if its partitions are at different places or a place is known only as a Ref. The
+// log is then read from the earliest place. It belongs to the owner of the session.
 type seen struct {
-	owner   bool    // an event of no document has come with partition 0
+	owner   bool    // events without a document are handled in partition 0
 	rest    *marker // of the partitions that are not in of
 	of      map[change.Partition]*marker
-	markers []*marker // all of them, each once
+	markers []*marker // all, without duplicates
 }
 
-// A marker is a place that the log has yet to pass.
+// A marker is a place that the log has not passed yet.
 type marker struct {
 	place Place
-	exact bool // the position is known; otherwise only the Ref is
+	exact bool // the position is known, not only the Ref
 	head  [change.HeadSize]byte
 
 	passed bool
-	// held are the events at the Ref's head before its own event: they were seen if that one comes, and not if the log goes on without it.
+	// held are events at the Ref's head before its own event: they were seen if that event follows, and not if the log goes beyond without
+	// it.
 	held []heldEvent
 }
 
@@ -50,7 +51,7 @@ type heldEvent struct {
 	keyed     bool
 }
 
-// newMarker makes a marker of a place.
+// newMarker returns a marker for a place.
 func newMarker(p Place) *marker {
 	if p.At.IsZero() && !p.Ref.IsZero() && p.Ref.Head().Kind == change.KindProgress {
 		p.At = change.At(p.Ref.Time()) // before every event of its time
@@ -67,8 +68,7 @@ func headOf(h change.Head) (head [change.HeadSize]byte) {
 	return head
 }
 
-// newSeen makes a seen of a subscriber that is at rest, and elsewhere in some partitions; nil where a cursor that starts at rest's position
-// needs no help.
+// newSeen returns a seen for a subscriber at rest, and at other places in some partitions; nil if a cursor that starts at rest suffices.
 func newSeen(rest Place, of map[change.Partition]Place) *seen {
 	s := &seen{of: make(map[change.Partition]*marker)}
 	known := make(map[string]*marker)
@@ -96,7 +96,7 @@ func newSeen(rest Place, of map[change.Partition]Place) *seen {
 	return s
 }
 
-// from returns the position after which the log is to be read.
+// from returns the position after which the log must be read.
 func (s *seen) from() (from change.Position) {
 	for i, m := range s.markers {
 		if at := m.place.From(); i == 0 || from.After(at) {
@@ -113,7 +113,7 @@ func (s *seen) marker(p change.Partition) *marker {
 	return s.rest
 }
 
-// where returns where a partition is while the log has been considered up to a position.
+// where returns the place of a partition when the log has been considered up to a position.
 func (s *seen) where(p change.Partition, considered change.Position) Place {
 	if m := s.marker(p); !m.passed {
 		return m.place
@@ -121,7 +121,7 @@ func (s *seen) where(p change.Partition, considered change.Position) Place {
 	return Place{At: considered}
 }
 
-// A verdict says what to do with an event.
+// A verdict is the decision on an event.
 type verdict int
 
 const (
@@ -130,7 +130,7 @@ const (
 	hold            // not known yet
 )
 
-// look considers the next event of the log. released are held events that turn out not to have been seen; they come before it.
+// look decides on the next event of the log. released are held events that have turned out to be new; they precede it.
 func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict, released []heldEvent) {
 	at := e.Position()
 	head := headOf(at.Head())
@@ -141,7 +141,7 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	}
 	if one {
 		v = s.marker(of).verdict(at, head)
-	} else { // delivered where one partition has not seen it
+	} else { // delivered unless every partition has seen it
 		v = skip
 		for _, m := range s.markers {
 			if w := m.verdict(at, head); w == deliver || v == skip {
@@ -159,13 +159,13 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	}
 	for _, m := range s.markers {
 		if !m.passed && !m.exact && m.head == head && m.place.Ref == at.Ref() {
-			m.passed, m.held = true, nil // this event and those held before it have been seen
+			m.passed, m.held = true, nil // this event and the held ones have been seen
 		}
 	}
 	return v, released
 }
 
-// verdict says what a partition at the marker does with an event.
+// verdict decides on an event for a partition at the marker.
 func (m *marker) verdict(at change.Position, head [change.HeadSize]byte) verdict {
 	switch {
 	case m.passed:
@@ -176,7 +176,7 @@ func (m *marker) verdict(at change.Position, head [change.HeadSize]byte) verdict
 	return hold
 }
 
-// passed notes the markers that a position of the log is after, and returns what they have held.
+// passed updates the markers for a position of the log and returns the events to release.
 func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released []heldEvent) {
 	for _, m := range s.markers {
 		switch {
@@ -191,7 +191,7 @@ func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released 
 	return slices.CompactFunc(released, func(a, b heldEvent) bool { return a.event.Position().Compare(b.event.Position()) == 0 })
 }
 
-// reached notes that the log has been considered up to a position, and returns what turns out not to have been seen.
+// reached updates the markers when the log has been considered up to a position, and returns the events to release.
 func (s *seen) reached(to change.Position) (released []heldEvent) {
 	for _, m := range s.markers {
 		m.passed = m.passed || m.exact && m.place.At.Compare(to) == 0
@@ -199,7 +199,7 @@ func (s *seen) reached(to change.Position) (released []heldEvent) {
 	return s.passed(to, headOf(to.Head()))
 }
 
-// done reports whether everything that comes now is new to the subscriber.
+// done reports whether all further events are new.
 func (s *seen) done() bool {
 	return !slices.ContainsFunc(s.markers, func(m *marker) bool { return !m.passed })
 }

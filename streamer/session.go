@@ -15,7 +15,7 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// ErrClosed says that the session is over.
+// ErrClosed says that the session has ended.
 var ErrClosed = errors.New("session closed")
 
 // A Subscription is a filter of a session.
@@ -23,61 +23,61 @@ type Subscription struct {
 	ID      string
 	Program *match.Program
 	Form    Form
-	// Snapshot has the subscription begin with the documents as they are, if it has not had them yet.
+	// Snapshot begins with the current documents, unless the subscriber already has them.
 	Snapshot bool
-	// Recover has it get the documents again after a loss.
+	// Recover sends the current documents again after a loss.
 	Recover bool
 
 	session *Session
 	key     match.ID
-	ids     []string  // ID alone
-	failed  *tally    // events on which it failed
-	listing bool      // the collections of its snapshot are being listed
-	readers []*reader // of its snapshot, while it is on the live path
+	ids     []string    // ID alone
+	failed  *errorLimit // reports failed evaluations
+	listing bool        // the collections of its snapshot are being listed
+	readers []*reader   // of its snapshot, while the session is live
 }
 
 // SessionConfig configures a Session.
 type SessionConfig struct {
-	// Subscriber names the subscriber in logs and statistics; empty for one without a name.
+	// Subscriber is the name of the subscriber in logs and statistics; may be empty.
 	Subscriber string
-	// Start is where the subscriber is: it has seen everything up to there.
+	// Start is the subscriber's position: it has seen everything up to there.
 	Start Place
-	// Partitions are those in which it is elsewhere.
+	// Partitions are the partitions with another position.
 	Partitions map[change.Partition]Place
-	// Earliest says that Start is where the log began when the session was asked for: of what has left the log since it is not told.
+	// Earliest says that Start was the beginning of the log at the request: what has left the log since is not reported as a loss.
 	Earliest bool
-	// Snapshots are what is left of the snapshots of its subscriptions.
+	// Snapshots is the progress of the snapshots of its subscriptions.
 	Snapshots []snapshot.Progress
-	// Generation is that of the checkpoint in which the subscriber is there.
+	// Generation is the checkpoint generation of the position.
 	Generation uint64
-	// Attached delivers only the partitions that Attach names; otherwise the session has all.
+	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
 	Attached bool
-	// Owner delivers an attached partition only while its term lasts, and an event of no document only with partition 0: of several
-	// nodes that serve one subscriber together, one delivers.
+	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
+	// nodes that serve a subscriber together delivers it.
 	Owner bool
 	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
 	CreditEvents, CreditBytes int
 }
 
-// A Session is a subscriber. Its transport receives and acknowledges from any number of goroutines.
+// A Session is a subscriber's stream. Its methods are safe for concurrent use.
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
-	received chan struct{} // holds one signal: there may be something to receive
+	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
 	done     chan struct{}
 
-	// Of the owner: the Hub's loop while the session is on the live path, its own loop otherwise.
+	// The following fields belong to the owner: the Hub's loop while the session is on the live path, otherwise its own loop.
 	subscriptions map[string]*Subscription
 	byKey         map[match.ID]*Subscription
-	seen          *seen           // nil when everything that comes is new
-	from          change.Position // on the live path: everything up to here was considered before; zero when the Hub is later
+	seen          *seen           // nil if everything that follows is new
+	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	open          *Batch          // being filled
-	usual         usual           // how much batches hold
-	matched       []*Subscription // those that match the event at hand
-	paused        bool            // nothing more is read
+	usual         usual           // typical size of a batch
+	matched       []*Subscription // subscriptions that match the current event
+	paused        bool            // reading has stopped
 
-	// attached are the partitions that the session has, nil for all. The owner replaces it, and never changes what is there.
+	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
 
 	mu struct {
@@ -85,29 +85,29 @@ type Session struct {
 		mailbox       []func() // for the owner
 		live          bool
 		queue         []*Batch
-		sent          []sent              // queued or sent and not acknowledged, in their order
+		sent          []sent              // queued or sent and not acknowledged, in order
 		last          uint64              // the last Seq
-		given         uint64              // the last one that was received
+		given         uint64              // the last Seq that was received
 		events, bytes int                 // of sent
 		acked         uint64              // events
-		considered    change.Position     // everything up to here is in the queue or was sent; on the live path the Hub may be later
-		reading       *reading            // what is known of what is being read
-		snapshots     []snapshot.Progress // of subscriptions; replaced and never changed
-		reads         bool                // one of them is not done
+		considered    change.Position     // everything up to here was queued or considered; on the live path the Hub may be later
+		reading       *reading            // the state of the subscriber where reading began
+		snapshots     []snapshot.Progress // replaced, never modified
+		reads         bool                // a snapshot is not complete
 		joined        map[change.Partition]attachment
-		rewound       attachment // the last rewind, and the batch that tells of it
+		rewound       attachment // the last rewind, and its batch
 		notices       []Notice
 		cause         error
 	}
 }
 
-// A usual is what the batch before held, for which the next one has room from the beginning.
+// A usual is the size of the previous batch, which is preallocated for the next one.
 type usual struct{ events, bytes int }
 
-// A sent is a batch that is not acknowledged.
+// A sent is an unacknowledged batch.
 type sent struct {
 	seq           uint64
-	before        change.Position // where the session was before it
+	before        change.Position // end of the previous batch
 	to            change.Position
 	events, bytes int
 	loss          bool
@@ -115,15 +115,15 @@ type sent struct {
 	snapshots     []snapshot.Progress // before it
 }
 
-// A reading is what the subscriber had before the session began, or went back: everything up to rest, or to elsewhere in some partitions. What
-// it acknowledges since is of the generation.
+// A reading is what the subscriber had when reading began or after a rewind: everything up to rest, or to the position in of for some
+// partitions. Later acknowledgements belong to the generation.
 type reading struct {
 	rest       change.Position
 	of         map[change.Partition]change.Position
 	generation uint64
 }
 
-// place returns where the subscriber is in a partition of which everything up to the position has been acknowledged.
+// place returns the subscriber's position in a partition when everything up to acked has been acknowledged.
 func (r *reading) place(p change.Partition, acked change.Position) change.Position {
 	had, elsewhere := r.of[p]
 	if !elsewhere {
@@ -132,7 +132,7 @@ func (r *reading) place(p change.Partition, acked change.Position) change.Positi
 	return change.Later(acked, had)
 }
 
-// newReading makes a reading of a subscriber that is at rest, and elsewhere in some partitions.
+// newReading returns a reading for a subscriber at rest, and at other places in some partitions.
 func newReading(rest Place, of map[change.Partition]Place, generation uint64) *reading {
 	r := &reading{rest: rest.From(), of: make(map[change.Partition]change.Position, len(of)), generation: generation}
 	for p, place := range of {
@@ -141,23 +141,22 @@ func newReading(rest Place, of map[change.Partition]Place, generation uint64) *r
 	return r
 }
 
-// An attachment is where and when a partition was attached, or all were moved back: in batches after the number.
+// An attachment is the position at which, and the batch after which, a partition was attached or all were rewound.
 type attachment struct {
 	at  change.Position
 	seq uint64
 }
 
-// A Notice is about the service, and has no place in the log.
+// A Notice is information about the service without a place in the log.
 type Notice struct {
 	Kind, Text, Subscription string
 	Code                     fault.Code
 	At                       time.Time
-	// Partitions are those concerned; none: all.
+	// Partitions are the affected partitions; empty means all.
 	Partitions []change.Partition
 }
 
-// Receive returns what comes next, at least one batch or notice. It blocks until there is something; a session that is over returns the
-// error with which it was closed.
+// Receive returns at least one batch or notice. It blocks until there is one. After the session has ended it returns the cause.
 func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 	for {
 		queue, notices, cause := s.take()
@@ -173,7 +172,7 @@ func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 	}
 }
 
-// take takes what is queued.
+// take removes and returns what is queued.
 func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,9 +188,8 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	return queue, notices, nil
 }
 
-// Prune takes the events out of a batch whose terms are over, or that were queued before their partition was attached under the term that it has
-// now: whoever transports the batches of a session with Owner calls it right before it hands one over. What is taken out the next owner
-// delivers, or the batches after that attachment.
+// Prune removes events whose term has ended, or that were queued before their partition was attached under its current term. The transport
+// of a session with Owner calls it right before it hands over a batch. The next owner, or later batches, deliver the removed events.
 func (s *Session) Prune(b *Batch) {
 	if !s.cfg.Owner {
 		return
@@ -224,19 +222,19 @@ func (s *Session) attachedAfter(p change.Partition) uint64 {
 	return s.mu.joined[p].seq
 }
 
-// Ack acknowledges the received batches up to one. What was acknowledged before changes nothing; a batch that was not received is refused
-// with the fault SessionBadAck.
+// Ack acknowledges the received batches up to seq. Repeated acknowledgements are ignored; a batch that was not received is rejected with
+// the fault SessionBadAck.
 func (s *Session) Ack(seq uint64) error {
 	_, err := s.ack(seq)
 	return err
 }
 
-// ack acknowledges batches, and returns how many events that are.
+// ack acknowledges batches and returns the number of their events.
 func (s *Session) ack(seq uint64) (events int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seq > s.mu.given {
-		return 0, fault.Newf(fault.SessionBadAck, "batch %d: the last one that was sent is %d", seq, s.mu.given)
+		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
 	}
 	n := 0
 	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
@@ -262,10 +260,10 @@ func (s *Session) ack(seq uint64) (events int, err error) {
 	return events, nil
 }
 
-// room is the share of the credit that must be free before a session that had none reads on.
-const room = 2 // half
+// room is the divisor for the share of the credit that must be free before a session resumes reading.
+const room = 2 // one half
 
-// hasCredit reports whether anything more may be queued, hasRoom whether it is worth to begin. Under the mutex.
+// hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The caller holds the mutex.
 func (s *Session) hasCredit() bool {
 	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes
 }
@@ -274,7 +272,7 @@ func (s *Session) hasRoom() bool {
 	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room
 }
 
-// Notify queues a notice. It never blocks.
+// Notify queues a notice, or drops it if too many are queued. It never blocks.
 func (s *Session) Notify(n Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,10 +282,10 @@ func (s *Session) Notify(n Notice) {
 	notify(s.received)
 }
 
-// maxNotices bounds the notices that wait for a subscriber that takes nothing; they are about the present, and more of them say no more.
+// maxNotices bounds the queued notices of a session.
 const maxNotices = 100
 
-// Close ends the session with the error that Receive returns from now on; nil means ErrClosed.
+// Close ends the session. Receive then returns cause, or ErrClosed if it is nil.
 func (s *Session) Close(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -300,10 +298,10 @@ func (s *Session) Close(cause error) {
 	}
 }
 
-// Done is closed when the session is over.
+// Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// do has the owner do something between two replies. It returns at once.
+// do queues a function for the owner, which calls it between two replies. It returns at once.
 func (s *Session) do(f func()) {
 	s.mu.Lock()
 	s.mu.mailbox = append(s.mu.mailbox, f)
@@ -312,7 +310,7 @@ func (s *Session) do(f func()) {
 	s.hub.poke(s)
 }
 
-// await has the owner do something and waits for it. It is false where the session is over before.
+// await calls a function in the owner and waits for it. It returns false if the session ends first.
 func (s *Session) await(f func()) bool {
 	did := make(chan struct{})
 	s.do(func() { f(); close(did) })
@@ -324,7 +322,7 @@ func (s *Session) await(f func()) bool {
 	}
 }
 
-// handle does what the mailbox asks for, as long as the caller owns the session: the Hub's loop while it is live.
+// handle calls the functions in the mailbox while the caller owns the session.
 func (s *Session) handle(live bool) {
 	for {
 		s.mu.Lock()
@@ -339,7 +337,7 @@ func (s *Session) handle(live bool) {
 	}
 }
 
-// Subscribe adds subscriptions, or replaces those with the same ids, and returns the position after which they hold.
+// Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after which they apply.
 func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
 	s.await(func() {
 		s.add(subscriptions)
@@ -348,7 +346,7 @@ func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position)
 	return from
 }
 
-// Unsubscribe removes subscriptions. Ids that there are not change nothing.
+// Unsubscribe removes subscriptions. Unknown IDs are ignored.
 func (s *Session) Unsubscribe(ids []string) {
 	s.await(func() {
 		for _, id := range ids {
@@ -363,7 +361,7 @@ func (s *Session) add(subscriptions []Subscription) {
 		sub := &subscriptions[i]
 		s.remove(sub.ID)
 		sub.session, sub.key, sub.ids = s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
-		sub.failed = newTally(func(text string, last error) {
+		sub.failed = newErrorLimit(func(text string, last error) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
@@ -388,14 +386,14 @@ func (s *Session) remove(id string) {
 	s.setProgress(id, nil)
 }
 
-// isLive reports whether the Hub's loop owns the session. The owner asks.
+// isLive reports whether the Hub's loop owns the session. Called by the owner.
 func (s *Session) isLive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.live
 }
 
-// at returns the position up to which the session has considered the log. The owner asks.
+// at returns the position up to which the session has considered the log. Called by the owner.
 func (s *Session) at() change.Position {
 	if s.isLive() {
 		return change.Later(s.hub.at, s.from)
@@ -420,7 +418,7 @@ func (s *Session) has(p change.Partition, keyed bool) bool {
 	return ok
 }
 
-// begin opens a batch to fill: the last one of the queue while nobody has taken it and it may grow, or a new one.
+// begin opens a batch: the last queued one if it may grow, or a new one.
 func (s *Session) begin() {
 	if s.open != nil {
 		return
@@ -434,7 +432,7 @@ func (s *Session) begin() {
 	s.open = &Batch{}
 }
 
-// event puts an event into the open batch, once for each form that its subscriptions ask for.
+// event adds an event to the open batch, once for each form that its subscriptions request.
 func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
 	if !keyed {
 		p = 0
@@ -469,21 +467,21 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 	}
 }
 
-// loss queues a loss, after what is in the open batch.
+// loss queues a loss after the open batch.
 func (s *Session) loss(l *Loss, to change.Position) {
 	s.queue(s.position())
 	s.open = &Batch{Loss: l}
 	s.queue(to)
 }
 
-// position returns where the last batch ends, or where the session began.
+// position returns the end of the last batch, or where the session began.
 func (s *Session) position() change.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.considered
 }
 
-// queue queues the open batch, which ends at the position. It moves the session there, also where nothing is open.
+// queue queues the open batch, which ends at to, and advances the session to to even without an open batch.
 func (s *Session) queue(to change.Position) {
 	b := s.open
 	s.open = nil
@@ -500,14 +498,14 @@ func (s *Session) queue(to change.Position) {
 		s.usual = usual{events + events/8, len(b.payloads) + len(b.payloads)/8}
 	}
 	if b.Loss != nil || b.Snapshot != nil {
-		events = 1 // whoever takes nothing is to hold so many
+		events = 1 // a session that does not receive must run out of credit
 	}
 	if b.Seq == 0 {
 		s.mu.last++
 		b.Seq, b.size = s.mu.last, len(b.payloads)
 		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
 		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
-	} else { // it has grown
+	} else { // the batch has grown
 		last := &s.mu.sent[len(s.mu.sent)-1]
 		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)-last.bytes
 		b.size = len(b.payloads)
@@ -517,29 +515,29 @@ func (s *Session) queue(to change.Position) {
 	notify(s.received)
 }
 
-// Standing is where a subscriber is, and how it does.
-type Standing struct {
-	// At is the position up to which it has acknowledged everything, zero for a session to which partitions are attached.
+// A SessionState is the state of a session.
+type SessionState struct {
+	// At is the position up to which everything is acknowledged; zero for a session with attached partitions.
 	At change.Position
-	// Partitions are those in which it has acknowledged more, or all that are attached.
+	// Partitions are the partitions that are acknowledged further than At, or all attached ones.
 	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged; Live says that the session is on the live path.
+	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
-	// Acked counts the events that have been acknowledged.
+	// Acked counts acknowledged events.
 	Acked uint64
-	// Snapshots are what is left of its snapshots.
+	// Snapshots is the progress of its snapshots.
 	Snapshots []snapshot.Progress
-	// Generation is that in which it is there: that of a rewind once it has acknowledged everything that it got before.
+	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier batches are acknowledged.
 	Generation uint64
 }
 
-// Standing returns where the subscriber is.
-func (s *Session) Standing() Standing {
+// State returns the state of the session.
+func (s *Session) State() SessionState {
 	attached, hub := s.attached.Load(), s.hub.position()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Standing{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
+	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
 	for _, b := range s.mu.sent {
 		if b.loss {
 			st.Losses++
@@ -574,28 +572,28 @@ func (s *Session) Standing() Standing {
 	return st
 }
 
-// credit reports whether anything more may be queued.
+// credit reports whether more may be queued.
 func (s *Session) credit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hasCredit()
 }
 
-// idle reports whether nothing is queued or sent and not acknowledged.
+// idle reports whether everything is acknowledged.
 func (s *Session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.mu.sent) == 0
 }
 
-// lossOf makes the entry of a loss of the log.
+// lossOf converts a loss of the log.
 func lossOf(l *oplog.Loss) *Loss {
 	return &Loss{
 		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
 	}
 }
 
-// notify leaves a signal in a channel that holds one.
+// notify sends a signal to a channel of capacity 1 unless one is pending.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

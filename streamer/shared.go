@@ -17,7 +17,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A Shared subscriber is one that all nodes serve together, each the partitions that it owns: standard output, or a sink.
+// A Shared subscriber is served by all nodes together, each for the partitions that it owns: standard output, or a sink.
 type Shared struct {
 	node    *Node
 	name    string
@@ -43,7 +43,7 @@ type receivedBatch struct {
 
 var _ checkpoint.Source = (*Shared)(nil)
 
-// Share begins the session of a shared subscriber, which gets partitions as the node gets their terms. It is called before the first Serve.
+// Share opens the session of a shared subscriber. It gets partitions when the node gets their terms. Call it before the first Serve.
 func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
@@ -59,8 +59,8 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscript
 	return s, nil
 }
 
-// Receive returns the next batches. It blocks until there are some, and while too much that was acknowledged is not saved. Right before one
-// is handed over, Prune must take out what is the node's no more.
+// Receive returns the next batches. It blocks until there are some, and while too many acknowledged events are not saved. The caller must
+// call Prune for each batch right before it hands the batch over.
 func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
 	for room := s.keeper.Room(); room != nil && !s.session.over(); room = s.keeper.Room() {
 		select {
@@ -83,10 +83,10 @@ func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
 	return batches, err
 }
 
-// Prune takes the events out of a batch whose terms are over.
+// Prune removes events whose terms have ended from a batch.
 func (s *Shared) Prune(b *Batch) { s.session.Prune(b) }
 
-// Ack acknowledges the batches up to one.
+// Ack acknowledges batches up to seq.
 func (s *Shared) Ack(seq uint64) error {
 	events, err := s.session.ack(seq)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Shared) Ack(seq uint64) error {
 // Session returns the subscriber's session at this node.
 func (s *Shared) Session() *Session { return s.session }
 
-// attach has the subscriber served in partitions, from its checkpoints or, where it has none, from the origin.
+// attach serves partitions from their checkpoints or, without one, from the origin.
 func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	n := s.node
 	select {
@@ -119,7 +119,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
 	if err != nil {
-		return fmt.Errorf("claim the checkpoints of %s: %w", s.name, err)
+		return fmt.Errorf("claim checkpoints of %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
 	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since
@@ -154,9 +154,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// detach has the subscriber served in partitions no longer.
+// detach stops serving partitions.
 func (s *Shared) detach(partitions []change.Partition) {
-	_ = s.session.Detach(partitions) // partitions are attached to it
+	_ = s.session.Detach(partitions) // cannot fail: the session has attached partitions
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range partitions {
@@ -165,11 +165,11 @@ func (s *Shared) detach(partitions []change.Partition) {
 	}
 }
 
-// drain has nothing more read, waits until what was handed over is acknowledged or the context ends, and returns how many events are not.
+// drain stops reading, waits until everything is acknowledged or the context ends, and returns the number of unacknowledged events.
 func (s *Shared) drain(ctx context.Context) (left int) {
 	s.session.Pause()
 	for {
-		if left = s.session.Standing().Events; left == 0 {
+		if left = s.session.State().Events; left == 0 {
 			return 0
 		}
 		select {
@@ -187,7 +187,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Lock()
 	terms, generations, acked := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked)
 	s.mu.Unlock()
-	st := s.session.Standing() // after the generations, which are raised when the session has moved
+	st := s.session.State() // after the generations, which are raised when the session has moved
 	all := make([]checkpoint.Progress, 0, len(st.Partitions))
 	for p, at := range st.Partitions {
 		term, there := terms[p]
@@ -213,7 +213,8 @@ func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 	s.node.fenced(c.Partition, c.Epoch, err)
 }
 
-// rewound goes where an operator has moved the subscriber, as soon as that can be read: a checkpoint that was refused is not saved before.
+// rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not
+// saved meanwhile.
 func (s *Shared) rewound() {
 	n := s.node
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
@@ -222,14 +223,14 @@ func (s *Shared) rewound() {
 		if err == nil {
 			return
 		}
-		n.logger.Warn("rewound checkpoints cannot be read", "subscriber", s.name, "error", err)
+		n.logger.Warn("loading rewound checkpoints failed", "subscriber", s.name, "error", err)
 		if wait.Wait(n.lifetime, attempt) != nil {
 			return
 		}
 	}
 }
 
-// goBack goes where an operator has moved the subscriber.
+// goBack moves the session to the position that an operator has set.
 func (s *Shared) goBack() error {
 	n := s.node
 	select {
@@ -262,7 +263,7 @@ func (s *Shared) goBack() error {
 	_ = s.session.Attach(places, held, rewindOf(moved)) // partitions are attached to it
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p, generation := range generations { // not before: where it was is of the generation before
+	for p, generation := range generations { // only now: the previous position belongs to the previous generation
 		if s.mu.terms[p].Epoch == held[p].Epoch {
 			s.mu.generations[p] = generation
 		}
@@ -270,7 +271,7 @@ func (s *Shared) goBack() error {
 	return nil
 }
 
-// failed returns why the subscriber is not served any more, nil while it is.
+// failed returns why the subscriber is no longer served, nil while it is.
 func (s *Shared) failed() error {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
@@ -315,7 +316,7 @@ func rewindOf(moved []checkpoint.Checkpoint) *Loss {
 func rewoundNotice(c checkpoint.Checkpoint) notice.Notice {
 	return notice.Notice{
 		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning,
-		Text:   fmt.Sprintf("an operator has moved subscriber %s back to %s: what follows is redelivered", c.Subscriber, c.Earliest().Time),
+		Text:   fmt.Sprintf("an operator rewound subscriber %s to %s; later changes are redelivered", c.Subscriber, c.Earliest().Time),
 		Fields: map[string]any{"subscriber": c.Subscriber, "generation": c.Generation},
 	}
 }

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// pageDocuments and pageBytes bound a page: the live path places it in one go.
+	// pageDocuments and pageBytes bound a page, because the live path places it in one step.
 	pageDocuments, pageBytes = 512, 512 << 10
-	// maxScans bounds the collections that are read at the same time.
+	// maxScans bounds the collections that are read concurrently.
 	maxScans = 4
-	// patience is how long a scan waits for readers without room before it goes on without them.
+	// patience is how long a scan waits for readers without room before it continues without them.
 	patience = time.Second
-	// retryRead is how long a scan waits after MongoDB has failed it.
+	// retryRead is the wait after a failed read.
 	retryRead = time.Second
 )
 
-// A SnapshotState says how far a snapshot is.
+// A SnapshotState is the state of a snapshot.
 type SnapshotState string
 
 // The states of a snapshot.
 const (
 	SnapshotBegun SnapshotState = "begun"
-	SnapshotDone  SnapshotState = "done" // every document that there is has been sent
+	SnapshotDone  SnapshotState = "done" // all documents have been sent
 )
 
-// A SnapshotMark is an entry of a session's stream: here the snapshot of a subscription begins, or is complete.
+// A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
 type SnapshotMark struct {
 	Subscription string
 	State        SnapshotState
 	Reason       snapshot.Reason
-	// Read counts the documents that were read, Estimated those that there were at the beginning.
+	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
 }
 
@@ -52,19 +52,19 @@ type scan struct {
 
 	namespace change.Namespace
 	touched   *snapshot.Touched
-	patient   time.Time     // when readers without room are waited for no longer, zero while there are none
+	patient   time.Time     // deadline for readers without room, zero while there are none
 	woken     chan struct{} // holds one signal: readers may have room
-	placed    chan struct{} // holds one signal: the page is done with
+	placed    chan struct{} // holds one signal: the page has been placed
 
-	joining []*reader // from the next page on
-	page    *page     // waits for the Hub
-	// again are documents of the page that must be read once more before the scan moves on, until and next its bounds then.
+	joining []*reader // join at the next page
+	page    *page     // waits for the Hub to reach its time
+	// again are documents of the page to read once more before the scan continues; until and next are its bounds then.
 	again       []change.Value
 	until, next change.Value
-	read        int // documents
+	read        int // documents read
 }
 
-// A page has been read, and written as its readers want it.
+// A page is a page of documents, encoded for its readers.
 type page struct {
 	to        change.Timestamp
 	until     change.Value
@@ -79,14 +79,14 @@ type document struct {
 	hits      []hit
 }
 
-// A hit is a reader that gets a document.
+// A hit is a reader that receives a document.
 type hit struct {
 	reader   *reader
-	from, to int // of the page's payloads
+	from, to int // in the page's payloads
 }
 
-// Snapshot has the session send the documents of subscriptions as they are, each at its place among the changes. A snapshot that is under
-// way begins again. Ids that there are not change nothing.
+// Snapshot sends the current documents of subscriptions, each in its place among the changes. It restarts a snapshot that is in progress.
+// Unknown IDs are ignored.
 func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	s.await(func() {
 		for _, id := range ids {
@@ -97,7 +97,7 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	})
 }
 
-// CancelSnapshot has the session send no more documents of subscriptions.
+// CancelSnapshot cancels the snapshots of subscriptions.
 func (s *Session) CancelSnapshot(ids []string) {
 	s.await(func() {
 		for _, id := range ids {
@@ -113,14 +113,14 @@ func (s *Session) CancelSnapshot(ids []string) {
 	})
 }
 
-// Snapshots returns what is left of the session's snapshots.
+// Snapshots returns the progress of the session's snapshots.
 func (s *Session) Snapshots() []snapshot.Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.snapshots
 }
 
-// setProgress replaces what is left of a subscription's snapshot; nil: nothing is known of one.
+// setProgress replaces the progress of a subscription's snapshot; nil removes it.
 func (s *Session) setProgress(id string, p *snapshot.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,13 +131,13 @@ func (s *Session) setProgress(id string, p *snapshot.Progress) {
 	s.setSnapshots(all)
 }
 
-// setSnapshots notes what is left of the session's snapshots. Under the mutex.
+// setSnapshots sets the progress of all snapshots. The caller holds the mutex.
 func (s *Session) setSnapshots(all []snapshot.Progress) {
 	s.mu.snapshots = all
 	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
 }
 
-// progress returns what is left of a subscription's snapshot, nil where nothing is known of one.
+// progress returns the progress of a subscription's snapshot, nil if there is none.
 func (sub *Subscription) progress() *snapshot.Progress {
 	all := sub.session.Snapshots()
 	if i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); i >= 0 {
@@ -146,14 +146,14 @@ func (sub *Subscription) progress() *snapshot.Progress {
 	return nil
 }
 
-// hash tells apart what subscriptions of one name want.
+// hash distinguishes filters of subscriptions with the same ID.
 func hash(p *match.Program) uint64 {
 	f := p.Filter()
 	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
 }
 
-// beginSnapshot begins the snapshot of a subscription, of all collections or of some; one that is under way goes on with the others. The owner
-// calls it.
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some. These are added to a snapshot that is in progress.
+// Called by the owner.
 func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: reason, Listed: len(some) > 0}
 	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
@@ -177,7 +177,7 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
-// resumeSnapshot looks what a subscription that is new in the session has of its snapshot. The owner calls it.
+// resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.
 func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
@@ -188,7 +188,7 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 	}
 }
 
-// advance goes on with the snapshot of a subscription that is on the live path.
+// advance continues the snapshot of a live subscription.
 func (h *Hub) advance(sub *Subscription) {
 	p := sub.progress()
 	switch {
@@ -210,7 +210,7 @@ func (h *Hub) advance(sub *Subscription) {
 	}
 }
 
-// abandon takes a subscription out of all scans.
+// abandon removes a subscription from all scans.
 func (h *Hub) abandon(sub *Subscription) {
 	for _, r := range sub.readers {
 		h.leaveScan(r)
@@ -227,7 +227,7 @@ func (h *Hub) leaveScan(r *reader) {
 	h.waiting = slices.DeleteFunc(h.waiting, is)
 }
 
-// mark queues the mark of a snapshot, and notes then how far the snapshot is.
+// mark queues a snapshot mark and then updates the progress.
 func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress) {
 	s.queue(s.position())
 	s.open = &Batch{Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}}
@@ -235,7 +235,7 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 	s.setProgress(sub.ID, &p)
 }
 
-// list finds out which collections a subscription's snapshot has. What there is not by then begins with changes.
+// list lists the collections of a subscription's snapshot. Collections created later begin with changes.
 func (h *Hub) list(sub *Subscription) {
 	if sub.listing {
 		return
@@ -245,7 +245,7 @@ func (h *Hub) list(sub *Subscription) {
 	h.loops.Go(func() {
 		collections, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
-			h.logger.Warn("the collections of a snapshot cannot be listed", "error", err)
+			h.logger.Warn("listing collections for a snapshot failed", "error", err)
 			select {
 			case <-time.After(retryRead):
 			case <-ctx.Done():
@@ -274,7 +274,7 @@ func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snaps
 	sub.session.mark(sub, SnapshotBegun, p)
 }
 
-// offer finds a scan for a reader, or has it wait for one.
+// offer finds a scan for a reader, or makes it wait for one.
 func (h *Hub) offer(r *reader) {
 	for _, c := range h.scans {
 		if c.namespace == r.Left.Namespace && r.Left.IsFresh() {
@@ -307,7 +307,7 @@ func (h *Hub) hasRoom(r *reader) bool {
 	return s.hasRoom()
 }
 
-// roomy lets scans go on: a session has room again, or a scan has ended.
+// roomy resumes scans: a session has room again, or a scan has ended.
 func (h *Hub) roomy() {
 	for _, c := range h.scans {
 		notify(c.woken)
@@ -336,11 +336,11 @@ func (h *Hub) runScan(c *scan) {
 			continue
 		}
 		if limit := h.cfg.SnapshotRate; limit != nil {
-			_ = limit.WaitN(ctx, min(q.Documents, limit.Burst())) // fails when the context ends
+			_ = limit.WaitN(ctx, min(q.Documents, limit.Burst())) // fails only when the context ends
 		}
 		read, err := h.cfg.Snapshots.Read(ctx, q)
 		if err != nil {
-			h.logger.Warn("a page of a snapshot cannot be read", "namespace", c.namespace.String(), "error", err)
+			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", err)
 			await(ctx, nil, retryRead)
 			continue
 		}
@@ -370,14 +370,14 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
 	readers := slices.Clone(c.Readers())
 	switch {
-	case c.touched.Replaced(): // by another collection: all of it is to be read
+	case c.touched.Replaced(): // by another collection: read all of it
 		c.Scan, c.touched, c.again = snapshot.Scan[*Subscription]{}, snapshot.NewTouched(c.namespace), nil
 		for _, r := range readers {
 			r.Left = snapshot.Left{Namespace: c.namespace}
 			c.Join(r)
 			h.passed(r, 0)
 		}
-	case c.touched.Gone(): // whatever there is now came with changes
+	case c.touched.Gone(): // later documents arrive as changes
 		c.touched, c.again = snapshot.NewTouched(c.namespace), nil
 		for _, r := range readers {
 			r.Done = true
@@ -442,7 +442,7 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 	for _, doc := range read.Documents {
 		e, err := change.Snapshotted(q.Namespace, doc, q.After)
 		if err != nil {
-			h.logger.Warn("a document of a snapshot cannot be read", "namespace", q.Namespace.String(), "error", err)
+			h.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
 			continue
 		}
 		d := document{id: e.ID()}
@@ -462,7 +462,7 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 	return p
 }
 
-// placeAll places the pages that the Hub has come to.
+// placeAll places the pages whose time the Hub has reached.
 func (h *Hub) placeAll() {
 	if h.early {
 		h.early = false
@@ -473,8 +473,8 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place gives a page to its readers, without the documents that changes have touched since before it was read, if the Hub is as far as the
-// page is. A page from which changes may be missing is read again.
+// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time. A
+// page from which changes may be missing is read again.
 func (h *Hub) place(c *scan) {
 	p := c.page
 	spoiled := c.touched.Spoiled()

@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -188,7 +187,7 @@ type replica struct {
 	kept   []contents                  // after the batches that are not acknowledged
 	seqs   []uint64
 	saved  contents
-	state  streamer.Standing
+	state  streamer.SessionState
 	marks  int
 	done   bool
 	failed string
@@ -200,7 +199,7 @@ func (r *replica) open(t *testing.T, b *bench) {
 }
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
-	r.state = r.session.Standing()
+	r.state = r.session.State()
 	r.session.Close(nil)
 	r.cfg.Start, r.cfg.Snapshots = streamer.Place{At: r.state.At}, r.state.Snapshots
 	if lossy {
@@ -240,8 +239,8 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 	raw := b.Payload(i)
 	// Payloads have no token, which Parse wants.
-	token := build.AppendDocument(nil, "_id", changetest.Token(changetest.Event{Time: change.Timestamp{T: 1, I: 1}}))
-	e, err := change.Parse(build.Document(append(token, raw[4:len(raw)-1]...)))
+	token := change.AppendDocument(nil, "_id", changetest.Token(changetest.Event{Time: change.Timestamp{T: 1, I: 1}}))
+	e, err := change.Parse(change.WrapDocument(append(token, raw[4:len(raw)-1]...)))
 	if err != nil {
 		r.failed = err.Error()
 		return
@@ -389,7 +388,7 @@ func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) str
 		case r.failed != "":
 			return fmt.Sprintf("replica %d: %s", i, r.failed)
 		case !r.done:
-			return fmt.Sprintf("replica %d: its snapshot does not end: %+v, %s, %+v", i, r.session.Snapshots(), b.hub.Scans(), r.session.Standing())
+			return fmt.Sprintf("replica %d: its snapshot does not end: %+v, %s, %+v", i, r.session.Snapshots(), b.hub.Scans(), r.session.State())
 		}
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {

@@ -9,36 +9,36 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A SubscriberStatus is how one subscriber does that has a session at this node.
+// A SubscriberStatus is the status of one subscriber with a session at this node.
 type SubscriberStatus struct {
 	Name   string
 	Shared bool
-	// Process is that of an exclusive subscriber, By its identity.
+	// Process is the process ID of an exclusive subscriber, By its identity.
 	Process, By string
 	Generation  uint64
-	// Live says that its session is on the live path; otherwise it is catching up, or has no credit.
+	// Live says that the session is on the live path; otherwise it is catching up or has no credit.
 	Live bool
-	// Position is up to where it has acknowledged everything, at the earliest.
+	// Position is its earliest acknowledged position.
 	Position change.Position
-	// Partitions is in how many partitions the session serves it.
+	// Partitions is the number of partitions that the session serves.
 	Partitions int
-	// Unacknowledged are queued or sent events, and their bytes; Losses those that it has yet to acknowledge.
+	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged losses.
 	Unacknowledged, Bytes, Losses int
-	// CreditEvents and CreditBytes may be queued or sent beyond that.
+	// CreditEvents and CreditBytes are the remaining credit.
 	CreditEvents, CreditBytes int
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64
-	// Lag is the log time between the position and the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
+	// Lag is the log time from the position to the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
 	Lag, HeadRoom *time.Duration
 	HeadRoomLevel oplog.Level
 }
 
-// Subscribers returns how the subscribers with a name do that have a session at this node, in the order of their names.
+// Subscribers returns the status of the named subscribers with a session at this node, ordered by name.
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
 	add := func(s SubscriberStatus, of *Session) {
-		st := of.Standing()
+		st := of.State()
 		s.Position = st.At
 		if s.Partitions = n.cfg.Origin.Partitions; of.attached.Load() != nil {
 			s.Partitions = len(st.Partitions)

@@ -71,8 +71,8 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 		p.wait()
 	}
 
-	run(tail).refused(fault.AccessUnauthenticated, "neither a token nor a certificate")
-	run(append(tail[:len(tail):len(tail)], "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is not known")
+	run(tail).refused(fault.AccessUnauthenticated, "no token and no client certificate")
+	run(append(tail[:len(tail):len(tail)], "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is unknown")
 	start(t, launch{args: []string{"tail", "--url", "http://192.0.2.1:8080", "--token-file", good}}).refused(fault.CommandBadArgument, "in plaintext")
 
 	status := run([]string{"status", "--address", address})
@@ -118,7 +118,7 @@ func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 		{"a line that is wrong", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + put(t, "i", []byte("token good name=ops namespace=*\n"))},
 			"identities fail STRM-ACCESS-BAD-FILE", "line 1"},
 		{"subjects without an authority", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + subjects}, "identities fail STRM-ACCESS-BAD-FILE", "authority"},
-		{"a secret among the keys", jwt(put(t, "jwks", []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`))), "jwks fail STRM-ACCESS-BAD-FILE", "holds a secret"},
+		{"a secret among the keys", jwt(put(t, "jwks", []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`))), "jwks fail STRM-ACCESS-BAD-FILE", "contains a private key"},
 		{"keys that are not there", jwt(cert + ".not"), "jwks fail STRM-ACCESS-BAD-FILE", "no such file"},
 	} {
 		p, found := l.with(tt.settings...).check()

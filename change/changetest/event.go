@@ -6,20 +6,19 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 )
 
-// An Event describes a change event to build. Its document's _id is an int64.
+// An Event describes a change event to build. The _id of its document is an int64.
 type Event struct {
 	Op       string // MongoDB's operationType; defaults to insert
 	DB, Coll string // default to "shop" and "orders"
 	ID       int64
 	Time     change.Timestamp
-	Index    uint64 // place in its transaction
-	Keyless  bool   // an event of no document
-	To       string // the collection that a rename makes, in the same database
-	Pad      int    // bytes of a string field, to make it large
-	// Value is the field v of the document, Base its field b; 0: it has none. An update sets v, and carries the document only if it is Whole.
+	Index    uint64 // index in its transaction
+	Keyless  bool   // an event without a document
+	To       string // the target collection of a rename, in the same database
+	Pad      int    // size of a string field in bytes
+	// Value is the field v of the document, Base its field b; 0 omits them. An update sets v and carries the document only with Whole.
 	Value, Base int64
 	Whole       bool
 }
@@ -28,42 +27,42 @@ type Event struct {
 func (e Event) Bytes() []byte {
 	op, db, coll := or(e.Op, "insert"), or(e.DB, "shop"), or(e.Coll, "orders")
 	var b []byte
-	b = build.AppendDocument(b, "_id", Token(e))
-	b = build.AppendString(b, "operationType", op)
-	b = build.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
-	id := build.AppendInt64(nil, "_id", e.ID)
+	b = change.AppendDocument(b, "_id", Token(e))
+	b = change.AppendString(b, "operationType", op)
+	b = change.AppendTimestamp(b, "clusterTime", e.Time.T, e.Time.I)
+	id := change.AppendInt64(nil, "_id", e.ID)
 	if op == "insert" || op == "replace" || e.Whole {
-		b = build.AppendDocument(b, "fullDocument", e.Document())
+		b = change.AppendDocument(b, "fullDocument", e.Document())
 	}
-	b = build.AppendDocument(b, "ns", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", coll)))
+	b = change.AppendDocument(b, "ns", change.WrapDocument(change.AppendString(change.AppendString(nil, "db", db), "coll", coll)))
 	if e.To != "" {
-		b = build.AppendDocument(b, "to", build.Document(build.AppendString(build.AppendString(nil, "db", db), "coll", e.To)))
+		b = change.AppendDocument(b, "to", change.WrapDocument(change.AppendString(change.AppendString(nil, "db", db), "coll", e.To)))
 	}
 	if !e.Keyless {
-		b = build.AppendDocument(b, "documentKey", build.Document(id))
+		b = change.AppendDocument(b, "documentKey", change.WrapDocument(id))
 	}
 	if op == "update" {
-		b = build.AppendDocument(b, "updateDescription", build.Document(build.AppendDocument(nil, "updatedFields", build.Document(build.AppendInt64(nil, "v", e.Value)))))
+		b = change.AppendDocument(b, "updateDescription", change.WrapDocument(change.AppendDocument(nil, "updatedFields", change.WrapDocument(change.AppendInt64(nil, "v", e.Value)))))
 	}
-	return build.Document(b)
+	return change.WrapDocument(b)
 }
 
 // Document returns the document after the event.
 func (e Event) Document() []byte {
-	b := build.AppendInt64(nil, "_id", e.ID)
+	b := change.AppendInt64(nil, "_id", e.ID)
 	if e.Value != 0 {
-		b = build.AppendInt64(b, "v", e.Value)
+		b = change.AppendInt64(b, "v", e.Value)
 	}
 	if e.Base != 0 {
-		b = build.AppendInt64(b, "b", e.Base)
+		b = change.AppendInt64(b, "b", e.Base)
 	}
 	if e.Pad > 0 {
-		b = build.AppendString(b, "pad", strings.Repeat("x", e.Pad))
+		b = change.AppendString(b, "pad", strings.Repeat("x", e.Pad))
 	}
-	return build.Document(b)
+	return change.WrapDocument(b)
 }
 
-// Position returns where the event stands.
+// Position returns the position of the event.
 func (e Event) Position() change.Position {
 	return change.Position{Token: Token(e), Time: e.Time}
 }
@@ -80,7 +79,7 @@ func Token(e Event) []byte {
 	return token(append(b, 0, 4))
 }
 
-// HighWater returns the high-watermark token of a time, as MongoDB sends it after batches.
+// HighWater returns the high-watermark token of a time, as MongoDB sends it with batches.
 func HighWater(t change.Timestamp) change.Position {
 	b := append(head(t), 0x2B, 0x02, 0x29, 0x29, 0x6E, 0x04)
 	return change.Position{Token: token(b), Time: t}
@@ -92,7 +91,7 @@ func head(t change.Timestamp) []byte {
 }
 
 func token(key []byte) []byte {
-	return build.Document(build.AppendString(nil, "_data", strings.ToUpper(hex.EncodeToString(key))))
+	return change.WrapDocument(change.AppendString(nil, "_data", strings.ToUpper(hex.EncodeToString(key))))
 }
 
 // appendKeyInt appends a KeyString integer.

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// maxDepth bounds how deep documents and arrays are nested. MongoDB promises to store 100 levels, and a change event adds a few.
+// maxDepth bounds the nesting. MongoDB stores up to 100 levels, and a change event adds a few.
 const maxDepth = 512
 
 var (
@@ -21,34 +21,34 @@ var (
 	errDepth     = fmt.Errorf("nested deeper than %d levels", maxDepth)
 )
 
-// Options say how values are written. The zero Options write relaxed Extended JSON.
+// Options control the output. The zero Options mean relaxed Extended JSON.
 type Options struct {
-	// Canonical keeps the type of every number and date.
+	// Canonical preserves the type of every number and date.
 	Canonical bool
 }
 
-// Append appends a whole BSON document to b as relaxed Extended JSON. BSON that is malformed or nested deeper than 512 levels is an error; b is
-// then returned as it was.
+// Append appends a BSON document to b as relaxed Extended JSON. If the BSON is malformed or too deeply nested it returns an error and the
+// original b.
 func Append(b, doc []byte) ([]byte, error) { return Options{}.Append(b, doc) }
 
-// Append is the function Append with options.
+// Append is Append with options.
 func (o Options) Append(b, doc []byte) ([]byte, error) {
 	if !isWhole(doc) {
-		return b, fmt.Errorf("write a document as JSON: %w", errMalformed)
+		return b, fmt.Errorf("convert document to JSON: %w", errMalformed)
 	}
 	text, err := o.nested(b, doc, false, 1)
 	if err != nil {
-		return b, fmt.Errorf("write a document as JSON: %w", err)
+		return b, fmt.Errorf("convert document to JSON: %w", err)
 	}
 	return text, nil
 }
 
-// isWhole reports whether a document has the length that it says it has. Its elements are checked as they are read.
+// isWhole reports whether a document has its declared length. Its elements are checked when they are read.
 func isWhole(doc []byte) bool {
 	return len(doc) >= 5 && uint64(binary.LittleEndian.Uint32(doc)) == uint64(len(doc))
 }
 
-// nested appends a document, or an array, whose elements' names mean nothing.
+// nested appends a document, or an array, whose element names are ignored.
 func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return b, errDepth
@@ -79,7 +79,7 @@ func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
 	}
 }
 
-// value appends a value that is in a document of the depth.
+// value appends a value in a document at the depth.
 func (o Options) value(b []byte, v change.Value, depth int) ([]byte, error) {
 	switch v.Type {
 	case change.TypeString:
@@ -139,10 +139,10 @@ func (o Options) value(b []byte, v change.Value, depth int) ([]byte, error) {
 	return b, fmt.Errorf("%w: a value of type %#x", errMalformed, v.Type)
 }
 
-// textOf returns the text of a string, of code or of a symbol.
+// textOf returns the text of a string, code or symbol.
 func textOf(v change.Value) []byte { return v.Data[4 : len(v.Data)-1] }
 
-// appendInt appends an integer, whose wrapper has the name. This is the place for those that JSON's readers take for doubles.
+// appendInt appends an integer, with the wrapper in canonical form.
 func (o Options) appendInt(b []byte, wrapper string, n int64) []byte {
 	if !o.Canonical {
 		return strconv.AppendInt(b, n, 10)
@@ -154,7 +154,7 @@ func (o Options) appendInt(b []byte, wrapper string, n int64) []byte {
 // endOfYears is the first millisecond of the year 10000.
 const endOfYears = 253402300800000
 
-// appendDate appends a date, given in milliseconds since 1970.
+// appendDate appends a date in milliseconds since 1970.
 func (o Options) appendDate(b []byte, ms int64) []byte {
 	if o.Canonical || ms < 0 || ms >= endOfYears {
 		b = strconv.AppendInt(append(b, `{"$date":{"$numberLong":"`...), ms, 10)
@@ -171,7 +171,7 @@ func appendObjectID(b, id []byte) []byte {
 	return append(hex.AppendEncode(append(b, `{"$oid":"`...), id), `"}`...)
 }
 
-// appendBinary appends binary data as BSON has it: length, subtype, data. Old data, of subtype 2, begins with its length once more.
+// appendBinary appends binary data: length, subtype, data. Old data, of subtype 2, repeats its length.
 func appendBinary(b, bin []byte) ([]byte, error) {
 	subtype, data := bin[4], bin[5:]
 	if subtype == 2 && len(data) >= 4 {

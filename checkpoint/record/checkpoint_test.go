@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/build"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
@@ -304,12 +303,12 @@ func sized(n, size int) change.Position {
 	const high = 4_000_000_000 // ten digits
 	if size == smallest {
 		at := change.Timestamp{T: high, I: high + uint32(n)}
-		return change.Position{Token: build.Document(build.AppendString(nil, "_data", fmt.Sprintf("82%08X%08X", at.T, at.I))), Time: at}
+		return change.Position{Token: change.WrapDocument(change.AppendString(nil, "_data", fmt.Sprintf("82%08X%08X", at.T, at.I))), Time: at}
 	}
 	p := changetest.Event{Time: change.Timestamp{T: high, I: high + uint32(n)}, Index: uint64(n), ID: int64(n)}.Position()
 	bits := make([]byte, max(0, size-len(p.Token)-16))
 	value := append(binary.LittleEndian.AppendUint32(nil, uint32(len(bits))), 0)
-	p.Token = build.Document(build.AppendValue(p.Token[4:len(p.Token)-1:len(p.Token)-1], 0x05, "_typeBits", append(value, bits...)))
+	p.Token = change.WrapDocument(change.AppendElement(p.Token[4:len(p.Token)-1:len(p.Token)-1], 0x05, "_typeBits", append(value, bits...)))
 	return p
 }
 

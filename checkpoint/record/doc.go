@@ -1,9 +1,8 @@
-// Package record is the form in which stores keep checkpoints, origins and the gap log: JSON that an operator can read with etcdctl or
-// mongosh.
+// Package record is the stored form of checkpoints, origins and the gap log: JSON that an operator can read with etcdctl or mongosh.
 //
-// A reader refuses a newer version than its own and tolerates fields that it does not know; whoever changes the meaning of a field
-// raises the version. What is refused is a fault that names where it is stored: CheckpointNewer, CheckpointPartitions, or CheckpointCorrupt.
-// Errors never show a token, which contains a document's key.
+// A reader rejects a newer version than its own and ignores unknown fields; a change to the meaning of a field must raise the version.
+// Rejected records are faults that name their key: CheckpointNewer, CheckpointPartitions, or CheckpointCorrupt. Errors never contain a
+// token, because a token contains a document key.
 //
-// Beside a checkpoint stands its trail: how many entries its history has had, and when the last one was made.
+// A checkpoint is stored with its trail: the number of its history entries and the time of the last one.
 package record

@@ -12,30 +12,30 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// What may be sent at once after a rest: a second's worth, at least one full batch.
+// The burst after an idle time: one second's worth, but at least one full batch.
 const (
 	minEventBurst = 256
 	minByteBurst  = 256 << 10
 )
 
-// Accounts are what the connections of each identity use together.
+// Accounts hold the state that the connections of each identity share.
 type Accounts struct {
 	mu struct {
 		sync.Mutex
 		open map[string]*account // by the identity's key; bounded by the connections
-		// resting are those that nobody uses but that have not paid for what they were sent: reconnecting is no way around a limit.
+		// resting are unused accounts that have not recovered their full burst, so that reconnecting does not evade a limit.
 		resting map[string]*account
 	}
 }
 
-// NewAccounts makes accounts, one set for a node: gRPC and SSE share it.
+// NewAccounts returns the accounts of a node, which gRPC and SSE share.
 func NewAccounts() *Accounts {
 	a := &Accounts{}
 	a.mu.open, a.mu.resting = map[string]*account{}, map[string]*account{}
 	return a
 }
 
-// An account is what the connections of one identity share.
+// An account is shared by the connections of one identity.
 type account struct {
 	key  string
 	pace struct {
@@ -49,16 +49,16 @@ type account struct {
 	maxSubscriptions int
 }
 
-// An Account is one connection's share in its identity's. Its methods may be called from anywhere at once.
+// An Account is one connection's share of the account of its identity. Its methods are safe for concurrent use.
 type Account struct {
 	of      *Accounts
 	shared  *account
 	name    string
-	claimed int // subscriptions of this connection, under the lock of Accounts
+	claimed int // subscriptions of this connection, guarded by Accounts
 	closed  bool
 }
 
-// Open returns a share for a connection. Where the identity is known already with other limits, those of i hold from now on.
+// Open returns a share for a connection. The limits of i replace those of earlier connections of the identity.
 func (a *Accounts) Open(i *Identity) *Account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,7 +116,7 @@ func (a *Account) Close() {
 	}
 }
 
-// forget lets go of accounts that nobody uses and that would begin anew as they are. The caller holds the lock.
+// forget removes unused accounts that have recovered their full burst. The caller holds the lock.
 func (a *Accounts) forget() {
 	for key, shared := range a.mu.resting {
 		if shared.rested() {
@@ -125,7 +125,7 @@ func (a *Accounts) forget() {
 	}
 }
 
-// rested reports whether the account may send as much at once as a new one.
+// rested reports whether the account has its full burst.
 func (a *account) rested() bool {
 	a.pace.Lock()
 	defer a.pace.Unlock()
@@ -137,8 +137,8 @@ func (a *account) rested() bool {
 	return true
 }
 
-// Reserve notes events and bytes as sent and returns how long to wait before sending them. Whoever sends more than may be sent in
-// a burst waits the longer for it; nothing is ever refused.
+// Reserve records events and bytes as sent and returns how long to wait before sending them. More than a burst waits longer; nothing is
+// refused.
 func (a *Account) Reserve(events, bytes int) time.Duration {
 	pace := &a.shared.pace
 	pace.Lock()
@@ -147,12 +147,12 @@ func (a *Account) Reserve(events, bytes int) time.Duration {
 	return max(reserve(pace.events, events, now), reserve(pace.bytes, bytes, now))
 }
 
-// Wait reserves and waits. It returns ctx's cause where ctx ends first.
+// Wait reserves and waits. It returns ctx's cause if ctx ends first.
 func (a *Account) Wait(ctx context.Context, events, bytes int) error {
 	return retry.Sleep(ctx, a.Reserve(events, bytes))
 }
 
-// limit sets what may be sent; what is left of the old limits' rest or debt stays, within the new burst.
+// limit sets the limits. The tokens of the old limiters are kept, up to the new burst.
 func (a *account) limit(events, bytes int) {
 	a.pace.Lock()
 	defer a.pace.Unlock()
@@ -160,7 +160,7 @@ func (a *account) limit(events, bytes int) {
 	a.pace.bytes = limited(a.pace.bytes, bytes, minByteBurst)
 }
 
-// limited gives a limiter another limit. One that had none has no past either, so it is replaced by one that is rested.
+// limited returns a limiter with a new limit. A limiter without a limit is replaced by one with a full burst.
 func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
 	limit, burst := rate.Limit(perSecond), max(perSecond, least)
 	switch {
@@ -175,8 +175,7 @@ func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
 	return l
 }
 
-// reserve takes n from the limiter in pieces that fit its burst; the last one's wait is the longest. n is bounded by what one batch
-// holds, so the pieces are few.
+// reserve takes n tokens in pieces that fit the burst; the last piece waits the longest. n is bounded by the size of a batch.
 func reserve(l *rate.Limiter, n int, now time.Time) (wait time.Duration) {
 	if l.Limit() == rate.Inf {
 		return 0

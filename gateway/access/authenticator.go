@@ -7,20 +7,18 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gateway/access/reload"
-	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
-// An Authenticator says who is at the other end of a connection. Its methods may be called from anywhere at once.
+// An Authenticator authenticates peers. Its methods are safe for concurrent use.
 type Authenticator struct {
 	cfg     Config
-	listed  *reload.Files[*roster]
-	keys    *reload.Files[signed.Keys]
-	jwts    *signed.Verifier
-	allowed *Identity // of everybody, where nothing is configured
+	listed  *watchedFiles[*roster]
+	keys    *watchedFiles[keySet]
+	jwts    *verifier
+	allowed *Identity // the identity of every peer if nothing is configured
 }
 
-// Everybody lets in everybody as one identity that may everything, as New does of the zero Config.
+// Everybody returns an Authenticator that gives every peer the same identity without limits, as New does for the zero Config.
 func Everybody() *Authenticator {
 	return &Authenticator{cfg: Config{}.withDefaults(), allowed: Anonymous()}
 }
@@ -34,17 +32,17 @@ func New(cfg Config) (*Authenticator, error) {
 	var err error
 	if cfg.Identities != "" {
 		parse := rosterParser(cfg.TLS.ClientCA != "")
-		if a.listed, err = reload.Open(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
+		if a.listed, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.JWKS != "" {
-		parse := func(contents [][]byte) (signed.Keys, error) { return signed.ParseKeys(contents[0]) }
-		if a.keys, err = reload.Open(fault.AccessBadFile, a.cfg.Logger, parse, cfg.JWKS); err != nil {
+		parse := func(contents [][]byte) (keySet, error) { return parseKeySet(contents[0]) }
+		if a.keys, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.JWKS); err != nil {
 			return nil, err
 		}
-		expect := signed.Expect{Issuer: cfg.Issuer, Audiences: cfg.Audiences, Leeway: a.cfg.Leeway}
-		a.jwts = signed.NewVerifier(expect, a.keys.Get)
+		expect := expectation{Issuer: cfg.Issuer, Audiences: cfg.Audiences, Leeway: a.cfg.Leeway}
+		a.jwts = newVerifier(expect, a.keys.Get)
 	}
 	if a.listed == nil && a.jwts == nil {
 		a.allowed = Anonymous()
@@ -52,7 +50,7 @@ func New(cfg Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// Err returns why files as they stand are not in force, or nil.
+// Err returns why changed files are not in force, or nil.
 func (a *Authenticator) Err() error {
 	var errs []error
 	if a.listed != nil {
@@ -64,7 +62,7 @@ func (a *Authenticator) Err() error {
 	return errors.Join(errs...)
 }
 
-// Known returns how many tokens and subjects are listed, and how many keys may sign JWTs.
+// Known returns the number of listed tokens and subjects, and of keys for JWTs.
 func (a *Authenticator) Known() (tokens, subjects, keys int) {
 	if a.listed != nil {
 		r := a.listed.Get()
@@ -77,24 +75,25 @@ func (a *Authenticator) Known() (tokens, subjects, keys int) {
 }
 
 var (
-	errNothingShown   = errors.New("neither a token nor a certificate was shown")
+	errNothingShown   = errors.New("no token and no client certificate")
 	errUnknownSubject = errors.New("the client certificate's subject is not listed")
-	errUnknownToken   = errors.New("the token is not known")
+	errUnknownToken   = errors.New("the token is unknown")
 	errCertExpired    = errors.New("the client certificate has expired")
-	errRightsChanged  = errors.New("what the identity may do has changed: connect again")
+	errRightsChanged  = errors.New("the rights of the identity have changed: reconnect")
 )
 
-// A Peer is the other end of a connection, and what it shows.
+// A Peer is the other end of a connection, with its credentials.
 type Peer struct {
-	// Address is its host:port. A token that comes in plaintext is good from this machine only.
+	// Address is its host:port. A plaintext token is accepted from the local host only.
 	Address string
 	// TLS is the state of the connection, nil for plaintext.
 	TLS *tls.ConnectionState
-	// Authorization are all values of the authorization header or metadata.
+	// Authorization holds all values of the authorization header or metadata.
 	Authorization []string
 }
 
-// Authenticate returns who is there. An error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and quotes no secret.
+// Authenticate returns the identity of a peer. The error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and contains
+// no secret.
 func (a *Authenticator) Authenticate(p Peer) (*Identity, error) {
 	if a.allowed != nil {
 		return a.allowed, nil
@@ -107,12 +106,12 @@ func (a *Authenticator) Authenticate(p Peer) (*Identity, error) {
 	if err != nil {
 		return nil, fault.New(fault.AccessUnauthenticated, err)
 	}
-	i := *found // the one that is listed is shared
+	i := *found // the listed identity is shared
 	i.again = prove
 	return &i, nil
 }
 
-// proof returns what proves the identity, now and later on.
+// proof returns a function that verifies the credentials, now and again later.
 func (a *Authenticator) proof(p Peer) (func() (*Identity, error), error) {
 	token, err := bearer(p.Authorization)
 	switch {
@@ -161,9 +160,9 @@ func (a *Authenticator) bySubject(name string, expires time.Time) (*Identity, er
 	return nil, errUnknownSubject
 }
 
-// Hold returns a context that ends when ctx does, when i's proof runs out, and within the time of Config.Recheck after i would no longer be
-// let in or would be given other rights. context.Cause is then a fault, STRM-ACCESS-UNAUTHENTICATED. The caller must call the
-// function when the connection is over.
+// Hold returns a context that ends when ctx ends, when the credentials of i expire, or within Config.Recheck after i is no longer accepted
+// or has other rights. context.Cause is then a fault, STRM-ACCESS-UNAUTHENTICATED. The caller must call the function when the connection
+// ends.
 func (a *Authenticator) Hold(ctx context.Context, i *Identity) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(context.Canceled) }
@@ -193,11 +192,11 @@ func (a *Authenticator) untilRecheck(i *Identity) time.Duration {
 	if i.Expires.IsZero() {
 		return a.cfg.Recheck
 	}
-	// A moment later, because what expires at a time is still good at it.
+	// A moment later, because credentials are still valid at the time of their expiry.
 	return max(min(a.cfg.Recheck, time.Until(i.Expires)+time.Millisecond), time.Millisecond)
 }
 
-// recheck proves the identity once more.
+// recheck verifies the credentials again.
 func (i *Identity) recheck() error {
 	now, err := i.again()
 	if err != nil {

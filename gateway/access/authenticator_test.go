@@ -54,12 +54,12 @@ func TestIdentityIsOfWhatIsShown(t *testing.T) {
 		"JWT":                               {nil, []string{"Bearer " + good}, "billing"},
 		"certificate":                       {known, nil, "cert"},
 		"token before certificate":          {known, []string{"Bearer listed"}, "static"},
-		"bad token beside good certificate": {known, []string{"Bearer wrong"}, "!no JWT"},
+		"bad token beside good certificate": {known, []string{"Bearer wrong"}, "!not a JWT"},
 		"bad header beside certificate":     {known, []string{"Basic wrong"}, "!must be: Bearer"},
 		"good token, unknown certificate":   {unknown, []string{"Bearer " + good}, "billing"},
-		"nothing":                           {nil, nil, "!neither"},
-		"TLS alone":                         {&tls.ConnectionState{}, nil, "!neither"},
-		"certificate that is not verified":  {unverified, nil, "!neither"},
+		"nothing":                           {nil, nil, "!no token"},
+		"TLS alone":                         {&tls.ConnectionState{}, nil, "!no token"},
+		"certificate that is not verified":  {unverified, nil, "!no token"},
 		"unknown certificate":               {unknown, nil, "!not listed"},
 		"forged JWT":                        {nil, []string{"Bearer " + newIssuer(t).sign(t, time.Now().Add(time.Hour), rights)}, "!not signed"},
 		"expired JWT":                       {nil, []string{"Bearer " + issuer.sign(t, time.Now().Add(-time.Minute), rights)}, "!expired"},
@@ -91,9 +91,9 @@ func TestRightsOfATokenAreReadToTheLetter(t *testing.T) {
 	a := newAuthenticator(t, issuer.config())
 	for text, want := range map[string]string{
 		`{}`:                                  "no namespace",
-		`[]`:                                  "no object",
-		`null`:                                "no object",
-		`"*"`:                                 "no object",
+		`[]`:                                  "not an object",
+		`null`:                                "not an object",
+		`"*"`:                                 "not an object",
 		`{"namespaces":[]}`:                   "no namespace",
 		`{"namespaces":"*"}`:                  "must be a list",
 		`{"namespaces":[1]}`:                  "list of strings",
@@ -126,13 +126,13 @@ func TestConnectionEndsWithItsRight(t *testing.T) {
 		"the token expires": {after: 5 * time.Second, want: "expired", within: 35*time.Second + time.Millisecond}, // with the leeway
 		"the token is taken out": {listed: true, spoil: func(t *testing.T, path string, _ *issuer) {
 			write(t, path, tokenLine("other", "name=other namespace=*"))
-		}, want: "no JWT", within: recheck},
+		}, want: "not a JWT", within: recheck},
 		"the rights change": {listed: true, spoil: func(t *testing.T, path string, _ *issuer) {
 			write(t, path, tokenLine("listed", "name=a namespace=shop.orders"))
-		}, want: "has changed", within: recheck},
+		}, want: "have changed", within: recheck},
 		"a limit changes": {listed: true, spoil: func(t *testing.T, path string, _ *issuer) {
 			write(t, path, tokenLine("listed", "name=a namespace=* max_subscriptions=1"))
-		}, want: "has changed", within: recheck},
+		}, want: "have changed", within: recheck},
 		"the key is taken out": {spoil: func(t *testing.T, _ string, i *issuer) { i.rotate(t, "another") }, want: "not signed", within: recheck},
 		"another token is added": {listed: true, spoil: func(t *testing.T, path string, _ *issuer) {
 			write(t, path, tokenLine("listed", "name=a namespace=*")+tokenLine("x", "name=x namespace=*"))

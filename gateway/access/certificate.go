@@ -11,16 +11,14 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gateway/access/reload"
 )
 
-// A TLS is a server's certificate and, for mTLS, the authorities of its clients; read again when their files change.
-// Connections that are open keep what they were opened with.
+// A TLS is a server's certificate and, for mTLS, the client CAs. It is reloaded when the files change; open connections are not affected.
 type TLS struct {
-	files *reload.Files[*tls.Config]
+	files *watchedFiles[*tls.Config]
 }
 
-// NewTLS reads the files of cfg.TLS. Without a certificate in cfg it returns nil and no error: there is no TLS.
+// NewTLS reads the files of cfg.TLS. It returns nil if cfg has no certificate.
 func NewTLS(cfg Config) (*TLS, error) {
 	if err := cfg.Validate(); err != nil || !cfg.TLS.Enabled() {
 		return nil, err
@@ -30,14 +28,14 @@ func NewTLS(cfg Config) (*TLS, error) {
 		paths = append(paths, cfg.TLS.ClientCA)
 	}
 	parse := func(contents [][]byte) (*tls.Config, error) { return serverConfig(contents, cfg.TLS.ClientOptional) }
-	f, err := reload.Open(fault.AccessBadCertificate, cfg.withDefaults().Logger, parse, paths...)
+	f, err := openFiles(fault.AccessBadCertificate, cfg.withDefaults().Logger, parse, paths...)
 	if err != nil {
 		return nil, err
 	}
 	return &TLS{files: f}, nil
 }
 
-// Config returns the configuration of a server that speaks the protocols (ALPN): "h2" for gRPC, "h2" and "http/1.1" for HTTP.
+// Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for HTTP.
 func (t *TLS) Config(protocols ...string) *tls.Config {
 	protocols = slices.Clone(protocols)
 	return &tls.Config{
@@ -51,7 +49,7 @@ func (t *TLS) Config(protocols ...string) *tls.Config {
 	}
 }
 
-// Err returns why the files as they stand are not in force, or that the certificate in force has expired meanwhile, or nil.
+// Err returns why changed files are not in force, or that the certificate has expired, or nil.
 func (t *TLS) Err() error {
 	if err := t.files.Err(); err != nil {
 		return err
@@ -62,10 +60,10 @@ func (t *TLS) Err() error {
 	return nil
 }
 
-// Expires returns until when the certificate in force is good.
+// Expires returns the expiry of the certificate in force.
 func (t *TLS) Expires() time.Time { return t.files.Get().Certificates[0].Leaf.NotAfter }
 
-// serverConfig makes the configuration of certificate, key and, where there is a third, clients' authorities.
+// serverConfig builds the configuration from the certificate, the key and, optionally, the client CAs.
 func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
@@ -80,7 +78,7 @@ func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{pair},
-		// A resumed session would skip the look at the client's certificate, and subscribers connect once for hours.
+		// A resumed session would skip the check of the client certificate, and subscribers connect once for hours.
 		SessionTicketsDisabled: true,
 	}
 	if len(contents) < 3 {
@@ -88,7 +86,7 @@ func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
-		return nil, errors.New("the file of clients' authorities holds no certificate")
+		return nil, errors.New("the client CA file contains no certificate")
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	if clientOptional {
@@ -97,8 +95,8 @@ func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	return c, nil
 }
 
-// subject returns the subject of a client's certificate that was verified, as RFC 2253 writes it, and when the certificate expires; ""
-// where there is none. It is read from the certificate itself: crypto/x509's own form keeps only one of several common names.
+// subject returns the subject of a verified client certificate in RFC 2253 form, and its expiry; "" if there is none. It is parsed from the
+// raw certificate, because crypto/x509 keeps only one of several common names.
 func subject(state *tls.ConnectionState) (name string, expires time.Time, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
 		return "", time.Time{}, nil

@@ -9,20 +9,20 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Config says who may connect. The zero value lets in everybody, without TLS.
+// Config configures access. The zero value accepts everybody, without TLS.
 type Config struct {
 	TLS TLSConfig
-	// Identities is a file of tokens (as hashes) and certificate subjects with what each may do; docs/access.md has its form. Defaults to none.
+	// Identities is a file of token hashes and certificate subjects with their rights; see docs/access.md. Optional.
 	Identities string
-	// JWKS is a file of public keys (RFC 7517) that sign JWTs. Defaults to none: no JWT is taken.
+	// JWKS is a file of public keys (RFC 7517) that sign JWTs. Optional; without it JWTs are rejected.
 	JWKS string
-	// Issuer is what a JWT's iss must be. Must be set with JWKS.
+	// Issuer is the required iss of JWTs. Required with JWKS.
 	Issuer string
-	// Audiences are those of which a JWT's aud must hold one. Must be set with JWKS.
+	// Audiences are the accepted aud values of JWTs. Required with JWKS.
 	Audiences []string
-	// Leeway is how far the issuer's clock may be off. Defaults to 30 s, at most 5 min.
+	// Leeway is the tolerated clock difference to the issuer. Defaults to 30 s, at most 5 min.
 	Leeway time.Duration
-	// Recheck is how often a connection's right to be there is looked at again. Defaults to 30 s.
+	// Recheck is the interval at which the rights of open connections are checked. Defaults to 30 s.
 	Recheck time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -30,21 +30,20 @@ type Config struct {
 
 // TLSConfig names the files of a server's certificate. The zero value means no TLS.
 type TLSConfig struct {
-	// Certificate and Key are PEM files: the chain with the leaf first, and its private key. Default to none: no TLS.
+	// Certificate and Key are PEM files: the chain with the leaf first, and its private key. Empty means no TLS.
 	Certificate, Key string
-	// ClientCA is a PEM file of the authorities that clients' certificates must come from. Defaults to none: clients need no certificate.
+	// ClientCA is a PEM file of CAs for client certificates. Empty means that clients need no certificate.
 	ClientCA string
-	// ClientOptional lets in clients without a certificate too, for those that have a token. Defaults to false: with ClientCA set
-	// every client must have one.
+	// ClientOptional also accepts clients without a certificate, for example with a token. Defaults to false.
 	ClientOptional bool
 }
 
-// Enabled reports whether there is TLS.
+// Enabled reports whether TLS is configured.
 func (c TLSConfig) Enabled() bool { return c.Certificate != "" }
 
 const maxLeeway = 5 * time.Minute
 
-// Validate returns everything that is wrong with c, without looking at any file.
+// Validate returns all errors in c, joined. It reads no files.
 func (c Config) Validate() error {
 	var errs []error
 	conflict := func(wrong bool, text string) {

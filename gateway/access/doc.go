@@ -1,23 +1,28 @@
-// Package access decides who may subscribe, to what, and how fast; it speaks neither gRPC nor the log.
+// Package access decides who may subscribe, to what, and how fast. It is independent of transports and of the log.
 //
-// An [Authenticator] makes an [Identity] of what a peer shows: a bearer token (from a file of hashes, or a JWT signed by a key of a JWKS
-// file) or the subject of a verified client certificate. A token that is shown must be good: a bad one is never made up for by a
-// certificate. Without any of it configured everybody is one anonymous identity without limits.
+// An [Authenticator] maps the credentials of a peer to an [Identity]: a bearer token (listed in a file as a hash, or a JWT signed by a key
+// of a JWKS file) or the subject of a verified client certificate. An invalid token is rejected even if the certificate is valid. If none
+// of these is configured, every peer has the same anonymous identity without limits.
 //
-// An identity says which namespaces may be subscribed to; what it does not name is forbidden, and the zero Identity may nothing. Its limits
-// are those of all its connections together: they share an [Account], which says how long to wait before the next events are sent. It
-// never says to drop any.
+// An identity lists the namespaces that it may subscribe to; the zero Identity may subscribe to none. All connections of an identity share
+// its limits in an [Account], which says how long to wait before the next events are sent. Events are never dropped.
 //
 // # Files
 //
-// Certificates, keys, tokens and key sets are looked at (stat) whenever they are needed and read again when they have changed; no
-// goroutine watches them. What cannot be used leaves what was in force before, is logged once, and stands in Err until the file is in order.
-// At the start it is an error.
+// Certificates, keys, tokens and key sets are checked (stat) whenever they are used and reloaded when they have changed; no goroutine
+// watches them. If a changed file is invalid, the previous content stays in force, the error is logged once, and Err returns it until the
+// file is valid. At startup an invalid file is an error.
 //
-// A connection outlives what let it in. [Authenticator.Hold] ends its context when the token or certificate expires, and soon after its
-// token was taken out of the file, its key out of the key set, or its rights changed; the client comes back with its position and loses nothing.
+// [Authenticator.Hold] ends the context of an open connection when its token or certificate expires, and soon after its token or key is
+// removed or its rights change. The client reconnects at its position and loses nothing.
 //
-// # Who may block
+// # JSON Web Tokens
 //
-// Nobody waits for a file but the one who reads it; the others meanwhile go by what was read before.
+// Tokens (RFC 7519) are verified with the public keys of a key set (RFC 7517). Signatures are RS256, ES256 or EdDSA. Each key has one
+// algorithm, whatever the token's header says. A token must expire, and must name the expected issuer and one of the expected audiences.
+// Keys are read from a file and never fetched.
+//
+// # Blocking
+//
+// Only the goroutine that reloads a file waits for it; others use the previous content.
 package access

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
 // TestDocumentedFormsAreTaken reads docs/access.md as its readers will copy it.
@@ -45,7 +43,7 @@ func TestDocumentedFormsAreTaken(t *testing.T) {
 	if err := json.Unmarshal([]byte(block("```json")), &claims); err != nil {
 		t.Fatal(err)
 	}
-	i, err := ofToken(signed.Token{Subject: "billing", Claims: claims})
+	i, err := ofToken(verifiedToken{Subject: "billing", Claims: claims})
 	if err != nil || i.Allows("crm", "x") || i.MaxSubscriptions != gateway.MaxSubscriptions || i.EventsPerSecond != gateway.EventsPerSecond || i.BytesPerSecond != gateway.BytesPerSecond {
 		t.Errorf("%+v, %v", i, err)
 	}

@@ -9,13 +9,13 @@ import (
 const maxToken = 8 << 10
 
 var (
-	errTwoHeaders = errors.New("the authorization header stands more than once")
+	errTwoHeaders = errors.New("the authorization header is given more than once")
 	errScheme     = errors.New("the authorization header must be: Bearer, a space, the token")
-	errTokenForm  = errors.New("the bearer token is empty, too long, or has a character that tokens do not have")
+	errTokenForm  = errors.New("the bearer token is empty, too long, or contains an invalid character")
 )
 
-// bearer reads the values of the authorization header (RFC 6750, section 2.1). No value is no token; a value that is not one
-// bearer token is an error, which never quotes it.
+// bearer parses the values of the authorization header (RFC 6750, section 2.1). No value means no token. Anything but one bearer token is
+// an error, which does not contain it.
 func bearer(values []string) (token string, err error) {
 	switch len(values) {
 	case 0:
@@ -36,7 +36,7 @@ func bearer(values []string) (token string, err error) {
 	return token, nil
 }
 
-// notOfToken reports whether a character is outside of RFC 6750's b68 alphabet.
+// notOfToken reports whether a character is outside the b64token alphabet of RFC 6750.
 func notOfToken(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':

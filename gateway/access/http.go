@@ -14,14 +14,14 @@ import (
 
 type identityKey struct{}
 
-// From returns the identity that Admit has put in a context, and nil, which may nothing, where there is none.
+// From returns the identity in a context that Admit returned; nil, which has no rights, if there is none.
 func From(ctx context.Context) *Identity {
 	i, _ := ctx.Value(identityKey{}).(*Identity)
 	return i
 }
 
-// Admit returns a context in which From finds who is at the other end, and which ends when that one is no longer good (Hold). The caller
-// must call the function when the connection is over. The error is that of Authenticate.
+// Admit authenticates a peer and returns a context for From, which ends when the credentials are no longer valid (see Hold). The caller
+// must call the function when the connection ends. The error is that of Authenticate.
 func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, context.CancelFunc, error) {
 	i, err := a.Authenticate(p)
 	if err != nil {
@@ -31,8 +31,8 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 	return ctx, release, nil
 }
 
-// Handler lets requests through to next that show who they are of (Admit). What next does with the identity, Permit above all, is next's:
-// Handler knows no parameters. Tokens are taken from the header alone: a URL is written into too many logs.
+// Handler authenticates requests (Admit) before it passes them to next, which must check rights itself with Permit. Tokens are accepted
+// only in the header, because URLs are often logged.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Authorization: r.Header.Values("Authorization")})
@@ -46,7 +46,7 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Refuse answers with a fault as JSON: code, message, remedy.
+// Refuse responds with a fault as JSON: code, message, remedy.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	body := struct {
 		Code    fault.Code `json:"code"`
@@ -59,12 +59,11 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// CORS lets pages of the origins (scheme://host[:port]) read what next answers to GET. Without origins it returns next itself: browsers then
-// show the answers to pages of the same origin only. It belongs outside of Handler, because browsers ask beforehand without a token.
-// Browsers are not told to send cookies or certificates along.
+// CORS lets pages of the origins (scheme://host[:port]) read responses to GET. Without origins it returns next. It must wrap Handler,
+// because browsers send preflight requests without a token. Cookies and certificates are not allowed.
 func CORS(origins []string, next http.Handler) (http.Handler, error) {
 	for _, origin := range origins {
 		if err := checkOrigin(origin); err != nil {
@@ -87,7 +86,7 @@ func CORS(origins []string, next http.Handler) (http.Handler, error) {
 		case !preflight:
 			next.ServeHTTP(w, r)
 		case !known:
-			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "pages of this origin may not ask"))
+			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "requests from this origin are not allowed"))
 		default:
 			w.Header().Set("Access-Control-Allow-Methods", http.MethodGet)
 			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control")
@@ -97,13 +96,13 @@ func CORS(origins []string, next http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// checkOrigin wants an origin as browsers send it, for it is compared letter by letter.
+// checkOrigin requires an origin in the form that browsers send, because origins are compared literally.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin ||
 		strings.ToLower(origin) != origin || strings.Contains(u.Host, "*") || u.Port() == defaultPort(u.Scheme) {
 		return fault.Newf(fault.ConfigBadValue,
-			"origin %q: must be http:// or https://, a host in lower case, and a port where it is not the usual one; a list of any (*) is none", origin)
+			"origin %q: must be http:// or https://, a host in lower case, and a port unless it is the default; * is not allowed", origin)
 	}
 	return nil
 }

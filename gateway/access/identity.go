@@ -10,33 +10,33 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// An Identity is who is at the other end, and what that one may do. It is never changed once made. The zero value may nothing.
+// An Identity is an authenticated peer with its rights. It is immutable. The zero value has no rights.
 type Identity struct {
-	// Name names it in logs and metrics.
+	// Name identifies it in logs and metrics.
 	Name string
-	// Namespaces are what may be subscribed to: db.coll, db.* for a whole database, * for everything.
+	// Namespaces are what it may subscribe to: db.coll, db.* for a database, * for everything.
 	Namespaces []string
-	// MaxSubscriptions bounds the subscriptions of all its connections on a node; 0: no bound of its own.
+	// MaxSubscriptions bounds the subscriptions of all its connections to a node; 0 means no limit.
 	MaxSubscriptions int
-	// EventsPerSecond and BytesPerSecond bound what all its connections on a node are sent; 0: no bound.
+	// EventsPerSecond and BytesPerSecond bound what is sent to all its connections to a node; 0 means no limit.
 	EventsPerSecond, BytesPerSecond int
-	// Expires is when what proved it runs out; the zero time: never.
+	// Expires is when its credentials expire; zero means never.
 	Expires time.Time
 
-	key   string                    // of its account: names of tokens, subjects and JWTs are apart
-	again func() (*Identity, error) // proves it again; nil: there is nothing to prove
+	key   string                    // of its account: names of tokens, subjects and JWTs are distinct
+	again func() (*Identity, error) // verifies the credentials again; nil if there are none
 }
 
 // everything is the pattern of all namespaces.
 const everything = "*"
 
-// Anonymous returns the identity of everybody where nothing is configured: everything allowed, no limits.
+// Anonymous returns the identity of everybody if nothing is configured: all rights, no limits.
 func Anonymous() *Identity {
 	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: "anonymous"}
 }
 
-// Allows reports whether a subscription to the namespace is allowed. One that leaves db or coll empty, and so means more than one
-// collection, is allowed only with everything allowed.
+// Allows reports whether a subscription to the namespace is allowed. An empty db or coll means several collections and requires the right
+// to everything.
 func (i *Identity) Allows(db, coll string) bool {
 	if i == nil {
 		return false
@@ -51,20 +51,20 @@ func (i *Identity) Allows(db, coll string) bool {
 	})
 }
 
-// Permit is Allows with a fault that says what is missing.
+// Permit is Allows with a fault that names the missing right.
 func (i *Identity) Permit(db, coll string) error {
 	switch {
 	case i.Allows(db, coll):
 		return nil
 	case i == nil:
-		return fault.Newf(fault.AccessForbidden, "nobody is identified")
+		return fault.Newf(fault.AccessForbidden, "the peer is not authenticated")
 	case db == "" || coll == "":
 		return fault.Newf(fault.AccessForbidden, "%q may subscribe to single collections only: name db and coll", i.Name)
 	}
 	return fault.Newf(fault.AccessForbidden, "%q may not subscribe to %q", i.Name, db+"."+coll)
 }
 
-// sameRights reports whether two proofs give the same rights under the same name.
+// sameRights reports whether two identities have the same name and rights.
 func (i *Identity) sameRights(j *Identity) bool {
 	return i.key == j.key && i.Name == j.Name && slices.Equal(i.Namespaces, j.Namespaces) && i.MaxSubscriptions == j.MaxSubscriptions &&
 		i.EventsPerSecond == j.EventsPerSecond && i.BytesPerSecond == j.BytesPerSecond
@@ -76,7 +76,7 @@ const (
 	maxLimit      = 1 << 40
 )
 
-// check says what makes an identity unusable, so that a slip of the pen never gives or takes rights in silence.
+// check returns why an identity is invalid, so that a typing error never changes rights silently.
 func (i *Identity) check() error {
 	switch {
 	case i.Name == "" || len(i.Name) > maxName:

@@ -7,21 +7,20 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// CheckListen says whether a server may listen on the address: without TLS only on a loopback address, unless insecure says that plaintext
-// is wanted. A host name other than localhost counts as reachable from elsewhere, as does no host. It resolves nothing: call it
-// once more with the address that was bound.
+// CheckListen checks the address of a server: without TLS it must be a loopback address, unless insecure is set. A host name other than
+// localhost, or no host, counts as non-loopback. Names are not resolved: call it again with the bound address.
 func CheckListen(address string, tls, insecure bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fault.Newf(fault.ConfigBadValue, "address to listen on: %w", err)
+		return fault.Newf(fault.ConfigBadValue, "listen address: %w", err)
 	}
 	if tls || insecure || host == "localhost" || isLoopback(address) {
 		return nil
 	}
-	return fault.Newf(fault.AccessPlaintext, "%s can be reached from other machines and would speak plaintext", address)
+	return fault.Newf(fault.AccessPlaintext, "%s is reachable from other machines and would use plaintext", address)
 }
 
-// isLoopback reports whether an address, host:port, is of this machine. Names are not looked up.
+// isLoopback reports whether host:port is a loopback address. Names are not resolved.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -4,17 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/mongostream/streamer/gateway/access/signed"
 )
 
-// rightsClaim is the claim of a JWT that says what the subject may do.
+// rightsClaim is the claim of a JWT that holds the rights of the subject.
 const rightsClaim = "streamer"
 
-var errRights = errors.New("the token's claim \"streamer\" is missing or no object")
+var errRights = errors.New("the token's claim \"streamer\" is missing or not an object")
 
-// ofToken returns the identity of a JWT that was verified.
-func ofToken(t signed.Token) (*Identity, error) {
+// ofToken returns the identity of a verified JWT.
+func ofToken(t verifiedToken) (*Identity, error) {
 	i := &Identity{Name: t.Subject, Expires: t.Expires, key: "jwt:" + t.Subject}
 	rights, ok := t.Claims[rightsClaim].(map[string]any)
 	if !ok {
@@ -26,7 +24,7 @@ func ofToken(t signed.Token) (*Identity, error) {
 	return i, nil
 }
 
-// readRights reads the claim. What it does not know is refused: a limit that is misspelt would be no limit.
+// readRights parses the claim. Unknown keys are rejected, because a misspelled limit would be no limit.
 func (i *Identity) readRights(rights map[string]any) error {
 	for name, value := range rights {
 		limit := i.limit(name)
@@ -56,7 +54,7 @@ func (i *Identity) readRights(rights map[string]any) error {
 	return nil
 }
 
-// limit returns the limit of a name, nil where there is none of that name.
+// limit returns the limit with a name, nil if there is none.
 func (i *Identity) limit(name string) *int {
 	switch name {
 	case "max_subscriptions":

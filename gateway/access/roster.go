@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// A roster is what the file of identities says.
+// A roster is the parsed file of identities.
 type roster struct {
 	tokens   []listed
 	subjects map[string]*Identity
 }
 
-// A listed token is known by its hash only.
+// A listed is a token, known only by its hash.
 type listed struct {
 	hash     [sha256.Size]byte
 	identity *Identity
 }
 
-// Bounds of the file of identities. A token is compared with all that are listed.
+// maxListed bounds the file of identities, because a token is compared with all of them.
 const maxListed = 10_000
 
-// Hash returns how the file of identities names a token.
+// Hash returns the form of a token in the file of identities.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -35,8 +35,7 @@ func Hash(token string) string {
 
 const hashPrefix = "sha256:"
 
-// byToken returns the identity of a token, or nil. It takes as long whichever token of the list it is, and whether it is one: all are
-// compared, each in constant time.
+// byToken returns the identity of a token, or nil. It takes constant time: all hashes are compared.
 func (r *roster) byToken(token string) *Identity {
 	sum := sha256.Sum256([]byte(token))
 	found := -1
@@ -50,7 +49,7 @@ func (r *roster) byToken(token string) *Identity {
 	return r.tokens[found].identity
 }
 
-// bySubject returns the identity of a client certificate's subject, or nil; the certificate has proved it, so it is no secret.
+// bySubject returns the identity of a client certificate's subject, or nil. A subject is not secret.
 func (r *roster) bySubject(subject string, expires time.Time) *Identity {
 	listed := r.subjects[subject]
 	if listed == nil {
@@ -61,15 +60,15 @@ func (r *roster) bySubject(subject string, expires time.Time) *Identity {
 	return &i
 }
 
-var errNeedsClientCA = errors.New("a subject is of no use without an authority that clients' certificates come from")
+var errNeedsClientCA = errors.New("a subject requires a client CA")
 
-// rosterParser returns the parser of files of identities; certificates says whether clients are asked for theirs.
+// rosterParser returns the parser for files of identities; certificates says whether client certificates are requested.
 func rosterParser(certificates bool) func([][]byte) (*roster, error) {
 	return func(contents [][]byte) (*roster, error) { return parseRoster(string(contents[0]), certificates) }
 }
 
-// parseRoster reads a file of identities. An error names the line and quotes nothing of it but names: a token may have been written
-// where its hash belongs.
+// parseRoster parses a file of identities. Errors name the line and contain nothing but names, because a token may have been written
+// instead of its hash.
 func parseRoster(text string, certificates bool) (*roster, error) {
 	r := &roster{subjects: map[string]*Identity{}}
 	named := map[string]*Identity{}
@@ -95,12 +94,12 @@ func parseRoster(text string, certificates bool) (*roster, error) {
 		}
 	}
 	if len(r.tokens)+len(r.subjects) == 0 {
-		return nil, errors.New("no identity is listed: nobody could connect")
+		return nil, errors.New("no identity is listed, so nobody could connect")
 	}
 	return r, nil
 }
 
-// add reads a line: what proves the identity, and what it may do.
+// add parses a line: credentials and rights.
 func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha256.Size]byte]bool, certificates bool) error {
 	if len(words) < 2 {
 		return errors.New("must begin with token sha256:…, or subject \"…\"")
@@ -110,7 +109,7 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 		return err
 	}
 	if before := named[i.Name]; before != nil && !before.sameRights(i) {
-		return fmt.Errorf("%q may do other things than on an earlier line: tokens and subjects of one name must be given the same", i.Name)
+		return fmt.Errorf("%q has other rights than on an earlier line: all tokens and subjects with one name must have the same rights", i.Name)
 	}
 	named[i.Name] = i
 	switch proof := words[1]; words[0] {
@@ -122,7 +121,7 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 		}
 		hash := [sha256.Size]byte(sum)
 		if hashes[hash] {
-			return errors.New("the token stands twice")
+			return errors.New("duplicate token")
 		}
 		hashes[hash] = true
 		r.tokens = append(r.tokens, listed{hash: hash, identity: i})
@@ -133,7 +132,7 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 		case proof == "":
 			return errors.New("the subject is empty")
 		case r.subjects[proof] != nil:
-			return errors.New("the subject stands twice")
+			return errors.New("duplicate subject")
 		}
 		r.subjects[proof] = i
 	default:
@@ -142,7 +141,7 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 	return nil
 }
 
-// readListed reads what an identity is called and may do: key=value, of which only namespace may stand several times.
+// readListed parses the name and rights: key=value, of which only namespace may be repeated.
 func readListed(words []string) (*Identity, error) {
 	i := &Identity{}
 	seen := map[string]bool{}
@@ -152,7 +151,7 @@ func readListed(words []string) (*Identity, error) {
 			return nil, errors.New("after the token or subject everything must be key=value")
 		}
 		if seen[name] && name != "namespace" {
-			return nil, fmt.Errorf("%.64q stands twice", name)
+			return nil, fmt.Errorf("duplicate %.64q", name)
 		}
 		seen[name] = true
 		limit := i.limit(name)
@@ -175,8 +174,8 @@ func readListed(words []string) (*Identity, error) {
 	return i, i.check()
 }
 
-// split takes a line apart at blanks; what stands in double quotes, with \ before quotes and backslashes, is part of a word. A #
-// where a word could begin ends the line.
+// split separates a line at blanks. Double quotes group characters into a word; inside them \ escapes quotes and backslashes. A # at the
+// start of a word begins a comment.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	inWord, quoted, escaped := false, false, false

@@ -65,7 +65,7 @@ func TestRosterThatIsWrongIsRefused(t *testing.T) {
 		"unknown key":            {"token " + hash + " name=a namespace=* " + secret + "=1", "unknown key"},
 		"no name":                {"token " + hash + " namespace=*", "name must have"},
 		"empty name":             {"token " + hash + " name= namespace=*", "name must have"},
-		"name twice":             {"token " + hash + " name=a name=b namespace=*", "stands twice"},
+		"name twice":             {"token " + hash + " name=a name=b namespace=*", "duplicate"},
 		"no namespace":           {"token " + hash + " name=a", "no namespace is allowed"},
 		"namespace of a slip":    {"token " + hash + " name=a namespace=shop", "must be db.coll"},
 		"star as a prefix":       {"token " + hash + " name=a namespace=shop.ord*", "must be db.coll"},
@@ -74,10 +74,10 @@ func TestRosterThatIsWrongIsRefused(t *testing.T) {
 		"limit is no number":     {"token " + hash + " name=a namespace=* max_subscriptions=many", "whole number"},
 		"limit below zero":       {"token " + hash + " name=a namespace=* max_subscriptions=-1", "between 0"},
 		"limit beyond all":       {"token " + hash + " name=a namespace=* bytes_per_second=9000000000000000000", "between 0"},
-		"token twice":            {"token " + hash + " name=a namespace=*\ntoken " + hash + " name=b namespace=*", "line 2: the token stands twice"},
-		"one name, other rights": {"token " + hash + " name=a namespace=*\ntoken " + Hash("y") + " name=a namespace=x.y", `line 2: "a" may do other things`},
-		"one name, other limits": {"token " + hash + " name=a namespace=*\nsubject CN=a name=a namespace=* max_subscriptions=1", `line 2: "a" may do other things`},
-		"subject twice":          {"subject CN=a name=a namespace=*\nsubject CN=a name=b namespace=*", "line 2: the subject stands twice"},
+		"token twice":            {"token " + hash + " name=a namespace=*\ntoken " + hash + " name=b namespace=*", "line 2: duplicate token"},
+		"one name, other rights": {"token " + hash + " name=a namespace=*\ntoken " + Hash("y") + " name=a namespace=x.y", `line 2: "a" has other rights`},
+		"one name, other limits": {"token " + hash + " name=a namespace=*\nsubject CN=a name=a namespace=* max_subscriptions=1", `line 2: "a" has other rights`},
+		"subject twice":          {"subject CN=a name=a namespace=*\nsubject CN=a name=b namespace=*", "line 2: duplicate subject"},
 		"empty subject":          {`subject "" name=a namespace=*`, "the subject is empty"},
 		"open quote":             {`token ` + hash + ` name="a namespace=*`, "not closed"},
 		"control character":      {"token " + hash + " name=a\x00 namespace=*", "control character"},
@@ -92,7 +92,7 @@ func TestRosterThatIsWrongIsRefused(t *testing.T) {
 			t.Errorf("%s: quotes the token: %v", name, err)
 		}
 	}
-	if _, err := parseRoster("subject CN=a name=a namespace=*", false); err == nil || !strings.Contains(err.Error(), "authority") {
+	if _, err := parseRoster("subject CN=a name=a namespace=*", false); err == nil || !strings.Contains(err.Error(), "client CA") {
 		t.Errorf("subject without authorities: %v", err)
 	}
 }

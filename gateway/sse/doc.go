@@ -1,2 +1,2 @@
-// Package sse reads a stream of server-sent events (WHATWG HTML, section 9.2.6), as `streamer tail` and the tests do.
+// Package sse reads server-sent events (WHATWG HTML, section 9.2.6) for clients such as `streamer tail`.
 package sse

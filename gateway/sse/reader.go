@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// maxLine bounds a line: an event of MongoDB is at most 16 MiB, as JSON a few times that.
+// maxLine bounds a line: a MongoDB event has at most 16 MiB, and is several times larger as JSON.
 const maxLine = 128 << 20
 
 // A Message is one event of the stream.
 type Message struct {
-	// ID is the last id that the stream has told, with this message or before it.
+	// ID is the latest id in the stream up to this message.
 	ID string
 	// Event is the type, empty for an ordinary message.
 	Event string
@@ -25,18 +25,17 @@ type Reader struct {
 	id    string
 }
 
-// NewReader makes a Reader over the body of an answer.
+// NewReader returns a Reader of a response body.
 func NewReader(r io.Reader) *Reader {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	return &Reader{lines: lines}
 }
 
-// LastID returns the last id that the stream has told; a client that reconnects sends it as Last-Event-ID.
+// LastID returns the latest id; a client sends it as Last-Event-ID when it reconnects.
 func (r *Reader) LastID() string { return r.id }
 
-// Next returns the next message that has data. At the end of the stream it returns io.EOF; a message that is cut off is dropped,
-// as the specification says.
+// Next returns the next message that has data. It returns io.EOF at the end of the stream. As specified, an incomplete message is dropped.
 func (r *Reader) Next() (Message, error) {
 	var m Message
 	id := r.id

@@ -95,35 +95,35 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		tree  Package
 		want  string // "" where nothing is wrong
 	}{
-		{"allowed", CheckImports, pkg("lane", file("a.go", "fmt", "github.com/mongostream/streamer/change", "github.com/mongostream/streamer/fault")), ""},
-		{"stage to stage", CheckImports, pkg("lane", file("a.go", "github.com/mongostream/streamer/gap")), "lane/a.go: imports gap"},
-		{"stage to stage in a test", CheckImports, pkg("lane", file("a_test.go", "github.com/mongostream/streamer/gap")), ""},
+		{"allowed", CheckImports, pkg("match", file("a.go", "fmt", "github.com/mongostream/streamer/change", "github.com/mongostream/streamer/fault")), ""},
+		{"stage to stage", CheckImports, pkg("match", file("a.go", "github.com/mongostream/streamer/gap")), "match/a.go: imports gap"},
+		{"stage to stage in a test", CheckImports, pkg("match", file("a_test.go", "github.com/mongostream/streamer/gap")), ""},
 		{"fault imports ours", CheckImports, pkg("fault", file("a.go", "github.com/mongostream/streamer/change")), "fault/a.go: imports change"},
 		{"not in the table", CheckImports, pkg("lain", file("a.go")), "lain: is not in the table"},
-		{"wiring", CheckImports, pkg("cmd/streamer", file("a.go", "github.com/mongostream/streamer/lane", "github.com/mongostream/streamer/internal/etcd")), ""},
-		{"module root", CheckImports, pkg("lane", file("a.go", "github.com/mongostream/streamer")), "lane/a.go: imports ."},
+		{"wiring", CheckImports, pkg("cmd/streamer", file("a.go", "github.com/mongostream/streamer/match", "github.com/mongostream/streamer/internal/etcd")), ""},
+		{"module root", CheckImports, pkg("match", file("a.go", "github.com/mongostream/streamer")), "match/a.go: imports ."},
 		{"room in devmongo", CheckImports, pkg("internal/devmongo/wire", file("a.go", "github.com/mongostream/streamer/internal/devmongo/doc")), ""},
 		{"devmongo leans on ours", CheckImports, pkg("internal/devmongo/wire", file("a.go", "github.com/mongostream/streamer/change")), "imports change"},
 		{"driver at home", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
-		{"driver abroad", CheckLibraries, pkg("lane", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), "belongs in [internal/mongodb"},
-		{"driver in a test", CheckLibraries, pkg("lane", file("a_test.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
-		{"tests' library in production", CheckLibraries, pkg("lane", file("a.go", "pgregory.net/rapid")), "lane/a.go: imports pgregory.net/rapid"},
+		{"driver abroad", CheckLibraries, pkg("match", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), "belongs in [internal/mongodb"},
+		{"driver in a test", CheckLibraries, pkg("match", file("a_test.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
+		{"tests' library in production", CheckLibraries, pkg("match", file("a.go", "pgregory.net/rapid")), "match/a.go: imports pgregory.net/rapid"},
 		{"tests' library in a helper", CheckLibraries, pkg("change/changetest", file("a.go", "pgregory.net/rapid")), ""},
-		{"unknown library", CheckLibraries, pkg("lane", file("a_test.go", "example.org/x")), "example.org/x is not in the table"},
+		{"unknown library", CheckLibraries, pkg("match", file("a_test.go", "example.org/x")), "example.org/x is not in the table"},
 		{"similar path", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v22")), "is not in the table"},
 		{"etcd's server in its client", CheckLibraries, pkg("internal/etcd", file("a.go", "go.etcd.io/etcd/server/v3/embed")), "belongs in [internal/devetcd"},
-		{"promhttp in a stage", CheckMetrics, pkg("lane", file("a.go", "github.com/prometheus/client_golang/prometheus/promhttp")), "lane/a.go: imports"},
-		{"metrics beside metrics.go", CheckMetrics, pkg("lane", File{Name: "a.go", Prometheus: []string{"Counter", "Registerer"}}), "prometheus.Counter belongs"},
-		{"Registerer anywhere", CheckMetrics, pkg("lane", File{Name: "a.go", Prometheus: []string{"Registerer"}}), ""},
-		{"metrics in metrics.go", CheckMetrics, pkg("lane", File{Name: "metrics.go", Prometheus: []string{"Counter"}}), ""},
-		{"sleeping test", CheckSleeps, pkg("lane", File{Name: "a_test.go", Test: true, Sleeps: true}), "lane/a_test.go: sleeps"},
-		{"sleeping bubble", CheckSleeps, pkg("lane", File{Name: "a_test.go", Test: true, Sleeps: true, Imports: []string{"testing/synctest"}}), ""},
-		{"long files", CheckShape, pkg("lane", long("a.go", 4000), File{Name: "a_test.go", Lines: 4000, Test: true}, generated), ""},
+		{"promhttp in a stage", CheckMetrics, pkg("match", file("a.go", "github.com/prometheus/client_golang/prometheus/promhttp")), "match/a.go: imports"},
+		{"metrics beside metrics.go", CheckMetrics, pkg("match", File{Name: "a.go", Prometheus: []string{"Counter", "Registerer"}}), "prometheus.Counter belongs"},
+		{"Registerer anywhere", CheckMetrics, pkg("match", File{Name: "a.go", Prometheus: []string{"Registerer"}}), ""},
+		{"metrics in metrics.go", CheckMetrics, pkg("match", File{Name: "metrics.go", Prometheus: []string{"Counter"}}), ""},
+		{"sleeping test", CheckSleeps, pkg("match", File{Name: "a_test.go", Test: true, Sleeps: true}), "match/a_test.go: sleeps"},
+		{"sleeping bubble", CheckSleeps, pkg("match", File{Name: "a_test.go", Test: true, Sleeps: true, Imports: []string{"testing/synctest"}}), ""},
+		{"long files", CheckShape, pkg("match", long("a.go", 4000), File{Name: "a_test.go", Lines: 4000, Test: true}, generated), ""},
 		{"long main", CheckShape, Package{Path: "cmd/x", Name: "main", Files: []File{long("doc.go", 1), long("main.go", 81)}}, "cmd/x/main.go: 81 lines"},
-		{"long doc", CheckShape, Package{Path: "lane", Name: "lane", Files: []File{long("doc.go", 121)}}, "lane/doc.go: 121 lines"},
-		{"no doc", CheckShape, Package{Path: "lane", Name: "lane", Files: []File{long("a.go", 1)}}, "lane: has no doc.go"},
+		{"long doc", CheckShape, Package{Path: "match", Name: "match", Files: []File{long("doc.go", 121)}}, "match/doc.go: 121 lines"},
+		{"no doc", CheckShape, Package{Path: "match", Name: "match", Files: []File{long("a.go", 1)}}, "match: has no doc.go"},
 		{"empty name", CheckShape, pkg("internal/util"), "the name util says nothing"},
-		{"init", CheckShape, pkg("lane", File{Name: "a.go", Inits: true}), "lane/a.go: has an init()"},
+		{"init", CheckShape, pkg("match", File{Name: "a.go", Inits: true}), "match/a.go: has an init()"},
 	}
 	for _, tt := range tests {
 		switch broken := strings.Join(tt.check([]Package{tt.tree}), "\n"); {
@@ -163,18 +163,18 @@ func TestSourcesAreReadAsTheyAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, folder := range []string{"lane", "lane/testdata", ".git"} {
+	for _, folder := range []string{"match", "match/testdata", ".git"} {
 		if err := os.Mkdir(dir+"/"+folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("lane/a.go", "//go:build plan9\n\npackage lane\n\nimport p \"github.com/prometheus/client_golang/prometheus\"\n\nvar _ p.Counter\n\nfunc init() {}\n")
-	write("lane/b.go", "// Code generated by hand. DO NOT EDIT.\n\npackage lane\n\ntype t struct{}\n\nfunc (t) init() {}\n")
-	write("lane/c_test.go", "package lane_test\n\nimport \"time\"\n\nvar nap = time.Sleep\n")
-	write("lane/testdata/x.go", "no Go at all")
+	write("match/a.go", "//go:build plan9\n\npackage match\n\nimport p \"github.com/prometheus/client_golang/prometheus\"\n\nvar _ p.Counter\n\nfunc init() {}\n")
+	write("match/b.go", "// Code generated by hand. DO NOT EDIT.\n\npackage match\n\ntype t struct{}\n\nfunc (t) init() {}\n")
+	write("match/c_test.go", "package lane_test\n\nimport \"time\"\n\nvar nap = time.Sleep\n")
+	write("match/testdata/x.go", "no Go at all")
 	write(".git/x.go", "no Go at all")
 	tree, err := Read(dir)
-	if err != nil || len(tree) != 1 || tree[0].Path != "lane" || tree[0].Name != "lane" || len(tree[0].Files) != 3 {
+	if err != nil || len(tree) != 1 || tree[0].Path != "match" || tree[0].Name != "match" || len(tree[0].Files) != 3 {
 		t.Fatalf("%+v, %v", tree, err)
 	}
 	a, b, c := tree[0].Files[0], tree[0].Files[1], tree[0].Files[2]

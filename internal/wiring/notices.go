@@ -8,16 +8,15 @@ import (
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/history"
 	"github.com/mongostream/streamer/notice/webhook"
 	"github.com/mongostream/streamer/streamer"
 )
 
 // channels are the ways that notices take beside the board's own: the log, and /v1/notices.
 type channels struct {
-	history  history.Store     // nil without etcd
-	recorder *history.Recorder // nil without a history
-	webhook  *webhook.Sender   // nil where none is configured
+	history  notice.Store     // nil without etcd
+	recorder *notice.Recorder // nil without a history
+	webhook  *webhook.Sender  // nil where none is configured
 }
 
 // newBoard makes the board that the node's parts post on.
@@ -37,9 +36,9 @@ func (s *Service) openChannels(ctx context.Context) error {
 	cfg := s.opts.Config
 	c := &s.channels
 	if c.history != nil {
-		c.recorder = history.New(history.Config{Bound: cfg.Notices.Keep, Logger: s.logger, Registerer: s.registry}, s.board, c.history)
+		c.recorder = notice.NewRecorder(notice.RecorderConfig{Bound: cfg.Notices.Keep, Logger: s.logger, Registerer: s.registry}, s.board, c.history)
 		if err := c.recorder.Load(ctx); err != nil {
-			s.logger.Warn("the cluster's history of notices cannot be read yet", "error", err)
+			s.logger.Warn("reading notice history failed yet", "error", err)
 		}
 	}
 	if hook := cfg.Notices.Webhook; hook.URL != "" {

@@ -13,26 +13,25 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/match/celval"
 )
 
-// MaxSource is how many bytes an expression may have.
+// MaxSource bounds an expression, in bytes.
 const MaxSource = 4096
 
-// Limits of expressions. What they bound is told in docs/filters.md.
+// Limits of expressions; see docs/filters.md.
 const (
 	maxNesting        = 50   // of parentheses, calls and lists
 	maxNodes          = 2000 // of the checked expression, macros expanded
-	maxComprehensions = 3    // one inside the other
+	maxComprehensions = 3    // nested in each other
 	maxRegex          = 1000 // instructions of a compiled pattern
 )
 
-// env is what filters may use. It is built once and only read.
+// env is the CEL environment of filters, built once.
 //
 //nolint:gochecknoglobals // a constant that takes a while to build
 var env = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{cel.StdLib()}
-	options = append(options, celval.EnvOptions()...)
+	options = append(options, celOptions()...)
 	document := cel.MapType(cel.StringType, cel.DynType)
 	options = append(options,
 		cel.Variable("doc", document), cel.Variable("doc._id", cel.DynType), cel.Variable("before", document),
@@ -45,29 +44,29 @@ var env = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewCustomEnv(options...)
 })
 
-// reserved are names that a macro's variable would hide.
+// reserved are the names that a macro variable must not shadow.
 func reserved() []string { return []string{"doc", "before", "key", "update", "op", "ns"} }
 
-// A Checked is an expression that was parsed and typed.
+// A Checked is a parsed and type-checked expression.
 type Checked struct {
 	source string
 	ast    *cel.Ast
 	tree   *ast.AST
 }
 
-// A SourceError says where an expression is wrong.
+// A SourceError is an error at a position in an expression.
 type SourceError struct {
 	Line, Column int // from 1
 	Reason       string
 }
 
-// Error returns place and reason.
+// Error returns position and reason.
 func (e *SourceError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// Check parses and types an expression and looks for what only fails when evaluated, as far as that can be
-// seen. Its errors are faults, STRM-FILTER-INVALID, with a SourceError inside.
+// Check parses and type-checks an expression, and rejects what would always fail at evaluation. Its errors are faults, STRM-FILTER-INVALID,
+// that wrap a SourceError.
 func Check(source string) (*Checked, error) {
 	e, err := env()
 	if err != nil {
@@ -93,7 +92,7 @@ func Check(source string) (*Checked, error) {
 	return c, nil
 }
 
-// invalid makes a fault of the first thing that the parser or the checker complains about.
+// invalid converts the first error of the parser or the checker to a fault.
 func invalid(issues *cel.Issues) error {
 	found := issues.Errors()
 	if len(found) == 0 {
@@ -108,12 +107,12 @@ func (c *Checked) invalidAt(x ast.Expr, reason string) error {
 	return fault.New(fault.FilterInvalid, &SourceError{Line: max(place.Line(), 1), Column: max(place.Column(), 0) + 1, Reason: reason})
 }
 
-// inspect looks at one node.
+// inspect checks one node.
 func (c *Checked) inspect(x ast.Expr) error {
 	switch x.Kind() {
 	case ast.ComprehensionKind:
 		if name := x.AsComprehension().IterVar(); slices.Contains(reserved(), name) {
-			return c.invalidAt(x, fmt.Sprintf("the variable %q has a meaning of its own in filters: choose another name", name))
+			return c.invalidAt(x, fmt.Sprintf("the name %q is reserved: choose another name for the variable", name))
 		}
 	case ast.MapKind:
 		return c.inspectMap(x)
@@ -124,14 +123,14 @@ func (c *Checked) inspect(x ast.Expr) error {
 	return nil
 }
 
-// inspectMap refuses keys that CEL's maps cannot hold, for which it panics. The checker lets them through.
+// inspectMap rejects map keys for which CEL panics; the type checker accepts them.
 func (c *Checked) inspectMap(x ast.Expr) error {
 	for _, entry := range x.AsMap().Entries() {
 		key := entry.AsMapEntry().Key()
 		switch t := c.tree.GetType(key.ID()); t.Kind() {
 		case types.StringKind, types.IntKind, types.UintKind, types.BoolKind:
 		default:
-			return c.invalidAt(key, fmt.Sprintf("the key of a map is a string, an int or a bool, not a %s", t))
+			return c.invalidAt(key, fmt.Sprintf("a map key must be a string, an int or a bool, not a %s", t))
 		}
 	}
 	return nil
@@ -146,7 +145,7 @@ func (c *Checked) inspectCall(x ast.Expr) error {
 		if !isText {
 			return c.invalidAt(x, errComputedPattern.Error())
 		}
-		size, err := celval.RegexSize(arg)
+		size, err := regexSize(arg)
 		switch {
 		case err != nil:
 			return c.invalidAt(x, err.Error())
@@ -158,13 +157,13 @@ func (c *Checked) inspectCall(x ast.Expr) error {
 	if !isText {
 		return nil
 	}
-	if _, _, err := celval.Make(call.FunctionName(), arg); err != nil {
+	if _, _, err := convertText(call.FunctionName(), arg); err != nil {
 		return c.invalidAt(x, err.Error())
 	}
 	return nil
 }
 
-// lastText returns the last argument of a call, where that is the literal of a string.
+// lastText returns the last argument of a call if it is a string literal.
 func lastText(call ast.CallExpr) (string, bool) {
 	args := call.Args()
 	if len(args) == 0 || args[len(args)-1].Kind() != ast.LiteralKind {
@@ -183,13 +182,13 @@ func (c *Checked) variable(x ast.Expr) (Root, bool) {
 	return rootOf(ref.Name)
 }
 
-// An outcome is what can be said of an expression when only the operation is known.
+// An outcome is the result of an expression if only the operation is known.
 type outcome struct {
 	Verdict Verdict
-	reads   bool // the root in question is read on the way to what is unknown
+	reads   bool // the result depends on the root in question
 }
 
-// Reads reports whether the verdict on an operation may hang on what a variable holds.
+// Reads reports whether the verdict for an operation may depend on a variable.
 func (c *Checked) Reads(r Root, op fmt.Stringer) bool {
 	return c.foresee(c.tree.Expr(), r, op.String()).reads
 }
@@ -252,7 +251,7 @@ func (c *Checked) foreseeCall(x ast.Expr, r Root, op string) outcome {
 	return outcome{Unknown, c.mentions(x, r)}
 }
 
-// joined is a conjunction (decisive: no) or a disjunction (decisive: yes).
+// joined is the outcome of a conjunction (decisive: No) or a disjunction (decisive: Yes).
 func joined(args []outcome, decisive, neutral Verdict) outcome {
 	result := outcome{Verdict: neutral}
 	for _, arg := range args {
@@ -267,7 +266,7 @@ func joined(args []outcome, decisive, neutral Verdict) outcome {
 	return result
 }
 
-// operations returns the names that a comparison with op names, where it is one.
+// operations returns the names in a comparison with op, if call is one.
 func (c *Checked) operations(call ast.CallExpr) (names []string, ok bool) {
 	function := call.FunctionName()
 	if function == operators.NotEquals {
@@ -283,7 +282,7 @@ func (c *Checked) operations(call ast.CallExpr) (names []string, ok bool) {
 	return names, true
 }
 
-// mentions reports whether a root occurs.
+// mentions reports whether a root occurs in x.
 func (c *Checked) mentions(x ast.Expr, r Root) bool {
 	found := false
 	ast.PreOrderVisit(x, ast.NewExprVisitor(func(x ast.Expr) {

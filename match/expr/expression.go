@@ -10,28 +10,27 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/match/celval"
 )
 
 // Limits of one evaluation.
 const (
-	maxSteps = 100_000   // of the expression, as CEL counts them
-	maxWalk  = 1_000_000 // of the event, as celval.Meter counts
+	maxSteps = 100_000   // of the expression, in CEL's cost units
+	maxWalk  = 1_000_000 // of the event, in units of costMeter
 )
 
-// An Expression is ready to be evaluated. It is safe for concurrent use.
+// An Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
-	// Conjuncts are what the source joins with &&. Where it is simple they are all of it, and CEL is not needed to evaluate it.
+	// Conjuncts are the conditions joined with &&. If Simple is set, they are the whole expression, and CEL is not needed.
 	Conjuncts []Conjunct
 	Simple    bool
-	// program returns what CEL evaluates. A simple expression has none until it is asked for: memory is spent on 100,000 of them.
+	// program returns the CEL program. That of a simple expression is built on demand, to save memory with many subscriptions.
 	program func() (cel.Program, error)
 }
 
-// Always returns the expression that is true of every event.
+// Always returns the expression that is true for every event.
 func Always() *Expression { return &Expression{Simple: true} }
 
-// Compile makes an expression ready. Its errors are faults, STRM-FILTER-INVALID.
+// Compile compiles the expression. Its errors are faults, STRM-FILTER-INVALID.
 func (c *Checked) Compile() (*Expression, error) {
 	x := new(Expression)
 	if x.Conjuncts, x.Simple = c.conjunctsOf(); x.Simple {
@@ -47,7 +46,7 @@ func (c *Checked) Compile() (*Expression, error) {
 	return x, nil
 }
 
-// planLater plans when first asked, and until then keeps the source only.
+// planLater keeps only the source until the program is first needed.
 func planLater(source string) func() (cel.Program, error) {
 	return sync.OnceValues(func() (cel.Program, error) {
 		c, err := Check(source)
@@ -58,7 +57,7 @@ func planLater(source string) func() (cel.Program, error) {
 	})
 }
 
-// plan makes the program. Planning evaluates what is constant, outside of what recovers an evaluation; a filter must end no node.
+// plan builds the program. Planning evaluates constants without the interpreter's recovery from panics, so it recovers itself.
 func (c *Checked) plan() (program cel.Program, err error) {
 	e, err := env()
 	if err != nil {
@@ -69,7 +68,7 @@ func (c *Checked) plan() (program cel.Program, err error) {
 			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
 		}
 	}()
-	if program, err = e.Program(c.ast, celval.ProgramOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
+	if program, err = e.Program(c.ast, operatorOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
 		return nil, c.invalidAt(c.tree.Expr(), err.Error())
 	}
 	return program, nil
@@ -87,7 +86,7 @@ func (x *Expression) Eval(f *Facts) (Verdict, error) {
 	return verdict, err
 }
 
-// evalSimple joins the conjuncts as CEL does: no wins over unknown, that over an error, that over yes.
+// evalSimple combines the conjuncts as CEL does: No wins over Unknown, Unknown over an error, an error over Yes.
 func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
 	result, failed := Yes, error(nil)
 	for i := range x.Conjuncts {
@@ -132,7 +131,7 @@ func (c Conjunct) eval(f *Facts) (Verdict, error) {
 
 var errNotBool = errors.New("the filter is neither true nor false")
 
-// EvalInCEL evaluates the expression in CEL, whatever it is; its verdict is that of Eval.
+// EvalInCEL evaluates the expression in CEL; the verdict is that of Eval.
 func (x *Expression) EvalInCEL(f *Facts) (Verdict, error) {
 	if x.program == nil {
 		return Yes, nil

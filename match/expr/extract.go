@@ -6,16 +6,12 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-
-	"github.com/mongostream/streamer/match/bsonval"
-	"github.com/mongostream/streamer/match/celval"
 )
 
-// A Conjunct is one of the conditions that an expression joins with &&, as predicates of which one must hold. Without any it is a condition
-// that predicates cannot say.
+// A Conjunct is a condition joined with &&: predicates of which one must hold. It is empty if predicates cannot express the condition.
 type Conjunct []Predicate
 
-// conjunctsOf takes an expression apart; simple reports that nothing of it was left over.
+// conjunctsOf returns the conjuncts; simple says that predicates express all of them.
 func (c *Checked) conjunctsOf() (all []Conjunct, simple bool) {
 	simple = true
 	for _, x := range flatten(c.tree.Expr(), operators.LogicalAnd, nil) {
@@ -26,7 +22,7 @@ func (c *Checked) conjunctsOf() (all []Conjunct, simple bool) {
 	return all, simple
 }
 
-// flatten lists what an operator joins, at whatever depth.
+// flatten lists the operands of nested uses of an operator.
 func flatten(x ast.Expr, operator string, to []ast.Expr) []ast.Expr {
 	if x.Kind() != ast.CallKind || x.AsCall().FunctionName() != operator {
 		return append(to, x)
@@ -52,7 +48,7 @@ func (c *Checked) conjunct(x ast.Expr) Conjunct {
 	return one
 }
 
-// predicate makes a predicate of a comparison of a field with a constant, nil of anything else.
+// predicate returns the predicate for a comparison of a field with a constant, nil for anything else.
 func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 	if len(args) != 2 {
 		return nil
@@ -80,10 +76,10 @@ func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 	if !ok || rel != Equals && !constant.Class.IsOrdered() {
 		return nil
 	}
-	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []bsonval.Constant{constant}}
+	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []Constant{constant}}
 }
 
-// membership makes a predicate of a field in a list of constants.
+// membership returns the predicate for a field in a list of constants.
 func (c *Checked) membership(field, list ast.Expr) *Predicate {
 	r, path, ok := c.path(field)
 	if !ok || list.Kind() != ast.ListKind || list.AsList().Size() == 0 {
@@ -100,7 +96,7 @@ func (c *Checked) membership(field, list ast.Expr) *Predicate {
 	return p
 }
 
-// path returns the variable and the names of fields that an expression selects.
+// path returns the variable and the field names that an expression selects.
 func (c *Checked) path(x ast.Expr) (r Root, path []string, ok bool) {
 	if r, ok := c.variable(x); ok {
 		return r, nil, true
@@ -124,8 +120,8 @@ func (c *Checked) path(x ast.Expr) (r Root, path []string, ok bool) {
 	return r, append(path, name), ok
 }
 
-// constantOf returns the value of a literal, or of a call that makes a value of one.
-func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
+// constantOf returns the value of a literal, or of a conversion of one.
+func constantOf(x ast.Expr) (c Constant, ok bool) {
 	var val ref.Val
 	switch x.Kind() {
 	case ast.LiteralKind:
@@ -139,7 +135,7 @@ func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
 			val = types.String(text).ConvertToType(types.TimestampType)
 			break
 		}
-		made, known, err := celval.Make(x.AsCall().FunctionName(), text)
+		made, known, err := convertText(x.AsCall().FunctionName(), text)
 		if !known || err != nil {
 			return c, false
 		}
@@ -147,9 +143,9 @@ func constantOf(x ast.Expr) (c bsonval.Constant, ok bool) {
 	default:
 		return c, false
 	}
-	scalar, ok := celval.Scalar(val)
+	scalar, ok := fromCEL(val)
 	if !ok {
 		return c, false
 	}
-	return bsonval.ConstantOf(scalar)
+	return ConstantOf(scalar)
 }

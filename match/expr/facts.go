@@ -6,12 +6,10 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/bsonval"
-	"github.com/mongostream/streamer/match/celval"
 )
 
-// A Root is a variable of filters. doc._id is one of its own, because it is known where the rest of doc is not; ns is no value, its names
-// are.
+// A Root is a variable of filters. doc._id is separate because it is known when the rest of doc is not; ns has no value, only its names
+// have.
 type Root uint8
 
 // The variables.
@@ -30,7 +28,7 @@ const (
 //nolint:gochecknoglobals // a constant table
 var rootNames = [Roots]string{"doc", "doc._id", "before", "key", "update", "op", "ns.db", "ns.coll"}
 
-// unknowns are what variables yield that an event does not tell: everything that depends on one is unknown itself.
+// unknowns are the values of unknown variables: any result that depends on one is unknown.
 //
 //nolint:gochecknoglobals // constants
 var unknowns = func() (u [Roots]ref.Val) {
@@ -49,33 +47,33 @@ func rootOf(name string) (Root, bool) {
 	return 0, false
 }
 
-// Facts are what one event tells. They read the event once, when first asked, and serve all filters that look at it.
+// Facts are the content of an event for filters. They are read once, on demand, for all filters.
 type Facts struct {
 	event    *change.Event
 	db, coll []byte
-	// imageAsDoc: the filter reads the image before a delete as doc.
+	// imageAsDoc means that doc is the pre-image of a delete.
 	imageAsDoc bool
 
 	read                  bool
 	document, prior, diff change.Value
-	meter                 celval.Meter
+	meter                 costMeter
 }
 
 var _ interpreter.Activation = (*Facts)(nil)
 
-// Of begins with an event.
+// Of sets the event.
 func (f *Facts) Of(e *change.Event) { *f = Facts{event: e, db: e.DB(), coll: e.Coll()} }
 
 // Event returns the event.
 func (f *Facts) Event() *change.Event { return f.event }
 
-// Namespace makes ns another namespace than the event's own: the one that a rename makes.
+// Namespace overrides the namespace of the event, for the target of a rename.
 func (f *Facts) Namespace(db, coll []byte) { f.db, f.coll = db, coll }
 
-// ImageAsDoc says whether doc is the image before a delete.
+// ImageAsDoc sets whether doc is the pre-image of a delete.
 func (f *Facts) ImageAsDoc(yes bool) { f.imageAsDoc = yes }
 
-// load finds the fields that filters look at; of fields that stand twice the first counts.
+// load finds the fields that filters read; the first of duplicate fields counts.
 func (f *Facts) load() {
 	if f.read {
 		return
@@ -105,8 +103,8 @@ func first(kept *change.Value, v change.Value) {
 	}
 }
 
-// Value returns what a variable is. Where the event does not tell, known is false; what is known not to be there is absent. The names
-// (op, ns) are not BSON: see name.
+// Value returns the value of a variable; known is false if the event does not carry it, and absent means that it does not exist. For op and
+// ns see name.
 func (f *Facts) Value(r Root) (v change.Value, known bool, err error) {
 	op := f.event.Op()
 	switch r {
@@ -132,7 +130,7 @@ func (f *Facts) Value(r Root) (v change.Value, known bool, err error) {
 	return change.Value{}, false, nil
 }
 
-// orNothing returns a document if it is one. If not, it is absent where there never is one, and not known elsewhere.
+// orNothing returns v if it is a document; else absent if the operation never has one, and unknown otherwise.
 func orNothing(v change.Value, never bool) (change.Value, bool, error) {
 	if v.Document() != nil {
 		return v, true, nil
@@ -145,21 +143,21 @@ func (f *Facts) key() (change.Value, bool, error) {
 	return change.Value{Type: change.TypeDocument, Data: key}, key != nil, nil
 }
 
-// documentID is the _id of doc, or where doc is not known the one of the key: an _id never changes.
+// documentID returns the _id of doc or, if doc is unknown, that of the key.
 func (f *Facts) documentID() (change.Value, bool, error) {
 	if doc, known, _ := f.Value(Doc); known {
-		v, err := bsonval.Lookup(doc.Data, "_id")
+		v, err := lookupField(doc.Data, "_id")
 		return v, true, err
 	}
 	if key := f.event.Key(); key != nil {
-		v, err := bsonval.Lookup(key, "_id")
+		v, err := lookupField(key, "_id")
 		return v, !v.IsZero(), err
 	}
 	return change.Value{}, false, nil
 }
 
-// name returns op or one of the names of ns. A name that the event leaves out is not known: the event concerns all of them. Nor is the
-// operation of an event that was skipped, or of a document of a snapshot.
+// name returns op or a name of ns. A name that the event omits is unknown, because the event concerns all. So is the operation of a skipped
+// event or of a snapshot's document.
 func (f *Facts) name(r Root) (text []byte, known bool) {
 	switch r {
 	case Op:
@@ -180,7 +178,7 @@ func (r Root) IsName() bool { return r >= Op }
 
 // ResolveName implements interpreter.Activation.
 func (f *Facts) ResolveName(name string) (any, bool) {
-	if name == celval.MeterName {
+	if name == meterName {
 		return &f.meter, true
 	}
 	r, ok := rootOf(name)
@@ -197,7 +195,7 @@ func (f *Facts) ResolveName(name string) (any, bool) {
 	case err != nil:
 		return types.WrapErr(err), true
 	case known:
-		return celval.Val(v, &f.meter), true
+		return toCEL(v, &f.meter), true
 	}
 	return unknowns[r], true
 }

@@ -2,45 +2,42 @@ package expr
 
 import (
 	"fmt"
-
-	"github.com/mongostream/streamer/match/bsonval"
 )
 
-// A Verdict is what an expression says of an event.
+// A Verdict is the result of an expression for an event.
 type Verdict uint8
 
 // The verdicts.
 const (
 	No Verdict = iota
 	Yes
-	// Unknown: it depends on what the event does not tell.
+	// Unknown means that the result depends on what the event does not carry.
 	Unknown
 )
 
-// A Relation is what a predicate asks of a field.
+// A Relation is the comparison of a predicate.
 type Relation uint8
 
 // The relations.
 const (
-	Equals  Relation = iota // to one of the constants
-	Less                    // the field than the constant
-	AtMost                  // the field is the constant or less
-	Greater                 // the field than the constant
-	AtLeast                 // the field is the constant or more
+	Equals  Relation = iota // field == one of the constants
+	Less                    // field < constant
+	AtMost                  // field <= constant
+	Greater                 // field > constant
+	AtLeast                 // field >= constant
 )
 
 var relationSymbols = [...]string{"==", "<", "<=", ">", ">="} //nolint:gochecknoglobals // a constant table
 
-// A Predicate compares a field with constants: the part of filters that the index understands. It says exactly what CEL says of the
-// expression that it was taken from.
+// A Predicate compares a field with constants: the part of filters that the index uses. Its result is that of CEL.
 type Predicate struct {
 	Root      Root
 	Path      []string
 	Relation  Relation
-	Constants []bsonval.Constant // one, but for equals
+	Constants []Constant // one, except with Equals
 }
 
-// eval says whether the predicate holds.
+// eval evaluates the predicate.
 func (p *Predicate) eval(f *Facts) (Verdict, error) {
 	field, known, err := p.field(f)
 	if err != nil {
@@ -57,7 +54,7 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 		}
 		return No, nil
 	}
-	order, ordered, ok := bsonval.Order(field, p.Constants[0].Scalar)
+	order, ordered, ok := Order(field, p.Constants[0].Scalar)
 	if !ok {
 		return No, fmt.Errorf("%s %s %s has no meaning", field.Class, relationSymbols[p.Relation], p.Constants[0].Class)
 	}
@@ -67,35 +64,35 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 	return No, nil
 }
 
-// field finds the field.
-func (p *Predicate) field(f *Facts) (s bsonval.Scalar, known bool, err error) {
+// field returns the scalar of the field.
+func (p *Predicate) field(f *Facts) (s Scalar, known bool, err error) {
 	if p.Root.IsName() {
 		text, known := f.name(p.Root)
 		if len(p.Path) > 0 && known {
-			return s, true, noFields(bsonval.Text, p.Path[0])
+			return s, true, noFields(Text, p.Path[0])
 		}
-		return bsonval.TextScalar(text), known, nil
+		return TextScalar(text), known, nil
 	}
 	v, known, err := f.Value(p.Root)
 	if err != nil || !known {
 		return s, known, err
 	}
 	for _, name := range p.Path {
-		switch class := bsonval.ClassOf(v); class {
-		case bsonval.Absent:
+		switch class := ClassOf(v); class {
+		case Absent:
 			return s, true, nil
-		case bsonval.Document:
+		case Document:
 		default:
 			return s, true, noFields(class, name)
 		}
-		if v, err = bsonval.Lookup(v.Data, name); err != nil {
+		if v, err = lookupField(v.Data, name); err != nil {
 			return s, true, err
 		}
 	}
-	return bsonval.ScalarOf(v), true, nil
+	return ScalarOf(v), true, nil
 }
 
-func noFields(class bsonval.Class, name string) error {
+func noFields(class Class, name string) error {
 	return fmt.Errorf("no field %q in %s", name, class)
 }
 
@@ -114,7 +111,7 @@ func (r Relation) holds(order int) bool {
 	return order == 0
 }
 
-// turned is the relation as seen from the other side.
+// turned returns the relation with exchanged operands.
 func (r Relation) turned() Relation {
 	switch r {
 	case Less:

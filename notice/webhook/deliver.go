@@ -14,26 +14,26 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// backoff is between the attempts of a delivery.
+// backoff is the wait between the attempts of a delivery.
 func backoff() retry.Backoff {
 	return retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 }
 
-// runDelivering sends what comes into the queue, one after the other, until that is closed. After the soft context has ended each is tried
-// once, until the hard one ends.
+// runDelivering sends the queued deliveries until the queue is closed. After the soft context has ended it attempts each once, until the
+// hard one ends.
 func (s *Sender) runDelivering(soft, hard context.Context) {
 	for d := range s.queue {
 		switch err := s.deliver(soft, hard, d); {
 		case err != nil:
 			s.metrics.failed.Inc()
-			s.cfg.Logger.Warn("a notice was not taken by the webhook", "delivery", d.ID, "error", err)
+			s.cfg.Logger.Warn("webhook delivery failed", "delivery", d.ID, "error", err)
 		default:
 			s.metrics.sent.Inc()
 		}
 	}
 }
 
-// deliver tries a delivery until it is taken, refused for good, or has been tried often enough.
+// deliver attempts a delivery until it succeeds, fails permanently, or has been attempted Config.Attempts times.
 func (s *Sender) deliver(soft, hard context.Context, d Delivery) error {
 	body := encode(d)
 	for attempts := 1; ; attempts++ {
@@ -47,11 +47,11 @@ func (s *Sender) deliver(soft, hard context.Context, d Delivery) error {
 			return fmt.Errorf("%d attempts: %w", attempts, err)
 		}
 		s.metrics.retries.Inc()
-		_ = backoff().Wait(soft, attempts) // stopping: the last attempt, at once
+		_ = backoff().Wait(soft, attempts) // at shutdown: retry at once
 	}
 }
 
-// attempt makes one request; again says whether another may do better.
+// attempt makes one request; again says whether a retry may succeed.
 func (s *Sender) attempt(ctx context.Context, id string, body []byte) (again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Sender) attempt(ctx context.Context, id string, body []byte) (again boo
 	if err != nil {
 		return true, withoutURL(err)
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again; what it says interests nobody
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be reused
 	_ = resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
@@ -77,11 +77,11 @@ func (s *Sender) attempt(ctx context.Context, id string, body []byte) (again boo
 	case code >= 300 && code < 400:
 		return false, fmt.Errorf("the receiver answered %s: redirects are not followed", resp.Status)
 	default:
-		return false, fmt.Errorf("the receiver refused it with %s", resp.Status)
+		return false, fmt.Errorf("the receiver rejected it with %s", resp.Status)
 	}
 }
 
-// withoutURL takes the address out of an error: its path is often a secret.
+// withoutURL removes the URL from an error, because it often contains a secret.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("post: %w", u.Err)

@@ -1,15 +1,14 @@
-// Package webhook posts the notices of a node's board to an address of the operator's: JSON, signed, tried again, and throttled so that a
-// storm of notices is one summary.
+// Package webhook posts the notices of a node's board to a URL: as signed JSON, with retries, and rate-limited so that a storm of notices
+// becomes one summary.
 //
-// A [Sender] sends each notice as one delivery ([Delivery]). Of each severity the first few of a window go singly; the others are counted,
-// and one summary a window says how many there were of which kind, with the last text of each. So the first critical notice is never held
-// back by a storm of others, and the receiver gets a bounded number of requests whatever happens. What relayed notices are (those of other
-// nodes), their nodes send.
+// A [Sender] sends each notice as a [Delivery]. Within a window it sends the first few notices of each severity individually, counts the
+// others, and sends one summary with the number and the last text of each kind. So a storm does not delay the first critical notice, and
+// the number of requests is bounded. Relayed notices are sent by their own nodes.
 //
-// Deliveries wait in a queue with a bound. What does not fit is counted into the next summary; a summary that does not fit waits for the
-// next window. The board never waits. A delivery is tried again after failures of the connection, timeouts, 408, 429 and 5xx, a few
-// times with growing pauses; every other answer is final, redirects too, which are never followed.
+// Deliveries wait in a bounded queue. When it is full, a notice is counted in the next summary, and a summary is merged into the next one.
+// The board never waits. A delivery is retried with backoff after connection failures, timeouts, 408, 429 and 5xx. Any other response is
+// final; redirects are not followed.
 //
-// A receiver proves with [Verify] who writes: X-Streamer-Signature is the HMAC-SHA256 of X-Streamer-Timestamp, a dot and the body.
-// X-Streamer-Delivery is the same whenever a delivery is tried again: a receiver that has seen it has the notice.
+// A receiver authenticates a delivery with [Verify]: X-Streamer-Signature is the HMAC-SHA256 of X-Streamer-Timestamp, a dot and the body.
+// X-Streamer-Delivery is the same for all attempts, so that a receiver can deduplicate.
 package webhook

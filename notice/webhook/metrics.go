@@ -8,23 +8,23 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, queued func() float64) metrics {
 	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "streamer_webhook_deliveries_total", Help: "Deliveries, notices or summaries, that the webhook's receiver has taken (sent) or not (failed).",
+		Name: "streamer_webhook_deliveries_total", Help: "Deliveries of notices and summaries, by result: sent or failed.",
 	}, []string{"result"})
 	m := metrics{
 		sent: deliveries.WithLabelValues("sent"), failed: deliveries.WithLabelValues("failed"),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_webhook_retries_total", Help: "Attempts of deliveries that failed and were made again.",
+			Name: "streamer_webhook_retries_total", Help: "Retried delivery attempts.",
 		}),
 		summarised: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_webhook_summarised_total", Help: "Notices that were not sent singly, but counted in a summary.",
+			Name: "streamer_webhook_summarised_total", Help: "Notices counted in a summary instead of being sent individually.",
 		}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "streamer_webhook_dropped_total", Help: "Notices that left the board before they were seen; a summary has their number.",
+			Name: "streamer_webhook_dropped_total", Help: "Notices dropped by the board before they were read; a summary has their number.",
 		}),
 	}
 	if reg != nil {
 		reg.MustRegister(deliveries, m.retries, m.summarised, m.missed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "streamer_webhook_queue", Help: "Deliveries that wait.",
+			Name: "streamer_webhook_queue", Help: "Queued deliveries.",
 		}, queued))
 	}
 	return m

@@ -14,29 +14,29 @@ import (
 
 // The headers of a delivery.
 const (
-	// HeaderSignature holds v1= and the signature in hexadecimal digits.
+	// HeaderSignature is v1= followed by the signature in hexadecimal.
 	HeaderSignature = "X-Streamer-Signature"
-	// HeaderTimestamp holds when the request was signed: seconds since 1970.
+	// HeaderTimestamp is the time of signing in Unix seconds.
 	HeaderTimestamp = "X-Streamer-Timestamp"
-	// HeaderDelivery holds the id of the delivery: the same each time it is tried.
+	// HeaderDelivery is the ID of the delivery, the same for every attempt.
 	HeaderDelivery = "X-Streamer-Delivery"
 )
 
-// Tolerance is how far the time of a request may be from the receiver's: what is older may be a request of another day, played again.
+// Tolerance is the accepted age of a request, to prevent replays.
 const Tolerance = 5 * time.Minute
 
-// What Verify finds wrong.
+// Errors of Verify.
 var (
-	// ErrSignature says that nobody who knows the secret has signed this body at this time.
+	// ErrSignature says that the signature is missing or invalid.
 	ErrSignature = errors.New("the signature is missing or wrong")
-	// ErrStale says that the request is too old, or from the future.
+	// ErrStale says that the timestamp is too old or in the future.
 	ErrStale = errors.New("the request is too old, or a clock is wrong")
 )
 
-// version is the scheme of signatures.
+// version is the signature scheme.
 const version = "v1="
 
-// sign returns the signature of a body at a time.
+// sign returns the signature of a body and a timestamp.
 func sign(secret, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(timestamp))
@@ -45,8 +45,8 @@ func sign(secret, timestamp string, body []byte) string {
 	return version + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify says whether a request with this header and this body, byte by byte as it came, is signed with one of the secrets; while a secret
-// is being replaced there are two. It returns nil, or an error that wraps ErrSignature or ErrStale.
+// Verify checks that a request with this header and exact body is signed with one of the secrets; there may be two while a secret is
+// rotated. It returns nil, or an error that wraps ErrSignature or ErrStale.
 func Verify(header http.Header, body []byte, now time.Time, secrets ...string) error {
 	timestamp, said := header.Get(HeaderTimestamp), header.Get(HeaderSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

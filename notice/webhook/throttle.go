@@ -9,38 +9,38 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A Summary stands for notices that were not sent singly.
+// A Summary replaces notices that were not sent individually.
 type Summary struct {
-	// Since and Until bound the time in which they were posted.
+	// Since and Until bound the time of the notices.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Count is how many there were, Missed how many more of which nothing is known but that.
+	// Count is the number of notices; Missed is the number of further notices that were dropped unread.
 	Count  uint64 `json:"count"`
 	Missed uint64 `json:"missed,omitempty"`
 	// Level is the highest severity among them.
 	Level notice.Severity `json:"severity"`
-	// Kinds are the counts by kind, the most severe first.
+	// Kinds are the counts by kind, most severe first.
 	Kinds []Tally `json:"kinds"`
 }
 
-// A Tally is how many notices there were of one kind.
+// A Tally counts the notices of one kind.
 type Tally struct {
 	Channel notice.Channel  `json:"channel"`
 	Kind    string          `json:"kind"`
 	Level   notice.Severity `json:"severity"`
 	Count   uint64          `json:"count"`
-	// Last is the text of the last of them.
+	// Last is the text of the last one.
 	Last string `json:"last"`
 }
 
-// A group of notices is counted together.
+// A group is the key of a Tally.
 type group struct {
 	channel notice.Channel
 	kind    string
 	level   notice.Severity
 }
 
-// A throttle decides which notices go singly. A window begins with a notice and ends after its time.
+// A throttle decides which notices are sent individually. A window begins with a notice and ends after a fixed time.
 type throttle struct {
 	window time.Duration
 	burst  int
@@ -56,28 +56,28 @@ func newThrottle(window time.Duration, burst int) *throttle {
 	return &throttle{window: window, burst: burst, singles: map[notice.Severity]int{}, tallies: map[group]Tally{}}
 }
 
-// begin begins a window where there is none.
+// begin begins a window unless there is one.
 func (t *throttle) begin(now time.Time) {
 	if t.ends.IsZero() {
 		t.began, t.ends = now, now.Add(t.window)
 	}
 }
 
-// single reports whether a notice of the severity may go by itself.
+// single reports whether a notice of the severity may be sent individually.
 func (t *throttle) single(now time.Time, level notice.Severity) bool {
 	t.begin(now)
 	t.singles[level]++
 	return t.singles[level] <= t.burst
 }
 
-// count takes a notice into the summary.
+// count adds a notice to the summary.
 func (t *throttle) count(n notice.Notice) {
 	g := group{n.Channel, n.Kind, n.Level}
 	tally := t.tallies[g]
 	t.tallies[g] = Tally{Channel: n.Channel, Kind: n.Kind, Level: n.Level, Count: tally.Count + 1, Last: n.Text}
 }
 
-// miss takes notices into the summary of which nothing is known.
+// miss adds the number of dropped notices to the summary.
 func (t *throttle) miss(now time.Time, missed uint64) {
 	if missed > 0 {
 		t.begin(now)
@@ -85,7 +85,7 @@ func (t *throttle) miss(now time.Time, missed uint64) {
 	}
 }
 
-// summary ends the window, and returns what it has held back; ok is false where that is nothing.
+// summary ends the window and returns its summary; ok is false if it is empty.
 func (t *throttle) summary(now time.Time) (s Summary, ok bool) {
 	s = Summary{Since: t.began, Until: now, Missed: t.missed, Level: notice.Info, Kinds: slices.Collect(maps.Values(t.tallies))}
 	for _, k := range s.Kinds {
@@ -102,13 +102,13 @@ func (t *throttle) summary(now time.Time) (s Summary, ok bool) {
 	return s, s.Count+s.Missed > 0
 }
 
-// sent forgets what was held back.
+// sent clears the summary.
 func (t *throttle) sent() {
 	clear(t.tallies)
 	t.missed = 0
 }
 
-// rank orders severities; what is none counts as Info.
+// rank orders severities; an unknown one counts as Info.
 func rank(s notice.Severity) int {
 	return max(0, slices.Index([]notice.Severity{notice.Info, notice.Warning, notice.Critical}, s))
 }

@@ -18,35 +18,35 @@ import (
 
 // Config configures a Sender.
 type Config struct {
-	// URL is where to post. Required.
+	// URL is the receiver's URL. Required.
 	URL string
-	// Secret is what deliveries are signed with. Required.
+	// Secret is the signing key. Required.
 	Secret string
-	// Cluster is the name of the cluster in each delivery, Node that of the node.
+	// Cluster and Node are the names in each delivery.
 	Cluster, Node string
 	// Timeout bounds an attempt. Defaults to 5 s.
 	Timeout time.Duration
-	// Attempts is how often a delivery is tried. Defaults to 8, which takes about a minute.
+	// Attempts bounds the attempts of a delivery. Defaults to 8, about a minute.
 	Attempts int
-	// Window is the time in which at most one summary is sent, and Burst the notices of each severity that go singly in it. Default to
-	// 1 min and 10.
+	// Window is the interval of summaries, Burst the number of notices of each severity that are sent individually in it. Default to 1 min
+	// and 10.
 	Window time.Duration
 	Burst  int
-	// Queue bounds the deliveries that wait. Defaults to 100.
+	// Queue bounds the queued deliveries. Defaults to 100.
 	Queue int
-	// Lowest is the least severity that is sent. Defaults to notice.Info.
+	// Lowest is the lowest severity to send. Defaults to notice.Info.
 	Lowest notice.Severity
-	// Transport carries the requests. Defaults to one of the Sender's own, which uses the proxy of the environment.
+	// Transport sends the requests. Defaults to a private one that uses the proxy of the environment.
 	Transport http.RoundTripper
-	// Logger hears of deliveries that fail. Defaults to one that discards.
+	// Logger logs failed deliveries. Defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil registers them nowhere.
+	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// A Delivery is the body of a request. It has either a notice or a summary of several.
+// A Delivery is the body of a request: a notice or a summary.
 type Delivery struct {
-	// ID names the delivery, each time it is tried.
+	// ID identifies the delivery, the same for every attempt.
 	ID      string         `json:"delivery"`
 	Cluster string         `json:"cluster"`
 	Node    string         `json:"node"`
@@ -54,7 +54,7 @@ type Delivery struct {
 	Summary *Summary       `json:"summary,omitempty"`
 }
 
-// A Sender sends what is posted on a board.
+// A Sender sends the notices of a board.
 type Sender struct {
 	cfg     Config
 	board   *notice.Board
@@ -63,7 +63,7 @@ type Sender struct {
 	queue   chan Delivery
 }
 
-// New makes a Sender.
+// New returns a Sender.
 func New(cfg Config, board *notice.Board) *Sender {
 	cfg.Timeout, cfg.Attempts = cmp.Or(cfg.Timeout, 5*time.Second), cmp.Or(cfg.Attempts, 8)
 	cfg.Window, cfg.Burst = cmp.Or(cfg.Window, time.Minute), cmp.Or(cfg.Burst, 10)
@@ -84,10 +84,10 @@ func New(cfg Config, board *notice.Board) *Sender {
 	return s
 }
 
-// closing bounds what a stop may take.
+// closing bounds the shutdown.
 const closing = 5 * time.Second
 
-// Run sends until the context ends; what waits then is tried once more, all within Config.Timeout and five seconds.
+// Run sends until the context ends, and then attempts the queued deliveries once more, within Config.Timeout and at most five seconds.
 func (s *Sender) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -100,7 +100,7 @@ func (s *Sender) Run(ctx context.Context) {
 	delivering.Wait()
 }
 
-// runThrottling follows the board and puts into the queue what is to be sent, until the context ends; then it closes the queue.
+// runThrottling follows the board and queues deliveries until the context ends; then it closes the queue.
 func (s *Sender) runThrottling(ctx context.Context) {
 	defer close(s.queue)
 	t := newThrottle(s.cfg.Window, s.cfg.Burst)
@@ -128,10 +128,10 @@ func (s *Sender) runThrottling(ctx context.Context) {
 	}
 }
 
-// errWindow ends the waiting for notices with the window.
+// errWindow ends the wait for notices at the end of a window.
 var errWindow = errors.New("the window has ended")
 
-// take sends a notice by itself, or counts it.
+// take queues a notice, or counts it.
 func (s *Sender) take(t *throttle, n notice.Notice) {
 	if n.Relayed || rank(n.Level) < rank(s.cfg.Lowest) {
 		return
@@ -143,7 +143,7 @@ func (s *Sender) take(t *throttle, n notice.Notice) {
 	t.count(n)
 }
 
-// summarise ends the window, and sends what it has held back. Where the queue is full that stays for the next.
+// summarise ends the window and queues its summary. If the queue is full, the summary is kept for the next window.
 func (s *Sender) summarise(t *throttle, now time.Time) {
 	began := t.began
 	summary, ok := t.summary(now)
@@ -157,7 +157,7 @@ func (s *Sender) summarise(t *throttle, now time.Time) {
 	}
 }
 
-// offer puts a delivery into the queue, unless that is full.
+// offer queues a delivery unless the queue is full.
 func (s *Sender) offer(d Delivery) bool {
 	d.ID, d.Cluster, d.Node = rand.Text(), s.cfg.Cluster, s.cfg.Node
 	select {
@@ -168,7 +168,7 @@ func (s *Sender) offer(d Delivery) bool {
 	}
 }
 
-// encode writes a delivery. A particular that JSON has no form for costs the notice its particulars.
+// encode encodes a delivery. If a field cannot be encoded, the notice is sent without its fields.
 func encode(d Delivery) []byte {
 	body, err := json.Marshal(d)
 	if err != nil {

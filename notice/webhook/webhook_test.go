@@ -212,8 +212,8 @@ func TestDeliveriesAreGivenUp(t *testing.T) {
 		requests int
 		says     string
 	}{
-		"refused":    {[]int{400}, 1, "refused"},
-		"gone":       {[]int{410}, 1, "refused"},
+		"refused":    {[]int{400}, 1, "rejected"},
+		"gone":       {[]int{410}, 1, "rejected"},
 		"redirected": {[]int{308}, 1, "redirects are not followed"},
 		"found":      {[]int{302}, 1, "redirects are not followed"},
 		"failing":    {slices.Repeat([]int{500}, 8), 8, "8 attempts"},

@@ -1,2 +1,2 @@
-// Package oplogtest is a log in memory that implements oplog.Source, for tests of timing and order.
+// Package oplogtest provides an in-memory oplog.Source for tests of timing and order.
 package oplogtest

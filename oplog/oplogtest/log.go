@@ -12,32 +12,32 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A Log is an append-only log of change events that streams can be opened on. Its zero value is ready.
+// A Log is an append-only log of change events. Its zero value is ready.
 type Log struct {
 	// ReplyEvents bounds the events of one reply. Defaults to 100.
 	ReplyEvents int
-	// Strict refuses to open a stream at the time of the oldest event, as MongoDB below 5.0 does.
+	// Strict rejects streams at the time of the oldest event, as MongoDB below 5.0 does.
 	Strict bool
-	// Wraps is how many of the oldest events go just before a stream is opened at a position; the youngest stays.
+	// Wraps is how many of the oldest events are truncated just before a stream is opened at a position; the last event stays.
 	Wraps int
-	// Delay is how long a stream takes for each reply that holds events.
+	// Delay is the delay of each reply with events.
 	Delay time.Duration
 
 	mu      sync.Mutex
-	hiding  bool // streams that are open do not show what is appended
+	hiding  bool // open streams do not see appended events
 	events  []entry
-	first   int // events before this one are gone
+	first   int // earlier events are truncated
 	now     change.Timestamp
-	changed chan struct{} // closed and replaced when something happens
+	changed chan struct{} // closed and replaced on every change
 	open    int
 	most    int
 	opened  int
 	fail    []error // errors that the next calls of Next return
 	suspect bool    // the next reply is unproven
-	stalled bool    // nobody gets an answer
+	stalled bool    // streams do not answer
 }
 
-// An entry is an event as it is sent.
+// An entry is an event of the log.
 type entry struct {
 	hidden   int // from streams up to this number
 	Time     change.Timestamp
@@ -62,16 +62,16 @@ func (l *Log) Append(events ...changetest.Event) []changetest.Event {
 		}
 		l.events = append(l.events, entry{hidden, events[i].Time, events[i].Position(), events[i].Bytes()})
 	}
-	l.stir()
+	l.wakeStreams()
 	return events
 }
 
-// Tick moves the log's clock on without an event.
+// Tick advances the log's clock without an event.
 func (l *Log) Tick(seconds uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = change.Timestamp{T: max(l.now.T, 1000) + seconds, I: 1}
-	l.stir()
+	l.wakeStreams()
 }
 
 // Truncate removes all but the last keep events.
@@ -79,26 +79,26 @@ func (l *Log) Truncate(keep int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = max(l.first, len(l.events)-keep)
-	l.stir()
+	l.wakeStreams()
 }
 
-// Streams returns how many streams are open, how many were at most, and how many were ever opened.
+// Streams returns the number of open streams, their maximum, and the total.
 func (l *Log) Streams() (open, most, opened int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open, l.most, l.opened
 }
 
-// FailNext makes the next call of Next on any stream return the error, and returns how many such calls are to come.
+// FailNext makes the next call of Next on any stream return the error, and returns the number of pending failures.
 func (l *Log) FailNext(err error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = append(l.fail, err)
-	l.stir()
+	l.wakeStreams()
 	return len(l.fail)
 }
 
-// Reach returns the times of the oldest and the youngest entries.
+// Reach returns the times of the oldest and the newest entry.
 func (l *Log) Reach() (first, last change.Timestamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,27 +108,27 @@ func (l *Log) Reach() (first, last change.Timestamp) {
 	return l.now, l.now
 }
 
-// Stall makes streams wait for ever, until it is told to stop.
+// Stall makes streams block until Stall(false).
 func (l *Log) Stall(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stalled = on
-	l.stir()
+	l.wakeStreams()
 }
 
-// Hide keeps what is appended meanwhile from the streams that are open then.
+// Hide hides events appended from now on from open streams.
 func (l *Log) Hide(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hiding = on
 }
 
-// Suspect makes the next reply one that nothing proves to follow the one before.
+// Suspect makes the next reply unproven.
 func (l *Log) Suspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.suspect = true
-	l.stir()
+	l.wakeStreams()
 }
 
 // Open implements oplog.Source.
@@ -164,7 +164,7 @@ func (l *Log) Open(_ context.Context, from change.Position) (oplog.Stream, error
 	return s, nil
 }
 
-// end is the position up to which the log goes.
+// end returns the end of the log.
 func (l *Log) end() change.Position {
 	p := changetest.HighWater(l.now)
 	if n := len(l.events); n > 0 {
@@ -173,8 +173,8 @@ func (l *Log) end() change.Position {
 	return p
 }
 
-// stir lets waiting streams look again. The mutex is held.
-func (l *Log) stir() {
+// wakeStreams wakes waiting streams. The caller holds the mutex.
+func (l *Log) wakeStreams() {
 	if l.changed != nil {
 		close(l.changed)
 	}
@@ -195,7 +195,7 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 	deadline := time.NewTimer(time.Second)
 	defer deadline.Stop()
 	for {
-		if err := s.patient(ctx); err != nil {
+		if err := s.awaitStall(ctx); err != nil {
 			return oplog.Reply{}, err
 		}
 		reply, changed, err := s.read()
@@ -215,8 +215,8 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 	}
 }
 
-// patient waits while the log is stalled.
-func (s *stream) patient(ctx context.Context) error {
+// awaitStall waits while the log is stalled.
+func (s *stream) awaitStall(ctx context.Context) error {
 	for {
 		s.log.mu.Lock()
 		stalled, changed := s.log.stalled, s.log.changed

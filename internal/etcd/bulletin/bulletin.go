@@ -18,7 +18,6 @@ import (
 
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/history"
 )
 
 // Config configures a Store.
@@ -58,7 +57,7 @@ type reign struct{ cluster, term uint64 }
 // waitAtMost bounds a wait: a watch from a revision that a restored etcd has yet to come to hears nothing until then.
 const waitAtMost = 5 * time.Second
 
-var _ history.Store = (*Store)(nil)
+var _ notice.Store = (*Store)(nil)
 
 // New makes a Store.
 func New(c *etcd.Client, cfg Config) *Store {
@@ -68,7 +67,7 @@ func New(c *etcd.Client, cfg Config) *Store {
 	return s
 }
 
-// Append implements [history.Store].
+// Append implements [notice.Store].
 func (s *Store) Append(ctx context.Context, notices []notice.Notice) error {
 	add := func() error { return s.append(ctx, notices) }
 	err := etcd.Insist(ctx, add)
@@ -146,7 +145,7 @@ func (s *Store) trim(ctx context.Context) error {
 	return nil
 }
 
-// Read implements [history.Store]. A place is a revision. Where that may be of before a restore, everything is read that was not read before.
+// Read implements [notice.Store]. A place is a revision. Where that may be of before a restore, everything is read that was not read before.
 func (s *Store) Read(ctx context.Context, after int64) ([]notice.Notice, int64, error) {
 	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithMinCreateRev(after+1))
 	again := err == nil && after > 0 && s.restored(resp.Header, after)
@@ -197,7 +196,7 @@ func (s *Store) noteLocked(key string) bool {
 	return false
 }
 
-// Wait implements [history.Store].
+// Wait implements [notice.Store].
 func (s *Store) Wait(ctx context.Context, after int64) error {
 	watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), waitAtMost)
 	defer cancel()

@@ -17,7 +17,6 @@ import (
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -132,8 +131,8 @@ func TestOldestGoBeyondTheBoundWhoeverWrites(t *testing.T) {
 	var writing sync.WaitGroup
 	for i, s := range stores {
 		writing.Go(func() {
-			for from := uint64(1); from < 601; from += history.MaxBatch {
-				if err := s.Append(t.Context(), some(fmt.Sprint(i), from, from+history.MaxBatch)); err != nil {
+			for from := uint64(1); from < 601; from += notice.MaxBatch {
+				if err := s.Append(t.Context(), some(fmt.Sprint(i), from, from+notice.MaxBatch)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -278,14 +277,14 @@ func TestWaitEndsWithWhatOthersWrite(t *testing.T) {
 func TestLargeAndOddNoticesFit(t *testing.T) {
 	p := newPlace(t)
 	s, reader := p.process(Config{Process: "p"}), p.process(Config{Process: "r"})
-	batch := some("a", 1, history.MaxBatch+1)
+	batch := some("a", 1, notice.MaxBatch+1)
 	for i := range batch {
 		batch[i].Text = strings.Repeat("é\x01", 1<<14)
 		batch[i].Fields = map[string]any{"f": func() {}}
 	}
 	p.append(s, batch)
 	got, _ := p.read(reader, 0)
-	if len(got) != history.MaxBatch || got[0].Fields["shortened"] != true || len(got[0].Text) > maxText+8 {
+	if len(got) != notice.MaxBatch || got[0].Fields["shortened"] != true || len(got[0].Text) > maxText+8 {
 		t.Errorf("%d came, the first with %d bytes", len(got), len(got[0].Text))
 	}
 }
@@ -298,7 +297,7 @@ func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
 	boards := map[string]*notice.Board{}
 	for _, node := range []string{"a", "b"} {
 		board := notice.NewBoard(notice.Config{Node: node})
-		r := history.New(history.Config{}, board, p.process(Config{Process: "process-of-" + node}))
+		r := notice.NewRecorder(notice.RecorderConfig{}, board, p.process(Config{Process: "process-of-" + node}))
 		if err := r.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"cmp"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// Config configures a Server.
+type Config struct {
+	// Cluster, Node and Partitions are sent in every Welcome. Required.
+	Cluster, Node string
+	Partitions    int
+	// Recent returns notices that are still relevant for a new session. Optional.
+	Recent func() []streamer.Notice
+	// Topology announces the owners of partitions to clients. Optional.
+	Topology Topologist
+	// Carries says what the events of the log contain, for the validation of filters.
+	Carries match.Carries
+	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
+	MaxSessions, MaxSubscriptions int
+	// CreditEvents and CreditBytes are the hub's limits, sent in every Welcome.
+	CreditEvents, CreditBytes int
+	// HandshakeTimeout bounds connection establishment, and then the wait for a Hello. Defaults to 10 s.
+	HandshakeTimeout time.Duration
+	// IdleTimeout bounds how long a connection may be open without a call. Defaults to 2 min.
+	IdleTimeout time.Duration
+	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default to 30 s and 10 s.
+	ProbeAfter, ProbeTimeout time.Duration
+	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats three times as often.
+	HeartbeatTimeout time.Duration
+	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
+	Access   *access.Authenticator
+	Accounts *access.Accounts
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each connection.
+type Server struct {
+	streampb.UnimplementedGatewayServer
+
+	cfg    Config
+	node   *streamer.Node
+	logger *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		connections int
+		sessions    map[*streamer.Session]struct{}
+	}
+}
+
+var _ streampb.GatewayServer = (*Server)(nil)
+
+// NewServer returns a Server of a node.
+func NewServer(cfg Config, node *streamer.Node) *Server {
+	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
+	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)
+	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
+	if cfg.Access == nil {
+		cfg.Access = access.Everybody()
+	}
+	if cfg.Accounts == nil {
+		cfg.Accounts = access.NewAccounts()
+	}
+	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	s.mu.sessions = make(map[*streamer.Session]struct{})
+	return s
+}
+
+// Connect implements streampb.GatewayServer.
+func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
+	if !s.enter() {
+		return refusal(fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions))
+	}
+	defer s.exit()
+	defer presetTooLarge(stream, &err)()
+	identity := access.From(stream.Context())
+	account := s.cfg.Accounts.Open(identity)
+	defer account.Close()
+	c := &connection{
+		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
+		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
+	}
+	return refusal(c.run(stream.Context()))
+}
+
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.connections >= s.cfg.MaxSessions {
+		return false
+	}
+	s.mu.connections++
+	return true
+}
+
+func (s *Server) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.connections--
+}
+
+// announces registers a session for Announce until the returned function is called.
+func (s *Server) announces(session *streamer.Session) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.sessions[session] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.mu.sessions, session)
+	}
+}
+
+// Announce sends a notice, which has no place in the log, to every session.
+func (s *Server) Announce(n streamer.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session := range s.mu.sessions {
+		session.Notify(n)
+	}
+}

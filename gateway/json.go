@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// AppendJSON appends a change event in the JSON form for SSE and stdout: an object with an opaque id and the partition instead of the
+// resume token. The partition is null for an event without a document.
+func AppendJSON(b []byte, cluster string, e *streamer.Event, payload []byte) []byte {
+	return appendEventJSON(b, string(e.Ref.AppendText(nil, cluster)), e, payload)
+}
+
+func appendEventJSON(b []byte, id string, e *streamer.Event, payload []byte) []byte {
+	b = append(b, `{"id":"`...)
+	b = append(b, id...)
+	b = append(b, `","partition":`...)
+	if e.Keyless {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendUint(b, uint64(e.Partition), 10)
+	}
+	if len(payload) > len("{}") {
+		b = append(b, ',')
+	}
+	return append(b, payload[1:]...)
+}
+
+// A loss is the JSON form of a Loss.
+type loss struct {
+	ID         string        `json:"id"` // resumes after the loss
+	Notice     streamer.Kind `json:"notice"`
+	Reason     string        `json:"reason"`
+	Namespaces []string      `json:"namespaces,omitempty"` // none: everything that is watched
+	Partitions partitions    `json:"partitions,omitempty"` // none: all
+	LostFrom   timestamp     `json:"lost_from"`
+	LostTo     timestamp     `json:"lost_to"`
+	Found      time.Time     `json:"found"`
+	Advice     string        `json:"advice"`
+	Generation uint64        `json:"generation,omitempty"`
+}
+
+type partitions []change.Partition
+
+// A timestamp is a cluster time as Extended JSON writes it.
+type timestamp struct {
+	Timestamp struct {
+		T uint32 `json:"t"`
+		I uint32 `json:"i"`
+	} `json:"$timestamp"`
+}
+
+func newTimestamp(t change.Timestamp) (ts timestamp) {
+	ts.Timestamp.T, ts.Timestamp.I = t.T, t.I
+	return ts
+}
+
+// AppendLoss appends a loss as a JSON object.
+func AppendLoss(b []byte, cluster string, to change.Position, l *streamer.Loss) []byte {
+	return appendLoss(b, string(to.Ref().AppendText(nil, cluster)), l)
+}
+
+func appendLoss(b []byte, id string, l *streamer.Loss) []byte {
+	text, err := json.Marshal(loss{
+		ID: id, Notice: l.Kind, Reason: l.Reason, Namespaces: l.Namespaces, Partitions: l.Partitions, LostFrom: newTimestamp(l.From.Time), LostTo: newTimestamp(l.To.Time),
+		Found: l.Found, Advice: l.Advice, Generation: l.Generation,
+	})
+	if err != nil {
+		panic("gateway: " + err.Error()) // plain values
+	}
+	return append(b, text...)
+}

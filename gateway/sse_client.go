@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// maxWrite is the size in bytes at which the buffer is written to the client.
+const maxWrite = 256 << 10
+
+// A client is one connection to Events.
+type client struct {
+	events     *Events
+	account    *access.Account
+	subscriber *streamer.Exclusive
+	w          http.ResponseWriter
+	out        *http.ResponseController
+	buffer     []byte
+	written    int        // events in the buffer
+	last       uint64     // the last batch in the buffer
+	at         change.Ref // of the last id that the client has
+}
+
+// run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
+func (c *client) run(ctx context.Context) (reason string) {
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter())
+	if reason := c.flush(ctx); reason != "" {
+		return reason
+	}
+	c.events.metrics.clients.Inc()
+	defer c.events.metrics.clients.Dec()
+	session := c.subscriber.Session()
+	for {
+		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
+		batches, notices, err := session.Receive(wait)
+		cancel()
+		for _, n := range notices {
+			c.notice(n)
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return c.ended(ctx)
+		case errors.Is(err, context.DeadlineExceeded):
+			c.buffer = append(c.buffer, ": heartbeat\n\n"...)
+		default:
+			return c.fail(ctx, err)
+		}
+		for _, b := range batches {
+			if err := c.batch(b); err != nil {
+				return c.fail(ctx, err)
+			}
+			if len(c.buffer) >= maxWrite {
+				if reason := c.flush(ctx); reason != "" {
+					return reason
+				}
+			}
+		}
+		if reason := c.flush(ctx); reason != "" {
+			return reason
+		}
+	}
+}
+
+// ended returns why the context has ended. It tells the client if its access was revoked; a client of a stopping node just reconnects.
+func (c *client) ended(ctx context.Context) (reason string) {
+	switch cause := context.Cause(ctx); fault.Of(cause) {
+	case "":
+		return "left"
+	case fault.NodeStopping:
+		return "stopped"
+	default:
+		c.problem("error", cause)
+		_ = c.send() // the stream ends anyway
+		return "revoked"
+	}
+}
+
+// fail reports an error to the client and returns the reason for the metric.
+func (c *client) fail(ctx context.Context, err error) (reason string) {
+	switch fault.Of(err) {
+	case fault.NodeStopping:
+		return "stopped"
+	case fault.LogHistoryLost, fault.LogAhead:
+		reason = "lost"
+	case fault.SessionReplaced:
+		reason = "replaced"
+	default:
+		c.events.logger.Error("event stream failed", "error", err)
+		reason = "failed"
+	}
+	c.problem("error", err)
+	_ = c.flush(ctx) // the stream ends anyway
+	return reason
+}
+
+// id returns the event id of a position.
+func (c *client) id(ref func([]byte, string) []byte) []byte {
+	b := ref(nil, c.events.cfg.Cluster)
+	if g := c.subscriber.Generation(); g > 0 {
+		b = fmt.Appendf(b, "%s%d", generationMark, g)
+	}
+	return b
+}
+
+// batch appends a batch to the buffer.
+func (c *client) batch(b *streamer.Batch) error {
+	c.last = b.Seq
+	end := b.To.Ref()
+	switch {
+	case b.Loss != nil:
+		id := c.id(end.AppendText)
+		c.at = end
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
+		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
+		return nil
+	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
+		return nil // the log is read from an earlier time up to where the client is, whose own id is better
+	case len(b.Events) == 0: // the id moves on without an event
+		c.at = end
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
+		return nil
+	}
+	for i := range b.Events {
+		e, payload := &b.Events[i], b.Payload(i)
+		if bytes.ContainsAny(payload, "\r\n") {
+			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
+		}
+		c.at = e.Ref
+		id := c.id(c.at.AppendText)
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
+		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
+		c.buffer = append(c.buffer, "\n\n"...)
+		c.written++
+	}
+	return nil
+}
+
+// notice appends a notice about the client's own subscription. Notices about the service are served at /v1/notices.
+func (c *client) notice(n streamer.Notice) {
+	if n.Subscription == "" {
+		return
+	}
+	text, _ := json.Marshal(description{Code: n.Code, Message: n.Text}) //nolint:errchkjson // strings only
+	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", n.Kind, text)
+}
+
+// problem appends an error as an event.
+func (c *client) problem(event string, err error) {
+	text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
+	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
+}
+
+// flush writes the buffer within the identity's rate limit and the stall timeout, and acknowledges its batches. It returns a reason if the
+// stream ends.
+func (c *client) flush(ctx context.Context) (reason string) {
+	if c.written > 0 {
+		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {
+			return c.ended(ctx)
+		}
+	}
+	events := c.written
+	if err := c.send(); err != nil {
+		switch { // a failed write ends the request's context as well
+		case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
+			return "stalled"
+		case ctx.Err() != nil:
+			return c.ended(ctx)
+		default:
+			return "left"
+		}
+	}
+	c.events.metrics.events.Add(float64(events))
+	if err := c.subscriber.Ack(c.last); err != nil {
+		return c.fail(ctx, err)
+	}
+	return ""
+}
+
+// send writes the buffer within the stall timeout.
+func (c *client) send() error {
+	if len(c.buffer) == 0 {
+		return nil
+	}
+	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
+		return fmt.Errorf("set write deadline: %w", err)
+	}
+	if _, err := c.w.Write(c.buffer); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	c.buffer, c.written = c.buffer[:0], 0
+	if err := c.out.Flush(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && timeout.Timeout()
+}

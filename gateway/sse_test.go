@@ -1,0 +1,518 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// records is a log handler that tells of clients that are cut off.
+type records chan struct{}
+
+func (r records) Enabled(context.Context, slog.Level) bool { return true }
+func (r records) Handle(_ context.Context, record slog.Record) error {
+	if record.Message == "subscriber disconnected" {
+		close(r)
+	}
+	return nil
+}
+func (r records) WithAttrs([]slog.Attr) slog.Handler { return r }
+func (r records) WithGroup(string) slog.Handler      { return r }
+
+// get subscribes to events; the stream ends with the test.
+func (w *world) get(query, lastID string) *sse.Reader {
+	w.Helper()
+	return sse.NewReader(w.stream(query, lastID).Body)
+}
+
+func (w *world) stream(query, lastID string) *http.Response {
+	w.Helper()
+	resp := w.do(query, lastID)
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		text, _ := io.ReadAll(resp.Body)
+		w.Fatalf("status %d, type %s: %s", resp.StatusCode, resp.Header.Get("Content-Type"), text)
+	}
+	return resp
+}
+
+func (w *world) do(query, lastID string) *http.Response {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.web.URL+"/v1/events"+query, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := w.web.Client().Do(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// A message is an event's data.
+type message struct {
+	ID            string
+	Partition     *int
+	OperationType string
+	NS            struct{ DB, Coll string }
+	DocumentKey   struct {
+		ID int64 `json:"_id"`
+	}
+	FullDocument struct{ Pad string }
+}
+
+// event returns the next event.
+func event(t *testing.T, r *sse.Reader) message {
+	t.Helper()
+	for {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Event != "" {
+			continue
+		}
+		var got message
+		if err := json.Unmarshal(m.Data, &got); err != nil {
+			t.Fatalf("%s: %v", m.Data, err)
+		}
+		if got.ID != m.ID {
+			t.Errorf("id %s in the data, %s of the message", got.ID, m.ID)
+		}
+		return got
+	}
+}
+
+// id is the id of a position.
+func id(at change.Position, cluster string) string { return string(at.Ref().AppendText(nil, cluster)) }
+
+func TestClientSeesWhatItAskedForAndResumesAfterIt(t *testing.T) {
+	w := newWorld(t, options{})
+	r := w.get("?db=shop&coll=orders&op=insert,delete", "")
+	w.source.Append(
+		changetest.Event{ID: 1}, changetest.Event{ID: 2, Op: "update"}, changetest.Event{ID: 3, Coll: "carts"},
+		changetest.Event{ID: 4, Op: "delete"}, changetest.Event{ID: 5},
+	)
+	for i, want := range []int64{1, 4, 5} {
+		got := event(t, r)
+		if got.DocumentKey.ID != want || got.NS.DB != "shop" || got.NS.Coll != "orders" || got.Partition == nil {
+			t.Errorf("event %d: %+v", i, got)
+		}
+		if i == 0 {
+			again := w.get("?db=shop&coll=orders&op=insert&op=delete", got.ID)
+			if first := event(t, again); first.DocumentKey.ID != 4 {
+				t.Errorf("resumed at %+v", first)
+			}
+			param := w.get("?op=delete&Last-Event-ID="+url.QueryEscape(got.ID), "")
+			if first := event(t, param); first.DocumentKey.ID != 4 {
+				t.Errorf("resumed at %+v", first)
+			}
+		}
+	}
+	all := w.get("", r.LastID())
+	w.source.Append(changetest.Event{Op: "drop", Keyless: true})
+	if got := event(t, all); got.OperationType != "drop" || got.Partition != nil {
+		t.Errorf("drop: %+v", got)
+	}
+}
+
+func TestFilterChoosesEvents(t *testing.T) {
+	w := newWorld(t, options{})
+	r := w.get("?coll=orders&filter="+url.QueryEscape(`key._id in [2, 4] && op == "insert"`), "")
+	w.source.Append(
+		changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3}, changetest.Event{ID: 4, Op: "delete"}, changetest.Event{ID: 4},
+	)
+	for _, want := range []int64{2, 4} {
+		if got := event(t, r); got.DocumentKey.ID != want {
+			t.Errorf("%+v, want %d", got, want)
+		}
+	}
+}
+
+// Events of different shards may share everything of their heads; only their tokens' hashes tell which the client has seen.
+func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
+	w := newWorld(t, options{})
+	r := w.get("", "")
+	at := change.Timestamp{T: 1001, I: 9}
+	var events []changetest.Event
+	for i := range int64(4) {
+		events = append(events, changetest.Event{ID: i, Time: at})
+	}
+	w.source.Append(append(events, changetest.Event{ID: 9, Time: change.Timestamp{T: 1001, I: 10}})...)
+	for seen := range 4 {
+		again := w.get("", event(t, r).ID)
+		for rest := seen + 1; rest < 4; rest++ {
+			if got := event(t, again); got.DocumentKey.ID > 3 {
+				t.Fatalf("after %d of 4: %+v", seen+1, got)
+			}
+		}
+		if got := event(t, again); got.DocumentKey.ID != 9 {
+			t.Errorf("after %d of 4, the next is %+v", seen+1, got)
+		}
+	}
+}
+
+// An id whose event the stream no longer yields, because the filter was changed, must not swallow its neighbours.
+func TestResumeAtAnEventThatIsNoLongerThere(t *testing.T) {
+	w := newWorld(t, options{})
+	at := change.Timestamp{T: 1001, I: 9}
+	w.source.Append(changetest.Event{ID: 1, Time: at}, changetest.Event{ID: 2, Time: at})
+	r := w.get("", id(changetest.Event{ID: 77, Time: at}.Position(), "c"))
+	w.source.Tick(1) // the log goes on, without events
+	for range 2 {
+		if got := event(t, r); got.DocumentKey.ID > 2 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// Where nothing matches the id moves on all the same, and a quiet stream has heartbeats.
+func TestIDMovesOnWithoutEvents(t *testing.T) {
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 20 * time.Millisecond}, hub: streamer.Config{Bookmark: 10 * time.Millisecond}})
+	lines := bufio.NewScanner(w.stream("?coll=nothing", "").Body)
+	first, beats := "", 0
+	w.source.Append(changetest.Event{ID: 1})
+	for lines.Scan() {
+		id, isID := strings.CutPrefix(lines.Text(), "id: ")
+		switch {
+		case lines.Text() == ": heartbeat":
+			beats++
+		case isID && first == "":
+			first = id
+			w.source.Append(changetest.Event{ID: 2})
+		case isID && id != first && beats > 0:
+			return
+		case isID:
+			w.source.Append(changetest.Event{ID: 2})
+		}
+	}
+	t.Fatal("no second id came")
+}
+
+// Line breaks of a document are escaped: an event is one line of data, whatever it holds.
+func TestLineBreaksOfDocumentsAreEscaped(t *testing.T) {
+	w := newWorld(t, options{})
+	resp := w.stream("", "")
+	text := "a\r\nb\rc\nd\n\nevent: x\u2028é\x00\x1f"
+	w.source.Append(changetest.Event{Coll: text}, changetest.Event{ID: 2})
+	body := bufio.NewReader(resp.Body)
+	for got := 0; got < 2; {
+		line, err := body.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, isData := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
+		if strings.Contains(line, "\r") || strings.HasPrefix(line, "event") {
+			t.Fatalf("%q", line)
+		}
+		if !isData {
+			continue
+		}
+		var m message
+		if err := json.Unmarshal([]byte(data), &m); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		if got++; got == 1 && m.NS.Coll != text {
+			t.Errorf("%q", m.NS.Coll)
+		}
+	}
+}
+
+func TestBadRequestsAreRefusedWithACode(t *testing.T) {
+	w := newWorld(t, options{})
+	position := changetest.Event{ID: 1, Time: change.Timestamp{T: 1001, I: 9}}.Position()
+	ours := id(position, "c")
+	for name, c := range map[string]struct {
+		query, id string
+		status    int
+		code      fault.Code
+	}{
+		"unknown parameter":          {query: "?database=shop", code: fault.SessionBadRequest},
+		"unknown operation":          {query: "?op=upsert", code: fault.SessionBadRequest},
+		"parameter twice":            {query: "?db=a&db=b", code: fault.SessionBadRequest},
+		"malformed query":            {query: "?db=%zz", code: fault.SessionBadRequest},
+		"malformed start":            {query: "?start=yesterday", code: fault.SessionBadRequest},
+		"a start before all":         {query: "?start=1960-01-01T00:00:00Z", code: fault.SessionBadRequest},
+		"a long name":                {query: "?subscriber=" + strings.Repeat("x", 257), code: fault.SessionBadRequest},
+		"malformed filter":           {query: "?filter=key._id+%3D%3D", code: fault.FilterInvalid},
+		"filter without doc":         {query: "?filter=doc.a+%3D%3D+1", code: fault.FilterNeedsDoc},
+		"malformed id":               {id: "17", code: fault.SessionBadPosition},
+		"damaged id":                 {id: strings.ToUpper(ours), code: fault.SessionBadPosition},
+		"malformed generation":       {id: ours + ".x", code: fault.SessionBadPosition},
+		"id of another":              {id: id(position, "another"), code: fault.SessionBadPosition},
+		"id that is too short":       {id: ours[:20], code: fault.SessionBadPosition},
+		"id that is ahead":           {id: id(change.At(change.Timestamp{T: 5000, I: 1}), "c"), status: http.StatusConflict, code: fault.LogAhead},
+		"a start that is not begun":  {query: "?start=2100-01-01T00:00:00Z", status: http.StatusConflict, code: fault.LogAhead},
+		"a filter that is too large": {query: "?filter=" + strings.Repeat("x", 5000), code: fault.FilterTooLarge},
+	} {
+		resp := w.do(c.query, c.id)
+		var body struct {
+			Code            fault.Code
+			Message, Remedy string
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if c.status == 0 {
+			c.status = http.StatusBadRequest
+		}
+		if resp.StatusCode != c.status || body.Code != c.code || body.Message == "" || body.Remedy == "" {
+			t.Errorf("%s: %d %+v", name, resp.StatusCode, body)
+		}
+	}
+}
+
+// What the log no longer holds is told with its bounds, and then the client goes on with what there is.
+func TestLostPositionIsToldNotSkipped(t *testing.T) {
+	w := newWorld(t, options{})
+	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3})
+	w.source.Truncate(1)
+	r := w.get("", id(change.At(change.Timestamp{T: 900, I: 1}), "c"))
+	m, err := r.Next()
+	if err != nil || m.Event != "resync" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	type timestamp struct {
+		Timestamp struct{ T, I uint32 } `json:"$timestamp"`
+	}
+	var told struct {
+		ID, Notice, Reason, Advice string
+		LostFrom                   timestamp `json:"lost_from"`
+		LostTo                     timestamp `json:"lost_to"`
+	}
+	if err := json.Unmarshal(m.Data, &told); err != nil {
+		t.Fatal(err)
+	}
+	from, to := told.LostFrom.Timestamp, told.LostTo.Timestamp
+	if told.Notice != "resync" || told.Reason != "history_lost" || told.Advice == "" || from.T != 900 || to.T != 1000 || told.ID != m.ID {
+		t.Errorf("%s", m.Data)
+	}
+	if got := event(t, r); got.DocumentKey.ID != 3 {
+		t.Errorf("then came %+v", got)
+	}
+	if again := event(t, w.get("", m.ID)); again.DocumentKey.ID != 3 {
+		t.Errorf("after the notice comes %+v", again)
+	}
+}
+
+// A named client resumes without an id where it has been written to. One that an operator has moved back goes there, whatever id it has.
+func TestNamedClientHasACheckpoint(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.stream("?subscriber=page", "")
+	r := sse.NewReader(first.Body)
+	begun := change.Timestamp{}
+	_, begun = w.source.Reach()
+	for i := range int64(5) {
+		w.source.Append(changetest.Event{ID: 10 + i})
+	}
+	last := ""
+	for range 5 {
+		last = event(t, r).ID
+	}
+	_ = first.Body.Close()
+	gone := func() bool {
+		n, _ := w.sessions()
+		return n == 0
+	}
+	w.until("it has left", gone)
+	w.source.Append(changetest.Event{ID: 20})
+	second := w.stream("?subscriber=page", "")
+	if got := event(t, sse.NewReader(second.Body)); got.DocumentKey.ID != 20 {
+		t.Errorf("resumed at %+v", got)
+	}
+	_ = second.Body.Close()
+	w.until("it has left", gone)
+	if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "page"}, change.At(begun.Next()), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	third := w.stream("?subscriber=page", last)
+	again := event(t, sse.NewReader(third.Body))
+	if again.DocumentKey.ID != 10 || !strings.HasSuffix(again.ID, ".1") {
+		t.Errorf("after the rewind it resumed at %+v", again)
+	}
+	_ = third.Body.Close()
+	w.until("it has left", gone)
+	if got := event(t, w.get("?subscriber=page", again.ID)); got.DocumentKey.ID != 11 {
+		t.Errorf("its id of the new generation resumed at %+v", got)
+	}
+}
+
+// Of two clients with one name the later one has it: the other is told, so that it does not come back in turn for ever.
+func TestLaterClientOfANameReplacesTheEarlier(t *testing.T) {
+	w := newWorld(t, options{})
+	earlier := w.get("?subscriber=page", "")
+	w.get("?subscriber=page", "")
+	m, err := earlier.Next()
+	if err != nil || m.Event != "error" || !bytes.Contains(m.Data, []byte(fault.SessionReplaced)) {
+		t.Errorf("%s %s %v", m.Event, m.Data, err)
+	}
+	if _, err := earlier.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("then %v", err)
+	}
+}
+
+// A client that takes nothing is cut off, and costs the others nothing.
+func TestClientThatTakesNothingIsCutOff(t *testing.T) {
+	cut := make(records)
+	w := newWorld(t, options{events: gateway.EventsConfig{StallTimeout: 50 * time.Millisecond, MaxClients: 2, Logger: slog.New(cut)}})
+	u, err := url.Parse(w.web.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 12)
+	if _, err := io.ReadFull(conn, line); err != nil || string(line) != "HTTP/1.1 200" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	other := w.get("?coll=small", "")
+	if resp := w.do("", ""); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a third client got %d", resp.StatusCode)
+	}
+	for written := int64(0); ; written++ {
+		w.source.Append(changetest.Event{ID: written, Pad: 100_000}, changetest.Event{ID: written, Coll: "small"})
+		if got := event(t, other); got.DocumentKey.ID != written {
+			t.Fatalf("the other got %+v, want %d", got, written)
+		}
+		select {
+		case <-cut:
+			return
+		default:
+		}
+	}
+}
+
+// A node that stops ends its streams such that clients come back, and never answers an EventSource with a status upon which it gives up.
+func TestNodeThatStopsHasClientsComeBack(t *testing.T) {
+	w := newWorld(t, options{})
+	r := w.get("", "")
+	w.stop()
+	if m, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if resp := w.do("", ""); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.web.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := w.web.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(text), "retry: ") || !bytes.Contains(text, []byte(fault.NodeStopping)) {
+		t.Errorf("%d %s %v", resp.StatusCode, text, err)
+	}
+}
+
+// A filter that fails on every event tells so once a second, with how often it was, and holds nothing up.
+func TestFailuresOfAFilterAreToldOnceASecond(t *testing.T) {
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 50 * time.Millisecond}})
+	const n = 500
+	start := time.Now()
+	r := w.get("?filter="+`key._id%2B"x"=="y"`, "")
+	go w.write(n, 0)
+	told, failures := 0, 0
+	for failures < n {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Event != "filter_failed" {
+			continue
+		}
+		var body struct {
+			Code    fault.Code
+			Message string
+		}
+		if err := json.Unmarshal(m.Data, &body); err != nil || body.Code != fault.FilterEvaluation {
+			t.Fatalf("%s: %v", m.Data, err)
+		}
+		count := 1
+		_, _ = fmt.Sscanf(body.Message, "%d events", &count) // one where it does not say
+		told, failures = told+1, failures+count
+	}
+	if most := 2 + int(time.Since(start)/time.Second); told > most {
+		t.Errorf("told %d times in %s", told, time.Since(start))
+	}
+}
+
+// Why a request's context has ended decides what its client is told.
+func TestClientOfAnEndedContextIsToldWhy(t *testing.T) {
+	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c"}, nil)
+	for _, tt := range []struct {
+		cause  error
+		status int
+		want   fault.Code
+	}{
+		{fault.Newf(fault.NodeStopping, "it stops"), 503, fault.NodeStopping},
+		{fault.Newf(fault.AccessUnauthenticated, "revoked"), 401, fault.AccessUnauthenticated},
+		{errors.New("anything"), 503, fault.NodeStopping},
+		{nil, 503, fault.NodeStopping},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(tt.cause)
+		w := httptest.NewRecorder()
+		events.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/events", nil))
+		if w.Code != tt.status || !bytes.Contains(w.Body.Bytes(), []byte(tt.want)) {
+			t.Errorf("%v: %d %s", tt.cause, w.Code, w.Body)
+		}
+	}
+}
+
+// Requests that have passed no authenticator may nothing where identities count.
+func TestRequestOfNobodyIsRefused(t *testing.T) {
+	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts()}, nil)
+	for _, query := range []string{"", "?db=shop&coll=orders"} {
+		w := httptest.NewRecorder()
+		events.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events"+query, nil))
+		if w.Code != http.StatusForbidden || !bytes.Contains(w.Body.Bytes(), []byte(fault.AccessForbidden)) {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+	}
+}
+
+// A loss of history ends a stream where the deployment is to halt, with the code.
+func TestStreamEndsAtALossWhereLossesHalt(t *testing.T) {
+	w := newWorld(t, options{hub: streamer.Config{Halt: true}})
+	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2})
+	w.source.Truncate(1)
+	m, err := w.get("", id(change.At(change.Timestamp{T: 900, I: 1}), "c")).Next()
+	if err != nil || m.Event != "error" || !bytes.Contains(m.Data, []byte(fault.LogHistoryLost)) {
+		t.Errorf("%+v %s %v", m.Event, m.Data, err)
+	}
+}

@@ -1,0 +1,93 @@
+package expr
+
+import (
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+)
+
+// The scalars of Go's values.
+
+// IntScalar makes a scalar of an integer.
+func IntScalar(i int64) Scalar { return Scalar{Class: Number, num: intNumber(i)} }
+
+// UintScalar makes a scalar of an integer that may be larger than an int64.
+func UintScalar(u uint64) Scalar { return Scalar{Class: Number, num: uintNumber(u)} }
+
+// DoubleScalar makes a scalar of a double.
+func DoubleScalar(f float64) Scalar { return Scalar{Class: Number, num: doubleNumber(f)} }
+
+// TextScalar makes a scalar of the bytes of a string.
+func TextScalar(text []byte) Scalar { return Scalar{Class: Text, text: text} }
+
+// BytesScalar makes a scalar of binary data of subtype 0.
+func BytesScalar(data []byte) Scalar { return Scalar{Class: Bytes, text: data} }
+
+// BoolScalar makes a scalar of a truth value.
+func BoolScalar(b bool) Scalar { return Scalar{Class: Bool, num: number{i: int64(btoi(b))}} }
+
+// DateScalar makes a scalar of an instant.
+func DateScalar(t time.Time) Scalar {
+	return Scalar{Class: Date, num: number{i: t.UnixMilli(), near: float64(t.Nanosecond() % int(time.Millisecond))}}
+}
+
+const uuidSubtype = 4
+
+var (
+	errObjectID = errors.New("an ObjectId is 24 hexadecimal digits")
+	errUUID     = errors.New("a UUID is 32 hexadecimal digits, with hyphens or without")
+)
+
+// ParseObjectID makes a scalar of an ObjectId in hexadecimal.
+func ParseObjectID(text string) (Scalar, error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != 12 {
+		return Scalar{}, errObjectID
+	}
+	return Scalar{Class: ObjectID, text: b}, nil
+}
+
+// ParseUUID makes a scalar of a UUID: binary data of subtype 4.
+func ParseUUID(text string) (Scalar, error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(b) != 16 {
+		return Scalar{}, errUUID
+	}
+	return Scalar{Class: Binary, text: b, tag: uuidSubtype}, nil
+}
+
+// ParseNumber makes a scalar of a decimal number: see parseDecimal.
+func ParseNumber(text string) (Scalar, error) {
+	d, err := parseDecimal(text)
+	if err != nil {
+		return Scalar{}, err
+	}
+	return Scalar{Class: Number, num: decimalNumber(d)}, nil
+}
+
+// Int returns the integer of a number that is one.
+func (s Scalar) Int() (i int64, ok bool) { return s.num.i, s.Class == Number && s.num.kind == integer }
+
+// Double returns the double of a number that is one.
+func (s Scalar) Double() (f float64, ok bool) {
+	return s.num.near, s.Class == Number && s.num.kind == double
+}
+
+// Nearest returns the double next to a number.
+func (s Scalar) Nearest() float64 { return s.num.near }
+
+// Bool returns a truth value.
+func (s Scalar) Bool() bool { return s.num.i != 0 }
+
+// Time returns an instant in UTC.
+func (s Scalar) Time() time.Time { return time.UnixMilli(s.num.i).Add(time.Duration(s.num.near)).UTC() }
+
+// Text returns the bytes of a Text, Bytes, Binary or ObjectID.
+func (s Scalar) Text() []byte { return s.text }
+
+// IsUUID reports whether the scalar is a UUID.
+func (s Scalar) IsUUID() bool { return s.Class == Binary && s.tag == uuidSubtype && len(s.text) == 16 }
+
+// DecimalText returns a Decimal128 as digits and a power of ten.
+func (s Scalar) DecimalText() string { return s.num.dec.String() }

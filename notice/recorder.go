@@ -1,0 +1,205 @@
+package notice
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/internal/retry"
+)
+
+// MaxBatch bounds the notices in one Append.
+const MaxBatch = 100
+
+// A Store keeps a bounded number of a cluster's notices for a bounded time. All methods may block on the network until the context ends.
+type Store interface {
+	// Append adds notices of this process, at most MaxBatch, ordered by ID, and removes the oldest beyond the bound. Repeating an Append
+	// changes nothing.
+	Append(ctx context.Context, notices []Notice) error
+	// Read returns what other processes have added after a place, oldest first, and the new place. Place 0 is before everything. If the
+	// store was restored and the place is later than its content, Read returns what it has not returned before.
+	Read(ctx context.Context, after int64) (notices []Notice, place int64, err error)
+	// Wait returns when other processes may have added something after the place, or after a few seconds.
+	Wait(ctx context.Context, after int64) error
+}
+
+// RecorderConfig configures a Recorder.
+type RecorderConfig struct {
+	// Pause is the pause after each batch. Defaults to 250 ms.
+	Pause time.Duration
+	// Timeout bounds each read and write. Defaults to 5 s.
+	Timeout time.Duration
+	// Bound is the number of notices that may wait while the store is unavailable; beyond it the oldest are dropped. Defaults to 1000.
+	Bound int
+	// Logger logs when the store becomes unavailable and recovers. Defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer registers the metrics. Optional.
+	Registerer prometheus.Registerer
+}
+
+// A Recorder writes a board's own notices to the cluster's history and adds those of other nodes to the board.
+type Recorder struct {
+	cfg     RecorderConfig
+	board   *Board
+	store   Store
+	metrics recorderMetrics
+	place   int64 // up to where the history was read
+	loaded  bool  // further notices are new
+
+	mu struct {
+		sync.Mutex
+
+		waiting []Notice
+	}
+	more chan struct{} // holds one signal: notices wait
+}
+
+// NewRecorder returns a Recorder.
+func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
+	cfg.Pause = cmp.Or(cfg.Pause, 250*time.Millisecond)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.Bound = cmp.Or(cfg.Bound, 1000)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	return &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), more: make(chan struct{}, 1)}
+}
+
+// Load adds the history to the board before new notices are posted. If it is not called or fails, Run does so later. It must not run
+// concurrently with Run.
+func (r *Recorder) Load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	notices, place, err := r.store.Read(ctx, r.place)
+	if err != nil {
+		r.metrics.failures.Inc()
+		return err
+	}
+	if !r.loaded {
+		for i := range notices {
+			notices[i].Past = true
+		}
+	}
+	if len(notices) > 0 {
+		r.board.Relay(notices...)
+	}
+	r.place, r.loaded = place, true
+	return nil
+}
+
+// Run records until the context ends, and then makes one last attempt to write waiting notices. It retries while the store is unavailable.
+func (r *Recorder) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.runReading(ctx) })
+	written := make(chan struct{})
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		defer close(written)
+		r.runWriting(ctx, writing)
+	}()
+	r.runCollecting(ctx)
+	limit := time.AfterFunc(r.cfg.Timeout, stop)
+	defer limit.Stop()
+	wg.Wait()
+	<-written
+}
+
+// runCollecting collects the board's own notices until the context ends.
+func (r *Recorder) runCollecting(ctx context.Context) {
+	var last uint64
+	for {
+		notices, missed, err := r.board.Follow(ctx, last)
+		if err != nil {
+			close(r.more)
+			return
+		}
+		last = notices[len(notices)-1].ID
+		r.metrics.dropped.Add(float64(missed))
+		r.mu.Lock()
+		for _, n := range notices {
+			if !n.Relayed {
+				r.mu.waiting = append(r.mu.waiting, n)
+			}
+		}
+		if over := len(r.mu.waiting) - r.cfg.Bound; over > 0 {
+			r.metrics.dropped.Add(float64(over))
+			r.mu.waiting = append([]Notice(nil), r.mu.waiting[over:]...)
+		}
+		r.mu.Unlock()
+		select {
+		case r.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take removes and returns the next batch.
+func (r *Recorder) take() []Notice {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(len(r.mu.waiting), MaxBatch)
+	batch := r.mu.waiting[:n:n]
+	r.mu.waiting = r.mu.waiting[n:]
+	return batch
+}
+
+// runWriting writes batches until more is closed or the hard context ends. It pauses between batches until the soft context ends.
+func (r *Recorder) runWriting(soft, hard context.Context) {
+	for range r.more {
+		for batch := r.take(); len(batch) > 0; batch = r.take() {
+			if !r.write(soft, hard, batch) {
+				continue
+			}
+			r.metrics.written.Add(float64(len(batch)))
+			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(soft, 1) // stopping: at once
+		}
+	}
+}
+
+// write writes a batch with retries; after the soft context has ended, in one attempt.
+func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
+	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
+	for failures := 1; ; failures++ {
+		ctx, cancel := context.WithTimeout(hard, r.cfg.Timeout)
+		err := r.store.Append(ctx, batch)
+		cancel()
+		if err == nil {
+			if failures > 1 {
+				r.cfg.Logger.Info("writing notice history recovered", "failures", failures-1)
+			}
+			return true
+		}
+		r.metrics.failures.Inc()
+		if failures == 1 {
+			r.cfg.Logger.Warn("writing notice history failed", "error", err)
+		}
+		if soft.Err() != nil {
+			r.metrics.dropped.Add(float64(len(batch)))
+			return false
+		}
+		_ = backoff.Wait(soft, failures)
+	}
+}
+
+// runReading adds the notices of other nodes to the board until the context ends.
+func (r *Recorder) runReading(ctx context.Context) {
+	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
+	for failures := 0; ctx.Err() == nil; {
+		err := r.Load(ctx)
+		if err == nil {
+			failures = 0
+			err = r.store.Wait(ctx, r.place)
+		}
+		if err == nil || ctx.Err() != nil {
+			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(ctx, 1) // collect further notices into one read
+			continue
+		}
+		if failures++; failures == 1 {
+			r.cfg.Logger.Warn("reading notice history failed", "error", err)
+		}
+		_ = backoff.Wait(ctx, failures)
+	}
+}

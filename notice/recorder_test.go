@@ -1,0 +1,277 @@
+package notice_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/notice"
+)
+
+var errAway = errors.New("etcd is away")
+
+// A memory is the history of a cluster in memory, as one process sees it.
+type memory struct {
+	mu struct {
+		sync.Mutex
+
+		away    bool
+		ours    []notice.Notice
+		batches []int
+		asked   int // how often anything was asked
+		others  []notice.Notice
+		changed chan struct{}
+	}
+}
+
+func newMemory() *memory {
+	m := &memory{}
+	m.mu.changed = make(chan struct{})
+	return m
+}
+
+func (m *memory) Append(_ context.Context, notices []notice.Notice) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.asked++
+	if m.mu.away {
+		return errAway
+	}
+	m.mu.ours, m.mu.batches = append(m.mu.ours, notices...), append(m.mu.batches, len(notices))
+	return nil
+}
+
+func (m *memory) Read(_ context.Context, after int64) ([]notice.Notice, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.asked++
+	if m.mu.away {
+		return nil, after, errAway
+	}
+	return slices.Clone(m.mu.others[after:]), int64(len(m.mu.others)), nil
+}
+
+func (m *memory) Wait(ctx context.Context, after int64) error {
+	for {
+		m.mu.Lock()
+		there, changed := int64(len(m.mu.others)) > after, m.mu.changed
+		m.mu.Unlock()
+		if there {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// add lets another process post.
+func (m *memory) add(texts ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range texts {
+		m.mu.others = append(m.mu.others, notice.Notice{ID: 99, Node: "other", At: time.Unix(7, 0), Text: text})
+	}
+	close(m.mu.changed)
+	m.mu.changed = make(chan struct{})
+}
+
+func (m *memory) leave(away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.away = away
+}
+
+func (m *memory) written() (texts []string, batches []int, asked int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.mu.ours {
+		texts = append(texts, n.Text)
+	}
+	return texts, slices.Clone(m.mu.batches), m.mu.asked
+}
+
+// A bubble is a node's board and recorder.
+type bubble struct {
+	*testing.T
+
+	memory   *memory
+	board    *notice.Board
+	recorder *notice.Recorder
+	registry *prometheus.Registry
+	log      bytes.Buffer
+	stop     func()
+}
+
+// run runs a test in a bubble; the recorder runs once start is called.
+func run(t *testing.T, cfg notice.RecorderConfig, test func(b *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, memory: newMemory(), board: notice.NewBoard(notice.Config{Node: "me"}), registry: prometheus.NewRegistry()}
+		cfg.Registerer, cfg.Logger = b.registry, slog.New(slog.NewTextHandler(&b.log, nil))
+		b.recorder = notice.NewRecorder(cfg, b.board, b.memory)
+		test(b)
+	})
+}
+
+func (b *bubble) start() {
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.recorder.Run(ctx)
+	}()
+	b.stop = func() {
+		cancel()
+		<-ended
+	}
+	b.Cleanup(b.stop)
+}
+
+func (b *bubble) post(from, to int) (texts []string) {
+	for i := from; i < to; i++ {
+		b.board.Post(notice.Notice{Channel: notice.Health, Level: notice.Info, Text: fmt.Sprint(i)})
+		texts = append(texts, fmt.Sprint(i))
+	}
+	return texts
+}
+
+func (b *bubble) count(name string) float64 {
+	b.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	b.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func TestBoardBeginsWithTheHistoryAndShowsWhatOthersPost(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		b.memory.add("one", "two")
+		if err := b.recorder.Load(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.start()
+		b.post(0, 1)
+		synctest.Wait()
+		b.memory.add("three")
+		time.Sleep(time.Second)
+		got, _ := b.board.Since(0)
+		want := []notice.Notice{
+			{ID: 1, Node: "other", At: time.Unix(7, 0), Text: "one", Past: true, Relayed: true},
+			{ID: 2, Node: "other", At: time.Unix(7, 0), Text: "two", Past: true, Relayed: true},
+			{ID: 3, Node: "me", At: got[2].At, Text: "0", Channel: notice.Health, Level: notice.Info},
+			{ID: 4, Node: "other", At: time.Unix(7, 0), Text: "three", Relayed: true},
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			b.Errorf("%+v", got)
+		}
+		if texts, _, _ := b.memory.written(); !slices.Equal(texts, []string{"0"}) {
+			b.Errorf("written: %v", texts)
+		}
+	})
+}
+
+func TestNoticesAreWrittenInBatches(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		want := b.post(0, 1)
+		b.start()
+		synctest.Wait()
+		want = append(want, b.post(1, 251)...)
+		time.Sleep(10 * time.Second)
+		texts, batches, _ := b.memory.written()
+		if !slices.Equal(texts, want) || !slices.Equal(batches, []int{1, 100, 100, 50}) {
+			b.Errorf("%d in %v", len(texts), batches)
+		}
+		if n := b.count("streamer_notice_history_written_total"); n != 251 {
+			b.Errorf("%v counted", n)
+		}
+	})
+}
+
+func TestHistoryThatIsAwayBlocksNobodyAndCostsTheOldest(t *testing.T) {
+	run(t, notice.RecorderConfig{Bound: 10}, func(b *bubble) {
+		b.memory.leave(true)
+		b.memory.add("from before")
+		if err := b.recorder.Load(b.Context()); !errors.Is(err, errAway) {
+			b.Error(err)
+		}
+		b.start()
+		b.post(0, 1)
+		synctest.Wait() // in the hands of the writer
+		for i := range 10 {
+			b.post(1+10*i, 11+10*i)
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Minute)
+		if _, _, asked := b.memory.written(); asked > 100 {
+			b.Errorf("asked %d times in 5 minutes", asked)
+		}
+		b.memory.leave(false)
+		time.Sleep(time.Minute)
+		texts, _, _ := b.memory.written()
+		if !slices.Equal(texts, []string{"0", "91", "92", "93", "94", "95", "96", "97", "98", "99", "100"}) {
+			b.Errorf("written: %v", texts)
+		}
+		if n := b.count("streamer_notice_history_dropped_total"); n != 90 {
+			b.Errorf("%v counted as dropped", n)
+		}
+		if n := b.count("streamer_notice_history_failures_total"); n < 3 {
+			b.Errorf("%v failures", n)
+		}
+		if got, _ := b.board.Since(0); !got[len(got)-1].Past || got[len(got)-1].Text != "from before" {
+			b.Errorf("the history came as %+v", got[len(got)-1])
+		}
+		for _, once := range []string{"writing notice history failed", "reading notice history failed", "writing notice history recovered"} {
+			if n := strings.Count(b.log.String(), once); n != 1 {
+				b.Errorf("%q is logged %d times", once, n)
+			}
+		}
+	})
+}
+
+func TestStoppedRecorderWritesWhatWasPosted(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		b.start()
+		synctest.Wait()
+		want := b.post(0, 350)
+		begun := time.Now()
+		b.stop()
+		if texts, _, _ := b.memory.written(); !slices.Equal(texts, want) || time.Since(begun) > 0 {
+			b.Errorf("%d written after %s", len(texts), time.Since(begun))
+		}
+	})
+}
+
+func TestStoppedRecorderGivesUpWhereTheHistoryIsAway(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		b.memory.leave(true)
+		b.start()
+		synctest.Wait()
+		b.post(0, 350)
+		synctest.Wait()
+		begun := time.Now()
+		b.stop()
+		if n := b.count("streamer_notice_history_dropped_total"); n != 350 || time.Since(begun) > 5*time.Second {
+			b.Errorf("%v dropped after %s", n, time.Since(begun))
+		}
+	})
+}
