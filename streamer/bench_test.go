@@ -142,16 +142,13 @@ func BenchmarkHub(b *testing.B) {
 							}
 						})
 					}
-					for h.Load().Live < sessions {
-						time.Sleep(time.Millisecond)
-					}
+					poll(time.Millisecond, func() bool { return h.Load().Live == sessions })
 					n := max(b.N/reply, 1)
 					b.ReportAllocs()
 					b.ResetTimer()
 					source.replies <- n
-					for end := (change.Timestamp{T: uint32(n), I: uint32(reply)}); opened[0].State().At.Time.Compare(end) < 0; {
-						time.Sleep(100 * time.Microsecond)
-					}
+					end := change.Timestamp{T: uint32(n), I: uint32(reply)}
+					poll(100*time.Microsecond, func() bool { return opened[0].State().At.Time.Compare(end) >= 0 })
 					b.StopTimer()
 					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*reply), "ns/event")
 					cancel()
@@ -159,5 +156,14 @@ func BenchmarkHub(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// poll waits until something holds, at which it looks at each interval.
+func poll(interval time.Duration, holds func() bool) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for !holds() {
+		<-tick.C
 	}
 }

@@ -122,3 +122,12 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(subscriberLeftDesc, float64(s.Unacknowledged), s.Name)
 	}
 }
+
+// restarts counts the terms that a node has begun to serve.
+type restarts struct{ prometheus.Counter }
+
+func newRestarts() restarts {
+	return restarts{prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "streamer", Name: "partition_restarts_total", Help: "Terms of partitions that the node has begun to serve.",
+	})}
+}

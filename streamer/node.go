@@ -69,7 +69,7 @@ type Node struct {
 	begun  time.Time
 	gone   chan struct{} // holds one signal: an exclusive subscriber has left
 
-	restarts prometheus.Counter
+	restarts restarts
 
 	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
 	stop     context.CancelCauseFunc
@@ -96,9 +96,7 @@ func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node 
 			Logger: cfg.Logger, Registerer: cfg.Registerer,
 		}, store, store),
 	}
-	n.restarts = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "streamer", Name: "partition_restarts_total", Help: "Terms of partitions that the node has begun to serve.",
-	})
+	n.restarts = newRestarts()
 	n.lifetime, n.stop = context.WithCancelCause(context.Background())
 	n.mu.consumers, n.mu.exclusive = make(map[change.Partition]*consumer), make(map[string]*Exclusive)
 	if cfg.Registerer != nil {

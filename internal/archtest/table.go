@@ -85,6 +85,7 @@ func packages() []rule {
 		{"internal/mongodb/probe", []string{"internal/mongodb"}, "facts about a deployment"},
 		{"internal/etcd/probe", []string{"internal/etcd"}, "facts about etcd"},
 		{"internal/transcript", nil, "what happens when, in tests"},
+		{"test", nil, "whole processes: there are only tests in it"},
 		{"internal/simulation", nil, "a whole cluster that is only tested: there is nothing else in it"},
 		{"internal/retry", nil, "the one way to wait between attempts"},
 		{"internal/config", []string{"internal/config/table"}, "plain values: the wiring turns them into each package's Config"},
