@@ -521,7 +521,7 @@ func (s *Session) queue(to change.Position) {
 type Standing struct {
 	// At is the position up to which it has acknowledged everything, zero for a session to which partitions are attached.
 	At change.Position
-	// Partitions are those in which it has acknowledged more, or all that are attached.
+	// Partitions are those in which it has acknowledged more or less, or all that are attached.
 	Partitions map[change.Partition]change.Position
 	// Events, Bytes and Losses are queued or sent and not acknowledged; Live says that the session is on the live path.
 	Events, Bytes, Losses int
@@ -566,9 +566,9 @@ func (s *Session) Standing() Standing {
 		return st
 	}
 	st.At = change.Later(acked, reading.rest)
-	for p, had := range reading.of {
-		if had.After(st.At) {
-			st.Partitions[p] = had
+	for p := range reading.of {
+		if at := reading.place(p, acked); at.Compare(st.At) != 0 {
+			st.Partitions[p] = at
 		}
 	}
 	return st
