@@ -102,11 +102,11 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	return reason
 }
 
-// id appends the id of where a batch, or an event of it, ends.
-func (c *client) id(ref func([]byte, string) []byte) []byte {
+// id returns the id of where a batch of the generation, or an event of it, ends.
+func (c *client) id(generation uint64, ref func([]byte, string) []byte) []byte {
 	b := ref(nil, c.events.cfg.Cluster)
-	if g := c.subscriber.Generation(); g > 0 {
-		b = fmt.Appendf(b, "%s%d", generationMark, g)
+	if generation > 0 {
+		b = fmt.Appendf(b, "%s%d", generationMark, generation)
 	}
 	return b
 }
@@ -117,12 +117,12 @@ func (c *client) batch(b *streamer.Batch) error {
 	end := b.To.Ref()
 	switch {
 	case b.Loss != nil:
-		id := c.id(end.AppendText)
+		id := c.id(b.Generation, end.AppendText)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
 		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
 		return nil
 	case len(b.Events) == 0: // the id moves on without an event
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(b.Generation, end.AppendText))
 		return nil
 	}
 	for i := range b.Events {
@@ -131,7 +131,7 @@ func (c *client) batch(b *streamer.Batch) error {
 			return fault.Newf(fault.SessionEncoding, "an event has a line break where none may be")
 		}
 		ref := e.Ref
-		id := c.id(ref.AppendText)
+		id := c.id(b.Generation, ref.AppendText)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
 		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)

@@ -20,6 +20,8 @@ type Batch struct {
 	// except after a rewind or where partitions were attached at an earlier position.
 	To     change.Position
 	Events []Event
+	// Generation is that of the subscriber's checkpoint in which it is at To.
+	Generation uint64
 	// Loss, in the place of events, says what became of the stretch.
 	Loss *Loss
 	// Snapshot, in the place of events, says that a snapshot begins or is complete.

@@ -60,6 +60,7 @@ type Exclusive struct {
 	name    string
 	session *Session
 	begin   Begin
+	began   uint64             // the generation in which the session has begun
 	keeper  *checkpoint.Keeper // nil without a name
 
 	mu struct {
@@ -76,12 +77,9 @@ func (e *Exclusive) Session() *Session { return e.session }
 // Begin returns where the session has begun.
 func (e *Exclusive) Begin() Begin { return e.begin }
 
-// Generation returns that of the subscriber's checkpoint, 0 where it has none.
-func (e *Exclusive) Generation() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.mu.generation
-}
+// Generation returns that of the subscriber's checkpoint in which the session has begun, 0 where it has none. Batches say theirs: an operator may
+// move the subscriber at any time, and it is where it was before until it is told.
+func (e *Exclusive) Generation() uint64 { return e.began }
 
 // Ack acknowledges batches as Session.Ack does, and counts them for the checkpoint.
 func (e *Exclusive) Ack(seq uint64) error {
@@ -110,7 +108,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 			return nil, err
 		}
 	}
-	cfg.Generation = e.mu.generation
+	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err

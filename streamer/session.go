@@ -504,7 +504,7 @@ func (s *Session) queue(to change.Position) {
 	}
 	if b.Seq == 0 {
 		s.mu.last++
-		b.Seq, b.size = s.mu.last, len(b.payloads)
+		b.Seq, b.size, b.Generation = s.mu.last, len(b.payloads), s.mu.reading.generation
 		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
 		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
 	} else { // it has grown
