@@ -373,20 +373,20 @@ func (h *Hub) ahead(err error) {
 
 // leave takes a session off the live path, at a position. Its own loop owns it from now on.
 func (h *Hub) leave(s *Session, at change.Position) {
-	h.takeOff(s)
-	s.mu.Lock()
-	s.mu.considered = at
-	s.mu.Unlock()
+	h.takeOff(s, at)
 	s.handOver()
 }
 
-// takeOff takes a session off the live path, and leaves it with the Hub's loop.
-func (h *Hub) takeOff(s *Session) {
+// takeOff takes a session off the live path, at a position, and leaves it with the Hub's loop.
+func (h *Hub) takeOff(s *Session, at change.Position) {
 	delete(h.live, s)
 	for _, sub := range s.byKey {
 		h.exclude(sub)
 	}
 	s.from = change.Position{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.considered, s.mu.follows = at, false
 }
 
 // handOver gives a session that is off the live path to its own loop. The caller does not touch it any more.
@@ -428,7 +428,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 		s.from = at
 	}
 	s.mu.Lock()
-	s.mu.live, s.mu.considered = true, at
+	s.mu.live, s.mu.follows, s.mu.considered = true, true, at
 	s.mu.Unlock()
 	for _, sub := range s.byKey {
 		h.include(sub)

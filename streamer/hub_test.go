@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -506,5 +509,56 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 		s.Subscribe(everything(t))
 		events = source.Append(inserts(5, 30)...)
 		equal(t, "subscribed again", refs(receive(t, s, 5)), wanted(events))
+	})
+}
+
+// Whoever looks where a subscriber is while it is moved back never sees it in the generation of the rewind, and later than where it was moved:
+// that would undo the rewind.
+func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{At: b.log.End()}}, everything(t))
+		to := source.Append(inserts(1, 0)...)[0].Position()
+		source.Append(inserts(3, 1)...)
+		ack := func(batches []*streamer.Batch) {
+			if err := s.Ack(batches[len(batches)-1].Seq); err != nil {
+				t.Error(err)
+			}
+		}
+		ack(receive(t, s, 4))
+		synctest.Wait()
+		var generation atomic.Uint64 // of which nothing is acknowledged
+		var looking sync.WaitGroup
+		ended := make(chan struct{})
+		looking.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				g := generation.Load()
+				st := s.Standing()
+				if g > 0 && st.Generation == g && st.At.After(to) && generation.Load() == g {
+					t.Errorf("generation %d, at %s: an operator has moved it to %s", g, st.At, to)
+					return
+				}
+			}
+		})
+		for g := range uint64(2000) {
+			for !s.Standing().Live {
+				runtime.Gosched()
+			}
+			generation.Store(g + 1)
+			s.Rewind(to, g+1, nil)
+			again := receive(t, s, 4)
+			generation.Store(0)
+			ack(again)
+		}
+		close(ended)
+		looking.Wait()
 	})
 }

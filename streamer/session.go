@@ -84,6 +84,7 @@ type Session struct {
 		sync.Mutex
 		mailbox       []func() // for the owner
 		live          bool
+		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
 		sent          []sent              // queued or sent and not acknowledged, in their order
 		last          uint64              // the last Seq
@@ -551,7 +552,7 @@ func (s *Session) Standing() Standing {
 	case len(s.mu.sent) > 0:
 		first := s.mu.sent[0]
 		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
-	case s.mu.live:
+	case s.mu.follows:
 		acked = change.Later(hub, acked)
 	}
 	st.Generation = reading.generation
