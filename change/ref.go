@@ -31,6 +31,9 @@ func (p Position) Ref() (r Ref) {
 	return r
 }
 
+// Between returns the Ref of a point beside the events of the same head, which is none of them.
+func (r Ref) Between() Ref { return Ref{head: r.head} }
+
 // IsZero reports whether the Ref is unset.
 func (r Ref) IsZero() bool { return r == Ref{} }
 

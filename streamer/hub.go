@@ -37,6 +37,10 @@ type Config struct {
 	// Snapshots reads the documents of snapshots; nil where there are none. SnapshotRate bounds how many documents are read, nil does not.
 	Snapshots    snapshot.Source
 	SnapshotRate *rate.Limiter
+	// SnapshotPage is how many documents are read at a time. Defaults to 512.
+	SnapshotPage int
+	// Recover are collections whose documents every subscription of them gets again after a loss.
+	Recover []change.Namespace
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
@@ -88,6 +92,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
 	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
+	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
@@ -330,17 +335,31 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 // recover begins the snapshots that make up for a loss.
 func (s *Session) recover(loss *oplog.Loss) {
 	for _, sub := range s.byKey {
-		if !sub.Recover {
-			continue
-		}
-		f, concerned := sub.Program.Filter(), make([]change.Namespace, 0, len(loss.Namespaces))
-		for _, name := range loss.Namespaces {
-			db, coll, _ := strings.Cut(name, ".")
-			if coll != "" && (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
-				concerned = append(concerned, change.Namespace{DB: db, Coll: coll})
+		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
+		add := func(ns change.Namespace) {
+			if (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll) && !slices.Contains(some, ns) {
+				some = append(some, ns)
 			}
 		}
-		s.beginSnapshot(sub, snapshot.Loss, concerned)
+		for _, name := range loss.Namespaces {
+			switch db, coll, _ := strings.Cut(name, "."); {
+			case coll == "*":
+				all = all || f.DB == "" || f.DB == db
+			case sub.Recover:
+				add(change.Namespace{DB: db, Coll: coll})
+			}
+		}
+		for _, ns := range s.hub.cfg.Recover {
+			if !sub.Recover && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
+				add(ns)
+			}
+		}
+		switch {
+		case sub.Recover && all:
+			s.beginSnapshot(sub, snapshot.Loss, nil)
+		case len(some) > 0:
+			s.beginSnapshot(sub, snapshot.Loss, some)
+		}
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// pageDocuments and pageBytes bound a page: the live path places it in one go.
-	pageDocuments, pageBytes = 512, 512 << 10
+	// pageBytes bounds a page: the live path places it in one go.
+	pageBytes = 512 << 10
 	// maxScans bounds the collections that are read at the same time.
 	maxScans = 4
 	// patience is how long a scan waits for readers without room before it goes on without them.
@@ -414,7 +414,7 @@ func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
 		return q, nil, true
 	}
 	c.touched.Forget()
-	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: pageDocuments, Bytes: pageBytes}
+	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: h.cfg.SnapshotPage, Bytes: pageBytes}
 	if len(c.again) == 0 {
 		q.From, q.Until = c.Next()
 	}
@@ -491,7 +491,7 @@ func (h *Hub) place(c *scan) {
 	}
 	c.again = nil
 	takers := slices.Clone(c.Readers())
-	ref := h.at.Ref()
+	ref := h.at.Ref().Between() // no event's: whoever drops what it has had must not drop the documents of one place for each other
 	for _, d := range p.documents {
 		if touched, whole := c.touched.Has(d.id); touched {
 			if !whole {

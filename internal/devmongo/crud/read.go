@@ -2,6 +2,7 @@ package crud
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -59,7 +60,7 @@ func filterName(r *node.Request) string {
 
 func runFind(ctx context.Context, r *node.Request, b *doc.Builder) error {
 	if err := r.Only("filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
-		"noCursorTimeout", "oplogReplay", "allowPartialResults", "allowDiskUse", "hint"); err != nil {
+		"noCursorTimeout", "oplogReplay", "allowPartialResults", "allowDiskUse", "hint", "min", "max"); err != nil {
 		return err
 	}
 	n, err := r.Collection()
@@ -77,13 +78,39 @@ func runFind(ctx context.Context, r *node.Request, b *doc.Builder) error {
 		err = fault.New(fault.BadValue, "error processing query: tailable cursor requested on non capped collection")
 	} else {
 		var docs []bsoncore.Document
-		docs, err = r.Store.Find(n, q, r.Txn)
+		docs, err = findWithin(r, n, q)
 		source = cursor.NewList(docs)
 	}
 	if err != nil {
 		return err
 	}
 	return open(ctx, r, b, &cursor.Cursor{NS: n.String(), Source: source})
+}
+
+// findWithin finds documents within the bounds min and max, which are of the index on _id and hold across types.
+func findWithin(r *node.Request, n store.Name, q store.Query) ([]bsoncore.Document, error) {
+	least, err := r.Document("min")
+	if err != nil {
+		return nil, err
+	}
+	most, err := r.Document("max")
+	if err != nil {
+		return nil, err
+	}
+	if least == nil && most == nil {
+		return r.Store.Find(n, q, r.Txn)
+	}
+	limit := q.Limit
+	q.Limit = 0
+	docs, err := r.Store.Find(n, q, r.Txn)
+	docs = slices.DeleteFunc(docs, func(d bsoncore.Document) bool {
+		id := d.Lookup("_id")
+		return least != nil && query.Compare(id, least.Lookup("_id")) < 0 || most != nil && query.Compare(id, most.Lookup("_id")) >= 0
+	})
+	if limit > 0 && int64(len(docs)) > limit {
+		docs = docs[:limit]
+	}
+	return docs, err
 }
 
 func runCount(_ context.Context, r *node.Request, b *doc.Builder) error {
