@@ -562,3 +562,22 @@ func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {
 		looking.Wait()
 	})
 }
+
+// Whoever resumes at the place of a document of a snapshot, which is no event's, gets the events of that head again, and need not wait for the
+// log to move on.
+func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		events := source.Append(inserts(10, 0)...)
+		synctest.Wait()
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: events[9].Position().Ref().Between()}}, everything(t))
+		equal(t, "it", refs(receive(t, s, 1)), wanted(events[9:]))
+		synctest.Wait()
+		if !s.Standing().Live {
+			t.Error("it waits")
+		}
+	})
+}

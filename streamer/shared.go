@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A Shared subscriber is one that all nodes serve together, each the partitions that it owns: standard output, or a sink.
@@ -103,8 +104,15 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		}
 		places[t.Partition], held[t.Partition] = Place{At: at}, t
 	}
+	var left []snapshot.Progress
+	for _, c := range claimed {
+		left = together(left, unread(c.Snapshots))
+	}
 	if err := s.session.Attach(places, held); err != nil {
 		return err
+	}
+	if len(left) > 0 {
+		s.session.owes(left)
 	}
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
 	defer s.mu.Unlock()
@@ -152,7 +160,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Lock()
 	events = s.count(st, events, hub)
 	s.mu.Unlock()
-	all := make([]checkpoint.Progress, 0, len(st.Partitions))
+	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), unread(st.Snapshots)
 	for p, at := range st.Partitions {
 		term, there := terms[p]
 		if !there || term.Err() != nil {
@@ -160,7 +168,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		}
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
-				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch,
+				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch, Snapshots: left,
 			},
 			Events: events[p],
 		})

@@ -177,6 +177,65 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
+// owes has the session read again what is left of snapshots by another session of the subscriber, from the beginning of each collection. Until it
+// has, that is left wherever the subscriber is by its acknowledgements.
+func (s *Session) owes(left []snapshot.Progress) {
+	s.await(func() {
+		for _, p := range left {
+			sub := s.subscriptions[p.Subscription]
+			if sub == nil {
+				continue
+			}
+			some := make([]change.Namespace, len(p.Left))
+			for i, l := range p.Left {
+				some[i] = l.Namespace
+			}
+			s.beginSnapshot(sub, p.Reason, some)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range s.mu.sent {
+			s.mu.sent[i].snapshots = s.mu.snapshots
+		}
+	})
+}
+
+// unread returns what is left of snapshots, by whole collections.
+func unread(all []snapshot.Progress) (left []snapshot.Progress) {
+	for _, p := range all {
+		if p.Done || p.Listed && len(p.Left) == 0 {
+			continue
+		}
+		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Listed: p.Listed}
+		for _, l := range p.Left {
+			whole.Left = append(whole.Left, snapshot.Left{Namespace: l.Namespace})
+		}
+		left = append(left, whole)
+	}
+	return left
+}
+
+// together adds what is left of snapshots to what is left already.
+func together(all, more []snapshot.Progress) []snapshot.Progress {
+	for _, p := range more {
+		i := slices.IndexFunc(all, func(q snapshot.Progress) bool { return q.Subscription == p.Subscription })
+		if i < 0 {
+			all = append(all, p)
+			continue
+		}
+		if all[i].Listed = all[i].Listed && p.Listed; !all[i].Listed {
+			all[i].Left = nil // of all collections
+			continue
+		}
+		for _, l := range p.Left {
+			if !slices.ContainsFunc(all[i].Left, func(m snapshot.Left) bool { return m.Namespace == l.Namespace }) {
+				all[i].Left = append(all[i].Left, l)
+			}
+		}
+	}
+	return all
+}
+
 // resumeSnapshot looks what a subscription that is new in the session has of its snapshot. The owner calls it.
 func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
@@ -491,7 +550,7 @@ func (h *Hub) place(c *scan) {
 	}
 	c.again = nil
 	takers := slices.Clone(c.Readers())
-	ref := h.at.Ref().Between() // no event's: whoever drops what it has had must not drop the documents of one place for each other
+	ref := h.at.Ref()
 	for _, d := range p.documents {
 		if touched, whole := c.touched.Has(d.id); touched {
 			if !whole {

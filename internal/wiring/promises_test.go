@@ -424,6 +424,9 @@ func TestPromises(t *testing.T) {
 		{name: "rename onto", settings: []string{"STREAMER_MONGODB_WATCH=shop.orders"}, hold: holdRename},
 		{name: "rewind", hold: holdRewind},
 		{name: "rescan", settings: []string{"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7"}, hold: holdRescan},
+		{name: "crash within a rescan", settings: []string{
+			"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=10",
+		}, hold: holdCrashWithinRescan},
 		{name: "slow subscriber", settings: []string{"STREAMER_GATEWAY_CREDIT_EVENTS=100"}, hold: holdSlow},
 	} {
 		for _, over := range transports() {
@@ -570,6 +573,47 @@ func holdRescan(t *testing.T, w *stage) {
 	}
 	w.sees(w.series(80, 100)...)
 	w.times(t, 1, idsUpTo(100)[80:]...)
+	if len(w.losses()) != 1 {
+		t.Errorf("received %s", w.ledger)
+	}
+}
+
+// Whoever crashes while documents are read again gets those that it has not had.
+func holdCrashWithinRescan(t *testing.T, w *stage) {
+	t.Helper()
+	lost, _, kept := w.wrapMeanwhile()
+	if w.transport.shared {
+		w.comesAgain()
+	}
+	w.start()
+	read := func() (ids []string) {
+		for _, e := range w.changes() {
+			if e.op == change.SnapshotName {
+				ids = append(ids, e.id)
+			}
+		}
+		return ids
+	}
+	w.until("some documents are read again", func() bool { return len(read()) > 7 })
+	w.saved(w.now().Prev())
+	w.hold()
+	if len(read()) > 70 {
+		t.Fatalf("%d documents have been read already", len(read()))
+	}
+	if w.transport.shared {
+		w.kill()
+	} else {
+		w.crash()
+	}
+	w.comesAgain()
+	w.goOn()
+	if w.transport.shared {
+		w.start()
+	} else {
+		w.follow()
+	}
+	all := slices.Concat(idsUpTo(40), lost, kept)
+	w.until("the others are read again", func() bool { return len(missing(read(), all)) == 0 })
 	if len(w.losses()) != 1 {
 		t.Errorf("received %s", w.ledger)
 	}
