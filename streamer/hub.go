@@ -124,6 +124,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		case batch != nil:
 			h.pass(batch)
 			h.handle()
+			select { // which must not wait until the log pauses
+			case <-h.room:
+				h.roomy()
+			case <-bookmark.C:
+				h.bookmark()
+			default:
+			}
 			continue
 		case err == nil:
 		case errors.Is(err, oplog.ErrAhead):

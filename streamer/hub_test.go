@@ -581,3 +581,92 @@ func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
 		}
 	})
 }
+
+// A loss that shares its head with other events, of other shards, skips nobody who is at one of those before it, on the live path or not.
+func TestLossesAmongEventsOfEqualHeads(t *testing.T) {
+	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
+	for _, what := range []changetest.Event{{Op: change.SkippedName, Keyless: true}, {Op: "rename", Coll: "other", To: "orders", Keyless: true}} {
+		loss := what
+		loss.ID, loss.Time = 13, at(2)
+		events := []changetest.Event{{ID: 1, Time: at(1)}, {ID: 11, Time: at(2)}, {ID: 12, Time: at(2)}, loss, {ID: 14, Time: at(2)}, {ID: 2, Time: at(3)}}
+		for i := range 3 {
+			for _, live := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					source := &oplogtest.Log{ReplyEvents: 2}
+					source.Append(events[:i+1]...)
+					b := begin(t, source, streamer.Config{})
+					defer b.end()
+					if !live {
+						source.Append(events[i+1:]...)
+						synctest.Wait()
+					}
+					s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: events[i].Position().Ref()}}, everything(t))
+					if live {
+						synctest.Wait()
+						source.Append(events[i+1:]...)
+					}
+					want := len(events) - i
+					if loss.Op == change.SkippedName {
+						want-- // no event comes with it
+					}
+					told := 0
+					for _, b := range receive(t, s, want-1) {
+						if b.Loss != nil {
+							told++
+						}
+					}
+					if told != 1 {
+						t.Errorf("%s: whoever is at event %d (live: %v) is told %d times", loss.Op, i, live, told)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A log that never pauses keeps nobody from hearing how far it is.
+func TestBookmarksComeThoughTheLogNeverPauses(t *testing.T) {
+	source := newEndless(100, 500)
+	reach := func(context.Context) (gap.Reach, error) { return gap.Reach{}, nil }
+	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach}, source)
+	h := streamer.New(streamer.Config{Partitions: partitions, Bookmark: 10 * time.Millisecond}, log)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	var running sync.WaitGroup
+	running.Go(func() { _ = log.Run(ctx, change.Position{}) })
+	running.Go(func() { _ = h.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	open := func(f match.Filter, fields ...string) *streamer.Session {
+		s, err := h.Open(ctx, streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: compile(t, f), Form: streamer.Form{Format: streamer.JSON, Fields: fields}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for i := range 20 { // which the hub is slower with than the log
+		busy := open(match.Filter{}, "pad", fmt.Sprint(i))
+		running.Go(func() {
+			for {
+				batches, _, err := busy.Receive(ctx)
+				if err != nil || busy.Ack(last(batches).Seq) != nil {
+					return
+				}
+			}
+		})
+	}
+	quiet := open(match.Filter{DB: "other"})
+	for h.Load().Live < 21 {
+		time.Sleep(time.Millisecond)
+	}
+	source.replies <- 1 << 30
+	for n := 0; n < 20; { // many, so that it is not that the log begins
+		batches, _, err := quiet.Receive(ctx)
+		if err != nil {
+			t.Fatalf("after %d: %v", n, err)
+		}
+		n += len(batches)
+		if err := quiet.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
