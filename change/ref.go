@@ -31,6 +31,12 @@ func (p Position) Ref() (r Ref) {
 	return r
 }
 
+// Between returns the Ref of a point beside the events of the same head, which is none of them: whoever resumes there has seen none for sure.
+func (r Ref) Between() Ref { return Ref{head: r.head} }
+
+// IsBetween reports whether the Ref is no event's.
+func (r Ref) IsBetween() bool { return r.hash == [16]byte{} }
+
 // IsZero reports whether the Ref is unset.
 func (r Ref) IsZero() bool { return r == Ref{} }
 

@@ -22,3 +22,6 @@ func Snapshotted(ns Namespace, doc []byte, at Timestamp) (Event, error) {
 	b = AppendDocument(b, "documentKey", WrapDocument(AppendElement(nil, id.Type, "_id", id.Data)))
 	return Parse(EndDocument(b, 0))
 }
+
+// IDOf returns the _id of a document, or the zero Value.
+func IDOf(doc []byte) Value { return lookup(doc, "_id") }

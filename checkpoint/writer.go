@@ -347,8 +347,8 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
 	defer cancel()
-	unrecorded := w.record(ctx)
 	round, taken := w.collect(now, keepers, choose)
+	unrecorded := w.record(ctx) // not before: nothing that was collected is later than what had been found by now
 	if unrecorded != nil {
 		gaps := w.unrecorded()
 		round = slices.DeleteFunc(round, func(c candidate) bool {

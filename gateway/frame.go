@@ -70,6 +70,15 @@ func newFrame(b *streamer.Batch) *frame {
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, pool)}}
 }
 
+// placeOf returns the place of an event by which clients drop what they have had. Documents of a snapshot share theirs, and must not be dropped
+// for each other, nor for the change before them.
+func placeOf(e *streamer.Event) change.Ref {
+	if e.Snapshot {
+		return e.Ref.Between()
+	}
+	return e.Ref
+}
+
 func sizeBatch(b *streamer.Batch) int {
 	size := protowire.SizeTag(fieldSeq) + protowire.SizeVarint(b.Seq) + protowire.SizeTag(fieldTo) + protowire.SizeBytes(change.RefSize)
 	for i := range b.Events {
@@ -107,7 +116,7 @@ func appendEvent(p []byte, e *streamer.Event, payload []byte) []byte {
 	p = protowire.AppendVarint(p, uint64(sizeEvent(e, len(payload))))
 	p = protowire.AppendTag(p, fieldPosition, protowire.BytesType)
 	p = protowire.AppendVarint(p, change.RefSize)
-	p = e.Ref.Append(p)
+	p = placeOf(e).Append(p)
 	switch {
 	case e.Keyless:
 		p = protowire.AppendTag(p, fieldAllPartitions, protowire.VarintType)

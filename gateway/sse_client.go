@@ -104,11 +104,11 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	return reason
 }
 
-// id returns the event id of a position.
-func (c *client) id(ref func([]byte, string) []byte) []byte {
+// id returns the event id of a position in a generation of the subscriber's checkpoint.
+func (c *client) id(generation uint64, ref func([]byte, string) []byte) []byte {
 	b := ref(nil, c.events.cfg.Cluster)
-	if g := c.subscriber.Generation(); g > 0 {
-		b = fmt.Appendf(b, "%s%d", generationMark, g)
+	if generation > 0 {
+		b = fmt.Appendf(b, "%s%d", generationMark, generation)
 	}
 	return b
 }
@@ -119,7 +119,7 @@ func (c *client) batch(b *streamer.Batch) error {
 	end := b.To.Ref()
 	switch {
 	case b.Loss != nil:
-		id := c.id(end.AppendText)
+		id := c.id(b.Generation, end.AppendText)
 		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
 		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
@@ -128,7 +128,7 @@ func (c *client) batch(b *streamer.Batch) error {
 		return nil // the log is read from an earlier time up to where the client is, whose own id is better
 	case len(b.Events) == 0: // the id moves on without an event
 		c.at = end
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(end.AppendText))
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(b.Generation, end.AppendText))
 		return nil
 	}
 	for i := range b.Events {
@@ -137,7 +137,7 @@ func (c *client) batch(b *streamer.Batch) error {
 			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
 		}
 		c.at = e.Ref
-		id := c.id(c.at.AppendText)
+		id := c.id(b.Generation, c.at.AppendText)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
 		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)

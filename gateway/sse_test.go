@@ -361,6 +361,38 @@ func TestNamedClientHasACheckpoint(t *testing.T) {
 	}
 }
 
+// The ids of what was on its way when an operator moved a client back are of the generation before: one that comes back with such an id has not
+// heard of it, and goes back.
+func TestIDsBeforeARewindAreOfTheGenerationBefore(t *testing.T) {
+	w := newWorld(t, options{})
+	r := sse.NewReader(w.stream("?subscriber=page", "").Body)
+	w.until("it is there", func() bool { return len(w.node.Subscribers()) == 1 })
+	_, begun := w.source.Reach()
+	w.write(1, 0)
+	event(t, r)
+	const n = 250
+	w.write(n, 64<<10)
+	w.until("much is on its way", func() bool { return w.node.Subscribers()[0].Unacknowledged > n/2 })
+	if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "page"}, change.At(begun.Next()), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	w.node.Rewound("page")
+	w.until("the node knows", func() bool { return w.node.Subscribers()[0].Generation == 1 })
+	for rewound, after := false, 0; after < 10; {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewound = rewound || m.Event == string(streamer.Rewound)
+		if of := strings.HasSuffix(m.ID, ".1"); of != rewound {
+			t.Fatalf("told of the rewind: %v, an id of its generation: %v (%s)", rewound, of, m.Event)
+		}
+		if rewound {
+			after++
+		}
+	}
+}
+
 // Of two clients with one name the later one has it: the other is told, so that it does not come back in turn for ever.
 func TestLaterClientOfANameReplacesTheEarlier(t *testing.T) {
 	w := newWorld(t, options{})

@@ -312,3 +312,58 @@ func TestPoisonAndRenamesAreLossesInTheirPlace(t *testing.T) {
 		}
 	})
 }
+
+// A wrapping source is a log that wraps right after a stream has been answered so often.
+type wrapping struct {
+	*oplogtest.Log
+
+	answers int
+}
+
+func (w *wrapping) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
+	s, err := w.Log.Open(ctx, from)
+	return &wrappingStream{s, w}, err
+}
+
+type wrappingStream struct {
+	oplog.Stream
+
+	source *wrapping
+}
+
+func (s *wrappingStream) Next(ctx context.Context) (oplog.Reply, error) {
+	if s.source.answers--; s.source.answers == -1 {
+		s.source.Truncate(1)
+		return oplog.Reply{}, oplog.ErrPositionLost
+	}
+	return s.Stream.Next(ctx)
+}
+
+// What had been read when the log wrapped is not lost, whether or not anybody has looked at it.
+func TestWhatHadBeenReadWhenTheLogWrappedIsNotLost(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			source := &wrapping{&oplogtest.Log{ReplyEvents: 10}, 1000}
+			source.Tick(1)
+			source.Stall(true)
+			l, end := begin(t, oplog.Config{}, source, source.Reach, change.Position{})
+			defer end()
+			synctest.Wait()
+			c := l.Cursor(oplog.Start{Live: true})
+			events := source.Append(inserts(60, 0)...)
+			source.answers = 2 // beside the one that is waited for
+			source.Stall(false)
+			var got []entry
+			lost := func() int { return slices.IndexFunc(got, func(e entry) bool { return e.loss != nil }) }
+			for lost() < 0 {
+				got = append(got, next(t, c)...)
+			}
+			if err := same(got[:lost()], positions(events[:30])); err != nil {
+				t.Fatal(err)
+			}
+			if loss := got[lost()].loss; loss.From.Compare(events[29].Position()) != 0 {
+				t.Fatalf("lost from %s on, read was up to %s", loss.From, events[29].Position())
+			}
+		})
+	}
+}

@@ -118,13 +118,20 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// read reads a stream until it fails or the context ends.
+// read reads a stream until it fails or the context ends. What was fetched before it failed counts as read.
 func (r *reader) read(ctx context.Context, stream Stream) error {
-	replies := make(chan Reply, 256)
+	replies, failed := make(chan Reply, 256), error(nil)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.runFetch(ctx, stream, replies) })
+	g.Go(func() error {
+		defer close(replies)
+		failed = r.runFetch(ctx, stream, replies)
+		return nil
+	})
 	g.Go(func() error { return r.runSplit(ctx, replies) })
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return failed
 }
 
 // runFetch fetches replies while they are wanted.
@@ -155,7 +162,10 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 	m := r.log.metrics
 	for {
 		select {
-		case reply := <-replies:
+		case reply, more := <-replies:
+			if !more {
+				return nil
+			}
 			slots, again, err := r.splitter.split(reply)
 			m.events.Add(float64(len(reply.Events)))
 			m.repeated.Add(float64(r.splitter.repeated))

@@ -20,6 +20,8 @@ type Batch struct {
 	// partitions are attached at an earlier position.
 	To     change.Position
 	Events []Event
+	// Generation is that of the subscriber's checkpoint at To.
+	Generation uint64
 	// Loss is set instead of Events if the stretch was lost or the subscriber was rewound.
 	Loss *Loss
 	// Snapshot is set instead of Events at the beginning and the end of a snapshot.

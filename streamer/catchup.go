@@ -269,12 +269,12 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			rest = elsewhere[list[0]]
 		}
 		s.readAgain(rest, elsewhere, s.generation(), func() {
-			s.attached.Store(&attached)
 			s.mu.Lock()
-			for p := range places {
+			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
 				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
 			}
 			s.mu.Unlock()
+			s.attached.Store(&attached)
 			s.open = &Batch{Attached: list}
 			s.queue(s.position())
 			if loss != nil {
@@ -387,7 +387,7 @@ func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generatio
 	case live && newSeen(rest, of) == nil && !at.After(rest.From()) && generation == s.generation():
 		then()
 	case live:
-		s.hub.takeOff(s)
+		s.hub.takeOff(s, at)
 		s.begins(rest, of, generation)
 		then()
 		s.handOver()

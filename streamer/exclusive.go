@@ -60,6 +60,7 @@ type Exclusive struct {
 	name    string
 	session *Session
 	begin   Begin
+	began   uint64             // the generation in which the session has begun
 	keeper  *checkpoint.Keeper // nil without a name
 
 	mu struct {
@@ -76,12 +77,9 @@ func (e *Exclusive) Session() *Session { return e.session }
 // Begin returns where the session began.
 func (e *Exclusive) Begin() Begin { return e.begin }
 
-// Generation returns the generation of the subscriber's checkpoint, 0 without one.
-func (e *Exclusive) Generation() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.mu.generation
-}
+// Generation returns the generation of the subscriber's checkpoint in which the session began, 0 without one. Batches carry their own: an operator may
+// rewind the subscriber at any time, and its position is that of the earlier generation until it receives the rewind.
+func (e *Exclusive) Generation() uint64 { return e.began }
 
 // Ack acknowledges batches as Session.Ack does, and counts events for the checkpoint policy.
 func (e *Exclusive) Ack(seq uint64) error {
@@ -111,7 +109,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 			return nil, err
 		}
 	}
-	cfg.Generation = e.mu.generation
+	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err

@@ -37,6 +37,10 @@ type Config struct {
 	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
 	Snapshots    snapshot.Source
 	SnapshotRate *rate.Limiter
+	// SnapshotPage is how many documents are read at a time. Defaults to 512.
+	SnapshotPage int
+	// Recover are collections whose documents every subscription of them gets again after a loss.
+	Recover []change.Namespace
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -88,6 +92,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
 	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
+	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
@@ -119,6 +124,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		case batch != nil:
 			h.pass(batch)
 			h.handle()
+			select { // which must not wait until the log pauses
+			case <-h.room:
+				h.roomy()
+			case <-bookmark.C:
+				h.bookmark()
+			default:
+			}
 			continue
 		case err == nil:
 		case errors.Is(err, oplog.ErrAhead):
@@ -329,17 +341,31 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 // recover begins the snapshots that compensate for a loss.
 func (s *Session) recover(loss *oplog.Loss) {
 	for _, sub := range s.byKey {
-		if !sub.Recover {
-			continue
-		}
-		f, concerned := sub.Program.Filter(), make([]change.Namespace, 0, len(loss.Namespaces))
-		for _, name := range loss.Namespaces {
-			db, coll, _ := strings.Cut(name, ".")
-			if coll != "" && (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
-				concerned = append(concerned, change.Namespace{DB: db, Coll: coll})
+		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
+		add := func(ns change.Namespace) {
+			if (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll) && !slices.Contains(some, ns) {
+				some = append(some, ns)
 			}
 		}
-		s.beginSnapshot(sub, snapshot.Loss, concerned)
+		for _, name := range loss.Namespaces {
+			switch db, coll, _ := strings.Cut(name, "."); {
+			case coll == "*":
+				all = all || f.DB == "" || f.DB == db
+			case sub.Recover:
+				add(change.Namespace{DB: db, Coll: coll})
+			}
+		}
+		for _, ns := range s.hub.cfg.Recover {
+			if !sub.Recover && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
+				add(ns)
+			}
+		}
+		switch {
+		case sub.Recover && all:
+			s.beginSnapshot(sub, snapshot.Loss, nil)
+		case len(some) > 0:
+			s.beginSnapshot(sub, snapshot.Loss, some)
+		}
 	}
 }
 
@@ -372,20 +398,20 @@ func (h *Hub) ahead(err error) {
 
 // leave removes a session from the live path at a position. Its own loop owns it afterwards.
 func (h *Hub) leave(s *Session, at change.Position) {
-	h.takeOff(s)
-	s.mu.Lock()
-	s.mu.considered = at
-	s.mu.Unlock()
+	h.takeOff(s, at)
 	s.handOver()
 }
 
-// takeOff removes a session from the live path; the Hub's loop still owns it.
-func (h *Hub) takeOff(s *Session) {
+// takeOff removes a session from the live path, at a position; the Hub's loop still owns it.
+func (h *Hub) takeOff(s *Session, at change.Position) {
 	delete(h.live, s)
 	for _, sub := range s.byKey {
 		h.exclude(sub)
 	}
 	s.from = change.Position{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.considered, s.mu.follows = at, false
 }
 
 // handOver passes a session that is off the live path to its own loop. The caller must not use it afterwards.
@@ -427,7 +453,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 		s.from = at
 	}
 	s.mu.Lock()
-	s.mu.live, s.mu.considered = true, at
+	s.mu.live, s.mu.follows, s.mu.considered = true, true, at
 	s.mu.Unlock()
 	for _, sub := range s.byKey {
 		h.include(sub)

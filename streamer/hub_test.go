@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -507,4 +510,163 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 		events = source.Append(inserts(5, 30)...)
 		equal(t, "subscribed again", refs(receive(t, s, 5)), wanted(events))
 	})
+}
+
+// Whoever looks where a subscriber is while it is moved back never sees it in the generation of the rewind, and later than where it was moved:
+// that would undo the rewind.
+func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{At: b.log.End()}}, everything(t))
+		to := source.Append(inserts(1, 0)...)[0].Position()
+		source.Append(inserts(3, 1)...)
+		ack := func(batches []*streamer.Batch) {
+			if err := s.Ack(batches[len(batches)-1].Seq); err != nil {
+				t.Error(err)
+			}
+		}
+		ack(receive(t, s, 4))
+		synctest.Wait()
+		var generation atomic.Uint64 // of which nothing is acknowledged
+		var looking sync.WaitGroup
+		ended := make(chan struct{})
+		looking.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				g := generation.Load()
+				st := s.State()
+				if g > 0 && st.Generation == g && st.At.After(to) && generation.Load() == g {
+					t.Errorf("generation %d, at %s: an operator has moved it to %s", g, st.At, to)
+					return
+				}
+			}
+		})
+		for g := range uint64(2000) {
+			for !s.State().Live {
+				runtime.Gosched()
+			}
+			generation.Store(g + 1)
+			s.Rewind(to, g+1, nil)
+			again := receive(t, s, 4)
+			generation.Store(0)
+			ack(again)
+		}
+		close(ended)
+		looking.Wait()
+	})
+}
+
+// Whoever resumes at the place of a document of a snapshot, which is no event's, gets the events of that head again, and need not wait for the
+// log to move on.
+func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		events := source.Append(inserts(10, 0)...)
+		synctest.Wait()
+		s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: events[9].Position().Ref().Between()}}, everything(t))
+		equal(t, "it", refs(receive(t, s, 1)), wanted(events[9:]))
+		synctest.Wait()
+		if !s.State().Live {
+			t.Error("it waits")
+		}
+	})
+}
+
+// A loss that shares its head with other events, of other shards, skips nobody who is at one of those before it, on the live path or not.
+func TestLossesAmongEventsOfEqualHeads(t *testing.T) {
+	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
+	for _, what := range []changetest.Event{{Op: change.SkippedName, Keyless: true}, {Op: "rename", Coll: "other", To: "orders", Keyless: true}} {
+		loss := what
+		loss.ID, loss.Time = 13, at(2)
+		events := []changetest.Event{{ID: 1, Time: at(1)}, {ID: 11, Time: at(2)}, {ID: 12, Time: at(2)}, loss, {ID: 14, Time: at(2)}, {ID: 2, Time: at(3)}}
+		for i := range 3 {
+			for _, live := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					source := &oplogtest.Log{ReplyEvents: 2}
+					source.Append(events[:i+1]...)
+					b := begin(t, source, streamer.Config{})
+					defer b.end()
+					if !live {
+						source.Append(events[i+1:]...)
+						synctest.Wait()
+					}
+					s := b.open(streamer.SessionConfig{Start: streamer.Place{Ref: events[i].Position().Ref()}}, everything(t))
+					if live {
+						synctest.Wait()
+						source.Append(events[i+1:]...)
+					}
+					want := len(events) - i
+					if loss.Op == change.SkippedName {
+						want-- // no event comes with it
+					}
+					told := 0
+					for _, b := range receive(t, s, want-1) {
+						if b.Loss != nil {
+							told++
+						}
+					}
+					if told != 1 {
+						t.Errorf("%s: whoever is at event %d (live: %v) is told %d times", loss.Op, i, live, told)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A log that never pauses keeps nobody from hearing how far it is.
+func TestBookmarksComeThoughTheLogNeverPauses(t *testing.T) {
+	source := newEndless(100, 500)
+	reach := func(context.Context) (gap.Reach, error) { return gap.Reach{}, nil }
+	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach}, source)
+	h := streamer.New(streamer.Config{Partitions: partitions, Bookmark: 10 * time.Millisecond}, log)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	var running sync.WaitGroup
+	running.Go(func() { _ = log.Run(ctx, change.Position{}) })
+	running.Go(func() { _ = h.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	open := func(f match.Filter, fields ...string) *streamer.Session {
+		s, err := h.Open(ctx, streamer.SessionConfig{}, []streamer.Subscription{{ID: "x", Program: compile(t, f), Form: streamer.Form{Format: streamer.JSON, Fields: fields}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for i := range 20 { // which the hub is slower with than the log
+		busy := open(match.Filter{}, "pad", fmt.Sprint(i))
+		running.Go(func() {
+			for {
+				batches, _, err := busy.Receive(ctx)
+				if err != nil || busy.Ack(last(batches).Seq) != nil {
+					return
+				}
+			}
+		})
+	}
+	quiet := open(match.Filter{DB: "other"})
+	for h.Load().Live < 21 {
+		time.Sleep(time.Millisecond)
+	}
+	source.replies <- 1 << 30
+	for n := 0; n < 6; { // many, so that it is not that the log begins
+		batches, _, err := quiet.Receive(ctx)
+		if err != nil {
+			t.Fatalf("after %d: %v", n, err)
+		}
+		n += len(batches)
+		if err := quiet.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -977,3 +977,44 @@ func TestRewindWhileASubscriberConnects(t *testing.T) {
 		n.stop(t)
 	})
 }
+
+// A subscriber that is earlier in a partition than in the others has a checkpoint that says so, until it has acknowledged what is between.
+func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		events := source.Append(inserts(20, 0)...)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		early := change.Partition(3)
+		e := w.connect(n, streamer.Request{
+			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: streamer.Place{Ref: events[15].Position().Ref()},
+			Partitions: map[change.Partition]streamer.Place{early: {Ref: events[2].Position().Ref()}},
+		})
+		stored := func() checkpoint.Checkpoint {
+			t.Helper()
+			time.Sleep(2 * time.Minute)
+			all, err := w.store.Load(t.Context(), "x")
+			if err != nil || len(all) != 1 {
+				t.Fatal(all, err)
+			}
+			return all[0]
+		}
+		if c := stored(); c.In(early).After(events[2].Position()) || c.In(0).After(events[15].Position()) {
+			t.Errorf("nothing is acknowledged, and the partition is at %s, others at %s", c.In(early), c.In(0))
+		}
+		synctest.Wait()
+		batches, _, err := e.Session().Receive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		if c := stored(); c.In(early).Compare(events[19].Position()) < 0 || len(c.Positions) > 0 {
+			t.Errorf("everything is acknowledged, and the partition is at %s, %+v", c.In(early), c)
+		}
+		e.Close(t.Context(), nil)
+	})
+}

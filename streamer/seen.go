@@ -183,7 +183,7 @@ func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released 
 		case m.passed:
 		case m.exact:
 			m.passed = at.After(m.place.At)
-		case bytes.Compare(head[:], m.head[:]) > 0:
+		case bytes.Compare(head[:], m.head[:]) > 0, m.head == head && m.place.Ref.IsBetween():
 			m.passed, released, m.held = true, append(released, m.held...), nil
 		}
 	}

@@ -84,6 +84,7 @@ type Session struct {
 		sync.Mutex
 		mailbox       []func() // for the owner
 		live          bool
+		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
 		sent          []sent              // queued or sent and not acknowledged, in order
 		last          uint64              // the last Seq
@@ -502,7 +503,7 @@ func (s *Session) queue(to change.Position) {
 	}
 	if b.Seq == 0 {
 		s.mu.last++
-		b.Seq, b.size = s.mu.last, len(b.payloads)
+		b.Seq, b.size, b.Generation = s.mu.last, len(b.payloads), s.mu.reading.generation
 		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
 		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
 	} else { // the batch has grown
@@ -519,7 +520,7 @@ func (s *Session) queue(to change.Position) {
 type SessionState struct {
 	// At is the position up to which everything is acknowledged; zero for a session with attached partitions.
 	At change.Position
-	// Partitions are the partitions that are acknowledged further than At, or all attached ones.
+	// Partitions are the partitions that are acknowledged further than At or less, or all attached ones.
 	Partitions map[change.Partition]change.Position
 	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session is on the live path.
 	Events, Bytes, Losses int
@@ -549,7 +550,7 @@ func (s *Session) State() SessionState {
 	case len(s.mu.sent) > 0:
 		first := s.mu.sent[0]
 		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
-	case s.mu.live:
+	case s.mu.follows:
 		acked = change.Later(hub, acked)
 	}
 	st.Generation = reading.generation
@@ -564,9 +565,9 @@ func (s *Session) State() SessionState {
 		return st
 	}
 	st.At = change.Later(acked, reading.rest)
-	for p, had := range reading.of {
-		if had.After(st.At) {
-			st.Partitions[p] = had
+	for p := range reading.of {
+		if at := reading.place(p, acked); at.Compare(st.At) != 0 {
+			st.Partitions[p] = at
 		}
 	}
 	return st

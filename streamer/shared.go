@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A Shared subscriber is served by all nodes together, each for the partitions that it owns: standard output, or a sink.
@@ -137,8 +138,15 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			moved = append(moved, claimed[i])
 		}
 	}
+	var left []snapshot.Progress
+	for _, c := range claimed {
+		left = together(left, unread(c.Snapshots))
+	}
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
+	}
+	if len(left) > 0 {
+		s.session.owes(left)
 	}
 	for i, t := range terms {
 		if c := claimed[i]; !c.Position.IsZero() {
@@ -188,7 +196,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	terms, generations, acked := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked)
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
-	all := make([]checkpoint.Progress, 0, len(st.Partitions))
+	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), unread(st.Snapshots)
 	for p, at := range st.Partitions {
 		term, there := terms[p]
 		if !there || term.Err() != nil {
@@ -196,7 +204,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		}
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
-				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch,
+				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch, Snapshots: left,
 			},
 			Events: acked[p],
 		})

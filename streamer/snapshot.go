@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// pageDocuments and pageBytes bound a page, because the live path places it in one step.
-	pageDocuments, pageBytes = 512, 512 << 10
+	// pageBytes bounds a page, because the live path places it in one step.
+	pageBytes = 512 << 10
 	// maxScans bounds the collections that are read concurrently.
 	maxScans = 4
 	// patience is how long a scan waits for readers without room before it continues without them.
@@ -175,6 +175,65 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	if live {
 		s.hub.advance(sub)
 	}
+}
+
+// owes has the session read again what is left of snapshots by another session of the subscriber, from the beginning of each collection. Until it
+// has, that is left wherever the subscriber is by its acknowledgements.
+func (s *Session) owes(left []snapshot.Progress) {
+	s.await(func() {
+		for _, p := range left {
+			sub := s.subscriptions[p.Subscription]
+			if sub == nil {
+				continue
+			}
+			some := make([]change.Namespace, len(p.Left))
+			for i, l := range p.Left {
+				some[i] = l.Namespace
+			}
+			s.beginSnapshot(sub, p.Reason, some)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range s.mu.sent {
+			s.mu.sent[i].snapshots = s.mu.snapshots
+		}
+	})
+}
+
+// unread returns what is left of snapshots, by whole collections.
+func unread(all []snapshot.Progress) (left []snapshot.Progress) {
+	for _, p := range all {
+		if p.Done || p.Listed && len(p.Left) == 0 {
+			continue
+		}
+		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Listed: p.Listed}
+		for _, l := range p.Left {
+			whole.Left = append(whole.Left, snapshot.Left{Namespace: l.Namespace})
+		}
+		left = append(left, whole)
+	}
+	return left
+}
+
+// together adds what is left of snapshots to what is left already.
+func together(all, more []snapshot.Progress) []snapshot.Progress {
+	for _, p := range more {
+		i := slices.IndexFunc(all, func(q snapshot.Progress) bool { return q.Subscription == p.Subscription })
+		if i < 0 {
+			all = append(all, p)
+			continue
+		}
+		if all[i].Listed = all[i].Listed && p.Listed; !all[i].Listed {
+			all[i].Left = nil // of all collections
+			continue
+		}
+		for _, l := range p.Left {
+			if !slices.ContainsFunc(all[i].Left, func(m snapshot.Left) bool { return m.Namespace == l.Namespace }) {
+				all[i].Left = append(all[i].Left, l)
+			}
+		}
+	}
+	return all
 }
 
 // resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.
@@ -414,7 +473,7 @@ func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
 		return q, nil, true
 	}
 	c.touched.Forget()
-	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: pageDocuments, Bytes: pageBytes}
+	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: h.cfg.SnapshotPage, Bytes: pageBytes}
 	if len(c.again) == 0 {
 		q.From, q.Until = c.Next()
 	}

@@ -68,7 +68,7 @@ func packages() []rule {
 		{"internal/mongodb", []string{"change"}, "the connection that the packages below it share"},
 		{"internal/mongodb/stream", []string{"change", "internal/mongodb", "internal/mongodb/fragment", "internal/retry", "oplog"}, "implements oplog's source"},
 		{"internal/mongodb/fragment", nil, "pure"},
-		{"internal/mongodb/document", []string{"change", "internal/mongodb"}, "reads documents for rescans"},
+		{"internal/mongodb/document", []string{"change", "internal/mongodb", "snapshot"}, "reads documents for snapshots"},
 		{"internal/mongodb/checkpoints", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb"}, "implements the checkpoint store and its gap log, and claims"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},
 		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record"}, "the connection, and the store of checkpoints"},

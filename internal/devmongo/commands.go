@@ -59,7 +59,7 @@ func commands() map[string]command {
 		}},
 		"find": {run: runFind, transactional: true, named: true, fields: []string{
 			"filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "noCursorTimeout",
-			"oplogReplay", "allowPartialResults", "allowDiskUse", "hint",
+			"oplogReplay", "allowPartialResults", "allowDiskUse", "hint", "min", "max",
 		}},
 		"aggregate":   {run: runAggregate, transactional: true},
 		"count":       {run: runCount, transactional: true, fields: []string{"query", "skip", "limit", "hint"}},

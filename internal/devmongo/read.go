@@ -68,13 +68,39 @@ func runFind(ctx context.Context, r *request, b *doc.Builder) error {
 		err = wire.Errorf(wire.BadValue, "error processing query: tailable cursor requested on non capped collection")
 	} else {
 		var docs []bsoncore.Document
-		docs, err = r.store.Find(r.ns, q, r.txn)
+		docs, err = findWithin(r, q)
 		source = newListSource(docs)
 	}
 	if err != nil {
 		return err
 	}
 	return open(ctx, r, b, &openCursor{ns: r.ns.String(), source: source})
+}
+
+// findWithin finds documents within the bounds min and max, which are of the index on _id and hold across types.
+func findWithin(r *request, q store.Query) ([]bsoncore.Document, error) {
+	least, err := r.document("min")
+	if err != nil {
+		return nil, err
+	}
+	most, err := r.document("max")
+	if err != nil {
+		return nil, err
+	}
+	if least == nil && most == nil {
+		return r.store.Find(r.ns, q, r.txn)
+	}
+	limit := q.Limit
+	q.Limit = 0
+	docs, err := r.store.Find(r.ns, q, r.txn)
+	docs = slices.DeleteFunc(docs, func(d bsoncore.Document) bool {
+		id := d.Lookup("_id")
+		return least != nil && query.Compare(id, least.Lookup("_id")) < 0 || most != nil && query.Compare(id, most.Lookup("_id")) >= 0
+	})
+	if limit > 0 && int64(len(docs)) > limit {
+		docs = docs[:limit]
+	}
+	return docs, err
 }
 
 func runCount(_ context.Context, r *request, b *doc.Builder) error {

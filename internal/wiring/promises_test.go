@@ -422,6 +422,10 @@ func TestPromises(t *testing.T) {
 		{name: "poison", server: devmongo.Config{OplogBytes: 256 << 20}, hold: holdPoison},
 		{name: "rename onto", settings: []string{"STREAMER_MONGODB_WATCH=shop.orders"}, hold: holdRename},
 		{name: "rewind", hold: holdRewind},
+		{name: "rescan", settings: []string{"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7"}, hold: holdRescan},
+		{name: "crash within a rescan", settings: []string{
+			"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=10",
+		}, hold: holdCrashWithinRescan},
 		{name: "slow subscriber", settings: []string{"STREAMER_GATEWAY_CREDIT_EVENTS=100"}, hold: holdSlow},
 	} {
 		for _, over := range transports() {
@@ -536,6 +540,82 @@ func holdWrappedLog(t *testing.T, w *stage) {
 		}
 	}
 	w.until("it is in the gap log", func() bool { return len(w.gaps()) == 1 })
+}
+
+// After a loss every subscriber gets the documents of the collections that are read again, each in its place among the changes: those that
+// nobody can tell of any more among them, none that is gone, and none that is older than what came before.
+func holdRescan(t *testing.T, w *stage) {
+	t.Helper()
+	for _, id := range []any{"text", 1.5, bson.NewObjectID()} { // of all types
+		w.insert(id)
+	}
+	lost, _, _ := w.wrapMeanwhile()
+	if _, err := w.coll("orders").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: 41}}); err != nil {
+		t.Fatal(err)
+	}
+	if w.transport.shared {
+		w.comesAgain()
+	}
+	w.start()
+	still := slices.DeleteFunc(append(slices.Clone(lost), "text", "0"), func(id string) bool { return id == "41" })
+	read := func() (ids []string) {
+		for _, e := range w.changes() {
+			if e.op == change.SnapshotName {
+				ids = append(ids, e.id)
+			}
+		}
+		return ids
+	}
+	w.until("the documents are read again", func() bool { return len(missing(read(), still)) == 0 && len(read()) >= 82 })
+	if gone := missing(read(), []string{"41"}); len(gone) == 0 {
+		t.Errorf("a document that is gone is read: %s", w.ledger)
+	}
+	w.sees(w.series(80, 100)...)
+	w.times(t, 1, idsUpTo(100)[80:]...)
+	if len(w.losses()) != 1 {
+		t.Errorf("received %s", w.ledger)
+	}
+}
+
+// Whoever crashes while documents are read again gets those that it has not had.
+func holdCrashWithinRescan(t *testing.T, w *stage) {
+	t.Helper()
+	lost, _, kept := w.wrapMeanwhile()
+	if w.transport.shared {
+		w.comesAgain()
+	}
+	w.start()
+	read := func() (ids []string) {
+		for _, e := range w.changes() {
+			if e.op == change.SnapshotName {
+				ids = append(ids, e.id)
+			}
+		}
+		return ids
+	}
+	w.until("some documents are read again", func() bool { return len(read()) > 7 })
+	w.saved(w.now().Prev())
+	w.hold()
+	if len(read()) > 70 {
+		t.Fatalf("%d documents have been read already", len(read()))
+	}
+	if w.transport.shared {
+		w.kill()
+	} else {
+		w.crash()
+	}
+	w.comesAgain()
+	w.goOn()
+	if w.transport.shared {
+		w.start()
+	} else {
+		w.follow()
+	}
+	all := slices.Concat(idsUpTo(40), lost, kept)
+	w.until("the others are read again", func() bool { return len(missing(read(), all)) == 0 })
+	if len(w.losses()) != 1 {
+		t.Errorf("received %s", w.ledger)
+	}
 }
 
 func holdHalt(t *testing.T, w *stage) {

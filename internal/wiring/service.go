@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
@@ -24,6 +26,7 @@ import (
 	"github.com/mongostream/streamer/internal/door"
 	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/document"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/profile"
@@ -149,7 +152,8 @@ func (s *Service) buildNode(context.Context) (err error) {
 	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
-		Logger: s.logger, Registerer: s.registry,
+		Snapshots: document.NewReader(s.mongo), SnapshotPage: cfg.Rescan.PageSize, SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
+		Recover: recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -162,6 +166,16 @@ func (s *Service) buildNode(context.Context) (err error) {
 	s.buildMember() //nolint:contextcheck // it begins nothing
 	s.server, err = s.newServer()
 	return err
+}
+
+// recovered returns the collections that are read again after a loss.
+func recovered(collections []string) (all []change.Namespace) {
+	for _, text := range collections {
+		name, _, _ := strings.Cut(text, ":") // all documents are read, whether or not they say when they were changed
+		db, coll, _ := strings.Cut(name, ".")
+		all = append(all, change.Namespace{DB: db, Coll: coll})
+	}
+	return all
 }
 
 // silence is how much longer MongoDB may take to answer than it was told to wait for something to answer with.

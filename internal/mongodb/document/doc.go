@@ -1,2 +1,2 @@
-// Package document reads the documents of collections as they are, for rescans after a loss.
+// Package document reads the documents of collections as they are, for snapshots.
 package document

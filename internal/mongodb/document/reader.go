@@ -3,14 +3,17 @@ package document
 import (
 	"context"
 	"fmt"
-	"time"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A Reader reads documents of collections, page by page.
@@ -18,62 +21,99 @@ type Reader struct {
 	client *mongodb.Client
 }
 
+var _ snapshot.Source = (*Reader)(nil)
+
 // NewReader makes a reader.
 func NewReader(client *mongodb.Client) *Reader { return &Reader{client: client} }
 
-// A Query says which documents to read.
-type Query struct {
-	Namespace change.Namespace
-	// UpdatedAt is the field that Since is about; empty reads everything.
-	UpdatedAt string
-	Since     time.Time
-	// After is the last _id read before, as a document {_id: …}; nil for the first page.
-	After []byte
-	Limit int
+// Collections implements snapshot.Source.
+func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
+	databases := []string{db}
+	if db == "" {
+		own := bson.D{{Key: "name", Value: bson.D{{Key: "$nin", Value: bson.A{"admin", "config", "local"}}}}}
+		if databases, err = r.client.Driver().ListDatabaseNames(ctx, own); err != nil {
+			return nil, fmt.Errorf("list databases: %w", mongodb.AsFault(err))
+		}
+	}
+	filter := bson.D{{Key: "type", Value: "collection"}}
+	if coll != "" {
+		filter = append(filter, bson.E{Key: "name", Value: coll})
+	}
+	for _, db := range databases {
+		names, err := r.client.Driver().Database(db).ListCollectionNames(ctx, filter)
+		if err != nil {
+			return nil, fmt.Errorf("list the collections of %s: %w", db, mongodb.AsFault(err))
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "system.") {
+				continue
+			}
+			n, err := r.client.Driver().Database(db).Collection(name).EstimatedDocumentCount(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("count the documents of %s.%s: %w", db, name, mongodb.AsFault(err))
+			}
+			all = append(all, snapshot.Collection{Namespace: change.Namespace{DB: db, Coll: name}, Documents: n})
+		}
+	}
+	return all, nil
 }
 
-// Page reads the next documents in the order of their _ids, with majority concern, and returns the operation time of the reading: they
-// are as they were then. last is the last one's _id as a document, nil where there is none.
-func (d *Reader) Page(ctx context.Context, q Query) (documents [][]byte, at change.Timestamp, last []byte, err error) {
-	filter := bson.D{}
-	if q.After != nil {
-		after, err := bson.Raw(q.After).LookupErr("_id")
-		if err != nil {
-			return nil, at, nil, fmt.Errorf("go on reading %s: %w", q.Namespace, err)
+// Read implements snapshot.Source. It reads what a majority has, in the order of the index on _id, whose bounds hold for _ids of different types.
+func (r *Reader) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
+	ordered := bson.D{{Key: "_id", Value: 1}}
+	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(r.client.Application())
+	if len(q.IDs) > 0 {
+		ids := make(bson.A, len(q.IDs))
+		for i, id := range q.IDs {
+			ids[i] = rawValue(id)
 		}
-		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$gt", Value: after}}})
+		filter = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+	} else {
+		opts.SetHint(ordered).SetLimit(int64(q.Documents) + 1) // one more: the next page begins there
+		if !q.From.IsZero() {
+			opts.SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})
+		}
+		if !q.Until.IsZero() {
+			opts.SetMax(bson.D{{Key: "_id", Value: rawValue(q.Until)}})
+		}
 	}
-	if q.UpdatedAt != "" {
-		filter = append(filter, bson.E{Key: q.UpdatedAt, Value: bson.D{{Key: "$gte", Value: q.Since}}})
-	}
-	coll := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll)
-	opts := options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(int64(q.Limit)).SetComment(d.client.Application())
-	err = d.client.Driver().UseSession(ctx, func(ctx context.Context) error {
+	coll := r.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, options.Collection().SetReadConcern(readconcern.Majority()))
+	err = r.client.Driver().UseSession(ctx, func(ctx context.Context) error {
+		session := mongo.SessionFromContext(ctx)
+		if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // which makes it afterClusterTime
+			return err
+		}
 		cursor, err := coll.Find(ctx, filter, opts)
 		if err != nil {
 			return err
 		}
-		// The time of the first reply: what the later ones bring may be younger, but not older.
-		if now := mongo.SessionFromContext(ctx).OperationTime(); now != nil {
-			at = change.Timestamp{T: now.T, I: now.I}
+		defer func() { _ = cursor.Close(ctx) }()
+		size := 0
+		for cursor.Next(ctx) {
+			if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
+				id := change.IDOf(cursor.Current)
+				p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
+				break
+			}
+			p.Documents = append(p.Documents, append([]byte(nil), cursor.Current...))
+			size += len(cursor.Current)
 		}
-		var raws []bson.Raw
-		if err := cursor.All(ctx, &raws); err != nil {
+		if err := cursor.Err(); err != nil {
 			return err
 		}
-		for _, raw := range raws {
-			documents = append(documents, raw)
+		at := session.OperationTime() // of the last reply: everything that was read had happened by then
+		if at == nil {
+			return fault.Newf(fault.MongoRefused, "the server tells no operation time")
 		}
+		p.To = change.Timestamp{T: at.T, I: at.I}
 		return nil
 	})
 	if err != nil {
-		return nil, at, nil, fmt.Errorf("read documents of %s: %w", q.Namespace, mongodb.AsFault(err))
+		return snapshot.Page{}, fmt.Errorf("read documents of %s: %w", q.Namespace, mongodb.AsFault(err))
 	}
-	if n := len(documents); n > 0 {
-		id := bson.Raw(documents[n-1]).Lookup("_id")
-		if last, err = bson.Marshal(bson.D{{Key: "_id", Value: id}}); err != nil {
-			return nil, at, nil, fmt.Errorf("note where %s was read to: %w", q.Namespace, err)
-		}
-	}
-	return documents, at, last, nil
+	return p, nil
+}
+
+func rawValue(v change.Value) bson.RawValue {
+	return bson.RawValue{Type: bson.Type(v.Type), Value: v.Data}
 }

@@ -11,50 +11,79 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestDocumentsAreReadPageByPage(t *testing.T) {
+// Pages have every document once, in the order of _id, whatever the types of the _ids, and say between which times they were read.
+func TestPagesOfMixedIDs(t *testing.T) {
 	client := mongodbtest.Dial(t, devmongotest.URI(t))
 	coll := client.Driver().Database(mongodbtest.Database(t, client)).Collection("c")
-	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "first"}}); err != nil {
-		t.Fatal(err)
+	ids := bson.A{
+		bson.Null{}, -1, int64(3), 4.5, bson.NewDecimal128(0x3040000000000000, 7), "a", "b", bson.D{{Key: "a", Value: 1}}, bson.D{{Key: "a", Value: "x"}},
+		bson.Binary{Data: []byte("x")}, bson.NewObjectIDFromTimestamp(time.Unix(1, 0)), bson.NewObjectIDFromTimestamp(time.Unix(2, 0)), false, true,
+		bson.DateTime(5), bson.Timestamp{T: 1, I: 1},
 	}
-	since := time.Now().Truncate(time.Millisecond)
-	for i := range 25 {
-		doc := bson.D{{Key: "_id", Value: i}, {Key: "updated_at", Value: since.Add(time.Duration(i-5) * time.Second)}}
-		if _, err := coll.InsertOne(t.Context(), doc); err != nil {
+	for i := range ids {
+		if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: ids[len(ids)-1-i]}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	now, err := client.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := Query{Namespace: change.Namespace{DB: coll.Database().Name(), Coll: "c"}, UpdatedAt: "updated_at", Since: since, Limit: 8}
-	var got []string
-	for {
-		documents, at, last, err := NewReader(client).Page(t.Context(), q)
+	ns, source := change.Namespace{DB: coll.Database().Name(), Coll: "c"}, NewReader(client)
+	for _, pageOf := range []int{1, 3, 100} {
+		after, err := client.Now(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at.Compare(now) < 0 {
-			t.Errorf("read at %v, before %v", at, now)
+		var read []string
+		q := snapshot.Query{Namespace: ns, After: after, Documents: pageOf, Bytes: 1 << 20}
+		for more := true; more; {
+			p, err := source.Read(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.To.Compare(after) < 0 || len(p.Documents) > pageOf {
+				t.Errorf("%d documents, read by %s, after %s", len(p.Documents), p.To, after)
+			}
+			for _, d := range p.Documents {
+				read = append(read, bson.Raw(d).Lookup("_id").String())
+			}
+			q.From, more = p.Next, !p.Next.IsZero()
 		}
-		for _, d := range documents {
-			got = append(got, bson.Raw(d).Lookup("_id").String())
+		var want []string
+		for _, id := range ids {
+			kind, data, err := bson.MarshalValue(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, bson.RawValue{Type: kind, Value: data}.String())
 		}
-		if len(documents) < q.Limit {
-			break
+		if fmt.Sprint(read) != fmt.Sprint(want) {
+			t.Errorf("in pages of %d:\n%v, want\n%v", pageOf, read, want)
 		}
-		q.After = last
 	}
-	if len(got) != 20 || got[0] != `{"$numberInt":"5"}` || got[19] != `{"$numberInt":"24"}` {
-		t.Errorf("read %v", got)
+	first := func(q snapshot.Query) string {
+		t.Helper()
+		q.Namespace, q.Documents, q.Bytes = ns, 100, 1<<20
+		p, err := source.Read(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(len(p.Documents), p.Next.IsZero())
 	}
-	q = Query{Namespace: q.Namespace, Limit: 100}
-	if documents, _, last, err := NewReader(client).Page(t.Context(), q); err != nil || len(documents) != 26 || fmt.Sprint(bson.Raw(last)) != `{"_id": "first"}` {
-		t.Errorf("everything: %d, last %v, %v", len(documents), bson.Raw(last), err)
+	value := func(id any) change.Value {
+		kind, data, _ := bson.MarshalValue(id)
+		return change.Value{Type: byte(kind), Data: data}
+	}
+	if got := first(snapshot.Query{From: value("a"), Until: value(false)}); got != "7 true" {
+		t.Errorf("from a string up to a boolean: %s", got)
+	}
+	if got := first(snapshot.Query{IDs: []change.Value{value("b"), value(3), value("none")}}); got != "2 true" {
+		t.Errorf("by _id: %s", got)
+	}
+	collections, err := source.Collections(t.Context(), ns.DB, "")
+	if err != nil || len(collections) != 1 || collections[0] != (snapshot.Collection{Namespace: ns, Documents: int64(len(ids))}) {
+		t.Errorf("%+v, %v", collections, err)
 	}
 }
