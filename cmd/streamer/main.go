@@ -36,7 +36,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.New(fault.CommandBadArgument, err) })
-	root.AddCommand(runCommand(), tailCommand(), configCommand(), explainCommand(), versionCommand())
+	root.AddCommand(runCommand(), configCommand(), explainCommand(), versionCommand())
 	root.AddCommand(operator.Commands()...)
 	return root
 }

@@ -18,7 +18,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // noFile is a file system without files.
@@ -86,7 +85,7 @@ func TestConfigYAMLHasEveryKeyWithItsDefault(t *testing.T) {
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		t.Fatal(err)
 	}
-	for path := range table.Of(&shown).All() {
+	for path := range newTable(&shown).all() {
 		section, last := tree, path
 		for name, rest, found := strings.Cut(path, "."); found; name, rest, found = strings.Cut(rest, ".") {
 			section, _ = section[name].(map[string]any)
@@ -359,7 +358,7 @@ func variables(c *Config) []string {
 		}
 	}
 	var environ []string
-	for path, text := range table.Of(c).All() {
+	for path, text := range newTable(c).all() {
 		switch path {
 		case "mongodb.uri":
 			text = string(c.MongoDB.URI)

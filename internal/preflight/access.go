@@ -7,7 +7,7 @@ import (
 )
 
 // A Server is what is known of one of a node's servers.
-type Server struct {
+type serverFacts struct {
 	Address string    // empty: there is none
 	Expires time.Time // when its certificate does; zero: it speaks plaintext
 	Clients bool      // it asks clients for certificates
@@ -15,17 +15,17 @@ type Server struct {
 
 // soon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
 // life before.
-const soon = 14 * 24 * time.Hour
+const expirySoon = 14 * 24 * time.Hour
 
 // Certificate judges a server that may listen where it does.
-func Certificate(s Server, now time.Time) Finding {
+func judgeCertificate(s serverFacts, now time.Time) finding {
 	until := s.Expires.UTC().Format(time.RFC3339)
 	switch {
 	case s.Address == "":
 		return fine("it is not served")
 	case s.Expires.IsZero():
 		return fine("plaintext at %s", s.Address)
-	case s.Expires.Sub(now) < soon:
+	case s.Expires.Sub(now) < expirySoon:
 		return warning(fault.AccessExpires, "the certificate is good until %s", until)
 	case s.Clients:
 		return fine("TLS at %s, good until %s; clients are asked for certificates", s.Address, until)
@@ -35,7 +35,7 @@ func Certificate(s Server, now time.Time) Finding {
 
 // Identities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
 // asked for, says who else may come.
-func Identities(tokens, subjects int, jwts, certificates bool) Finding {
+func judgeIdentities(tokens, subjects int, jwts, certificates bool) finding {
 	switch {
 	case tokens+subjects > 0:
 		return fine("%d tokens and %d subjects of certificates are listed", tokens, subjects)
@@ -48,7 +48,7 @@ func Identities(tokens, subjects int, jwts, certificates bool) Finding {
 }
 
 // Signers judges how many keys may sign JWTs.
-func Signers(keys int) Finding {
+func judgeSigningKeys(keys int) finding {
 	if keys == 0 {
 		return fine("no JWT is taken")
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // A Member is what one etcd endpoint tells of itself.
-type Member struct {
+type etcdMember struct {
 	Endpoint, Version string
 	Leader            bool // it knows one
 	Size, Quota       int64
@@ -19,7 +19,7 @@ type Member struct {
 const nearQuota = 0.8
 
 // Etcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing can be written.
-func Etcd(members []Member, alarms []string) Finding {
+func judgeEtcd(members []etcdMember, alarms []string) finding {
 	if len(alarms) > 0 {
 		return failure(fault.EtcdAlarm, "raised: %s", strings.Join(alarms, ", "))
 	}
@@ -50,16 +50,16 @@ func Etcd(members []Member, alarms []string) Finding {
 }
 
 // ManyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes at most two a second.
-const ManyRevisions = 1_000_000
+const manyRevisions = 1_000_000
 
 // Compaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
 // ManyRevisions ago.
-func Compaction(revision int64, keepsFirst, keepsMany bool) Finding {
+func judgeCompaction(revision int64, keepsFirst, keepsMany bool) finding {
 	switch {
 	case keepsFirst:
 		return warning(fault.EtcdCompaction, "every one of its %d revisions is still there", revision)
 	case keepsMany:
-		return warning(fault.EtcdCompaction, "the last %d revisions are still there", ManyRevisions)
+		return warning(fault.EtcdCompaction, "the last %d revisions are still there", manyRevisions)
 	}
 	return fine("it has compacted")
 }

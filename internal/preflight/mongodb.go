@@ -19,7 +19,7 @@ func (r release) before(s release) bool {
 
 // Version judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at every scope; 7.0 is the oldest that
 // MongoDB maintains (mongodb.com/legal/support-policy/lifecycles, looked at in 2026).
-func Version(text string) Finding {
+func judgeVersion(text string) finding {
 	oldest, maintained := release{4, 2}, release{7, 0}
 	parts := strings.SplitN(text, ".", 3)
 	var r release
@@ -41,7 +41,7 @@ func Version(text string) Finding {
 }
 
 // Streams judges what change streams can do.
-func Streams(progress, startAfter bool) Finding {
+func judgeStreams(progress, startAfter bool) finding {
 	switch {
 	case !progress:
 		return failure(fault.MongoResume, "an empty reply carries no post-batch resume token")
@@ -52,7 +52,7 @@ func Streams(progress, startAfter bool) Finding {
 }
 
 // Split judges whether large events come in fragments.
-func Split(split bool) Finding {
+func judgeSplit(split bool) finding {
 	if !split {
 		return warning(fault.MongoSplit, "an event above 16 MiB comes with less in it, or is stepped over and told")
 	}
@@ -64,7 +64,7 @@ const fewNames = 5
 
 // Images judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
 // missing are those that do not.
-func Images(after, before string, missing []string) Finding {
+func judgeImages(after, before string, missing []string) finding {
 	var asked []string
 	if after == "whenAvailable" || after == "required" {
 		asked = append(asked, "mongodb.full_document is "+after)
@@ -86,7 +86,7 @@ func Images(after, before string, missing []string) Finding {
 }
 
 // A Log is what is known of the oplog.
-type Log struct {
+type oplogFacts struct {
 	// First and Last are the times of its ends; Readable is false where nobody can tell the first.
 	First, Last time.Time
 	Readable    bool
@@ -101,7 +101,7 @@ const leastSample = 5 * time.Minute
 const fullFrom = 0.9
 
 // Oplog judges whether the log reaches back over an outage. One that is not full yet is judged by how far it will reach at this pace.
-func Oplog(l Log, outage time.Duration) Finding {
+func judgeOplog(l oplogFacts, outage time.Duration) finding {
 	if !l.Readable {
 		return warning(fault.LogHidden, "how far it reaches back cannot be told")
 	}
@@ -139,7 +139,7 @@ func rounded(d time.Duration) string {
 const majorityLimit = 10 * time.Second
 
 // Majority judges whether a majority has what was written last. The time is zero where it is not told, through mongos.
-func Majority(last, majority time.Time) Finding {
+func judgeMajority(last, majority time.Time) finding {
 	if majority.IsZero() {
 		return fine("not told through mongos")
 	}
@@ -151,7 +151,7 @@ func Majority(last, majority time.Time) Finding {
 
 // Shards judges how late changes of a sharded cluster arrive. refused is why shards cannot be asked to advance, configRefused why the config
 // servers cannot; nil where they can.
-func Shards(sharded bool, tick time.Duration, refused, configRefused error) Finding {
+func judgeShards(sharded bool, tick time.Duration, refused, configRefused error) finding {
 	const held = "mongos holds a change until every shard is past it, up to 10s where a shard has no writes"
 	switch {
 	case !sharded:
@@ -170,7 +170,7 @@ func Shards(sharded bool, tick time.Duration, refused, configRefused error) Find
 const skewLimit = 5 * time.Second
 
 // Clock judges the server's clock by this machine's, which was read before and after.
-func Clock(server, sent, received time.Time) Finding {
+func judgeClock(server, sent, received time.Time) finding {
 	apart := time.Duration(0)
 	switch {
 	case server.Before(sent):
@@ -193,7 +193,7 @@ const ownConnections = 10
 
 // Connections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
 // none; available what the server still takes, unknown where known is false.
-func Connections(streams, pool, available int, known bool) Finding {
+func judgeConnections(streams, pool, available int, known bool) finding {
 	need := 2*streams + ownConnections
 	switch {
 	case pool > 0 && pool < ownConnections:
@@ -207,7 +207,7 @@ func Connections(streams, pool, available int, known bool) Finding {
 }
 
 // Checkpoints is what is known of the checkpoints that there are.
-type Checkpoints struct {
+type checkpointFacts struct {
 	// Created says that there is an origin, Ours that it is of this deployment.
 	Created, Ours  bool
 	Origin, Source string
@@ -225,7 +225,7 @@ type Checkpoints struct {
 
 // Resuming judges whether subscribers can go on from their checkpoints. One that is lost keeps a node from nothing where it is of an exclusive
 // subscriber, which may never come back.
-func Resuming(c Checkpoints) Finding {
+func judgeCheckpoints(c checkpointFacts) finding {
 	switch {
 	case !c.Created:
 		return fine("none yet: the first start begins by start_from")

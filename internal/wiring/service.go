@@ -19,13 +19,13 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/door"
+	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/profile"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
@@ -50,7 +50,7 @@ type Service struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
-	door       *door.Door
+	listeners  *listen.Listeners
 	listener   net.Listener
 	grpc       net.Listener // nil without a gRPC server
 	gateway    *gateway.Server
@@ -59,10 +59,10 @@ type Service struct {
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
-	store      place.Store
+	store      backend.Store
 	owner      cluster.Registry
 	origin     checkpoint.Origin
-	place      *place.Place
+	conn       *backend.Conn
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -113,7 +113,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
-		Watch: place.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
+		Watch: backend.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
 		Tick: cfg.Tick, Ticks: func() bool { return s.member.Leads() },
 	}, s.mongo)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Service) buildLog(context.Context) error {
 	s.log = oplog.New(oplog.Config{
 		Partitions: cfg.Cluster.Partitions, Reach: s.extent.Now, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch,
 		MaxStreams: cfg.MongoDB.MaxStreams, MaxGap: maxGap(cfg.Reliability.GapDetection), Dedup: dedupConfig(cfg.Reliability.Dedup),
-		Keep: place.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
+		Keep: backend.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
 		Logger: s.logger, Registerer: s.registry,
 	}, s.source)
 	return nil

@@ -10,44 +10,42 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/admin/move"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func handoffCommand() *cobra.Command {
-	var o form.Command
-	h := move.Handoff{By: form.Who()}
-	cmd := o.Make("handoff PARTITION --to NODE", "Have a partition handed over to another node", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+	var o command
+	h := admin.Handoff{By: operatorName()}
+	cmd := o.build("handoff PARTITION --to NODE", "Have a partition handed over to another node", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if h.To == "" {
 				return fault.Newf(fault.CommandBadArgument, "--to is missing: which node is to get it")
 			}
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
 			}
-			c, err := at.Shared(ctx)
+			c, err := conn.OpenCluster(ctx)
 			if err != nil {
 				return err
 			}
-			wanted, err := partitions(ctx, at, args[:1])
+			wanted, err := partitions(ctx, conn, args[:1])
 			if err != nil {
 				return err
 			}
 			h.Partition = wanted[0]
-			h.Ask = func(from string) error {
-				return o.Confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
+			h.Confirm = func(from string) error {
+				return o.confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}
-			if o.Output == "" {
-				h.Tell = func(s move.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
+			if o.output == "" {
+				h.Progress = func(s admin.HandoffStep) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
 			}
 			done, err := h.Run(ctx, c)
 			if err != nil {
 				return err
 			}
-			return o.Print(w, done, func(t *tabwriter.Writer) {
+			return o.print(w, done, func(t *tabwriter.Writer) {
 				fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
 			})
 		})
@@ -61,7 +59,7 @@ keep the shares even, the leader may move another partition the other way.
 	cmd.Flags().StringVar(&h.To, "to", "", "the node that is to get it")
 	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "also if that node runs an older version")
 	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long it is wished and waited for")
-	return o.Writing(cmd)
+	return o.confirmFlag(cmd)
 }
 
 // How long a handoff may be wished and waited for.
@@ -72,37 +70,37 @@ const (
 
 // A drained is what became of a drain, or of taking one back.
 type drained struct {
-	move.Drained
+	admin.DrainResult
 
 	Wished bool `json:"wished"` // the wish stands
 }
 
 func drainCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var undo bool
-	d := move.Drain{By: form.Who()}
-	cmd := o.Make("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			c, err := at.Shared(ctx)
+	d := admin.Drain{By: operatorName()}
+	cmd := o.build("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			c, err := conn.OpenCluster(ctx)
 			if err != nil {
 				return err
 			}
 			if d.Node = args[0]; undo {
 				ask := func() error {
-					return o.Confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
+					return o.confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
 				}
-				if err := move.Undrain(ctx, c, d.Node, ask); err != nil {
+				if err := admin.Undrain(ctx, c, d.Node, ask); err != nil {
 					return err
 				}
-				return o.Print(w, drained{Drained: move.Drained{Node: d.Node}}, func(t *tabwriter.Writer) {
+				return o.print(w, drained{DrainResult: admin.DrainResult{Node: d.Node}}, func(t *tabwriter.Writer) {
 					fmt.Fprintf(t, "Node %s gets its share of the partitions again.\n", d.Node)
 				})
 			}
-			d.Ask = func(owned int) error {
-				return o.Confirm(fmt.Sprintf("Hand the %d partitions of node %s over to other nodes, and assign it none until --undo?", owned, d.Node))
+			d.Confirm = func(owned int) error {
+				return o.confirm(fmt.Sprintf("Hand the %d partitions of node %s over to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
-			if o.Output == "" {
-				d.Tell = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
+			if o.output == "" {
+				d.Progress = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
 			}
 			done, err := d.Run(ctx, c)
 			if err != nil {
@@ -111,13 +109,13 @@ func drainCommand() *cobra.Command {
 				}
 				return err
 			}
-			return o.Print(w, drained{Drained: done, Wished: true}, func(t *tabwriter.Writer) {
+			return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) {
 				if done.Gone {
 					fmt.Fprintf(t, "Node %s has gone.\n", d.Node)
 					return
 				}
 				fmt.Fprintf(t, "Node %s is empty after %s: it may be stopped. It gets nothing until `streamer drain %s --undo`.\n",
-					d.Node, short(time.Duration(done.TookMS)*time.Millisecond), d.Node)
+					d.Node, formatDuration(time.Duration(done.TookMS)*time.Millisecond), d.Node)
 			})
 		})
 	cmd.Long = `Have everything that a node owns handed over to the others, and nothing given to it until that is taken back with --undo, after a
@@ -127,20 +125,20 @@ A node that is stopped (SIGTERM) does the same by itself, within reliability.shu
 watched, or where the machine is to stay empty for a while.`
 	cmd.Flags().BoolVar(&undo, "undo", false, "take it back: the node gets its share again")
 	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long it is watched; the leader goes on by itself")
-	return o.Writing(cmd)
+	return o.confirmFlag(cmd)
 }
 
 // showHandoffs prints what moves, has moved, and is wished.
-func showHandoffs(o *form.Command) form.Deed {
-	return func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-		c, err := at.Shared(ctx)
+func showHandoffs(o *command) action {
+	return func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
+		c, err := conn.OpenCluster(ctx)
 		if err != nil {
 			return err
 		}
-		list, err := move.Look(ctx, c)
+		list, err := admin.ListMoves(ctx, c)
 		if err != nil {
 			return err
 		}
-		return o.Print(w, list, func(t *tabwriter.Writer) { assembly.WriteMoves(t, list) })
+		return o.print(w, list, func(t *tabwriter.Writer) { writeMoves(t, list) })
 	}
 }

@@ -1,4 +1,4 @@
-package operator_test
+package operator
 
 import (
 	"bytes"
@@ -21,16 +21,15 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cmd/streamer/operator"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -41,7 +40,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type desk struct {
 	*testing.T
 
-	at          *place.Place
+	conn        *backend.Conn
 	mongo       *mongodb.Client
 	first, last change.Position
 }
@@ -63,9 +62,9 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.at = place.New(cfg, "test", nil)
-	t.Cleanup(d.at.Close)
-	if err := d.at.OpenStore(t.Context()); err != nil {
+	d.conn = backend.New(cfg, "test", nil)
+	t.Cleanup(d.conn.Close)
+	if err := d.conn.OpenStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first, known, err := d.mongo.FirstEntry(t.Context())
@@ -87,17 +86,17 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.at.Settle(t.Context(), source, func(context.Context) (checkpoint.Origin, error) {
+	_, err = d.conn.EnsureOrigin(t.Context(), source, func(context.Context) (checkpoint.Origin, error) {
 		return checkpoint.Origin{Cluster: rand.Text(), Incarnation: 1, Partitions: 2, Source: source, Start: first, At: time.Now(), By: "n"}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.at.Store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now(), Node: "a", By: "ann"}, checkpoint.Checkpoint{
+	_, err = d.conn.Store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now(), Node: "a", By: "ann"}, checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: "gateway/orders"}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonBegin,
 	})
 	if err == nil {
-		err = d.at.Store.Put(t.Context(), checkpoint.Checkpoint{
+		err = d.conn.Store.Put(t.Context(), checkpoint.Checkpoint{
 			Key: checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonFinal,
 		})
 	}
@@ -112,7 +111,7 @@ func (d *desk) command(args ...string) (string, error) {
 	d.Helper()
 	var text bytes.Buffer
 	root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(operator.Commands()...)
+	root.AddCommand(Commands()...)
 	root.SetArgs(args)
 	root.SetOut(&text)
 	root.SetErr(&text)
@@ -135,7 +134,7 @@ func (d *desk) result(into any, args ...string) {
 // checkpoints returns where the subscribers are, and of which generation.
 func (d *desk) checkpoints() map[string]string {
 	d.Helper()
-	all, err := d.at.Store.List(d.Context())
+	all, err := d.conn.Store.List(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -157,7 +156,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	d := newDesk(t)
 	node := httptest.NewServer(http.NewServeMux())
 	t.Cleanup(node.Close)
-	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.at.Store, d.mongo))
+	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo))
 	var list struct {
 		admin.SubscriberList
 		NodeError string `json:"node_error"`
@@ -256,11 +255,11 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 		AnnounceError   string `json:"announce_error"`
 	}
 	d.result(&done, "subscribers", "rewind", "stdout", "--partition", "1", "--to", to, "--yes", "--why", "twice")
-	past, err := d.at.Store.History(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1})
+	past, err := d.conn.Store.History(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1})
 	if err != nil || !done.Done || !done.Announced || past[0].Note != "twice" || past[0].Position.Compare(d.first) != 0 {
 		t.Errorf("%+v, %+v, %v", done, past, err)
 	}
-	client, err := d.at.Etcd(t.Context())
+	client, err := d.conn.Etcd(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/caller"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 )
@@ -28,21 +26,21 @@ const statusTimeout = 10 * time.Second
 func statusCommand() *cobra.Command {
 	var address, output, file string
 	var plan, handoffs bool
-	var asks caller.Caller
+	var asks nodeClient
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: form.Arguments(cobra.NoArgs),
+		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: checkArgs(cobra.NoArgs),
 		Long: `Show how a running node does.
 
 With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
 environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
 does, and why. With --handoffs it shows what moves, what has moved lately, and what operators wish.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := form.CheckOutput(output); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if handoffs {
-				o := form.Command{File: file, Output: output}
-				return o.Run(cmd, nil, showHandoffs(&o))
+				o := command{file: file, output: output}
+				return o.run(cmd, nil, showHandoffs(&o))
 			}
 			if plan {
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
@@ -51,7 +49,7 @@ does, and why. With --handoffs it shows what moves, what has moved lately, and w
 			if err != nil {
 				return err
 			}
-			return form.Printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
+			return printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
@@ -59,14 +57,14 @@ does, and why. With --handoffs it shows what moves, what has moved lately, and w
 	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show which partitions move, and have moved")
 	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
-	asks.AddFlags(cmd)
-	form.OutputFlag(cmd, &output)
+	asks.addFlags(cmd)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
 // askHealth asks a node for its report. One that is unhealthy answers too.
-func askHealth(ctx context.Context, asks *caller.Caller, address string) (report health.Report, err error) {
-	base, err := caller.CheckAddress("address", address)
+func askHealth(ctx context.Context, asks *nodeClient, address string) (report health.Report, err error) {
+	base, err := parseAddress("address", address)
 	if err != nil {
 		return report, err
 	}
@@ -76,7 +74,7 @@ func askHealth(ctx context.Context, asks *caller.Caller, address string) (report
 	if err != nil {
 		return report, fault.New(fault.CommandBadArgument, err)
 	}
-	resp, err := asks.Do(req)
+	resp, err := asks.do(req)
 	switch {
 	case fault.Of(err) != "":
 		return report, err
@@ -99,7 +97,7 @@ const maxReport = 32 << 20
 
 // writeReport writes a report for people.
 func writeReport(t *tabwriter.Writer, r health.Report) {
-	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, short(seconds(r.Uptime)))
+	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, formatDuration(seconds(r.Uptime)))
 	if m := r.Membership; m != nil {
 		writeMembership(t, m)
 	}
@@ -115,13 +113,13 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	for _, p := range r.Partitions {
 		lag, room, last := "unknown", "unknown", "-"
 		if p.Lag != nil {
-			lag = short(seconds(*p.Lag))
+			lag = formatDuration(seconds(*p.Lag))
 		}
 		if p.HeadRoom != nil {
-			room = "leaves the oplog in " + short(seconds(*p.HeadRoom))
+			room = "leaves the oplog in " + formatDuration(seconds(*p.HeadRoom))
 		}
 		if p.LastEvent != nil {
-			last = form.Clock(*p.LastEvent)
+			last = formatTime(*p.LastEvent)
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lag, p.EventRate, last, room)
 	}
@@ -148,9 +146,9 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // short shows a duration with its two largest units: 2 h 10 m.
-func short(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	if d < 0 {
-		return "-" + short(-d)
+		return "-" + formatDuration(-d)
 	}
 	units := []struct {
 		name string
