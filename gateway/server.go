@@ -26,6 +26,9 @@ type Config struct {
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
 	MaxSessions, MaxSubscriptions int
+	// SubscribeRate and SubscribeBurst bound how many subscriptions a connection may change a second, and at once; faster changes are read
+	// later. Default to 200 and 10000.
+	SubscribeRate, SubscribeBurst int
 	// CreditEvents and CreditBytes go into every Welcome, as the hub has them.
 	CreditEvents, CreditBytes int
 	// HandshakeTimeout is how long a connection may take to be established, and then to say hello. Defaults to 10 s.
@@ -64,6 +67,7 @@ var _ streampb.GatewayServer = (*Server)(nil)
 // NewServer makes a Server over a node.
 func NewServer(cfg Config, node *streamer.Node) *Server {
 	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
+	cfg.SubscribeRate, cfg.SubscribeBurst = cmp.Or(cfg.SubscribeRate, 200), cmp.Or(cfg.SubscribeBurst, 10_000)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
 	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)

@@ -39,6 +39,8 @@ type NodeConfig struct {
 	Board *notice.Board
 	// Policy says when checkpoints are saved.
 	Policy checkpoint.Policy
+	// LagThreshold is the lag above which a partition is lagging. Defaults to 30 s.
+	LagThreshold time.Duration
 	// Overlap is how long a stop goes on serving exclusive subscribers, which find another node meanwhile; zero where there is none.
 	Overlap time.Duration
 	// FlushTimeout bounds how long a stop waits for shared subscribers to acknowledge. Defaults to 10 s.
@@ -84,6 +86,7 @@ type Node struct {
 
 // NewNode makes a Node of a hub over a log. Serve gives it terms, Run moves it.
 func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node {
+	cfg.LagThreshold = cmp.Or(cfg.LagThreshold, 30*time.Second)
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))

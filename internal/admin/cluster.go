@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -20,13 +21,16 @@ type Cluster struct {
 	Roster     roster.Store
 	Directives roster.Wisher
 	History    History
+	// HeartbeatInterval is how often nodes send heartbeats. Defaults to 2 s.
+	HeartbeatInterval time.Duration
 }
+
+// silenceLimit is how long a member may send no heartbeat before it counts as detached.
+func (c Cluster) silenceLimit() time.Duration { return 3 * cmp.Or(c.HeartbeatInterval, 2*time.Second) }
 
 const (
 	// lookEvery is how often the cluster is looked at without a hint: heartbeats are none.
 	pollInterval = 250 * time.Millisecond
-	// silence is for how long nothing may be heard of a node that is to get a partition. Heartbeats come every 2 s.
-	silenceLimit = 6 * time.Second
 	// withdrawal bounds how long it takes to take a wish back.
 	withdrawTimeout = 3 * time.Second
 )

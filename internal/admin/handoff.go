@@ -87,10 +87,10 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 	return w.done, nil
 }
 
-// consider refuses what cannot be. A node of which nothing is heard is found out by listening.
+// validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a member without heartbeats may be detached.
 func (w *pendingHandoff) validate(ctx context.Context) error {
 	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
-		owner, err := w.check(v, w.silentFor(v))
+		owner, err := w.check(v, w.silentFor(v), w.cluster.silenceLimit())
 		if err != nil {
 			return true, err
 		}
@@ -99,7 +99,7 @@ func (w *pendingHandoff) validate(ctx context.Context) error {
 	})
 }
 
-// listen notes heartbeats of the recipient, and returns for how long there was none. What stood when it began to listen may be old.
+// silentFor notes heartbeats of the recipient and returns the time since the last one. The first one seen may be old.
 func (w *pendingHandoff) silentFor(v roster.View) time.Duration {
 	now := time.Now()
 	s, there := seat(v, w.To)
@@ -133,7 +133,7 @@ func (w *pendingHandoff) wait(ctx context.Context) error {
 			return true, nil
 		case absent(v, w.To):
 			return true, fault.Newf(fault.HandoffDead, "node %q is gone", w.To)
-		case silent >= silenceLimit:
+		case silent >= w.cluster.silenceLimit():
 			return true, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", w.To, silent.Round(time.Second))
 		case time.Now().After(until):
 			return true, w.timeoutError(v, planned)

@@ -10,9 +10,9 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// check returns who owns the partition, or the fault that says why it cannot be handed over. silent is for how long nothing was heard of the
-// node that is to get it.
-func (h Handoff) check(v roster.View, silent time.Duration) (owner roster.Owner, err error) {
+// check returns the owner of the partition, or the fault that says why it cannot be handed over. The recipient has sent no heartbeat for silent,
+// of which limit is too long.
+func (h Handoff) check(v roster.View, silent, limit time.Duration) (owner roster.Owner, err error) {
 	if int(h.Partition) >= len(v.Owners) {
 		return owner, fault.Newf(fault.CommandBadArgument, "partition %d of %d", h.Partition, len(v.Owners))
 	}
@@ -23,7 +23,7 @@ func (h Handoff) check(v roster.View, silent time.Duration) (owner roster.Owner,
 	if owner.Node == h.To {
 		return owner, fault.Newf(fault.HandoffOwner, "node %q owns partition %d", h.To, h.Partition)
 	}
-	to, err := h.recipient(v, silent)
+	to, err := h.recipient(v, silent, limit)
 	if err != nil {
 		return owner, err
 	}
@@ -36,8 +36,8 @@ func (h Handoff) check(v roster.View, silent time.Duration) (owner roster.Owner,
 	return owner, nil
 }
 
-// target returns the seat of the node that is to get the partition, if it can.
-func (h Handoff) recipient(v roster.View, silent time.Duration) (roster.Seat, error) {
+// recipient returns the seat of the node that is to own the partition, or the fault that says why it cannot.
+func (h Handoff) recipient(v roster.View, silent, limit time.Duration) (roster.Seat, error) {
 	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == h.To })
 	if i < 0 {
 		if slices.Contains(v.Plan.Owners, h.To) || slices.ContainsFunc(v.Owners, func(w roster.Owner) bool { return w.Node == h.To }) {
@@ -53,7 +53,7 @@ func (h Handoff) recipient(v roster.View, silent time.Duration) (roster.Seat, er
 		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q: its heartbeat cannot be read: %w", h.To, to.Garbled)
 	case to.Kind == roster.Gateway:
 		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "%q is a gateway", h.To)
-	case silent >= silenceLimit:
+	case silent >= limit:
 		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", h.To, silent.Round(time.Second))
 	case told && !etcd:
 		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q has lost its store", h.To)

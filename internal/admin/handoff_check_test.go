@@ -72,7 +72,7 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 		{"of what nobody owns", Handoff{Partition: 3, To: "b"}, 0, fault.HandoffNoOwner},
 		{"of no partition", Handoff{Partition: 4, To: "b"}, 0, fault.CommandBadArgument},
 	} {
-		owner, err := c.order.check(sampleView(), c.silent)
+		owner, err := c.order.check(sampleView(), c.silent, 6*time.Second)
 		if fault.Of(err) != c.code || (err == nil) != (c.code == "") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
@@ -90,7 +90,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 		refused := func(from, to string) bool {
 			v := sampleView()
 			v.Members = []roster.Seat{seatOf("a", from, roster.Healthy), seatOf("b", to, roster.Healthy)}
-			_, err := Handoff{To: "b"}.check(v, 0)
+			_, err := Handoff{To: "b"}.check(v, 0, 6*time.Second)
 			return fault.Of(err) == fault.HandoffOlder
 		}
 		if refused(one, other) && refused(other, one) || refused(one, one) {

@@ -206,7 +206,7 @@ func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
 	}
 	council := c.Roster.(*council.Store)
 	notices := bulletin.New(c.etcd, bulletin.Config{Process: "operator", Keep: c.Config.Notices.Keep})
-	return admin.Cluster{Roster: council, Directives: council, History: notices}, nil
+	return admin.Cluster{Roster: council, Directives: council, History: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
 }
 
 // Announce puts a notice into the cluster's history, from where its nodes take it. It is false where they keep none, because one node alone has

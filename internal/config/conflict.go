@@ -14,6 +14,10 @@ func (c *Config) findConflicts(t *table) {
 	backend := c.Reliability.Checkpoint.Backend
 	t.conflict(c.MongoDB.Prefetch > c.MongoDB.RingSize, "mongodb.prefetch", "mongodb.ring_size",
 		"what is fetched ahead must fit in the ring")
+	t.conflict(c.Cluster.HeartbeatInterval > c.Cluster.LeaseTTL, "cluster.heartbeat_interval", "cluster.lease_ttl",
+		"a node must report its health at least once per lease")
+	t.conflict(c.Cluster.RoundFloor > c.Cluster.RebalanceDebounce, "cluster.round_floor", "cluster.rebalance_debounce",
+		"the shortest pause cannot be longer than the longest one")
 	t.conflict(c.MongoDB.Tick > 0 && c.MongoDB.Tick < leastTick, "mongodb.tick", "mongodb.max_await",
 		"shards report their time when max_await is over: asking them more often than every 10ms only costs writes")
 	t.conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",

@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/govern"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
@@ -156,7 +157,8 @@ func (s *Service) buildNode(context.Context) (err error) {
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
-		Overlap: overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
+		LagThreshold: cfg.Reliability.LagThreshold,
+		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember() //nolint:contextcheck // it begins nothing
@@ -174,12 +176,21 @@ func (s *Service) buildMember() {
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
+		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
+}
+
+// leaderConfig returns the settings with which the node leads the cluster.
+func leaderConfig(c config.Cluster) govern.Config {
+	return govern.Config{
+		RoundFloor: c.RoundFloor, Debounce: c.RebalanceDebounce, ResyncDelay: c.Resync.Debounce, ResyncRate: c.Resync.RateLimit,
+		Failures: c.AssignmentCircuit.FailureThreshold, OpenFor: c.AssignmentCircuit.HalfOpenTimeout, Successes: c.AssignmentCircuit.SuccessThreshold,
+	}
 }
 
 // Share begins a shared subscriber of everything that is watched, before Run.
