@@ -11,9 +11,9 @@ func configEntries() []Entry {
 		},
 		{
 			Code:    CommandBadArgument,
-			Summary: "an argument of the command is of the wrong form, or names what there is not",
-			Meaning: "The message says which one, and what was expected. Nothing was written.",
-			Remedy:  "Correct the argument; the command with --help lists its forms, and `streamer subscribers list` the subscribers and how many partitions there are.",
+			Summary: "an argument or flag of the command is invalid",
+			Meaning: "The message names it, and says what was expected. Nothing was written.",
+			Remedy:  "Correct the argument. The command with --help lists its arguments and flags.",
 		},
 		{
 			Code:    CommandUnconfirmed,

@@ -35,7 +35,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.New(fault.CommandBadArgument, err) })
+	root.SetFlagErrorFunc(operator.FlagError)
 	root.AddCommand(runCommand(), configCommand(), explainCommand(), versionCommand())
 	root.AddCommand(operator.Commands()...)
 	return root

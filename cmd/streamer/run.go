@@ -52,7 +52,7 @@ a crash the node goes on after the last saved checkpoint, so that nothing is mis
 func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error {
 	wiring.SpareMemory()
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: newLogger(cfg.Log),
+		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun
@@ -90,11 +90,3 @@ func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error 
 
 // lastWrite bounds how long a write under way is waited for once the node has stopped.
 const lastWrite = time.Second
-
-func newLogger(cfg config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.Level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}

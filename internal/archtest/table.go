@@ -136,6 +136,7 @@ func libraries() []library {
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
 		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
+		{"github.com/spf13/pflag", []string{"cmd/..."}, "flags of commands: which one was mistyped"},
 		{"gopkg.in/yaml.v3", []string{"internal/config"}, "configuration is plain values everywhere else"},
 		{"github.com/hashicorp/golang-lru/v2", nil, "what the window is compared with"},
 		{"github.com/sony/gobreaker/v2", []string{"internal/breaker"}, "circuit breakers"},

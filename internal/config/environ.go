@@ -50,7 +50,7 @@ func hint(name string, known []string) string {
 	if strings.HasSuffix(name, "_SERVICE_HOST") || strings.Contains(name, "_SERVICE_PORT") || strings.Contains(name+"_", "_PORT_") {
 		return link
 	}
-	return suggestion(nearest(name, known))
+	return Suggestion(name, known)
 }
 
 // splitList splits a list written with commas; an empty text is an empty list.

@@ -112,7 +112,7 @@ func (r *fileReader) entry(path string, name, v *yaml.Node) {
 		}
 		known = append(known, k.path)
 	}
-	r.complain(fault.ConfigUnknownKey, r.at(name), "there is no key %q%s", path, suggestion(nearest(path, known)))
+	r.complain(fault.ConfigUnknownKey, r.at(name), "there is no key %q%s", path, Suggestion(path, known))
 }
 
 // value reads what stands behind a key.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// nearest returns the one of the known names that name most likely stands for, or "" where none is near. Paths are near when
-// few letters differ, in the whole or in the last part alone: a key in the wrong section is found too.
+// nearest returns the known name that name most likely stands for, or "" if none is similar. Paths are similar if few letters differ, in the
+// whole path or in its last part alone, so that a key in the wrong section is found, too.
 func nearest(name string, known []string) string {
 	const longest = 100 // beyond it nothing is near, and the work would be wasted
 	if len(name) > longest || len(known) == 0 {
@@ -24,12 +24,12 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// suggestion asks whether name was meant.
-func suggestion(name string) string {
-	if name == "" {
-		return ""
+// Suggestion asks whether one of the known names was meant; it is empty if none is similar.
+func Suggestion(name string, known []string) string {
+	if similar := nearest(name, known); similar != "" {
+		return "; did you mean " + similar + "?"
 	}
-	return "; did you mean " + name + "?"
+	return ""
 }
 
 // distance is the number of letters to insert, remove, replace or swap with their neighbour that make b of a.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/backend"
@@ -189,13 +190,29 @@ func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// Group makes a command that only has others below it.
+// FlagError makes the fault CommandBadArgument of an error in a command's flags. For a flag that does not exist it names the most similar one.
+func FlagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	name := "--" + unknown.GetSpecifiedName()
+	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
+}
+
+// group makes a command that only has others below it.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fault.Newf(fault.CommandBadArgument, "there is no command %q in %q", args[0], cmd.CommandPath())
+				var known []string
+				for _, below := range cmd.Commands() {
+					known = append(known, below.Name())
+				}
+				return fault.Newf(fault.CommandBadArgument, "there is no command %q in %q%s", args[0], cmd.CommandPath(), config.Suggestion(args[0], known))
 			}
 			return nil
 		},
@@ -205,14 +222,8 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Logger makes the logger of a command, which logs no less than warnings: what a command has to say is its output.
-func newLogger(cfg config.Config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: max(cfg.Log.Level, slog.LevelWarn)}
-	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}
+// newLogger makes the logger of a command. It logs warnings and errors only: what a command has to say is its output.
+func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
 
 // Who names who gives the command, for the history.
 func operatorName() string {

@@ -1,15 +1,18 @@
 package operator
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -120,11 +123,52 @@ func private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// CheckAddress says whether an address is one of a node, as the named flag gives it: a scheme and a host.
+// parseAddress reads the address of a node as the named flag has it: a URL, or host:port for http.
 func parseAddress(flag, address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fault.New(fault.CommandBadArgument, fmt.Errorf("--%s %q: it must be like http://127.0.0.1:8080", flag, address))
+	text := address
+	if !strings.Contains(address, "://") {
+		text = "http://" + address
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || text != address && u.Port() == "" {
+		return nil, fault.Newf(fault.CommandBadArgument, "--%s %q: it must be like http://127.0.0.1:8080, or 127.0.0.1:8080", flag, address)
 	}
 	return u, nil
+}
+
+// requestTimeout is how long a node may take to answer.
+const requestTimeout = 10 * time.Second
+
+// maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
+const maxAnswer = 32 << 20
+
+// get reads JSON from a node, whatever the status of its answer, which it returns. A node that does not answer, or not in JSON, is the fault
+// NodeUnreachable.
+func (c *nodeClient) get(ctx context.Context, address, path string, into any) (status int, err error) {
+	base, err := parseAddress("address", address)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return 0, fault.New(fault.CommandBadArgument, err)
+	}
+	resp, err := c.do(req)
+	switch {
+	case fault.Of(err) != "":
+		return 0, err
+	case err != nil:
+		return 0, fault.New(fault.NodeUnreachable, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return 0, fault.New(fault.NodeUnreachable, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return 0, fault.Newf(fault.NodeUnreachable, "%s answers %s, which is not the answer of a node", req.URL, resp.Status)
+	}
+	return resp.StatusCode, nil
 }

@@ -168,9 +168,20 @@ func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
 			t.Errorf("%v: %v", tt.flags, err)
 		}
 	}
-	for _, address := range []string{"", "localhost:8080", "http://", "ftp://node", "%zz"} {
+	for _, address := range []string{"", "localhost", "8080", ":8080", "http://", "http://:8080", "ftp://node", "node:http", "%zz"} {
 		if _, err := parseAddress("url", address); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--url") {
 			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+func TestAddressNeedsNoScheme(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080", "localhost:8080": "http://localhost:8080", "[::1]:8080": "http://[::1]:8080", "node-1:8080/below": "http://node-1:8080/below",
+		"http://node-1": "http://node-1", "https://node-1:8443": "https://node-1:8443",
+	} {
+		if u, err := parseAddress("address", address); err != nil || u.String() != want {
+			t.Errorf("%q: %v, %v", address, u, err)
 		}
 	}
 }

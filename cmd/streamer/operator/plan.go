@@ -19,7 +19,7 @@ func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, erro
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	view, err := store.View(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {

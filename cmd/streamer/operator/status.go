@@ -3,14 +3,10 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,13 +16,10 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// statusTimeout is how long a node may take to tell how it does.
-const statusTimeout = 10 * time.Second
-
 func statusCommand() *cobra.Command {
 	var address, output, file string
 	var plan, handoffs bool
-	var asks nodeClient
+	var client nodeClient
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: checkArgs(cobra.NoArgs),
 		Long: `Show how a running node does.
@@ -45,7 +38,7 @@ does, and why. With --handoffs it shows what moves, what has moved lately, and w
 			if plan {
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
 			}
-			report, err := askHealth(cmd.Context(), &asks, address)
+			report, err := readHealth(cmd.Context(), &client, address)
 			if err != nil {
 				return err
 			}
@@ -57,43 +50,19 @@ does, and why. With --handoffs it shows what moves, what has moved lately, and w
 	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show which partitions move, and have moved")
 	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
-	asks.addFlags(cmd)
+	client.addFlags(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-// askHealth asks a node for its report. One that is unhealthy answers too.
-func askHealth(ctx context.Context, asks *nodeClient, address string) (report health.Report, err error) {
-	base, err := parseAddress("address", address)
-	if err != nil {
-		return report, err
+// readHealth reads a node's health report. An unhealthy node answers, too.
+func readHealth(ctx context.Context, client *nodeClient, address string) (report health.Report, err error) {
+	status, err := client.get(ctx, address, "health", &report)
+	if err == nil && report.Status == "" {
+		err = fault.Newf(fault.NodeUnreachable, "%s answers %d, without a health report", address, status)
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("health").String(), nil)
-	if err != nil {
-		return report, fault.New(fault.CommandBadArgument, err)
-	}
-	resp, err := asks.do(req)
-	switch {
-	case fault.Of(err) != "":
-		return report, err
-	case err != nil:
-		return report, fault.New(fault.NodeUnreachable, err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
-	if err != nil {
-		return report, fault.New(fault.NodeUnreachable, err)
-	}
-	if err := json.Unmarshal(body, &report); err != nil || report.Status == "" {
-		return report, fault.Newf(fault.NodeUnreachable, "%s answers %s, and not as a node does", req.URL, resp.Status)
-	}
-	return report, nil
+	return report, err
 }
-
-// maxReport bounds an answer: 16384 partitions take some 3 MiB.
-const maxReport = 32 << 20
 
 // writeReport writes a report for people.
 func writeReport(t *tabwriter.Writer, r health.Report) {
@@ -111,17 +80,11 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	}
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
 	for _, p := range r.Partitions {
-		lag, room, last := "unknown", "unknown", "-"
-		if p.Lag != nil {
-			lag = formatDuration(seconds(*p.Lag))
-		}
-		if p.HeadRoom != nil {
-			room = "leaves the oplog in " + formatDuration(seconds(*p.HeadRoom))
-		}
+		last := "-"
 		if p.LastEvent != nil {
 			last = formatTime(*p.LastEvent)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lag, p.EventRate, last, room)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.EventRate, last, headRoom(p.HeadRoom))
 	}
 	for _, p := range r.Partitions {
 		if p.Error != "" {
@@ -145,7 +108,27 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// short shows a duration with its two largest units: 2 h 10 m.
+// headRoom shows the log time, in seconds, between the oplog's oldest entry and a position. Cluster times have whole seconds.
+func headRoom(s *float64) string {
+	switch {
+	case s == nil:
+		return "unknown"
+	case *s < 0:
+		return "left the oplog " + formatDuration(-seconds(*s)) + " ago"
+	case *s < 1:
+		return "at the start of the oplog" // of a new one, or about to leave it: how soon nobody can tell
+	}
+	return "leaves the oplog in " + formatDuration(seconds(*s))
+}
+
+func orUnknown(s *float64) string {
+	if s == nil {
+		return "unknown"
+	}
+	return formatDuration(seconds(*s))
+}
+
+// formatDuration shows a duration with its two largest units: 2h10m.
 func formatDuration(d time.Duration) string {
 	if d < 0 {
 		return "-" + formatDuration(-d)
@@ -158,13 +141,13 @@ func formatDuration(d time.Duration) string {
 		if d < u.size {
 			continue
 		}
-		parts := []string{fmt.Sprintf("%d %s", d/u.size, u.name)}
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
 		if i+1 < len(units) {
 			if rest := d % u.size / units[i+1].size; rest > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", rest, units[i+1].name))
+				text += fmt.Sprintf("%d%s", rest, units[i+1].name)
 			}
 		}
-		return strings.Join(parts, " ")
+		return text
 	}
-	return fmt.Sprintf("%d ms", d.Milliseconds())
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }

@@ -3,12 +3,12 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -39,71 +39,78 @@ type listing struct {
 func listCommand() *cobra.Command {
 	var o command
 	var address string
-	var asks nodeClient
+	var client nodeClient
 	cmd := o.build("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
-		if _, err := parseAddress("address", address); err != nil {
-			return err
-		}
 		all, unread := admin.Subscribers(ctx, conn.Store)
 		if unread != nil && (all == nil || len(all.Subscribers) == 0) {
 			return unread
 		}
 		l := listing{SubscriberList: all}
-		if err := join(ctx, all, &asks, address); err != nil {
+		if err := join(ctx, all, &client, address); err != nil {
 			l.NodeError = err.Error()
 		}
 		measure(ctx, conn, all)
 		return cmp.Or(o.print(w, l, l.write), unread)
 	})
-	cmd.Long = `List all subscribers that have a checkpoint, connected or not: where they are, how much log time and about how many entries of all
-collections they are behind, and in how much time their position leaves the oplog. Checkpoints are read where the nodes keep them; the node at
---address is asked who is connected to it, which nobody else knows for sure.`
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where a node serves HTTP that is asked who is connected")
-	asks.addFlags(cmd)
+	fromStore := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := parseAddress("address", address); err != nil {
+			return err
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		if o.file == "" && !configured(os.Environ()) {
+			all, err := readSubscribers(cmd.Context(), &client, address)
+			if err == nil && all.Origin.Cluster != "" {
+				l := listing{SubscriberList: all}
+				return o.print(cmd.OutOrStdout(), l, l.write)
+			}
+			if fault.Of(err) == fault.CommandBadArgument {
+				return err
+			}
+		}
+		return fromStore(cmd, args)
+	}
+	cmd.Long = `List all subscribers that have a checkpoint, connected or not: their position, their lag in log time and in entries of all collections
+(estimated), and the time until their position leaves the oplog. Checkpoints are read from the store that the configuration names. The node at
+--address adds which subscribers are connected to it. Without a configuration (-f, or variables STREAMER_…) the node at --address
+answers alone.
+
+  streamer subscribers list --address 127.0.0.1:8080`
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
+	client.addFlags(cmd)
 	return cmd
 }
 
-// join asks a node who is connected to it.
-func join(ctx context.Context, all *admin.SubscriberList, asks *nodeClient, address string) error {
-	var answer admin.SubscriberList
-	if err := askNode(ctx, asks, address, "v1/subscribers", &answer); err != nil {
+// configured reports whether the environment configures nodes.
+func configured(environ []string) bool {
+	return slices.ContainsFunc(environ, func(variable string) bool {
+		return strings.HasPrefix(variable, "STREAMER_") && !strings.HasPrefix(variable, "STREAMER_CLIENT_") && !strings.HasPrefix(variable, "STREAMER_TEST_")
+	})
+}
+
+// join adds what a node knows of its sessions.
+func join(ctx context.Context, all *admin.SubscriberList, client *nodeClient, address string) error {
+	answer, err := readSubscribers(ctx, client, address)
+	if err != nil {
 		return err
 	}
 	if answer.Origin.Cluster != all.Origin.Cluster {
-		return fault.Newf(fault.NodeUnreachable, "the node at %s is of another cluster, or cannot read its own checkpoints", address)
+		return fault.Newf(fault.NodeUnreachable, "the node at %s belongs to another cluster, or cannot read its own checkpoints", address)
 	}
-	all.Join(&answer)
+	all.Join(answer)
 	return nil
 }
 
-// askNode asks a node for something in JSON.
-func askNode(ctx context.Context, asks *nodeClient, address, path string, into any) error {
-	base, err := parseAddress("address", address)
-	if err != nil {
-		return err
+// readSubscribers reads the subscribers of a cluster from one of its nodes.
+func readSubscribers(ctx context.Context, client *nodeClient, address string) (*admin.SubscriberList, error) {
+	var answer admin.SubscriberList
+	status, err := client.get(ctx, address, "v1/subscribers", &answer)
+	if err == nil && status != http.StatusOK {
+		err = fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
-	if err != nil {
-		return fault.New(fault.CommandBadArgument, err)
-	}
-	resp, err := asks.do(req)
-	switch {
-	case fault.Of(err) != "":
-		return err
-	case err != nil:
-		return fault.New(fault.NodeUnreachable, err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
-	if err != nil {
-		return fault.New(fault.NodeUnreachable, err)
-	}
-	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, into) != nil {
-		return fault.Newf(fault.NodeUnreachable, "%s answers %s", req.URL, resp.Status)
-	}
-	return nil
+	return &answer, err
 }
 
 // dialTimeout is how long MongoDB may take to be reached where a command can do without it.
@@ -145,27 +152,12 @@ func (l listing) write(t *tabwriter.Writer) {
 		if s.SavedAt != nil {
 			saved = formatTime(*s.SavedAt)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", quoted(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), room(s.HeadRoom),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", quoted(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), headRoom(s.HeadRoom),
 			s.Generation, connected(s), process(s.Claim), saved)
 	}
 	if without {
 		fmt.Fprintf(t, "\nIn partitions without a checkpoint a shared subscriber begins at %s.\n", formatTime(l.Origin.Start.Time))
 	}
-}
-
-func orUnknown(s *float64) string {
-	if s == nil {
-		return "unknown"
-	}
-	return formatDuration(seconds(*s))
-}
-
-// room shows in how much time a position leaves the oplog.
-func room(s *float64) string {
-	if s != nil && *s < 0 {
-		return "gone for " + formatDuration(-seconds(*s))
-	}
-	return orUnknown(s)
 }
 
 // connected tells whether a subscriber is connected, and how.

@@ -54,9 +54,11 @@ func tailCommand() *cobra.Command {
 			if output != "" && output != "json" {
 				return fmt.Errorf("unknown output %q: use -o json", output)
 			}
-			if _, err := parseAddress("url", t.url); err != nil {
+			base, err := parseAddress("url", t.url)
+			if err != nil {
 				return err
 			}
+			t.url = base.JoinPath("v1/events").String()
 			t.json = output == "json"
 			t.out, t.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			t.colour = isTerminal(t.out) && os.Getenv("NO_COLOR") == ""
@@ -105,7 +107,7 @@ func (t *tail) run(ctx context.Context) error {
 
 // follow makes one connection and prints its events until it breaks.
 func (t *tail) follow(ctx context.Context, connected func()) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(t.url, "/")+"/v1/events?"+t.query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"?"+t.query.Encode(), nil)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
