@@ -86,6 +86,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.EventRate, last, headRoom(p.HeadRoom))
 	}
+	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	for _, p := range r.Partitions {
 		if p.Error != "" {
 			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
@@ -108,18 +109,16 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// headRoom shows the log time, in seconds, between the oplog's oldest entry and a position. Cluster times have whole seconds.
+// headRoom shows the log time, in seconds, from the start of the oplog to a position.
 func headRoom(s *float64) string {
-	switch {
-	case s == nil:
-		return "unknown"
-	case *s < 0:
+	if s != nil && *s < 0 {
 		return "left the oplog " + formatDuration(-seconds(*s)) + " ago"
-	case *s < 1:
-		return "at the start of the oplog" // of a new one, or about to leave it: how soon nobody can tell
 	}
-	return "leaves the oplog in " + formatDuration(seconds(*s))
+	return orUnknown(s)
 }
+
+// aboutHeadRoom explains the column. Of a new oplog nobody can tell how soon a position leaves it.
+const aboutHeadRoom = "HEAD-ROOM is the log time from the start of the oplog: once the oplog is full, the position leaves the oplog in about this time."
 
 func orUnknown(s *float64) string {
 	if s == nil {
@@ -130,8 +129,11 @@ func orUnknown(s *float64) string {
 
 // formatDuration shows a duration with its two largest units: 2h10m.
 func formatDuration(d time.Duration) string {
-	if d < 0 {
+	switch {
+	case d < 0:
 		return "-" + formatDuration(-d)
+	case d == 0:
+		return "0s"
 	}
 	units := []struct {
 		name string

@@ -155,8 +155,9 @@ func (l listing) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", quoted(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), headRoom(s.HeadRoom),
 			s.Generation, connected(s), process(s.Claim), saved)
 	}
+	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	if without {
-		fmt.Fprintf(t, "\nIn partitions without a checkpoint a shared subscriber begins at %s.\n", formatTime(l.Origin.Start.Time))
+		fmt.Fprintf(t, "In partitions without a checkpoint a shared subscriber begins at %s.\n", formatTime(l.Origin.Start.Time))
 	}
 }
 
