@@ -29,9 +29,9 @@ type Cluster struct {
 func (c Cluster) silenceLimit() time.Duration { return 3 * cmp.Or(c.HeartbeatInterval, 2*time.Second) }
 
 const (
-	// lookEvery is how often the cluster is looked at without a hint: heartbeats are none.
+	// pollInterval is how often the cluster is looked at without a hint: heartbeats are none.
 	pollInterval = 250 * time.Millisecond
-	// withdrawal bounds how long it takes to take a wish back.
+	// withdrawTimeout bounds how long it takes to take a wish back.
 	withdrawTimeout = 3 * time.Second
 )
 

@@ -14,14 +14,14 @@ type Drain struct {
 	Node, By string
 	// For is how long it is watched at most. The wish stands whatever that sees.
 	For time.Duration
-	// Ask is asked, with how many partitions the node owns, when nothing stands against the drain and before anything is written; an error
+	// Confirm is asked, with how many partitions the node owns, when nothing stands against the drain and before anything is written; an error
 	// ends it. nil is yes.
 	Confirm func(owned int) error
-	// Tell is told how many partitions are left, whenever that changes; nil for nobody.
+	// Progress is told how many partitions are left, whenever that changes; nil for nobody.
 	Progress func(left int)
 }
 
-// A Drained is what became of a Drain.
+// A DrainResult is what became of a Drain.
 type DrainResult struct {
 	Node string `json:"node"`
 	// Had and Left are how many partitions the node had, and has.

@@ -20,19 +20,19 @@ type Handoff struct {
 	AllowOlder bool
 	// For is how long it is wished, and waited for, at most. The partition stays where it is when that is over.
 	For time.Duration
-	// Ask is asked, with the owner's name, when nothing stands against the handoff and before anything is written; an error ends it. nil is yes.
+	// Confirm is asked, with the owner's name, when nothing stands against the handoff and before anything is written; an error ends it. nil is yes.
 	Confirm func(from string) error
-	// Tell is told of every step as it is seen; nil for nobody.
+	// Progress is told of every step as it is seen; nil for nobody.
 	Progress func(HandoffStep)
 }
 
-// A Step is what was seen of a handoff, and when after it was asked for.
+// A HandoffStep is what was seen of a handoff, and when after it was asked for.
 type HandoffStep struct {
 	AfterMS int64  `json:"after_ms"`
 	Text    string `json:"text"`
 }
 
-// A HandedOver is what became of a Handoff.
+// A HandoffResult is what became of a Handoff.
 type HandoffResult struct {
 	Partition change.Partition `json:"partition"`
 	From      string           `json:"from"`
@@ -44,7 +44,7 @@ type HandoffResult struct {
 	Steps     []HandoffStep    `json:"steps"`
 }
 
-// A wanted is a Handoff under way.
+// A pendingHandoff is a Handoff under way.
 type pendingHandoff struct {
 	Handoff
 
@@ -154,7 +154,7 @@ func absent(v roster.View, node string) bool {
 	return !there
 }
 
-// expired says why the time was not enough.
+// timeoutError says why the time was not enough.
 func (w *pendingHandoff) timeoutError(v roster.View, planned bool) error {
 	switch {
 	case v.Leader == "":

@@ -19,7 +19,7 @@ func seatOf(node, version string, status roster.Status) roster.Seat {
 	}}
 }
 
-// fleet is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but dead.
+// sampleView is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but dead.
 func sampleView() roster.View {
 	own := func(node string) roster.Owner {
 		return roster.Owner{Node: node, Process: node + "1", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}

@@ -94,7 +94,7 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 	return plan, nil
 }
 
-// standing returns all checkpoints by their keys.
+// checkpointsByKey returns all checkpoints by their keys.
 func checkpointsByKey(ctx context.Context, s checkpoint.Store) (map[checkpoint.Key]checkpoint.Checkpoint, error) {
 	all, err := s.List(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A List is what has moved, and what is wished.
+// A MoveList is what has moved, and what is wished.
 type MoveList struct {
 	// Recent are the last ones that have ended, the newest first, as far as the history of notices reaches.
 	Recent  []RecentHandoff      `json:"recent"`
@@ -20,14 +20,14 @@ type MoveList struct {
 	Drained map[string]Directive `json:"drained"` // by node
 }
 
-// A Wished is where a partition is wished to be, empty for a node that is to have nothing, and by whom since when.
+// A Directive is where a partition is wished to be, empty for a node that is to have nothing, and by whom since when.
 type Directive struct {
 	To string    `json:"to,omitempty"`
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 }
 
-// A Recent is a handoff that has ended: partitions that one node gave to another in one transaction.
+// A RecentHandoff is a handoff that has ended: partitions that one node gave to another in one transaction.
 type RecentHandoff struct {
 	At         time.Time          `json:"at"`
 	From       string             `json:"from"`
@@ -40,10 +40,10 @@ type RecentHandoff struct {
 	TookMS     int64  `json:"took_ms"`
 }
 
-// mostRecent is how many partitions' handoffs are told.
+// maxRecent is how many partitions' handoffs are told.
 const maxRecent = 100
 
-// Look looks at a cluster.
+// ListMoves looks at a cluster.
 func ListMoves(ctx context.Context, c Cluster) (*MoveList, error) {
 	view, err := c.Roster.View(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *MoveList) addDirectives(w roster.Wishes) {
 	}
 }
 
-// recent reads what the notices tell of handoffs, the newest first.
+// recentHandoffs reads what the notices tell of handoffs, the newest first.
 func recentHandoffs(notices []notice.Notice) []RecentHandoff {
 	all := []RecentHandoff{}
 	notices = slices.DeleteFunc(slices.Clone(notices), func(n notice.Notice) bool { return n.Kind != notice.KindHandedOver })

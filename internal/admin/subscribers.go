@@ -282,7 +282,7 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *en
 	}
 }
 
-// A tally is how many entries there were in a span of the log.
+// An entryCount is how many entries there were in a span of the log.
 type entryCount struct {
 	from, to change.Timestamp
 	entries  int64
@@ -290,7 +290,7 @@ type entryCount struct {
 	at       time.Time
 }
 
-// tallyFor is how long a count is believed: to count costs MongoDB a scan.
+// entryCountTTL is how long a count is believed: to count costs MongoDB a scan.
 const entryCountTTL = 10 * time.Second
 
 // covers reports whether the count is good for positions from a time on.

@@ -41,7 +41,7 @@ type Store interface {
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// A Place is where the checkpoints of a cluster are, and the MongoDB that they are about.
+// A Conn is where the checkpoints of a cluster are, and the MongoDB that they are about.
 type Conn struct {
 	Config config.Config
 	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in common, and is to be joined through Members;
@@ -149,7 +149,7 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 	return nil
 }
 
-// OpenAsFound opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
+// OpenAsStored opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
 // Where there are no checkpoints it is the fault ClusterUnknown. The place has been opened before.
 func (c *Conn) OpenAsStored(ctx context.Context) error {
 	origin, err := admin.ReadOrigin(ctx, c.originStore())
@@ -182,7 +182,7 @@ func (c *Conn) Members() roster.Store {
 	return c.Roster
 }
 
-// Shared returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
+// OpenCluster returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
 // OpenForOperator comes first.
 func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
 	alone := fault.Newf(fault.CommandBadArgument, "no nodes share the partitions of cluster %s: a node that is alone has everything", c.Config.Cluster.ID)
@@ -300,7 +300,7 @@ func Watch(cfg config.Config) stream.Watch {
 	return w
 }
 
-// FirstOf returns the first of joined errors, with the number of the others: one is enough to act upon.
+// FirstError returns the first of joined errors, with the number of the others: one is enough to act upon.
 func FirstError(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) < 2 {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// Backend says where the configuration keeps checkpoints and, once it is connected, which etcd it leads to.
+// Describe says where the configuration keeps checkpoints and, once it is connected, which etcd it leads to.
 func (c *Conn) Describe() checkpoint.Backend {
 	b := checkpoint.Backend{Store: c.Config.Reliability.Checkpoint.Backend}
 	if c.etcd != nil {
@@ -27,7 +27,7 @@ func (c *Conn) Describe() checkpoint.Backend {
 	return b
 }
 
-// Verify reads the origin, of whatever number of partitions, and holds the configuration against it: the fault ClusterBackend says that the
+// VerifyOrigin reads the origin, of whatever number of partitions, and holds the configuration against it: the fault ClusterBackend says that the
 // cluster keeps its checkpoints elsewhere, ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin it is
 // ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes nothing.
 func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
@@ -68,12 +68,12 @@ func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	return o, otherEtcd(c.Config.Cluster.ID, o.Backend, checkpoint.Backend{ID: there.Backend.ID}.With(c.Describe()))
 }
 
-// noCopy says that an etcd has no copy of an origin that names the etcd of its nodes.
+// errNoCopy says that an etcd has no copy of an origin that names the etcd of its nodes.
 func errNoCopy(b checkpoint.Backend) error {
 	return fault.Newf(fault.ClusterOrigin, "the nodes of the cluster use etcd %s below %s; this etcd has no origin of them", etcdName(b), b.Prefix)
 }
 
-// contradicts reports whether an origin where the other backend keeps checkpoints says that they are not where the configuration has them: where
+// conflicts reports whether an origin where the other backend keeps checkpoints says that they are not where the configuration has them: where
 // there is none here, whatever it says. Marks in MongoDB that are shared through etcd have an origin in both.
 func (c *Conn) conflicts(here, there checkpoint.Origin) bool {
 	mine := c.Describe().Store
@@ -90,7 +90,7 @@ func storeOr(store, mine string) string {
 	return checkpoint.BackendEtcd
 }
 
-// differs returns the fault for which this place is not that of an origin, as far as both are known.
+// checkBackend returns the fault for which this place is not that of an origin, as far as both are known.
 func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	mine, id := c.Describe(), c.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
@@ -108,7 +108,7 @@ func otherEtcd(cluster string, stands, found checkpoint.Backend) error {
 		etcdName(stands), stands.Prefix, etcdName(found), found.Prefix)
 }
 
-// called names an etcd.
+// etcdName names an etcd.
 func etcdName(b checkpoint.Backend) string {
 	if b.ID == "" {
 		return b.Etcd
@@ -116,7 +116,7 @@ func etcdName(b checkpoint.Backend) string {
 	return b.Etcd + " (" + b.ID + ")"
 }
 
-// Settle returns the origin of a node's cluster. Where there is none, first makes it. What one does not say of its backend, because it was
+// EnsureOrigin returns the origin of a node's cluster. Where there is none, first makes it. What one does not say of its backend, because it was
 // written by an earlier version or by a node without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
 // MarkSource where the checkpoints are of another deployment than source.
 func (c *Conn) EnsureOrigin(
@@ -147,7 +147,7 @@ func (c *Conn) EnsureOrigin(
 	return o, err
 }
 
-// First is the backend of an origin that is written here: which etcd shares the partitions of checkpoints in MongoDB is not said before that has a
+// InitialBackend is the backend of an origin that is written here: which etcd shares the partitions of checkpoints in MongoDB is not said before that has a
 // copy of the origin.
 func (c *Conn) InitialBackend() checkpoint.Backend {
 	b := c.Describe()
@@ -158,7 +158,7 @@ func (c *Conn) InitialBackend() checkpoint.Backend {
 	return b
 }
 
-// anyNumber is where the checkpoints are, of whatever number of partitions.
+// originStore is where the checkpoints are, of whatever number of partitions.
 func (c *Conn) originStore() checkpoint.OriginKeeper {
 	if cfg := c.Config; cfg.Reliability.Checkpoint.Backend == checkpoint.BackendMongo {
 		return checkpoints.NewStore(c.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
@@ -166,13 +166,13 @@ func (c *Conn) originStore() checkpoint.OriginKeeper {
 	return etcd.NewStore(c.etcd, 0)
 }
 
-// An another is where the other backend keeps the checkpoints of a cluster.
+// An originAdopter is where the other backend keeps the checkpoints of a cluster.
 type originAdopter interface {
 	checkpoint.OriginKeeper
 	checkpoint.Adopter
 }
 
-// other connects to where the other backend keeps checkpoints, and returns nil where there is none that this configuration knows of.
+// otherStore connects to where the other backend keeps checkpoints, and returns nil where there is none that this configuration knows of.
 func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 	cfg := c.Config
 	if cfg.Reliability.Checkpoint.Backend == checkpoint.BackendEtcd {
@@ -192,10 +192,10 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 	return etcd.NewStore(client, 0), nil
 }
 
-// byDefault is where etcd is looked for unless the configuration says otherwise.
+// defaultEndpoint is where etcd is looked for unless the configuration says otherwise.
 const defaultEndpoint = "127.0.0.1:2379"
 
-// listens reports whether anybody listens there.
+// listening reports whether anybody listens there.
 func listening(ctx context.Context) bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", defaultEndpoint)
 	if err != nil {
@@ -205,7 +205,7 @@ func listening(ctx context.Context) bool {
 	return true
 }
 
-// elsewhere returns the origin of the cluster where the other backend keeps checkpoints. It is ErrNoOrigin where there is none, and where there can
+// otherOrigin returns the origin of the cluster where the other backend keeps checkpoints. It is ErrNoOrigin where there is none, and where there can
 // be none that this user has written. An etcd that is configured and does not answer is the fault ClusterBackend: it may have one.
 func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	keeper, err := c.otherStore(ctx)
@@ -226,7 +226,7 @@ func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	}
 }
 
-// Nobody returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.
+// CheckVacant returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.
 func (c *Conn) CheckVacant(ctx context.Context) error {
 	keeper, err := c.otherStore(ctx)
 	if fault.Of(err) == fault.EtcdUnreachable || err == nil && keeper == nil && c.etcd == nil {
@@ -246,7 +246,7 @@ func (c *Conn) CheckVacant(ctx context.Context) error {
 	return err
 }
 
-// Moved makes the place that the configuration names that of the cluster's checkpoints, which have been carried there: an origin of the same cluster
+// RecordMove makes the place that the configuration names that of the cluster's checkpoints, which have been carried there: an origin of the same cluster
 // where the other backend keeps checkpoints says so, too, so that no node begins there. It raises the incarnation where it changes anything.
 func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	last, err := c.Store.Origin(ctx)
@@ -282,7 +282,7 @@ func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	return nil
 }
 
-// A sole claims all partitions in MongoDB, as a cluster of one does.
+// A soleOwner claims all partitions in MongoDB, as a cluster of one does.
 type soleOwner struct {
 	*checkpoints.Owner
 

@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// A pair is checkpoints in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
+// A sharedStore is checkpoints in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
 // there, so that the origin stands in both; MongoDB's is the one that counts.
 type sharedStore struct {
 	*checkpoints.Store
@@ -28,7 +28,7 @@ type sharedStore struct {
 	owner  *checkpoints.Owner
 }
 
-// members is a roster whose members share checkpoints in MongoDB.
+// sharedRoster is a roster whose members share checkpoints in MongoDB.
 type sharedRoster struct {
 	roster.Store
 

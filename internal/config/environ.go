@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix, but for those
+// environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix, but for those
 // that belong to tests and to commands.
 func (t *table) environ(prefix string, environ []string) {
 	known := map[string]key{}

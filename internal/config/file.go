@@ -15,7 +15,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// File takes the settings of a YAML file; name is how complaints call it.
+// file takes the settings of a YAML file; name is how complaints call it.
 func (t *table) file(name string, data []byte) {
 	r := fileReader{table: t, name: name, sections: map[string]bool{}, lines: map[string]int{}, seen: map[string]string{}}
 	for _, k := range t.keys {

@@ -12,11 +12,11 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Table is a struct with what its sources said of it. It is filled by one goroutine.
+// A table is a struct with what its sources said of it. It is filled by one goroutine.
 type table struct {
-	// Forms are what check tags name: nil where a text has the form.
+	// forms are what check tags name: nil where a text has the form.
 	forms map[string]func(text string) error
-	// Open reads the file of a secret.
+	// open reads the file of a secret.
 	open func(path string) ([]byte, error)
 
 	keys       []key
@@ -25,7 +25,7 @@ type table struct {
 	complaints []error
 }
 
-// Of makes the table of the struct that config points at.
+// newTable makes the table of the struct that config points at.
 func newTable(config any) *table {
 	return &table{
 		keys:    appendKeys(nil, "", reflect.ValueOf(config).Elem()),
@@ -34,7 +34,7 @@ func newTable(config any) *table {
 	}
 }
 
-// All yields the path of every key and the text of its value, secrets masked.
+// all yields the path of every key and the text of its value, secrets masked.
 func (t *table) all() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, k := range t.keys {
@@ -45,7 +45,7 @@ func (t *table) all() iter.Seq2[string, string] {
 	}
 }
 
-// Default gives every key its default. It panics on one that the key's own tags refuse: the table is broken.
+// setDefaults gives every key its default. It panics on one that the key's own tags refuse: the table is broken.
 func (t *table) setDefaults() {
 	for _, k := range t.keys {
 		if err := t.reset(k); err != nil {
@@ -156,12 +156,12 @@ func (t *table) complain(code fault.Code, where, format string, args ...any) {
 // byDefault is where a value stands that no source has set.
 const byDefault = "by default"
 
-// Refuse complains of a value that no tag could judge.
+// refuseValue complains of a value that no tag could judge.
 func (t *table) refuseValue(path string, err error) {
 	t.refuse(t.key(path), cmp.Or(t.origin[path], byDefault), err)
 }
 
-// Conflict complains of two keys where contradict is true, unless one of them has been complained of already.
+// conflict complains of two keys where contradict is true, unless one of them has been complained of already.
 func (t *table) conflict(contradict bool, a, b, why string) {
 	if !contradict || t.refused[a] || t.refused[b] {
 		return
@@ -177,5 +177,5 @@ func (t *table) key(path string) key {
 	return t.keys[slices.IndexFunc(t.keys, func(k key) bool { return k.path == path })]
 }
 
-// Err returns all complaints joined, or nil.
+// err returns all complaints joined, or nil.
 func (t *table) err() error { return errors.Join(t.complaints...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A kiosk has a field of each form.
+// A sampleConfig has a field of each form.
 type sampleConfig struct {
 	Name string `key:"name" default:"corner" check:"short"`
 	Open bool   `key:"open" default:"true"`

@@ -20,7 +20,7 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// careful refuses requests with bodies, because nothing here takes one and the server would wait for a slow one's end, and bounds how long a
+// limitRequests refuses requests with bodies, because nothing here takes one and the server would wait for a slow one's end, and bounds how long a
 // client may take nothing of its answer. Handlers that stream move that bound with each writing.
 func limitRequests(stall time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

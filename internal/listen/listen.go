@@ -18,10 +18,10 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// spare are connections beyond twice those that are served: for probes, and for those that are told that there is no room.
+// spareConnections are connections beyond twice those that are served: for probes, and for those that are told that there is no room.
 const spareConnections = 200
 
-// A Door is what a node's servers have in common towards the network.
+// A Listeners is what a node's servers have in common towards the network.
 type Listeners struct {
 	// Access says who may come in, Accounts are what the connections of each identity use together.
 	Access   *access.Authenticator

@@ -6,18 +6,18 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Server is what is known of one of a node's servers.
+// A serverFacts is what is known of one of a node's servers.
 type serverFacts struct {
 	Address string    // empty: there is none
 	Expires time.Time // when its certificate does; zero: it speaks plaintext
 	Clients bool      // it asks clients for certificates
 }
 
-// soon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
+// expirySoon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
 // life before.
 const expirySoon = 14 * 24 * time.Hour
 
-// Certificate judges a server that may listen where it does.
+// judgeCertificate judges a server that may listen where it does.
 func judgeCertificate(s serverFacts, now time.Time) finding {
 	until := s.Expires.UTC().Format(time.RFC3339)
 	switch {
@@ -33,7 +33,7 @@ func judgeCertificate(s serverFacts, now time.Time) finding {
 	return fine("TLS at %s, good until %s", s.Address, until)
 }
 
-// Identities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
+// judgeIdentities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
 // asked for, says who else may come.
 func judgeIdentities(tokens, subjects int, jwts, certificates bool) finding {
 	switch {
@@ -47,7 +47,7 @@ func judgeIdentities(tokens, subjects int, jwts, certificates bool) finding {
 	return fine("nobody is asked: whoever reaches a port may subscribe to everything")
 }
 
-// Signers judges how many keys may sign JWTs.
+// judgeSigningKeys judges how many keys may sign JWTs.
 func judgeSigningKeys(keys int) finding {
 	if keys == 0 {
 		return fine("no JWT is taken")

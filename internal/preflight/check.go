@@ -22,19 +22,19 @@ const (
 	Skip Level = "skip"
 )
 
-// A Finding is what a check has found.
+// A finding is what a check has found.
 type finding struct {
 	Level Level
 	Text  string
 	Code  fault.Code // empty for ok and skip
 }
 
-// A Check finds out about one thing.
+// A check finds out about one thing.
 type check struct {
 	Name string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
-	// Find may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
+	// run may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
 	run  func(ctx context.Context) (finding, error)
 	Code fault.Code
 }
@@ -82,7 +82,7 @@ func runChecks(ctx context.Context, checks []check) Report {
 	return report
 }
 
-// patience bounds one check.
+// checkTimeout bounds one check.
 const checkTimeout = time.Minute
 
 func (c check) execute(ctx context.Context) Result {

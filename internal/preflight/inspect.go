@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/probe"
 )
 
-// A survey finds out what the checks judge.
+// An inspector finds out what the checks judge.
 type inspector struct {
 	conn   *backend.Conn
 	outage time.Duration

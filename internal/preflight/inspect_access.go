@@ -9,7 +9,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// doors are the checks of who may connect to the node, as far as its files tell.
+// accessChecks are the checks of who may connect to the node, as far as its files tell.
 func (s *inspector) accessChecks() []check {
 	http, grpc := s.conn.Config.HTTP, s.conn.Config.GRPC
 	return []check{

@@ -25,24 +25,24 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// A Command is what the commands about a cluster have in common: the nodes' configuration, and its flags.
+// A command is what the commands about a cluster have in common: the nodes' configuration, and its flags.
 type command struct {
-	// File is the configuration, Output how the result is printed, which check has found good.
+	// file is the configuration, Output how the result is printed, which check has found good.
 	file, output string
-	// Yes says not to ask, DryRun to change nothing.
+	// yes says not to ask, DryRun to change nothing.
 	yes, dryRun bool
-	// Quiet says that the result is no table and no object: -o is not known.
+	// noOutput says that the result is no table and no object: -o is not known.
 	noOutput bool
-	// Nodes says that the command must know of all nodes: where they share the partitions of checkpoints in MongoDB it reaches their etcd, too.
+	// allNodes says that the command must know of all nodes: where they share the partitions of checkpoints in MongoDB it reaches their etcd, too.
 	allNodes bool
-	// Accepts are the faults of backend.Verify that the command is there to resolve.
+	// accepts are the faults of backend.Verify that the command is there to resolve.
 	accepts []fault.Code
 }
 
-// A Deed is what a command does. What is written goes to w; an error is told once, whatever it joins.
+// An action is what a command does. What is written goes to w; an error is told once, whatever it joins.
 type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error
 
-// Make makes the command.
+// build makes the command.
 func (o *command) build(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: checkArgs(args), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, do) },
@@ -54,7 +54,7 @@ func (o *command) build(use, short string, args cobra.PositionalArgs, do action)
 	return cmd
 }
 
-// Run does what the command does, at the place that its configuration names.
+// run does what the command does, at the place that its configuration names.
 func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -74,27 +74,27 @@ func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	return nil
 }
 
-// OutputFlag adds -o.
+// outputFlag adds -o.
 func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", "json")
 }
 
-// Planning adds the flags of a command that shows a plan before it changes something.
+// planFlags adds the flags of a command that shows a plan before it changes something.
 func (o *command) planFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what it would do")
 	return o.confirmFlag(cmd)
 }
 
-// Writing adds the flag of a command that changes something.
+// confirmFlag adds the flag of a command that changes something.
 func (o *command) confirmFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-// check refuses an output that there is not.
+// validate refuses an output that there is not.
 func (o *command) validate() error { return checkOutput(o.output) }
 
-// CheckOutput refuses an output that there is not.
+// checkOutput refuses an output that there is not.
 func checkOutput(output string) error {
 	if output != "" && output != "json" {
 		return fault.Newf(fault.CommandBadArgument, "there is no output %q: use -o json", output)
@@ -102,12 +102,12 @@ func checkOutput(output string) error {
 	return nil
 }
 
-// Print writes the result: as JSON where that is asked for, otherwise as human does.
+// print writes the result: as JSON where that is asked for, otherwise as human does.
 func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) error {
 	return printResult(w, o.output, result, human)
 }
 
-// Printed writes a result: as JSON where output says so, otherwise as human does.
+// printResult writes a result: as JSON where output says so, otherwise as human does.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
 	if output == "json" {
 		encoder := json.NewEncoder(w)
@@ -126,7 +126,7 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 	return nil
 }
 
-// Decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
+// decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
 // plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
 // ErrDry is for --dry-run, refused what is wrong with the plan.
 func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
@@ -148,10 +148,10 @@ func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), r
 	return o.confirm(question)
 }
 
-// ErrDry says that a command was only to show what it would do.
+// errDryRun says that a command was only to show what it would do.
 var errDryRun = errors.New("nothing was done: --dry-run")
 
-// Confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no: the fault CommandUnconfirmed.
+// confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no: the fault CommandUnconfirmed.
 func (o *command) confirm(question string) error {
 	if o.yes {
 		return nil
@@ -170,7 +170,7 @@ func (o *command) confirm(question string) error {
 	return nil
 }
 
-// askable reports whether there is somebody at standard input.
+// interactive reports whether there is somebody at standard input.
 func interactive() bool {
 	stdin, err := os.Stdin.Stat()
 	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
@@ -180,7 +180,7 @@ func interactive() bool {
 	return err != nil || !os.SameFile(stdin, null)
 }
 
-// Arguments gives what is wrong with a command's arguments its code.
+// checkArgs gives what is wrong with a command's arguments its code.
 func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -225,7 +225,7 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 // newLogger makes the logger of a command. It logs warnings and errors only: what a command has to say is its output.
 func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
 
-// Who names who gives the command, for the history.
+// operatorName names who gives the command, for the history.
 func operatorName() string {
 	name := "operator"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -237,7 +237,7 @@ func operatorName() string {
 	return name
 }
 
-// Text shows a text that somebody else has chosen, in quotes where it would not be taken for one word or would write on the terminal what it is not to.
+// quoted shows a text that somebody else has chosen, in quotes where it would not be taken for one word or would write on the terminal what it is not to.
 func quoted(s string) string {
 	if quoted := strconv.Quote(s); s == "" || len(quoted) != len(s)+2 || strings.Contains(s, " ") {
 		return quoted
@@ -245,7 +245,7 @@ func quoted(s string) string {
 	return s
 }
 
-// Clock shows a time as people read it here.
+// formatTime shows a time as people read it here.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/cluster/roster"
 )
 
-// An Assembly is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
+// A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
 type clusterView struct {
 	Cluster string `json:"cluster"`
 	// Leader is the node that makes plans, empty for nobody.
@@ -23,7 +23,7 @@ type clusterView struct {
 	Partitions []partitionView `json:"partitions"`
 }
 
-// A Plan is the plan without its partitions. Version 0 is no plan.
+// A planView is the plan without its partitions. Version 0 is no plan.
 type planView struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
@@ -31,7 +31,7 @@ type planView struct {
 	Cause   string    `json:"cause"`
 }
 
-// A Member is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
+// A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
 // its lease lives.
 type memberView struct {
 	roster.Heartbeat
@@ -42,7 +42,7 @@ type memberView struct {
 	Owned   int    `json:"owned"`
 }
 
-// A Partition is who should own it, and who does.
+// A partitionView is who should own it, and who does.
 type partitionView struct {
 	ID      change.Partition `json:"id"`
 	Planned string           `json:"planned"`
@@ -54,7 +54,7 @@ type partitionView struct {
 	State string `json:"state"`
 }
 
-// Of makes the Assembly of a cluster's view.
+// newClusterView makes the Assembly of a cluster's view.
 func newClusterView(name string, view roster.View) *clusterView {
 	a := &clusterView{
 		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),
@@ -96,7 +96,7 @@ func newClusterView(name string, view roster.View) *clusterView {
 	return a
 }
 
-// Write writes it for people: partitions that are alike in one line.
+// write writes it for people: partitions that are alike in one line.
 func (a *clusterView) write(t *tabwriter.Writer) {
 	leader, plan := "nobody", "none yet"
 	if a.Leader != "" {
@@ -138,7 +138,7 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 	}
 }
 
-// given counts the partitions that the plan gives to a node.
+// plannedFor counts the partitions that the plan gives to a node.
 func (a *clusterView) plannedFor(node string) (n int) {
 	for _, p := range a.Partitions {
 		if p.Planned == node {
@@ -148,7 +148,7 @@ func (a *clusterView) plannedFor(node string) (n int) {
 	return n
 }
 
-// failing lists the checks that fail.
+// failedChecks lists the checks that fail.
 func failedChecks(checks map[string]bool) string {
 	var names []string
 	for name, ok := range checks {
@@ -167,7 +167,7 @@ func orDash(s string) string {
 	return s
 }
 
-// ranges writes numbers that ascend: 0-3,7.
+// formatRanges writes numbers that ascend: 0-3,7.
 func formatRanges(numbers []change.Partition) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {

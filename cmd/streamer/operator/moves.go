@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/internal/admin"
 )
 
-// WriteMoves writes for people what has moved, and what is wished.
+// writeMoves writes for people what has moved, and what is wished.
 func writeMoves(t *tabwriter.Writer, l *admin.MoveList) {
 	if len(l.Pinned)+len(l.Drained) == 0 {
 		fmt.Fprintln(t, "Nothing is wished.")
@@ -37,7 +37,7 @@ func writeMoves(t *tabwriter.Writer, l *admin.MoveList) {
 
 func formatLocal(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// sorted returns the keys in their order, numbers by their size.
+// sortedKeys returns the keys in their order, numbers by their size.
 func sortedKeys(m map[string]admin.Directive) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {

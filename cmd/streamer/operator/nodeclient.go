@@ -19,17 +19,17 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// TokenVariable holds the token where --token-file names none. Configuration leaves variables that begin so to commands.
+// tokenVariable holds the token where --token-file names none. Configuration leaves variables that begin so to commands.
 const tokenVariable = "STREAMER_CLIENT_TOKEN"
 
-// A Caller asks nodes. Its zero value shows nothing and trusts the authorities of the machine. It is used by one goroutine.
+// A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine. It is used by one goroutine.
 type nodeClient struct {
 	tokenFile, caFile, certFile, keyFile, serverName string
 
 	client *http.Client // nil before the first request
 }
 
-// AddFlags adds the flags that say what to show, and whom to trust.
+// addFlags adds the flags that say what to show, and whom to trust.
 func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.tokenFile, "token-file", "", "file of the bearer token to show; without it, the variable "+tokenVariable)
@@ -40,7 +40,7 @@ func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
 }
 
-// Do sends a request, with what there is to show. An answer of any status is no error. What is wrong with the flags or their files is the
+// do sends a request, with what there is to show. An answer of any status is no error. What is wrong with the flags or their files is the
 // fault CommandBadArgument.
 func (c *nodeClient) do(req *http.Request) (*http.Response, error) {
 	if err := c.open(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// askRoster reads what the nodes have in common.
+// readClusterView reads what the nodes have in common.
 func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, error) {
 	conn := backend.New(cfg, "operator", newLogger(cfg))
 	defer conn.Close()

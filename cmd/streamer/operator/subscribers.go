@@ -212,7 +212,7 @@ func partitions(ctx context.Context, conn *backend.Conn, texts []string) (all []
 	return slices.Compact(all), nil
 }
 
-// A shown is the checkpoints of a subscriber, or of its past.
+// A checkpointList is the checkpoints of a subscriber, or of its past.
 type checkpointList struct {
 	Subscriber  string             `json:"subscriber"`
 	Checkpoints []admin.Checkpoint `json:"checkpoints"`

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Figure is one result.
-type Figure struct {
+// A metric is one result.
+type metric struct {
 	// Ratio is the headline; nil where the figure is void.
 	Ratio *float64 `json:"ratio"`
 	// Of says what it is a ratio of, or its unit.
@@ -17,16 +17,16 @@ type Figure struct {
 	// Void says why there is no figure.
 	Void string `json:"void,omitempty"`
 	// Targets are what is to be reached; the first is of the headline.
-	Targets []Target `json:"targets"`
+	Targets []target `json:"targets"`
 	// Values are further results.
 	Values map[string]float64 `json:"values,omitempty"`
 	// From is what everything was computed from, by race and contender.
-	From map[string]Measurement `json:"from"`
+	From map[string]measurement `json:"from"`
 }
 
-// Set sets the headline and the targets. A void figure has neither.
-func (f *Figure) Set(ratio float64, targets []Target) {
-	f.Targets = []Target{}
+// set sets the headline and the targets. A void figure has neither.
+func (f *metric) set(ratio float64, targets []target) {
+	f.Targets = []target{}
 	if f.Void != "" {
 		f.Values = nil
 		return
@@ -42,20 +42,20 @@ func (f *Figure) Set(ratio float64, targets []Target) {
 	}
 }
 
-// Beside writes further results behind the headline.
-func (f *Figure) Beside() string {
-	var parts []string
+// otherValues writes further results behind the headline.
+func (f *metric) otherValues() string {
+	var values []string
 	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
-		parts = append(parts, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), f.Values[name]))
+		values = append(values, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), f.Values[name]))
 	}
-	if len(parts) == 0 {
+	if len(values) == 0 {
 		return ""
 	}
-	return " Beside it: " + strings.Join(parts, ", ") + "."
+	return " Beside it: " + strings.Join(values, ", ") + "."
 }
 
-// A Target is a bound on a value.
-type Target struct {
+// A target is a bound on a value.
+type target struct {
 	What    string  `json:"what"`
 	Value   float64 `json:"value"`
 	Bound   float64 `json:"bound"`
@@ -66,48 +66,48 @@ type Target struct {
 	Key string `json:"-"`
 }
 
-// Verdict says whether it was reached.
-func (t Target) Verdict() string {
+// verdict says whether it was reached.
+func (t target) verdict() string {
 	if t.Reached {
 		return "reached"
 	}
 	return "missed"
 }
 
-// By says whose profile explains a miss, where it is not the figure's first contender.
-func (t Target) By(key string) Target {
+// by says whose profile explains a miss, where it is not the figure's first contender.
+func (t target) by(key string) target {
 	t.Key = key
 	return t
 }
 
-// AtLeast is a target that is reached from the bound on.
-func AtLeast(what string, value, bound float64) Target {
-	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
+// atLeast is a target that is reached from the bound on.
+func atLeast(what string, value, bound float64) target {
+	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
 }
 
-// AtMost is a target that is reached up to the bound.
-func AtMost(what string, value, bound float64) Target {
-	return Target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
+// atMost is a target that is reached up to the bound.
+func atMost(what string, value, bound float64) target {
+	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
 }
 
-// A Stat is one quantity over the rounds.
-type Stat struct {
+// A stat is one quantity over the rounds.
+type stat struct {
 	Median float64   `json:"median"`
 	Rounds []float64 `json:"rounds"`
 }
 
 // sample makes a Stat of the rounds' values; the median of an even number of them is the mean of the middle two.
-func sample(values []float64) Stat {
+func sample(values []float64) stat {
 	if len(values) == 0 {
-		return Stat{Rounds: []float64{}}
+		return stat{Rounds: []float64{}}
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	return Stat{Median: fiveDigits((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
+	return stat{Median: fiveDigits((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
 }
 
 // samples makes a Stat of each value of the rounds, nil where there are none.
-func samples(rounds []map[string]float64) (stats map[string]Stat) {
+func samples(rounds []map[string]float64) (stats map[string]stat) {
 	values := make(map[string][]float64)
 	for _, round := range rounds {
 		for name, v := range round {
@@ -116,7 +116,7 @@ func samples(rounds []map[string]float64) (stats map[string]Stat) {
 	}
 	for name, v := range values {
 		if stats == nil {
-			stats = make(map[string]Stat)
+			stats = make(map[string]stat)
 		}
 		stats[name] = sample(v)
 	}
@@ -125,7 +125,7 @@ func samples(rounds []map[string]float64) (stats map[string]Stat) {
 
 // ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
 // does not.
-func ratioOf(over, under Stat) float64 {
+func ratioOf(over, under stat) float64 {
 	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
 	for i := range ratios {
 		ratios[i] = over.Rounds[i] / under.Rounds[i]
@@ -142,25 +142,25 @@ func fiveDigits(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// A Measurement is what the rounds of one contender in one race were like.
-type Measurement struct {
+// A measurement is what the rounds of one contender in one race were like.
+type measurement struct {
 	Events          int    `json:"events"` // in each round
 	Void            string `json:"void,omitempty"`
-	EventsPerSecond Stat   `json:"events_per_s"`
+	EventsPerSecond stat   `json:"events_per_s"`
 	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU is that of a node's clients.
-	CPU         Stat  `json:"cpu_us_per_event"`
-	ClientCPU   *Stat `json:"client_cpu_us_per_event,omitempty"`
-	ServerCPU   *Stat `json:"server_cpu_us_per_event,omitempty"`
-	Allocations Stat  `json:"allocs_per_event"`
-	RSS         Stat  `json:"peak_rss_mib"`
-	P50         *Stat `json:"p50_ms,omitempty"`
-	P99         *Stat `json:"p99_ms,omitempty"`
+	CPU         stat  `json:"cpu_us_per_event"`
+	ClientCPU   *stat `json:"client_cpu_us_per_event,omitempty"`
+	ServerCPU   *stat `json:"server_cpu_us_per_event,omitempty"`
+	Allocations stat  `json:"allocs_per_event"`
+	RSS         stat  `json:"peak_rss_mib"`
+	P50         *stat `json:"p50_ms,omitempty"`
+	P99         *stat `json:"p99_ms,omitempty"`
 	// Values are what only the contender knows.
-	Values map[string]Stat `json:"values,omitempty"`
+	Values map[string]stat `json:"values,omitempty"`
 }
 
-// Span writes the median and what lies around it.
-func (s *Stat) Span() string {
+// span writes the median and what lies around it.
+func (s *stat) span() string {
 	if s == nil || len(s.Rounds) == 0 {
 		return ""
 	}

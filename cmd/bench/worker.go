@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Argument is the first argument of a process that is a part; the second is the part's name.
-const Argument = "part"
+// workerArgument is the first argument of a process that is a worker; the second is the worker's name.
+const workerArgument = "worker"
 
-// A Handler answers one request. Its answer is written as JSON.
-type Handler func(ctx context.Context, request json.RawMessage) (any, error)
+// A handler answers one request. Its answer is written as JSON.
+type handler func(ctx context.Context, request json.RawMessage) (any, error)
 
-// Handle makes a Handler of a function of typed values.
-func Handle[Request, Answer any](f func(context.Context, Request) (Answer, error)) Handler {
+// handle makes a Handler of a function of typed values.
+func handle[Request, Answer any](f func(context.Context, Request) (Answer, error)) handler {
 	return func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var request Request
 		if err := json.Unmarshal(raw, &request); err != nil {
@@ -31,8 +31,8 @@ func Handle[Request, Answer any](f func(context.Context, Request) (Answer, error
 	}
 }
 
-// None is a request or an answer that says nothing.
-type None struct{}
+// none is a request or an answer that says nothing.
+type none struct{}
 
 type request struct {
 	Method string          `json:"method"`
@@ -45,7 +45,7 @@ type answer struct {
 }
 
 // serveRequests answers requests from in on out until in ends, which is no error.
-func serveRequests(ctx context.Context, in io.Reader, out io.Writer, handlers map[string]Handler) error {
+func serveRequests(ctx context.Context, in io.Reader, out io.Writer, handlers map[string]handler) error {
 	requests, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	for {
 		var r request
@@ -61,7 +61,7 @@ func serveRequests(ctx context.Context, in io.Reader, out io.Writer, handlers ma
 	}
 }
 
-func respond(ctx context.Context, handler Handler, r request) answer {
+func respond(ctx context.Context, handler handler, r request) answer {
 	if handler == nil {
 		return answer{Error: fmt.Sprintf("no method %q", r.Method)}
 	}
@@ -76,8 +76,8 @@ func respond(ctx context.Context, handler Handler, r request) answer {
 	return answer{Body: body}
 }
 
-// A Process is a part that runs.
-type Process struct {
+// A worker is a child process of the benchmark.
+type worker struct {
 	name     string
 	cmd      *exec.Cmd
 	in       io.WriteCloser
@@ -85,30 +85,30 @@ type Process struct {
 	answers  *json.Decoder
 }
 
-// startPart executes this program again as the named part. What the part says on standard error goes to notes.
-func startPart(name string, notes io.Writer) (*Process, error) {
+// startWorker executes this program again as the named worker. What the worker says on standard error goes to notes.
+func startWorker(name string, notes io.Writer) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	cmd := exec.Command(self, Argument, name) //nolint:noctx // ends with its input, after it has cleaned up
+	cmd := exec.Command(self, workerArgument, name) //nolint:noctx // ends with its input, after it has cleaned up
 	cmd.Stderr = notes
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start part %s: %w", name, err)
+		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start part %s: %w", name, err)
+		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start part %s: %w", name, err)
+		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
-	return &Process{name: name, cmd: cmd, in: in, requests: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}, nil
+	return &worker{name: name, cmd: cmd, in: in, requests: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}, nil
 }
 
-// Call sends a request and waits for its answer. When the context ends first, the process is killed.
-func (p *Process) Call(ctx context.Context, method string, body, result any) error {
+// call sends a request and waits for its answer. When the context ends first, the process is killed.
+func (p *worker) call(ctx context.Context, method string, body, result any) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 	defer stop()
 	raw, err := json.Marshal(body)
@@ -120,7 +120,7 @@ func (p *Process) Call(ctx context.Context, method string, body, result any) err
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %s: %w", p.name, method, context.Cause(ctx))
 		}
-		return fmt.Errorf("%s: %s: the part has ended: %w", p.name, method, err)
+		return fmt.Errorf("%s: %s: the worker has ended: %w", p.name, method, err)
 	}
 	if a.Error != "" {
 		return fmt.Errorf("%s: %s: %s", p.name, method, a.Error)
@@ -131,16 +131,16 @@ func (p *Process) Call(ctx context.Context, method string, body, result any) err
 	return nil
 }
 
-// closeTimeout is how long a part may take to clean up.
+// closeTimeout is how long a worker may take to clean up.
 const closeTimeout = 20 * time.Second
 
-// Close ends the part's input and waits for its end.
-func (p *Process) Close() error {
+// close ends the worker's input and waits for its end.
+func (p *worker) close() error {
 	_ = p.in.Close()
 	kill := time.AfterFunc(closeTimeout, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("end part %s: %w", p.name, err)
+		return fmt.Errorf("end worker %s: %w", p.name, err)
 	}
 	return nil
 }
@@ -148,15 +148,15 @@ func (p *Process) Close() error {
 // tick is the resolution of CPU times in /proc: USER_HZ is 100 on every architecture that Go runs on. (man 5 proc.)
 const tick = 10 * time.Millisecond
 
-// CPU returns the time that the process has spent in user and kernel mode, in steps of 10 ms.
-func (p *Process) CPU() (time.Duration, error) {
+// cpu returns the time that the process has spent in user and kernel mode, in steps of 10 ms.
+func (p *worker) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
-		return 0, fmt.Errorf("read CPU time of part %s: %w", p.name, err)
+		return 0, fmt.Errorf("read CPU time of worker %s: %w", p.name, err)
 	}
 	d, err := cpuOf(string(stat))
 	if err != nil {
-		return 0, fmt.Errorf("read CPU time of part %s: %w", p.name, err)
+		return 0, fmt.Errorf("read CPU time of worker %s: %w", p.name, err)
 	}
 	return d, nil
 }

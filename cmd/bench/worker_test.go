@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// testHandlers are those of the part that these tests start.
-func testHandlers() map[string]Handler {
-	return map[string]Handler{
-		"double": Handle(func(_ context.Context, n int) (int, error) { return 2 * n, nil }),
-		"fail":   Handle(func(context.Context, None) (None, error) { return None{}, errors.New("it fails") }),
-		"hang":   Handle(func(context.Context, None) (None, error) { select {} }),
-		"spin": Handle(func(_ context.Context, length time.Duration) (None, error) {
+// testHandlers are those of the worker that these tests start.
+func testHandlers() map[string]handler {
+	return map[string]handler{
+		"double": handle(func(_ context.Context, n int) (int, error) { return 2 * n, nil }),
+		"fail":   handle(func(context.Context, none) (none, error) { return none{}, errors.New("it fails") }),
+		"hang":   handle(func(context.Context, none) (none, error) { select {} }),
+		"spin": handle(func(_ context.Context, length time.Duration) (none, error) {
 			for begun := time.Now(); time.Since(begun) < length; {
 			}
-			return None{}, nil
+			return none{}, nil
 		}),
 	}
 }
 
-func startTestPart(t *testing.T) *Process {
+func startTestWorker(t *testing.T) *worker {
 	t.Helper()
-	p, err := startPart("test", io.Discard)
+	p, err := startWorker("test", io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,54 +34,54 @@ func startTestPart(t *testing.T) *Process {
 }
 
 func TestPartAnswersUntilItIsClosed(t *testing.T) {
-	p := startTestPart(t)
+	p := startTestWorker(t)
 	var doubled int
-	if err := p.Call(t.Context(), "double", 21, &doubled); err != nil || doubled != 42 {
+	if err := p.call(t.Context(), "double", 21, &doubled); err != nil || doubled != 42 {
 		t.Errorf("double 21: %d, %v", doubled, err)
 	}
-	if err := p.Call(t.Context(), "fail", None{}, &None{}); err == nil || !strings.Contains(err.Error(), "it fails") {
+	if err := p.call(t.Context(), "fail", none{}, &none{}); err == nil || !strings.Contains(err.Error(), "it fails") {
 		t.Errorf("fail: %v", err)
 	}
-	if err := p.Call(t.Context(), "unknown", None{}, &None{}); err == nil {
+	if err := p.call(t.Context(), "unknown", none{}, &none{}); err == nil {
 		t.Error("a method that does not exist is answered")
 	}
-	if err := p.Close(); err != nil {
+	if err := p.close(); err != nil {
 		t.Error(err)
 	}
-	if err := p.Call(t.Context(), "double", 1, &doubled); err == nil {
-		t.Error("a part that has ended answers")
+	if err := p.call(t.Context(), "double", 1, &doubled); err == nil {
+		t.Error("a worker that has ended answers")
 	}
 }
 
 func TestPartDoesNotOutliveItsCaller(t *testing.T) {
-	p := startTestPart(t)
+	p := startTestWorker(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Call(ctx, "hang", None{}, &None{}); !errors.Is(err, context.Canceled) {
+	if err := p.call(ctx, "hang", none{}, &none{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
-	if err := p.Close(); err == nil {
+	if err := p.close(); err == nil {
 		t.Error("it was not killed")
 	}
 }
 
 func TestPartTellsItsCPUTime(t *testing.T) {
-	p := startTestPart(t)
-	before, err := p.CPU()
+	p := startTestWorker(t)
+	before, err := p.cpu()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for spent := time.Duration(0); spent < 3*tick; {
-		if err := p.Call(t.Context(), "spin", tick, &None{}); err != nil {
+		if err := p.call(t.Context(), "spin", tick, &none{}); err != nil {
 			t.Fatal(err)
 		}
-		now, err := p.CPU()
+		now, err := p.cpu()
 		if err != nil {
 			t.Fatal(err)
 		}
 		spent = now - before
 	}
-	if err := p.Close(); err != nil {
+	if err := p.close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,8 +18,8 @@ const blameLines = 16
 // telling are the functions that say something: the project's, the driver's round trip, and what the runtime does for them.
 var telling = regexp.MustCompile(`github\.com/mongostream/streamer/|BatchCursor\)\.Next$|syscall.*Syscall6$|runtime\.(gcBgMarkWorker|mallocgc|memmove|memclrNoHeapPointers|schedule|selectgo)$`)
 
-// topOf returns the header and the telling lines of a profile of this program, those first that have the most with what they call.
-func topOf(ctx context.Context, file string) (header string, lines []string, err error) {
+// profileTop returns the header and the telling lines of a profile of this program, those first that have the most with what they call.
+func profileTop(ctx context.Context, file string) (header string, lines []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, fmt.Errorf("find this program: %w", err)
@@ -53,12 +53,12 @@ var generic = regexp.MustCompile(`\[go\.shape.*\]`)
 
 func withoutTypes(line string) string { return generic.ReplaceAllString(line, "[…]") }
 
-// writeBlame writes where the CPU time went of who has missed something, by contender, whose profile is in a file.
-func writeBlame(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
+// writeProfile writes where the CPU time went of who has missed something, by contender, whose profile is in a file.
+func writeProfile(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
 	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
 	for _, key := range slices.Sorted(maps.Keys(missed)) {
 		fmt.Fprintf(w, "\n%s: %s\n", key, strings.Join(missed[key], ", "))
-		header, lines, err := topOf(ctx, file(key))
+		header, lines, err := profileTop(ctx, file(key))
 		if err != nil {
 			fmt.Fprintf(w, "\nThere is no profile: %v.\n", err)
 			continue

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A timer that is late does not slow a door down; a server that takes its time does.
+// A timer that is late does not slow a proxy down; a server that takes its time does.
 func TestDoorKeepsItsPace(t *testing.T) {
 	for name, tt := range map[string]struct{ late, read time.Duration }{
 		"as it should be":       {},
@@ -16,7 +16,7 @@ func TestDoorKeepsItsPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, begun := &hinge{ctx: t.Context(), rate: 1_000_000}, time.Now()
+				h, begun := &proxy{ctx: t.Context(), rate: 1_000_000}, time.Now()
 				for range 1000 {
 					since := time.Now()
 					time.Sleep(tt.read)

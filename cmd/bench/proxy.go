@@ -10,41 +10,41 @@ import (
 	"time"
 )
 
-// A Door is a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes
+// A proxyConfig is of a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes
 // as long for its replies as one that has to read and build what it sends.
-type Door struct {
+type proxyConfig struct {
 	URI            string
 	BytesPerSecond float64
 }
 
-// ServeDoor is a door as a part.
-func ServeDoor(ctx context.Context, in io.Reader, out io.Writer) error {
+// serveProxy is a proxy as a worker.
+func serveProxy(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	return serveRequests(ctx, in, out, map[string]Handler{
-		"start": Handle(func(_ context.Context, d Door) (Address, error) {
+	return serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(_ context.Context, d proxyConfig) (serverAddress, error) {
 			target, err := url.Parse(d.URI)
 			if err != nil {
-				return Address{}, fmt.Errorf("open a door: %w", err)
+				return serverAddress{}, fmt.Errorf("open a proxy: %w", err)
 			}
 			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 			if err != nil {
-				return Address{}, fmt.Errorf("open a door: %w", err)
+				return serverAddress{}, fmt.Errorf("open a proxy: %w", err)
 			}
-			h := &hinge{ctx: ctx, target: target.Host, rate: d.BytesPerSecond}
+			h := &proxy{ctx: ctx, target: target.Host, rate: d.BytesPerSecond}
 			context.AfterFunc(ctx, func() { _ = l.Close() })
 			wg.Go(func() { h.accept(l) })
-			// A driver would go past the door to the address that the server tells.
-			return Address{URI: fmt.Sprintf("mongodb://%s/?directConnection=true", l.Addr())}, nil
+			// A driver would go past the proxy to the address that the server tells.
+			return serverAddress{URI: fmt.Sprintf("mongodb://%s/?directConnection=true", l.Addr())}, nil
 		}),
 	})
 }
 
-// A hinge lets connections through.
-type hinge struct {
-	ctx    context.Context //nolint:containedctx // the door's lifetime, of its connections too
+// A proxy lets connections through.
+type proxy struct {
+	ctx    context.Context //nolint:containedctx // the proxy's lifetime, of its connections too
 	target string
 	rate   float64
 
@@ -52,7 +52,7 @@ type hinge struct {
 	free time.Time // when what has been let through is over
 }
 
-func (h *hinge) accept(l net.Listener) {
+func (h *proxy) accept(l net.Listener) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -65,7 +65,7 @@ func (h *hinge) accept(l net.Listener) {
 }
 
 // join passes bytes on until either side has enough.
-func (h *hinge) join(client net.Conn) {
+func (h *proxy) join(client net.Conn) {
 	defer client.Close() //nolint:errcheck // nobody minds
 	server, err := (&net.Dialer{}).DialContext(h.ctx, "tcp", h.target)
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *hinge) join(client net.Conn) {
 
 // wait takes the time that so many bytes need, which were waited for since then. That time is lost, because nothing was sent in it;
 // by how much a timer was late is not, so that the pace is kept.
-func (h *hinge) wait(n int, since time.Time) error {
+func (h *proxy) wait(n int, since time.Time) error {
 	h.mu.Lock()
 	now := time.Now()
 	if h.free.IsZero() {

@@ -46,11 +46,11 @@ func TestProfileOfThisProgramIsRead(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	header, lines, err := topOf(t.Context(), name)
+	header, lines, err := profileTop(t.Context(), name)
 	if err != nil || !strings.HasPrefix(header, "Duration: ") || !strings.Contains(strings.Join(lines, "\n"), "bench.spin") {
 		t.Errorf("%q, %q, %v, %d", header, lines, err, spun)
 	}
-	if _, _, err := topOf(t.Context(), name+".missing"); err == nil {
+	if _, _, err := profileTop(t.Context(), name+".missing"); err == nil {
 		t.Error("a profile is read that is not there")
 	}
 }
