@@ -63,7 +63,7 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 			return true, nil
 		}
 		if time.Since(begun) > d.For && given {
-			return true, fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s, and plan %d gives it some", d.Node, left, d.For, v.Plan.Version)
+			return true, fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s, and plan %d assigns some to it", d.Node, left, d.For, v.Plan.Version)
 		}
 		if time.Since(begun) > d.For {
 			return true, fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s", d.Node, left, d.For)
@@ -78,7 +78,7 @@ func (d Drain) check(v roster.View) error {
 	s, there := seat(v, d.Node)
 	switch {
 	case !there && (slices.Contains(v.Plan.Owners, d.Node) || owned(v, d.Node) > 0):
-		return fault.Newf(fault.HandoffDead, "node %q is in the plan but not there: there is nothing to drain", d.Node)
+		return fault.Newf(fault.HandoffDead, "node %q is in the plan but not running: there is nothing to drain", d.Node)
 	case !there:
 		return fault.Newf(fault.HandoffUnknown, "node %q", d.Node)
 	case s.Kind == roster.Gateway:
@@ -102,7 +102,7 @@ func Undrain(ctx context.Context, c Cluster, node string, ask func() error) erro
 		return err
 	}
 	if _, known := view.Wishes.Drained[node]; !known {
-		return fault.Newf(fault.CommandBadArgument, "nobody has asked for node %q to be drained", node)
+		return fault.Newf(fault.CommandBadArgument, "node %q is not being drained", node)
 	}
 	if ask != nil {
 		if err := ask(); err != nil {

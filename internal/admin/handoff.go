@@ -75,7 +75,7 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 		return w.done, fault.New(fault.HandoffMoving, err)
 	}
 	if err == nil {
-		w.report("wished")
+		w.report("requested")
 		err = w.wait(ctx)
 	}
 	if err != nil {
@@ -132,9 +132,9 @@ func (w *pendingHandoff) wait(ctx context.Context) error {
 			w.report("node %s serves it", w.To)
 			return true, nil
 		case absent(v, w.To):
-			return true, fault.Newf(fault.HandoffDead, "node %q is gone", w.To)
+			return true, fault.Newf(fault.HandoffDead, "node %q has left the cluster", w.To)
 		case silent >= w.cluster.silenceLimit():
-			return true, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", w.To, silent.Round(time.Second))
+			return true, fault.Newf(fault.HandoffDetached, "node %q has sent no heartbeat for %s", w.To, silent.Round(time.Second))
 		case time.Now().After(until):
 			return true, w.timeoutError(v, planned)
 		}
@@ -143,7 +143,7 @@ func (w *pendingHandoff) wait(ctx context.Context) error {
 		}
 		if planned = true; w.done.Plan != v.Plan.Version {
 			w.done.Plan = v.Plan.Version
-			w.report("plan %d gives it to node %s", v.Plan.Version, w.To)
+			w.report("plan %d assigns it to node %s", v.Plan.Version, w.To)
 		}
 		return false, nil
 	})
@@ -158,11 +158,11 @@ func absent(v roster.View, node string) bool {
 func (w *pendingHandoff) timeoutError(v roster.View, planned bool) error {
 	switch {
 	case v.Leader == "":
-		return fault.Newf(fault.HandoffAbandoned, "nobody leads the cluster, after %s", w.For)
+		return fault.Newf(fault.HandoffAbandoned, "the cluster has no leader, after %s", w.For)
 	case !planned:
 		return fault.Newf(fault.HandoffAbandoned,
-			"the leader has not given it to node %q within %s: the node takes nothing yet (it has just come, or fails checks), or other partitions move", w.To, w.For)
+			"the leader has not assigned it to node %q within %s: the node has just joined or fails checks, or other partitions are moving", w.To, w.For)
 	default:
-		return fault.Newf(fault.HandoffAbandoned, "plan %d gives it to node %q, which does not serve it after %s", w.done.Plan, w.To, w.For)
+		return fault.Newf(fault.HandoffAbandoned, "plan %d assigns it to node %q, which does not serve it after %s", w.done.Plan, w.To, w.For)
 	}
 }

@@ -18,7 +18,7 @@ func (h Handoff) check(v roster.View, silent, limit time.Duration) (owner roster
 	}
 	owner = v.Owners[h.Partition]
 	if owner.Process == "" {
-		return owner, fault.Newf(fault.HandoffNoOwner, "nobody owns partition %d", h.Partition)
+		return owner, fault.Newf(fault.HandoffNoOwner, "partition %d has no owner", h.Partition)
 	}
 	if owner.Node == h.To {
 		return owner, fault.Newf(fault.HandoffOwner, "node %q owns partition %d", h.To, h.Partition)
@@ -31,7 +31,7 @@ func (h Handoff) check(v roster.View, silent, limit time.Duration) (owner roster
 		return owner, fault.Newf(fault.HandoffOlder, "node %q runs %s, node %q runs %s", h.To, to.Version, owner.Node, versionOf(v, owner.Node))
 	}
 	if pin, pinned := v.Wishes.Pinned[h.Partition]; pinned {
-		return owner, fault.Newf(fault.HandoffMoving, "partition %d is wished to be at node %q, by %q", h.Partition, pin.To, pin.By)
+		return owner, fault.Newf(fault.HandoffMoving, "partition %d is already directed to node %q by %q", h.Partition, pin.To, pin.By)
 	}
 	return owner, nil
 }
@@ -41,7 +41,7 @@ func (h Handoff) recipient(v roster.View, silent, limit time.Duration) (roster.S
 	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == h.To })
 	if i < 0 {
 		if slices.Contains(v.Plan.Owners, h.To) || slices.ContainsFunc(v.Owners, func(w roster.Owner) bool { return w.Node == h.To }) {
-			return roster.Seat{}, fault.Newf(fault.HandoffDead, "node %q is in the plan but not there", h.To)
+			return roster.Seat{}, fault.Newf(fault.HandoffDead, "node %q is in the plan but not running", h.To)
 		}
 		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "node %q", h.To)
 	}
@@ -54,13 +54,13 @@ func (h Handoff) recipient(v roster.View, silent, limit time.Duration) (roster.S
 	case to.Kind == roster.Gateway:
 		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "%q is a gateway", h.To)
 	case silent >= limit:
-		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "nothing was heard of node %q for %s", h.To, silent.Round(time.Second))
+		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q has sent no heartbeat for %s", h.To, silent.Round(time.Second))
 	case told && !etcd:
-		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q has lost its store", h.To)
+		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q cannot reach its store", h.To)
 	case to.Status != roster.Healthy:
 		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is %s", h.To, to.Status)
 	case drained:
-		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is to be empty: an operator drains it", h.To)
+		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is being drained", h.To)
 	case to.Count != 0 && to.Count != len(v.Owners):
 		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is configured for %d partitions, not %d", h.To, to.Count, len(v.Owners))
 	}

@@ -140,7 +140,7 @@ func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
 		for _, step := range done.Steps {
 			told = append(told, step.Text)
 		}
-		if got := strings.Join(told, "; "); err != nil || got != "wished; plan 1 gives it to node b; node b serves it" {
+		if got := strings.Join(told, "; "); err != nil || got != "requested; plan 1 assigns it to node b; node b serves it" {
 			t.Errorf("%q, %v", got, err)
 		}
 		if done.From != "a" || done.To != "b" || done.Plan != 1 || done.TookMS < 7000 || len(s.wishes().Pinned) != 1 {
@@ -163,15 +163,15 @@ func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
 	}{
 		"nothing is heard":        {func(s *stage) { s.mute["b"] = true }, fault.HandoffDetached, "for 6"},
 		"nothing is heard later":  {func(s *stage) { later(func() { s.mu.Lock(); s.mute["b"] = true; s.mu.Unlock() }) }, fault.HandoffDetached, "for 6s"},
-		"it goes":                 {func(s *stage) { later(func() { _ = s.members["b"].Leave(s.t.Context()) }) }, fault.HandoffDead, "gone"},
-		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "nobody leads"},
+		"it goes":                 {func(s *stage) { later(func() { _ = s.members["b"].Leave(s.t.Context()) }) }, fault.HandoffDead, "has left the cluster"},
+		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "has no leader"},
 		"it is wished elsewhere": {
 			func(s *stage) {
 				_ = s.cluster.Directives.Pin(s.t.Context(), 0, roster.Pin{To: "c", By: "bob"}, time.Hour)
 			}, fault.HandoffMoving, "bob",
 		},
 		"it is to be empty": {
-			func(s *stage) { _ = s.cluster.Directives.Drain(s.t.Context(), "b", roster.Drain{By: "bob"}) }, fault.HandoffUnfit, "drains it",
+			func(s *stage) { _ = s.cluster.Directives.Drain(s.t.Context(), "b", roster.Drain{By: "bob"}) }, fault.HandoffUnfit, "being drained",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestDrainWaitsForThePlan(t *testing.T) {
 		}
 		s.plan(3, "b")
 		done, err = admin.Drain{Node: "b", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
-		if fault.Of(err) != fault.DrainUnfinished || !strings.Contains(err.Error(), "plan 3 gives it some") {
+		if fault.Of(err) != fault.DrainUnfinished || !strings.Contains(err.Error(), "plan 3 assigns some to it") {
 			t.Errorf("%+v, %v", done, err)
 		}
 	})

@@ -185,7 +185,7 @@ func (c *Conn) Members() roster.Store {
 // OpenCluster returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
 // OpenForOperator comes first.
 func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
-	alone := fault.Newf(fault.CommandBadArgument, "no nodes share the partitions of cluster %s: a node that is alone has everything", c.Config.Cluster.ID)
+	alone := fault.Newf(fault.CommandBadArgument, "the nodes of cluster %s do not share partitions: a single node owns all of them", c.Config.Cluster.ID)
 	if c.inMongo() {
 		if shared, err := c.shared(ctx); err != nil || !shared {
 			return admin.Cluster{}, cmp.Or(err, error(alone))

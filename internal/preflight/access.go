@@ -22,15 +22,15 @@ func judgeCertificate(s serverFacts, now time.Time) finding {
 	until := s.Expires.UTC().Format(time.RFC3339)
 	switch {
 	case s.Address == "":
-		return fine("it is not served")
+		return fine("the server is off")
 	case s.Expires.IsZero():
 		return fine("plaintext at %s", s.Address)
 	case s.Expires.Sub(now) < expirySoon:
-		return warning(fault.AccessExpires, "the certificate is good until %s", until)
+		return warning(fault.AccessExpires, "the certificate is valid until %s", until)
 	case s.Clients:
-		return fine("TLS at %s, good until %s; clients are asked for certificates", s.Address, until)
+		return fine("TLS at %s, valid until %s; clients are asked for certificates", s.Address, until)
 	}
-	return fine("TLS at %s, good until %s", s.Address, until)
+	return fine("TLS at %s, valid until %s", s.Address, until)
 }
 
 // judgeIdentities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
@@ -40,17 +40,17 @@ func judgeIdentities(tokens, subjects int, jwts, certificates bool) finding {
 	case tokens+subjects > 0:
 		return fine("%d tokens and %d subjects of certificates are listed", tokens, subjects)
 	case jwts:
-		return fine("nobody is listed: a JWT is needed")
+		return fine("no tokens are listed: clients need a JWT")
 	case certificates:
-		return fine("nobody is listed: whoever has a certificate of the authority may subscribe to everything")
+		return fine("no identities are listed: anyone with a certificate of the CA can read everything")
 	}
-	return fine("nobody is asked: whoever reaches a port may subscribe to everything")
+	return fine("authentication is off: anyone who can connect can read everything")
 }
 
 // judgeSigningKeys judges how many keys may sign JWTs.
 func judgeSigningKeys(keys int) finding {
 	if keys == 0 {
-		return fine("no JWT is taken")
+		return fine("JWTs are not accepted")
 	}
 	return fine("%d keys may sign JWTs", keys)
 }

@@ -21,11 +21,11 @@ func TestServersAreJudgedByTheirCertificates(t *testing.T) {
 		says   string
 		code   fault.Code
 	}{
-		{serverFacts{}, OK, "not served", ""},
+		{serverFacts{}, OK, "the server is off", ""},
 		{serverFacts{Address: "127.0.0.1:8080"}, OK, "plaintext at 127.0.0.1:8080", ""},
-		{in(15 * 24 * time.Hour), OK, "good until 2026-01-16T00:00:00Z", ""},
+		{in(15 * 24 * time.Hour), OK, "valid until 2026-01-16T00:00:00Z", ""},
 		{asking, OK, "clients are asked", ""},
-		{in(13 * 24 * time.Hour), Warn, "good until 2026-01-14T00:00:00Z", fault.AccessExpires},
+		{in(13 * 24 * time.Hour), Warn, "valid until 2026-01-14T00:00:00Z", fault.AccessExpires},
 	} {
 		if f := judgeCertificate(tt.server, now); f.Level != tt.level || f.Code != tt.code || !strings.Contains(f.Text, tt.says) {
 			t.Errorf("%+v: %+v", tt.server, f)
@@ -39,10 +39,10 @@ func TestWhoMayConnectIsTold(t *testing.T) {
 		says  string
 	}{
 		{judgeIdentities(2, 1, true, true), "2 tokens and 1 subjects"},
-		{judgeIdentities(0, 0, true, true), "a JWT is needed"},
-		{judgeIdentities(0, 0, false, true), "certificate of the authority"},
-		{judgeIdentities(0, 0, false, false), "nobody is asked"},
-		{judgeSigningKeys(0), "no JWT"},
+		{judgeIdentities(0, 0, true, true), "clients need a JWT"},
+		{judgeIdentities(0, 0, false, true), "certificate of the CA"},
+		{judgeIdentities(0, 0, false, false), "authentication is off"},
+		{judgeSigningKeys(0), "JWTs are not accepted"},
 		{judgeSigningKeys(3), "3 keys"},
 	} {
 		if tt.found.Level != OK || !strings.Contains(tt.found.Text, tt.says) {

@@ -69,7 +69,7 @@ func runChecks(ctx context.Context, checks []check) Report {
 		}
 		r := Result{Name: c.Name}
 		if i := slices.IndexFunc(c.Needs, func(name string) bool { return slices.Contains(out, name) }); i >= 0 {
-			r.Level, r.Text = Skip, "not tried: it needs "+c.Needs[i]
+			r.Level, r.Text = Skip, "skipped: it needs "+c.Needs[i]
 		} else {
 			r = c.execute(ctx)
 		}

@@ -35,8 +35,8 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 	want := Report{OK: false, Checks: []Result{
 		{Name: "a", Level: OK, Text: "fine"},
 		{Name: "b", Level: Fail, Text: "no answer", Code: fault.MongoRefused, Remedy: refused.Remedy},
-		{Name: "c", Level: Skip, Text: "not tried: it needs b"},
-		{Name: "d", Level: Skip, Text: "not tried: it needs c"},
+		{Name: "c", Level: Skip, Text: "skipped: it needs b"},
+		{Name: "d", Level: Skip, Text: "skipped: it needs c"},
 		{Name: "e", Level: Warn, Text: "hm", Code: fault.ClockSkew, Remedy: skew.Remedy},
 		{Name: "f", Level: Fail, Text: "the checkpoint", Code: fault.CheckpointCorrupt, Remedy: corrupt.Remedy},
 	}}

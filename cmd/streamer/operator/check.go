@@ -65,7 +65,7 @@ func failed(r preflight.Report) error {
 	if first == nil {
 		return nil
 	}
-	return fault.Newf(first.Code, "%d of %d checks failed, first %s: %s", n, len(r.Checks), first.Name, first.Text)
+	return fault.Newf(first.Code, "%d of %d checks failed, the first is %s: %s", n, len(r.Checks), first.Name, first.Text)
 }
 
 func writeChecks(t *tabwriter.Writer, r preflight.Report) {

@@ -97,7 +97,7 @@ func (o *command) validate() error { return checkOutput(o.output) }
 // checkOutput refuses an output that there is not.
 func checkOutput(output string) error {
 	if output != "" && output != "json" {
-		return fault.Newf(fault.CommandBadArgument, "there is no output %q: use -o json", output)
+		return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o json", output)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (o *command) confirm(question string) error {
 		return nil
 	}
 	if !interactive() {
-		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal to ask on: %s", question)
+		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal for the question: %s", question)
 	}
 	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')

@@ -15,7 +15,7 @@ import (
 )
 
 func clusterCommand() *cobra.Command {
-	return group("cluster", "Look after a cluster as a whole", adoptCommand(), repartitionCommand())
+	return group("cluster", "Adopt a restored cluster, or change its partitions", adoptCommand(), repartitionCommand())
 }
 
 // An adopted is what adopting would do, and what stands when it was done.
@@ -31,7 +31,7 @@ func adoptCommand() *cobra.Command {
 	o := command{allNodes: true, accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
 	var to string
 	var source bool
-	cmd := o.build("adopt", "Take the checkpoints over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
+	cmd := o.build("adopt", "Adopt the checkpoints after etcd or MongoDB was restored from a backup", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			var restored change.Timestamp
 			if to != "" {

@@ -16,7 +16,7 @@ import (
 
 func gapsCommand() *cobra.Command {
 	var o command
-	return o.build("gaps", "List what could not be read from the log any more", cobra.NoArgs,
+	return o.build("gaps", "List the losses that nodes recorded", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
 				return err
@@ -28,7 +28,7 @@ func gapsCommand() *cobra.Command {
 			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
 			err := o.print(w, log, func(t *tabwriter.Writer) {
 				if len(log.Gaps) == 0 {
-					fmt.Fprintln(t, "Nothing was lost.")
+					fmt.Fprintln(t, "No losses.")
 					return
 				}
 				fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")

@@ -18,10 +18,10 @@ import (
 func handoffCommand() *cobra.Command {
 	var o command
 	h := admin.Handoff{By: operatorName()}
-	cmd := o.build("handoff PARTITION --to NODE", "Have a partition handed over to another node", cobra.ExactArgs(1),
+	cmd := o.build("handoff PARTITION --to NODE", "Move a partition to another node", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if h.To == "" {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: which node is to get it")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: name the node that takes the partition")
 			}
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
@@ -49,16 +49,16 @@ func handoffCommand() *cobra.Command {
 				fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
 			})
 		})
-	cmd.Long = `Have a partition handed over to another node: it is delivered without a gap, by its old owner until the new one serves it.
+	cmd.Long = `Move a partition to another node without a gap: its old owner delivers it until the new one serves it.
 
-The wish is written into etcd, the leader plans with it, and the nodes hand the partition over as for every other plan. It stands for as
-long as --for says, which is how long the command waits at most too; plans are sticky, so the partition stays where it is afterwards. To
-keep the shares even, the leader may move another partition the other way.
+The command writes a directive into etcd, the leader plans with it, and the nodes hand the partition over as for every other plan. The
+directive expires after --for, which is also how long the command waits. Plans are sticky, so the partition stays there afterwards. To keep
+the shares even, the leader may move another partition in return.
 
   streamer handoff 17 --to node-2 --yes`
-	cmd.Flags().StringVar(&h.To, "to", "", "the node that is to get it")
-	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "also if that node runs an older version")
-	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long it is wished and waited for")
+	cmd.Flags().StringVar(&h.To, "to", "", "the node that takes the partition")
+	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "allow a node with an older version")
+	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long the directive lives, and how long to wait")
 	return o.confirmFlag(cmd)
 }
 
@@ -79,7 +79,7 @@ func drainCommand() *cobra.Command {
 	var o command
 	var undo bool
 	d := admin.Drain{By: operatorName()}
-	cmd := o.build("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
+	cmd := o.build("drain NODE", "Move all partitions away from a node before it is stopped", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			c, err := conn.OpenCluster(ctx)
 			if err != nil {
@@ -97,7 +97,7 @@ func drainCommand() *cobra.Command {
 				})
 			}
 			d.Confirm = func(owned int) error {
-				return o.confirm(fmt.Sprintf("Hand the %d partitions of node %s over to other nodes, and assign it none until --undo?", owned, d.Node))
+				return o.confirm(fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
 			if o.output == "" {
 				d.Progress = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
@@ -105,26 +105,26 @@ func drainCommand() *cobra.Command {
 			done, err := d.Run(ctx, c)
 			if err != nil {
 				if done.Left > 0 {
-					fmt.Fprintf(os.Stderr, "The wish stands: the leader goes on emptying node %s, until it is taken back with --undo.\n", d.Node)
+					fmt.Fprintf(os.Stderr, "The leader continues to drain node %s until the drain is undone with --undo.\n", d.Node)
 				}
 				return err
 			}
 			return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) {
 				if done.Gone {
-					fmt.Fprintf(t, "Node %s has gone.\n", d.Node)
+					fmt.Fprintf(t, "Node %s has left the cluster.\n", d.Node)
 					return
 				}
-				fmt.Fprintf(t, "Node %s is empty after %s: it may be stopped. It gets nothing until `streamer drain %s --undo`.\n",
+				fmt.Fprintf(t, "Node %s is empty after %s and can be stopped. It gets no partitions until `streamer drain %s --undo`.\n",
 					d.Node, formatDuration(time.Duration(done.TookMS)*time.Millisecond), d.Node)
 			})
 		})
-	cmd.Long = `Have everything that a node owns handed over to the others, and nothing given to it until that is taken back with --undo, after a
-restart too. Returns when the node is empty: then it may be stopped, and nobody notices.
+	cmd.Long = `Move all partitions of a node to other nodes, and assign it none until --undo, even after a restart. The command returns when the node is
+empty: then it can be stopped without an interruption.
 
-A node that is stopped (SIGTERM) does the same by itself, within reliability.shutdown.drain_timeout. Drain it by hand where that is to be
-watched, or where the machine is to stay empty for a while.`
-	cmd.Flags().BoolVar(&undo, "undo", false, "take it back: the node gets its share again")
-	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long it is watched; the leader goes on by itself")
+A node that is stopped (SIGTERM) does the same, within reliability.shutdown.drain_timeout. Use drain to watch the progress, or to keep the
+node empty for a while.`
+	cmd.Flags().BoolVar(&undo, "undo", false, "undo a drain: the node gets its share again")
+	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long to wait; the leader continues on its own")
 	return o.confirmFlag(cmd)
 }
 

@@ -15,12 +15,12 @@ import (
 // writeMoves writes for people what has moved, and what is wished.
 func writeMoves(t *tabwriter.Writer, l *admin.MoveList) {
 	if len(l.Pinned)+len(l.Drained) == 0 {
-		fmt.Fprintln(t, "Nothing is wished.")
+		fmt.Fprintln(t, "No directives.")
 	} else {
-		fmt.Fprintln(t, "WISHED\tBY\tAT")
+		fmt.Fprintln(t, "REQUESTED\tBY\tAT")
 	}
 	for _, node := range sortedKeys(l.Drained) {
-		fmt.Fprintf(t, "node %s has nothing\t%s\t%s\n", node, l.Drained[node].By, formatLocal(l.Drained[node].At))
+		fmt.Fprintf(t, "node %s drained\t%s\t%s\n", node, l.Drained[node].By, formatLocal(l.Drained[node].At))
 	}
 	for _, p := range sortedKeys(l.Pinned) {
 		fmt.Fprintf(t, "partition %s at %s\t%s\t%s\n", p, l.Pinned[p].To, l.Pinned[p].By, formatLocal(l.Pinned[p].At))

@@ -21,7 +21,7 @@ func TestMovesAreShownShortly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := text.String()
-	for _, want := range []string{"b joined", "node a has nothing", "partition 10 at b", "1-3,7,9-10", "12 ms", "5 of 6"} {
+	for _, want := range []string{"b joined", "node a drained", "partition 10 at b", "1-3,7,9-10", "12 ms", "5 of 6"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

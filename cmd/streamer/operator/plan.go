@@ -23,7 +23,7 @@ func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, erro
 	defer cancel()
 	view, err := store.View(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		return nil, fault.Newf(fault.ClusterUnknown, "no node of cluster %s has been at this etcd", cfg.Cluster.ID)
+		return nil, fault.Newf(fault.ClusterUnknown, "no node of cluster %s has used this etcd", cfg.Cluster.ID)
 	}
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func repartitionCommand() *cobra.Command {
 	cmd := o.build("repartition --to M", "Change the number of partitions", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			if to == 0 {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: how many partitions there are to be")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the new number of partitions")
 			}
 			if err := conn.OpenAsStored(ctx); err != nil {
 				return err

@@ -34,7 +34,7 @@ func rewindCommand() *cobra.Command {
 	cmd := o.build("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that what follows is redelivered", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if to == "" {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: where to go back to")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
 			}
 			target, err := admin.ParseTarget(to)
 			if err != nil {

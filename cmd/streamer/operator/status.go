@@ -21,12 +21,12 @@ func statusCommand() *cobra.Command {
 	var plan, handoffs bool
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: checkArgs(cobra.NoArgs),
-		Long: `Show how a running node does.
+		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: checkArgs(cobra.NoArgs),
+		Long: `Show the health of a running node.
 
-With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
-environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
-does, and why. With --handoffs it shows what moves, what has moved lately, and what operators wish.`,
+With --plan and --handoffs, no node is asked: the state of the cluster is read from the etcd that the nodes' configuration names (-f, or the
+environment). --plan shows the members with their own health reports, the leader, and for each partition the planned owner, the current one,
+and the reason. --handoffs shows recent handoffs, and the directives of operators.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -45,9 +45,9 @@ does, and why. With --handoffs it shows what moves, what has moved lately, and w
 			return printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
-	cmd.Flags().BoolVar(&plan, "plan", false, "show what the nodes of a cluster share")
-	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show which partitions move, and have moved")
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of the node")
+	cmd.Flags().BoolVar(&plan, "plan", false, "show members, leader, plan and owners")
+	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show recent handoffs and directives")
 	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
 	client.addFlags(cmd)
@@ -97,9 +97,9 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 // writeMembership writes a node's place among others.
 func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
-		fmt.Fprintln(t, "DETACHED: the node is no member of its cluster now, owns nothing and hands out nothing")
+		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")
 	}
-	fmt.Fprintf(t, "lease ends in\t%.1f s unless it is renewed\n", m.LeaseDeadlineLag)
+	fmt.Fprintf(t, "lease expires in\t%.1fs unless renewed\n", m.LeaseDeadlineLag)
 	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
 	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
 		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])

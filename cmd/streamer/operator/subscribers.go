@@ -24,7 +24,7 @@ import (
 )
 
 func subscribersCommand() *cobra.Command {
-	return group("subscribers", "Look at subscribers, move them back, carry their checkpoints elsewhere",
+	return group("subscribers", "List, show, rewind, delete, export and import subscribers",
 		listCommand(), showCommand(), historyCommand(), rewindCommand(), deleteCommand(), exportCommand(), importCommand())
 }
 
@@ -132,10 +132,10 @@ func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList)
 func (l listing) write(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
 	if l.NodeError != "" {
-		fmt.Fprintf(t, "who is connected is not known: %s\n", l.NodeError)
+		fmt.Fprintf(t, "connections are unknown: %s\n", l.NodeError)
 	}
 	if l.LogError != "" {
-		fmt.Fprintf(t, "how far they are behind is not known: %s\n", l.LogError)
+		fmt.Fprintf(t, "lag is unknown: %s\n", l.LogError)
 	}
 	if len(l.Subscribers) == 0 {
 		fmt.Fprintln(t, "\nThere are no subscribers with a checkpoint.")
@@ -221,7 +221,7 @@ type checkpointList struct {
 func showCommand() *cobra.Command {
 	var o command
 	var only *[]string
-	cmd := o.build("show NAME", "Show where a subscriber is", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+	cmd := o.build("show NAME", "Show the checkpoints of a subscriber", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 		wanted, err := partitions(ctx, conn, *only)
 		if err != nil {
 			return err
@@ -328,7 +328,7 @@ func history(ctx context.Context, s checkpoint.Store, name string, wanted []chan
 	if len(past) == 0 && unread == nil {
 		unread = missing
 		if missing == nil {
-			unread = fault.Newf(fault.CommandBadArgument, "there is no history of subscriber %q yet", name)
+			unread = fault.Newf(fault.CommandBadArgument, "subscriber %q has no history", name)
 		}
 	}
 	return past, unread
@@ -345,7 +345,7 @@ type deleted struct {
 
 func deleteCommand() *cobra.Command {
 	var o command
-	cmd := o.build("delete NAME", "Forget where a subscriber is", cobra.ExactArgs(1),
+	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
 				return err

@@ -39,7 +39,7 @@ func tailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the events of a running node",
-		Long: `Follow the events of a running node, from now on. A connection that breaks is made again behind the last event.
+		Long: `Follow the events of a running node, from now on. After a lost connection it continues after the last event.
 
   streamer tail --db shop --coll orders --op insert,delete
   streamer tail --url https://node-1:8080 --ca-file ca.crt --token-file token
@@ -94,7 +94,7 @@ func (t *tail) run(ctx context.Context) error {
 		case !connected, fault.Of(err) != "" && !errors.Is(err, errUnavailable):
 			return err
 		}
-		fmt.Fprintf(t.notes, "connection lost (%v); connecting again\n", err)
+		fmt.Fprintf(t.notes, "connection lost (%v); reconnecting\n", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -134,7 +134,7 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 		t.lastID = cmp.Or(events.LastID(), t.lastID) // a connection may end before it has told an id
 		switch {
 		case errors.Is(err, io.EOF):
-			return errors.New("the node closed it")
+			return errors.New("the node closed the connection")
 		case err != nil:
 			return err
 		case m.Event == "error":
