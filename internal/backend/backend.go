@@ -57,7 +57,7 @@ type Conn struct {
 	borrowedMongo bool // the connection to MongoDB is somebody else's
 }
 
-// New makes a Place that is connected to nothing yet, for who calls himself that in MongoDB's log. The logger may be nil.
+// New makes a Conn without any connection yet. MongoDB's log names the application. The logger may be nil.
 func New(cfg config.Config, application string, logger *slog.Logger) *Conn {
 	return &Conn{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
@@ -69,7 +69,7 @@ func (c *Conn) OpenStore(ctx context.Context) error {
 }
 
 // OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the partitions is what they have said there, whatever the
-// configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of Verify, after which the place is
+// configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of VerifyOrigin, after which the Conn is
 // open all the same.
 func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
 	several := nodes && c.Config.Cluster.ExpectedNodes > 1
@@ -150,7 +150,7 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 }
 
 // OpenAsStored opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
-// Where there are no checkpoints it is the fault ClusterUnknown. The place has been opened before.
+// Where there are no checkpoints it is the fault ClusterUnknown. The Conn has been opened before.
 func (c *Conn) OpenAsStored(ctx context.Context) error {
 	origin, err := admin.ReadOrigin(ctx, c.originStore())
 	if err != nil || origin.Partitions == c.Config.Cluster.Partitions {
@@ -171,7 +171,7 @@ func (c *Conn) OpenRoster(ctx context.Context) (roster.Store, error) {
 	return c.Roster, nil
 }
 
-// UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
+// UseMongo lends a connection to MongoDB to the Conn. The caller closes it.
 func (c *Conn) UseMongo(client *mongodb.Client) { c.mongo, c.borrowedMongo = client, true }
 
 // Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
@@ -279,7 +279,7 @@ func (c *Conn) Probe(ctx context.Context) error {
 func (c *Conn) Close() {
 	if c.etcd != nil {
 		if err := c.etcd.Close(); err != nil {
-			c.logger.Warn("disconnect from etcd", "error", err)
+			c.logger.Warn("etcd connection not closed", "error", err)
 		}
 	}
 	if c.mongo != nil && !c.borrowedMongo {

@@ -90,7 +90,7 @@ func storeOr(store, mine string) string {
 	return checkpoint.BackendEtcd
 }
 
-// checkBackend returns the fault for which this place is not that of an origin, as far as both are known.
+// checkBackend returns the fault for which this backend is not that of an origin, as far as both are known.
 func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	mine, id := c.Describe(), c.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
@@ -246,7 +246,7 @@ func (c *Conn) CheckVacant(ctx context.Context) error {
 	return err
 }
 
-// RecordMove makes the place that the configuration names that of the cluster's checkpoints, which have been carried there: an origin of the same cluster
+// RecordMove records that the cluster's checkpoints have been moved to the configured backend: an origin of the same cluster
 // where the other backend keeps checkpoints says so, too, so that no node begins there. It raises the incarnation where it changes anything.
 func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	last, err := c.Store.Origin(ctx)

@@ -68,7 +68,7 @@ func (c configuration) String() string {
 	return fmt.Sprintf("%s, %d nodes, etcd %d%s", c.backend, c.nodes, c.etcd, c.prefix)
 }
 
-// at opens the place of a node, or of an operator, that is configured so.
+// at opens the connections of a node, or of an operator, that is configured so.
 func (s *site) at(as configuration, open func(*Conn, context.Context) error) (*Conn, error) {
 	s.Helper()
 	cfg, err := config.Load("", []string{

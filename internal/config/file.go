@@ -54,7 +54,7 @@ type fileReader struct {
 	seen     map[string]string
 }
 
-// at names the place of a node.
+// at returns the file and line of a node.
 func (r *fileReader) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.name, n.Line) }
 
 // unreadable complains of YAML that cannot be read, with the line that the parser's message names. An alias without its anchor

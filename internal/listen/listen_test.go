@@ -44,7 +44,7 @@ func write(t *testing.T, name, text string) (path string) {
 	return path
 }
 
-// serve serves a handler through a door, and returns its address.
+// serve serves a handler through listeners, and returns its address.
 func serve(t *testing.T, cfg config.Config, handler http.Handler) string {
 	t.Helper()
 	l, err := listen.New(cfg, nil)

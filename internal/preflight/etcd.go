@@ -53,7 +53,7 @@ func judgeEtcd(members []etcdMember, alarms []string) finding {
 const manyRevisions = 1_000_000
 
 // judgeCompaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
-// ManyRevisions ago.
+// manyRevisions ago.
 func judgeCompaction(revision int64, keepsFirst, keepsMany bool) finding {
 	switch {
 	case keepsFirst:

@@ -25,7 +25,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// A command is what the commands about a cluster have in common: the nodes' configuration, and its flags.
+// A command has the flags and the configuration that commands about a cluster share.
 type command struct {
 	// file is the configuration, Output how the result is printed, which check has found good.
 	file, output string
@@ -39,10 +39,10 @@ type command struct {
 	accepts []fault.Code
 }
 
-// An action is what a command does. What is written goes to w; an error is told once, whatever it joins.
+// An action is what a command does. It writes its result to w. Of joined errors only the first is shown.
 type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error
 
-// build makes the command.
+// build makes the cobra command.
 func (o *command) build(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: checkArgs(args), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, do) },
@@ -54,7 +54,7 @@ func (o *command) build(use, short string, args cobra.PositionalArgs, do action)
 	return cmd
 }
 
-// run does what the command does, at the place that its configuration names.
+// run loads the configuration, connects, and runs the action.
 func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -91,10 +91,10 @@ func (o *command) confirmFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// validate refuses an output that there is not.
+// validate refuses an unknown output.
 func (o *command) validate() error { return checkOutput(o.output) }
 
-// checkOutput refuses an output that there is not.
+// checkOutput refuses an unknown output.
 func checkOutput(output string) error {
 	if output != "" && output != "json" {
 		return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o json", output)
@@ -148,10 +148,10 @@ func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), r
 	return o.confirm(question)
 }
 
-// errDryRun says that a command was only to show what it would do.
+// errDryRun ends a command that only shows what it would do.
 var errDryRun = errors.New("nothing was done: --dry-run")
 
-// confirm asks on the terminal, unless it was told not to. Where nobody can be asked the answer is no: the fault CommandUnconfirmed.
+// confirm asks for confirmation on the terminal, unless --yes is set. Any answer but yes, and no terminal, is the fault CommandUnconfirmed.
 func (o *command) confirm(question string) error {
 	if o.yes {
 		return nil
@@ -170,7 +170,7 @@ func (o *command) confirm(question string) error {
 	return nil
 }
 
-// interactive reports whether there is somebody at standard input.
+// interactive reports whether standard input is a terminal.
 func interactive() bool {
 	stdin, err := os.Stdin.Stat()
 	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
@@ -180,7 +180,7 @@ func interactive() bool {
 	return err != nil || !os.SameFile(stdin, null)
 }
 
-// checkArgs gives what is wrong with a command's arguments its code.
+// checkArgs makes the fault CommandBadArgument of an error of check.
 func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -225,7 +225,7 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 // newLogger makes the logger of a command. It logs warnings and errors only: what a command has to say is its output.
 func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
 
-// operatorName names who gives the command, for the history.
+// operatorName names the operator, for the history.
 func operatorName() string {
 	name := "operator"
 	if u, err := user.Current(); err == nil && u.Username != "" {

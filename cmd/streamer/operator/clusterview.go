@@ -54,7 +54,7 @@ type partitionView struct {
 	State string `json:"state"`
 }
 
-// newClusterView makes the Assembly of a cluster's view.
+// newClusterView makes the clusterView of what etcd holds.
 func newClusterView(name string, view roster.View) *clusterView {
 	a := &clusterView{
 		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),

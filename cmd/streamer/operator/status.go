@@ -94,7 +94,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	}
 }
 
-// writeMembership writes a node's place among others.
+// writeMembership writes what a node knows of its cluster.
 func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
 		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")
