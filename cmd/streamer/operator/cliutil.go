@@ -128,7 +128,7 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 
 // decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
 // plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
-// ErrDry is for --dry-run, refused what is wrong with the plan.
+// errDryRun is for --dry-run, refused what is wrong with the plan.
 func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
 	case o.dryRun || refused != nil:
