@@ -5,26 +5,26 @@ func mongodbEntries() []Entry {
 	return []Entry{
 		{
 			Code:    LogAhead,
-			Summary: "a position is younger than MongoDB's own time",
-			Meaning: "The deployment was restored from a backup, or is another one: the position is of a log that is no more. The partition was stopped; its checkpoint was left where it was.",
-			Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such checkpoints back and tells the subscribers; otherwise correct mongodb.uri.",
+			Summary: "a position is later than MongoDB's own time",
+			Meaning: "The deployment was restored from a backup, or is another one: the position belongs to an oplog that no longer exists. The partition was stopped; its checkpoint was not changed.",
+			Remedy:  "If MongoDB was restored, run `streamer cluster adopt`, which moves such checkpoints back and notifies the subscribers; otherwise correct mongodb.uri.",
 		},
 		{
 			Code:    LogHidden,
-			Summary: "the oplog cannot be looked at",
-			Meaning: "Through mongos, or without the right to read local, nobody can tell how far the log reaches back: there is no head-room, and a position that is lost shows only when a stream is opened at it.",
-			Remedy:  "On a replica set give the user read on local. Through mongos look at the shards' own oplogs (rs.printReplicationInfo()).",
+			Summary: "the oplog cannot be inspected",
+			Meaning: "Through mongos, or without the right to read local, it is unknown how far the oplog reaches back: head-room is unknown, and a lost position is noticed only when a stream is opened at it.",
+			Remedy:  "On a replica set grant the user read on local. With mongos inspect the shards' own oplogs (rs.printReplicationInfo()).",
 		},
 		{
 			Code:    LogHistoryLost,
 			Summary: "the oplog no longer reaches back to the position to resume at",
-			Meaning: "Changes between the position and the oplog's first entry can no longer be read from the log. The checkpoint was left where it was.",
-			Remedy:  "Read the documents that the lost span may have touched again; let the oplog be larger than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, set resync until the subscriber has acknowledged the loss; an exclusive subscriber can also begin anew, after `streamer subscribers delete NAME`.",
+			Meaning: "Changes between the position and the oplog's first entry can no longer be read. The checkpoint was not changed.",
+			Remedy:  "Read again the documents that may have changed in the lost span. Make the oplog longer than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, set resync until the subscriber has acknowledged the loss; an exclusive subscriber can also start again, after `streamer subscribers delete NAME`.",
 		},
 		{
 			Code:    LogNoProgress,
-			Summary: "a partition was recovered several times without getting on",
-			Meaning: "Each time the log was read again the same trouble came back. The partition was stopped, so that it does not spin; its checkpoint was left where it was.",
+			Summary: "a partition was recovered several times without progress",
+			Meaning: "Each time the oplog was read again the same error occurred. The partition was stopped; its checkpoint was not changed.",
 			Remedy:  "Look at the gap log (`streamer gaps`) and at MongoDB's own log for the reason; restart the node to try again.",
 		},
 		{
@@ -35,7 +35,7 @@ func mongodbEntries() []Entry {
 		},
 		{
 			Code:    LogShort,
-			Summary: "the oplog is shorter than the outage to be survived",
+			Summary: "the oplog is shorter than the outage that must be survived",
 			Meaning: "A node that is away for longer than the oplog reaches back loses changes, and its subscribers must read documents again.",
 			Remedy:  "Enlarge the oplog (replSetResizeOplog: size, or minRetentionHours), on every member.",
 		},
@@ -48,43 +48,43 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoConnections,
 			Summary: "MongoDB has few connections left, or the connection string allows fewer than the node needs",
-			Meaning: "Each change stream holds a connection while it waits. Where there is none left, catch-ups and checkpoints wait.",
+			Meaning: "Each change stream holds a connection while it waits. If none is left, catch-up streams and checkpoints wait.",
 			Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
 		},
 		{
 			Code:    MongoImages,
-			Summary: "documents are asked for, as they are after or were before a change, that MongoDB does not keep",
-			Meaning: "With mongodb.full_document or mongodb.full_document_before_change: whenAvailable or required the collection must keep pre- and post-images. Where it does not, changes come without those documents; with required MongoDB refuses to go on at such a change.",
-			Remedy:  "Turn them on for the collections named: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup, mongodb.full_document_before_change to off.",
+			Summary: "pre- or post-images are requested that MongoDB does not keep",
+			Meaning: "With mongodb.full_document or mongodb.full_document_before_change: whenAvailable or required the collection must keep pre- and post-images. If it does not, changes come without those documents; with required, MongoDB refuses to continue at such a change.",
+			Remedy:  "Turn them on for the named collections: db.runCommand({collMod: \"name\", changeStreamPreAndPostImages: {enabled: true}}) (MongoDB 6.0); or set mongodb.full_document to updateLookup, mongodb.full_document_before_change to off.",
 		},
 		{
 			Code:    MongoMajority,
 			Summary: "a majority of the replica set lags behind",
-			Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing comes.",
-			Remedy:  "Look at rs.status() for members that are down or behind. A set of primary, secondary and arbiter has no majority of data once one of the two is down.",
+			Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing is delivered.",
+			Remedy:  "Check rs.status() for members that are down or lag. A set of primary, secondary and arbiter has no data majority if one of the first two is down.",
 		},
 		{
 			Code:    MongoRefused,
 			Summary: "MongoDB answered and refused the request",
-			Meaning: "The server's own error code stands in the message.",
-			Remedy:  "Look the server's error code up in the MongoDB manual; check that the deployment is MongoDB 4.2 or later.",
+			Meaning: "The message contains the server's own error code.",
+			Remedy:  "Look up the server's error code in the MongoDB manual; check that the deployment is MongoDB 4.2 or later.",
 		},
 		{
 			Code:    MongoResume,
-			Summary: "change streams cannot be resumed as they must be",
-			Meaning: "The server gives no post-batch resume token or refuses startAfter, so a quiet partition's position would grow old and a stream could not go on behind an invalidate.",
-			Remedy:  "Use MongoDB 4.2 or later; products that only speak MongoDB's protocol often lack this.",
+			Summary: "change streams cannot be resumed reliably",
+			Meaning: "The server gives no post-batch resume token or refuses startAfter, so a quiet partition's position would grow old, and a stream could not continue after an invalidate event.",
+			Remedy:  "Use MongoDB 4.2 or later; other products with MongoDB's protocol often lack this.",
 		},
 		{
 			Code:    MongoShards,
 			Summary: "changes of a sharded cluster arrive late",
-			Meaning: "mongos holds a change until every other shard, and the config servers, have reported that they are past its time. A shard without writes reports a newer time every 10 s only (periodicNoopIntervalSecs), so a change may arrive 10 s late. Nothing is lost or out of order. With mongodb.tick the node has a no-op written to the shards that others wait for.",
+			Meaning: "mongos holds a change until every other shard, and the config servers, have reported a later time. A shard without writes reports a newer time every 10 s only (periodicNoopIntervalSecs), so a change may arrive 10 s late. Nothing is lost or out of order. With mongodb.tick the node has a no-op written to the shards that others wait for.",
 			Remedy:  "Set mongodb.tick, for example to 200ms. It needs mongos 4.2.23, 4.4.17, 5.0.12 or 6.0, and a user with the action appendOplogNote on the resource {cluster: true} (it is in the role backup) and find on config.version. Or set periodicNoopIntervalSecs to 1 on the shards.",
 		},
 		{
 			Code:    MongoSplit,
 			Summary: "MongoDB does not split large change events",
-			Meaning: "A change event above 16 MiB comes with less in it and the field incomplete: true; where not even its key fits, it is left out with what follows it in its transaction, and subscribers are told.",
+			Meaning: "A change event above 16 MiB is delivered with fewer fields and incomplete: true. If not even its key fits, it is left out together with what follows it in its transaction, and subscribers get a notice.",
 			Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
 		},
 		{
@@ -96,8 +96,8 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoUnauthorized,
 			Summary: "the MongoDB user lacks a right or cannot authenticate",
-			Meaning: "The server refused the user's credentials or the action named.",
-			Remedy:  "Check the user in mongodb.uri; it needs changeStream and find on what mongodb.watch names (readAnyDatabase covers all), and read on local.",
+			Meaning: "The server refused the user's credentials or the named action.",
+			Remedy:  "Check the user in mongodb.uri. It needs changeStream and find on the namespaces in mongodb.watch (readAnyDatabase covers all), and read on local.",
 		},
 		{
 			Code:    MongoUnreachable,
@@ -107,9 +107,9 @@ func mongodbEntries() []Entry {
 		},
 		{
 			Code:    MongoVersion,
-			Summary: "the version of MongoDB is not supported, or no longer by its maker",
+			Summary: "the version of MongoDB is not supported, or no longer maintained",
 			Meaning: "The node needs change streams over a deployment with post-batch resume tokens and startAfter (4.2). Versions that MongoDB no longer maintains get no fixes.",
-			Remedy:  "Use MongoDB 4.2 or later; one that is maintained is better.",
+			Remedy:  "Use MongoDB 4.2 or later, preferably a maintained version.",
 		},
 	}
 }

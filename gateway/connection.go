@@ -48,7 +48,7 @@ func (c *connection) run(ctx context.Context) error {
 		return err
 	}
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
-	c.limit = rate.NewLimiter(subscribesPerSecond, subscribeBurst)
+	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.silence.run(ctx, c.server.cfg.HeartbeatTimeout) })
 	g.Go(func() error { return c.serve(ctx, request, hello.GetSubscriptions()) })

@@ -26,6 +26,9 @@ type Config struct {
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
 	MaxSessions, MaxSubscriptions int
+	// SubscribeRate and SubscribeBurst bound how many subscriptions a connection may change a second, and at once; excess requests are
+	// delayed. Default to 200 and 10000.
+	SubscribeRate, SubscribeBurst int
 	// CreditEvents and CreditBytes are the hub's limits, sent in every Welcome.
 	CreditEvents, CreditBytes int
 	// HandshakeTimeout bounds connection establishment, and then the wait for a Hello. Defaults to 10 s.
@@ -63,6 +66,7 @@ var _ streampb.GatewayServer = (*Server)(nil)
 // NewServer returns a Server of a node.
 func NewServer(cfg Config, node *streamer.Node) *Server {
 	cfg.MaxSessions, cfg.MaxSubscriptions = cmp.Or(cfg.MaxSessions, 1000), cmp.Or(cfg.MaxSubscriptions, 10_000)
+	cfg.SubscribeRate, cfg.SubscribeBurst = cmp.Or(cfg.SubscribeRate, 200), cmp.Or(cfg.SubscribeBurst, 10_000)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
 	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)

@@ -8,14 +8,11 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// subscribesPerSecond and subscribeBurst bound how fast a connection may change its subscriptions; excess requests are delayed.
-const subscribesPerSecond, subscribeBurst = 200, 10_000
-
 // slowDown waits until the client may change n subscriptions; a change of none counts as one.
 func (c *connection) slowDown(ctx context.Context, n int) error {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
-	if err := c.limit.WaitN(ctx, max(1, min(n, subscribeBurst))); err != nil {
+	if err := c.limit.WaitN(ctx, max(1, min(n, c.server.cfg.SubscribeBurst))); err != nil {
 		return context.Cause(ctx)
 	}
 	return nil

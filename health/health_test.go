@@ -89,3 +89,11 @@ func TestHandlersSayWhatTheChecksSay(t *testing.T) {
 	get("/readyz", 503, &report)
 	get("/livez", 200, &report)
 }
+
+func TestPartitionLagsFromTheConfiguredThreshold(t *testing.T) {
+	for lag, want := range map[time.Duration]health.Status{0: health.Healthy, time.Minute: health.Healthy, time.Minute + 1: health.Lagging} {
+		if got := (health.Evidence{Lag: lag, LagThreshold: time.Minute}).Status(); got != want {
+			t.Errorf("%s: %s", lag, got)
+		}
+	}
+}

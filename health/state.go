@@ -9,18 +9,15 @@ const (
 	Stale      Status = "stale"       // subscribers have yet to acknowledge that they lost something
 	NoMajority Status = "no_majority" // MongoDB has no majority, so there is nothing to read
 	Stuck      Status = "stuck"       // nothing comes although the log moves, or MongoDB does not answer
-	Lagging    Status = "lagging"     // more than 30 s behind
+	Lagging    Status = "lagging"     // later than the lag threshold
 	Idle       Status = "idle"        // well, and nothing happens
 )
-
-// LagLimit is the lag from which a partition counts as lagging (the reliability design, section 7.2).
-const LagLimit = 30 * time.Second
 
 // An Evidence is what the state of a partition is concluded from.
 type Evidence struct {
 	Failed, Recovering, Stale bool
 	NoMajority, Stuck         bool
-	Lag                       time.Duration // 0 while unknown
+	Lag, LagThreshold         time.Duration // Lag is 0 while unknown
 	Quiet                     bool          // nothing has happened for a while
 }
 
@@ -37,7 +34,7 @@ func (e Evidence) Status() Status {
 		return NoMajority
 	case e.Stuck:
 		return Stuck
-	case e.Lag > LagLimit:
+	case e.Lag > e.LagThreshold:
 		return Lagging
 	case e.Quiet:
 		return Idle

@@ -200,7 +200,7 @@ func (n *Node) Status() []PartitionStatus {
 		shared = append(shared, s.session.State())
 		failure = cmp.Or(failure, s.failed())
 	}
-	evidence.Failed = failure != nil
+	evidence.Failed, evidence.LagThreshold = failure != nil, n.cfg.LagThreshold
 	n.mu.Lock()
 	consumers := slices.Collect(maps.Values(n.mu.consumers))
 	n.mu.Unlock()

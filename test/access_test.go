@@ -108,9 +108,9 @@ func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 		want     string
 		says     string
 	}{
-		{"nothing", nil, "", "nobody is asked"},
+		{"nothing", nil, "", "authentication is off"},
 		{"all in order", append(long, "STREAMER_HTTP_LISTEN=0.0.0.0:0", "STREAMER_ACCESS_IDENTITIES_FILE="+list), "", "1 tokens"},
-		{"a certificate that ends soon", issued(time.Hour), "http warn STRM-ACCESS-EXPIRES", "good until"},
+		{"a certificate that ends soon", issued(time.Hour), "http warn STRM-ACCESS-EXPIRES", "valid until"},
 		{"one that has ended", issued(-time.Minute), "http fail STRM-ACCESS-BAD-CERTIFICATE", "expired"},
 		{"a key of another one", []string{"STREAMER_GRPC_TLS_CERT_FILE=" + cert, "STREAMER_GRPC_TLS_KEY_FILE=" + strange}, "grpc fail STRM-ACCESS-BAD-CERTIFICATE", "private key"},
 		{"no authorities", append(long, "STREAMER_HTTP_TLS_CLIENT_CA_FILE="+key), "http fail STRM-ACCESS-BAD-CERTIFICATE", "no certificate"},

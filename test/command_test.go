@@ -166,7 +166,7 @@ func TestTailMissesNothingWhileItsNodeIsRestarted(t *testing.T) {
 	if got, want := described(sightings(t, tail.output.all())), "insert 1, insert 2, insert 3, insert 4, insert 5, insert 6"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
-	if !tail.noted("connecting again") {
+	if !tail.noted("reconnecting") {
 		t.Error("it does not say that the connection was lost")
 	}
 	node.kill()

@@ -87,7 +87,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			if now := f.movements(); len(now.Drained) != 1 || now.Drained[victim.name].By == "" {
 				t.Errorf("%+v", now)
 			}
-			if text := f.lab.result("status", "--handoffs"); !strings.Contains(text, "node "+victim.name+" has nothing") || !strings.Contains(text, "moved") {
+			if text := f.lab.result("status", "--handoffs"); !strings.Contains(text, "node "+victim.name+" drained") || !strings.Contains(text, "moved") {
 				t.Errorf("%s", text)
 			}
 			victim.signal(syscall.SIGTERM)

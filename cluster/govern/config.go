@@ -36,6 +36,10 @@ type Config struct {
 	// Grace is how long a member may take until it serves what the plan gives it. Defaults to 2 times TTL.
 	Grace time.Duration
 
+	// RoundFloor is the shortest pause between two rounds, Debounce the longest one while hints keep coming; between them it is 9 times as long
+	// as the last round took. Default to 50 ms and 1 s.
+	RoundFloor, Debounce time.Duration
+
 	// Moves is how many partitions at most are moved at a time between members that live, for balance. Defaults to N/16, at least 2:
 	// throughput exchanges pairs.
 	Moves int
@@ -75,6 +79,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	p := c.policy().WithDefaults()
 	c.Beat, c.TTL = p.Beat, p.TTL
+	c.RoundFloor, c.Debounce = cmp.Or(c.RoundFloor, 50*time.Millisecond), cmp.Or(c.Debounce, time.Second)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Trusted == nil {
 		c.Trusted = func() bool { return true }

@@ -14,10 +14,8 @@ import (
 
 const (
 	resignTimeout = 3 * time.Second
-	// A leader that is asked to look all the time looks for a tenth of the time at most, and waits no longer than maxPace.
-	minPace = 50 * time.Millisecond
-	maxPace = time.Second
-	share   = 9
+	// A leader that is asked to look all the time looks for a tenth of the time at most.
+	share = 9
 )
 
 // A Leader leads the cluster whenever its node is elected.
@@ -118,7 +116,7 @@ func (l *Leader) lead(ctx context.Context, leadership roster.Leadership, hints <
 			failures = 0
 		}
 		now := l.cfg.Clock()
-		l.pause(ctx, nil, min(max(share*(now-began), minPace), maxPace))
+		l.pause(ctx, nil, min(max(share*(now-began), l.cfg.RoundFloor), l.cfg.Debounce))
 		l.pause(ctx, hints, min(next-l.cfg.Clock(), l.cfg.Beat))
 	}
 	return context.Cause(ctx)

@@ -93,9 +93,9 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 		a.request(ctx, &a.renewing, tenure.RenewEvery(a.trust.TTL), a.renew)
 	}
 	if !a.beating && now >= a.beatAt {
-		a.beaten, a.beatAt = now, now+heartbeatEvery
+		a.beaten, a.beatAt = now, now+a.cfg.HeartbeatInterval
 		stopping := a.stopping
-		a.request(ctx, &a.beating, heartbeatEvery, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
+		a.request(ctx, &a.beating, a.cfg.HeartbeatInterval, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
 	}
 	if !a.viewing && now >= a.viewAt {
 		a.viewAt = now + viewEvery

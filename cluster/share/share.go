@@ -25,6 +25,8 @@ type Config struct {
 	Member cluster.Member
 	// TTL is how long the membership lives unless it is renewed. Defaults to 10 s.
 	TTL time.Duration
+	// HeartbeatInterval is how often heartbeats are sent. Defaults to 2 s.
+	HeartbeatInterval time.Duration
 	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not block.
 	Report func() roster.Heartbeat
 	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error it is
@@ -57,12 +59,12 @@ const (
 	joinGrace      = 2 * time.Second        // how much longer than its lease can live it is waited for
 	releaseTimeout = 3 * time.Second
 
-	heartbeatEvery = 2 * time.Second
-	changesEvery   = 250 * time.Millisecond // between heartbeats that tell of changes
-	viewEvery      = 2 * time.Second        // for what no hint was heard of
-	recoverPause   = 250 * time.Millisecond
-	recoverStreak  = 2           // good renewals in a row before a detached node comes back
-	recoverWithin  = time.Second // of each other
+	defaultBeat   = 2 * time.Second
+	changesEvery  = 250 * time.Millisecond // between heartbeats that tell of changes
+	viewEvery     = 2 * time.Second        // for what no hint was heard of
+	recoverPause  = 250 * time.Millisecond
+	recoverStreak = 2           // good renewals in a row before a detached node comes back
+	recoverWithin = time.Second // of each other
 )
 
 // A Share owns the partitions that the cluster's plan gives to this node.
@@ -81,6 +83,7 @@ type Share struct {
 // New makes a Share.
 func New(cfg Config, store roster.Store) *Share {
 	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
+	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, defaultBeat)
 	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Clock == nil {

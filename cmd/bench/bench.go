@@ -55,8 +55,8 @@ type bench struct {
 
 	notes io.Writer
 	begun time.Time
-	log   *Process // the development MongoDB, or what writes to the other one
-	etcd  *Process
+	log   *worker // the development MongoDB, or what writes to the other one
+	etcd  *worker
 	// Where clients find them.
 	logURI, etcdAddress string
 	made                int // databases and clusters so far
@@ -66,7 +66,7 @@ type bench struct {
 
 // An outcome is what one round of a contender was like on all sides. Where the contender is a client, the usage is the node's.
 type outcome struct {
-	Result
+	result
 
 	clientCPU time.Duration // of the node's client, -1 where there is none
 	serverCPU time.Duration // MongoDB's, -1 where it is not known
@@ -78,17 +78,17 @@ func (b *bench) open(ctx context.Context) (err error) {
 	if b.uri != "" {
 		kind = "writer"
 	}
-	if b.log, err = startPart(kind, b.notes); err != nil {
+	if b.log, err = startWorker(kind, b.notes); err != nil {
 		return err
 	}
-	if b.etcd, err = startPart("etcd", b.notes); err != nil {
+	if b.etcd, err = startWorker("etcd", b.notes); err != nil {
 		return err
 	}
-	var log, etcd Address
-	if err := b.log.Call(ctx, "start", Start{URI: b.uri}, &log); err != nil {
+	var log, etcd serverAddress
+	if err := b.log.call(ctx, "start", serverConfig{URI: b.uri}, &log); err != nil {
 		return err
 	}
-	if err := b.etcd.Call(ctx, "start", Start{}, &etcd); err != nil {
+	if err := b.etcd.call(ctx, "start", serverConfig{}, &etcd); err != nil {
 		return err
 	}
 	b.logURI, b.etcdAddress = log.URI, etcd.URI
@@ -97,9 +97,9 @@ func (b *bench) open(ctx context.Context) (err error) {
 
 func (b *bench) close() error {
 	var errs []error
-	for _, p := range []*Process{b.log, b.etcd} {
+	for _, p := range []*worker{b.log, b.etcd} {
 		if p != nil {
-			errs = append(errs, p.Close())
+			errs = append(errs, p.close())
 		}
 	}
 	return errors.Join(errs...)
@@ -112,14 +112,14 @@ func (b *bench) name() string {
 }
 
 // data describes changes in a database of their own.
-func (b *bench) data(events, rate int) Data {
-	return Data{DB: b.name(), Events: events, Documents: b.scale.documents, Rate: rate, Payload: payload}
+func (b *bench) data(events, rate int) load {
+	return load{DB: b.name(), Events: events, Documents: b.scale.documents, Rate: rate, Payload: payload}
 }
 
 // write writes them and returns where in the log they begin.
-func (b *bench) write(ctx context.Context, d Data) (start int64, err error) {
-	var m Made
-	if err := b.log.Call(ctx, "generate", d, &m); err != nil {
+func (b *bench) write(ctx context.Context, d load) (start int64, err error) {
+	var m loadResult
+	if err := b.log.call(ctx, "generate", d, &m); err != nil {
 		return 0, err
 	}
 	if d.Rate == 0 {
@@ -128,16 +128,16 @@ func (b *bench) write(ctx context.Context, d Data) (start int64, err error) {
 	return m.Start, nil
 }
 
-func (b *bench) drop(ctx context.Context, d Data) error {
-	return b.log.Call(ctx, "drop", d, &None{})
+func (b *bench) drop(ctx context.Context, d load) error {
+	return b.log.call(ctx, "drop", d, &none{})
 }
 
 // An entry is a contender of a race.
 type entry struct {
 	name      string
 	contender string
-	node      bool       // it is a client, of a node that runs beside it
-	adjust    func(*Job) // nil: nothing
+	node      bool            // it is a client, of a node that runs beside it
+	adjust    func(*scenario) // nil: nothing
 }
 
 // rawLoop and whole are the entries that several races have.
@@ -145,7 +145,7 @@ func rawLoop() entry { return entry{name: "raw", contender: "raw"} }
 func whole() entry   { return entry{name: "node", contender: "grpc", node: true} }
 
 // with is an entry of a node that differs in something.
-func with(name string, adjust func(*Job)) entry {
+func with(name string, adjust func(*scenario)) entry {
 	e := whole()
 	e.name, e.adjust = name, adjust
 	return e
@@ -192,8 +192,8 @@ func (b *bench) raceLive(ctx context.Context, group string, events, rate int, en
 }
 
 // job is the reading of data.
-func (b *bench) job(d Data, start int64) Job {
-	return Job{
+func (b *bench) job(d load, start int64) scenario {
+	return scenario{
 		URI: b.logURI, Etcd: b.etcdAddress, DB: d.DB, Start: start, Events: d.Events, Documents: d.Documents, Timeout: b.scale.timeout,
 		Partitions: partitions, Name: b.name(), Subscriber: "bench", Clients: 1,
 	}
@@ -201,7 +201,7 @@ func (b *bench) job(d Data, start int64) Job {
 
 // enter runs one round of one contender in a process of its own, beside a node in another where it is a client, and keeps its outcome: what
 // goes wrong with the contender or the node is the outcome, what goes wrong with the benchmark is the error.
-func (b *bench) enter(ctx context.Context, group string, e entry, j Job, during func() error) error {
+func (b *bench) enter(ctx context.Context, group string, e entry, j scenario, during func() error) error {
 	if j.Contender = e.contender; e.adjust != nil {
 		e.adjust(&j)
 	}
@@ -217,16 +217,16 @@ func (b *bench) enter(ctx context.Context, group string, e entry, j Job, during 
 	return nil
 }
 
-func (b *bench) round(ctx context.Context, e entry, j Job, profile string, during func() error) (o outcome, err error) {
-	c, err := startPart("contender", b.notes)
+func (b *bench) round(ctx context.Context, e entry, j scenario, profile string, during func() error) (o outcome, err error) {
+	c, err := startWorker("contender", b.notes)
 	if err != nil {
 		return o, err
 	}
-	var node *Process
+	var node *worker
 	defer func() {
-		errs := []error{c.Close()} // first the client, then the node
+		errs := []error{c.close()} // first the client, then the node
 		if node != nil {
-			errs = append(errs, node.Close())
+			errs = append(errs, node.close())
 		}
 		if closing := errors.Join(errs...); closing != nil && o.Fault == "" {
 			o.Fault = closing.Error()
@@ -247,7 +247,7 @@ func (b *bench) round(ctx context.Context, e entry, j Job, profile string, durin
 		if node == nil {
 			return nil
 		}
-		return node.Call(ctx, "begin", profile, &None{})
+		return node.call(ctx, "begin", profile, &none{})
 	}
 	read := func() error {
 		if during == nil { // reading begins at once
@@ -255,7 +255,7 @@ func (b *bench) round(ctx context.Context, e entry, j Job, profile string, durin
 				return err
 			}
 		}
-		if err := c.Call(ctx, "open", j, &None{}); err != nil {
+		if err := c.call(ctx, "open", j, &none{}); err != nil {
 			return err
 		}
 		if during != nil { // what connecting costs is no part of what events cost
@@ -263,11 +263,11 @@ func (b *bench) round(ctx context.Context, e entry, j Job, profile string, durin
 				return err
 			}
 		}
-		if err := c.Call(ctx, "read", None{}, &o.Result); err != nil || node == nil {
+		if err := c.call(ctx, "read", none{}, &o.result); err != nil || node == nil {
 			return err
 		}
 		o.clientCPU = o.CPU
-		return node.Call(ctx, "end", None{}, &o.Usage)
+		return node.call(ctx, "end", none{}, &o.usage)
 	}
 	if err := read(); err != nil {
 		o.Fault = err.Error()
@@ -283,16 +283,16 @@ func (b *bench) round(ctx context.Context, e entry, j Job, profile string, durin
 }
 
 // startNode starts a node that reads the job's database, and tells the job where it is.
-func (b *bench) startNode(ctx context.Context, j *Job) (*Process, error) {
-	node, err := startPart("node", b.notes)
+func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
+	node, err := startWorker("node", b.notes)
 	if err != nil {
 		return nil, err
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	life := Life{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true}
-	if err := node.Call(starting, "start", life, &j.Node); err != nil {
-		return nil, errors.Join(err, node.Close())
+	life := nodeConfig{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true}
+	if err := node.call(starting, "start", life, &j.Node); err != nil {
+		return nil, errors.Join(err, node.close())
 	}
 	return node, nil
 }
@@ -300,10 +300,10 @@ func (b *bench) startNode(ctx context.Context, j *Job) (*Process, error) {
 // serverUsed returns MongoDB's CPU time so far, -1 where it is not known.
 func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
 	if b.uri == "" {
-		return b.log.CPU()
+		return b.log.cpu()
 	}
-	var s Stats
-	err := b.log.Call(ctx, "stats", None{}, &s)
+	var s serverStats
+	err := b.log.call(ctx, "stats", none{}, &s)
 	return s.CPU, err
 }
 
@@ -335,14 +335,14 @@ func (b *bench) races() []race {
 	return []race{
 		{"unpaced", func(ctx context.Context) error { // who is compared with whom stands side by side
 			return b.raceBacklog(ctx, "unpaced", s.unpaced, rawLoop(),
-				entry{name: "naive", contender: "naive", adjust: func(j *Job) { j.Events = s.naive }}, whole(),
-				with("node4096", func(j *Job) { j.Partitions = manyPartitions }), with("node1", func(j *Job) { j.Partitions = 1 }))
+				entry{name: "naive", contender: "naive", adjust: func(j *scenario) { j.Events = s.naive }}, whole(),
+				with("node4096", func(j *scenario) { j.Partitions = manyPartitions }), with("node1", func(j *scenario) { j.Partitions = 1 }))
 		}},
 		{"text", func(ctx context.Context) error {
-			return b.raceBacklog(ctx, "text", s.text, with("bson", nil), with("json", func(j *Job) { j.JSON = true }))
+			return b.raceBacklog(ctx, "text", s.text, with("bson", nil), with("json", func(j *scenario) { j.JSON = true }))
 		}},
 		{"checkpoints", func(ctx context.Context) error { // longer, because they are saved seconds apart
-			return b.raceBacklog(ctx, "checkpoints", s.kept, with("on", nil), with("off", func(j *Job) { j.Subscriber = "" }))
+			return b.raceBacklog(ctx, "checkpoints", s.kept, with("on", nil), with("off", func(j *scenario) { j.Subscriber = "" }))
 		}},
 		{"paced", func(ctx context.Context) error {
 			return b.raceLive(ctx, "paced", int(float64(s.pace)*s.paced.Seconds()), s.pace, rawLoop(), whole())
@@ -352,7 +352,7 @@ func (b *bench) races() []race {
 		{"half", func(ctx context.Context) error { return b.raceDelays(ctx, "half", int(b.capacity()/2)) }},
 		{"sse", func(ctx context.Context) error {
 			browsers := func(name string, n int) entry {
-				return entry{name: name, contender: "sse", node: true, adjust: func(j *Job) { j.Clients = n }}
+				return entry{name: name, contender: "sse", node: true, adjust: func(j *scenario) { j.Clients = n }}
 			}
 			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
 		}},
@@ -362,7 +362,7 @@ func (b *bench) races() []race {
 
 // raceDelays measures the way from a change to its arrival, with a bare stream, and with a node and its client.
 func (b *bench) raceDelays(ctx context.Context, group string, rate int) error {
-	delays := func(j *Job) { j.Delays = true }
+	delays := func(j *scenario) { j.Delays = true }
 	return b.raceLive(ctx, group, int(float64(rate)*b.scale.delays.Seconds()), rate, entry{name: "bare", contender: "bare", adjust: delays}, with("node", delays))
 }
 
@@ -377,27 +377,27 @@ func (b *bench) capacity() float64 {
 	return least
 }
 
-// raceCatchUp reads a backlog through a door that lets events out at the pace: contenders wait for the server, as they do for a real one.
+// raceCatchUp reads a backlog through a proxy that lets events out at the pace: contenders wait for the server, as they do for a real one.
 func (b *bench) raceCatchUp(ctx context.Context) error {
 	if b.uri != "" {
 		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop(), whole())
 	}
-	door, err := startPart("door", b.notes)
+	door, err := startWorker("proxy", b.notes)
 	if err != nil {
 		return err
 	}
 	read := b.outcomes["unpaced/raw"][0] // how large events are
 	rate := float64(b.scale.pace) * float64(read.Bytes) / float64(max(1, read.Events))
-	var way Address
-	err = door.Call(ctx, "start", Door{URI: b.logURI, BytesPerSecond: max(1, rate)}, &way)
+	var way serverAddress
+	err = door.call(ctx, "start", proxyConfig{URI: b.logURI, BytesPerSecond: max(1, rate)}, &way)
 	if err == nil {
 		through := func(e entry) entry {
-			e.adjust = func(j *Job) { j.URI = way.URI }
+			e.adjust = func(j *scenario) { j.URI = way.URI }
 			return e
 		}
 		err = b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop()), through(whole()))
 	}
-	return errors.Join(err, door.Close())
+	return errors.Join(err, door.close())
 }
 
 // raceHandoffs lets partitions change hands in two ways, each in a cluster of its own that writes for itself.
@@ -405,7 +405,7 @@ func (b *bench) raceHandoffs(ctx context.Context) error {
 	entries := []entry{{name: "moved", contender: "moved"}, {name: "restarted", contender: "restarted"}}
 	for round := range b.scale.moves {
 		for _, i := range sequence(round, len(entries)) {
-			data := Data{DB: b.name()}
+			data := load{DB: b.name()}
 			job := b.job(data, 0)
 			job.Rate = b.scale.moved
 			if err := errors.Join(b.enter(ctx, "handoff", entries[i], job, nil), b.drop(ctx, data)); err != nil {

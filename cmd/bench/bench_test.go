@@ -18,10 +18,10 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
-// The test's own program is every part of the benchmark, with contenders beside the real ones that need no server.
+// The test's own program is every worker of the benchmark, with contenders beside the real ones that need no server.
 func TestMain(m *testing.M) {
-	if len(os.Args) != 3 || os.Args[1] != Argument {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the parts: there are many
+	if len(os.Args) != 3 || os.Args[1] != workerArgument {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the workers: there are many
 		goleak.VerifyTestMain(m)
 		return
 	}
@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 		"doubling":   func(seqs []int64) []int64 { return slices.Insert(seqs, 3, seqs[2]) },
 		"stopping":   func(seqs []int64) []int64 { return seqs[:len(seqs)-1] },
 	} {
-		known[name] = func() Contender { return &pretender{spoil: spoil} }
+		known[name] = func() contender { return &pretender{spoil: spoil} }
 	}
-	serve := func() error { return servePart(context.Background(), os.Args[2], os.Stdin, os.Stdout) }
+	serve := func() error { return serveWorker(context.Background(), os.Args[2], os.Stdin, os.Stdout) }
 	switch os.Args[2] {
 	case "contender":
 		serve = func() error { return serveContender(context.Background(), os.Stdin, os.Stdout, known) }
@@ -51,13 +51,13 @@ func TestMain(m *testing.M) {
 
 // A pretender makes up the changes of one document and spoils their order.
 type pretender struct {
-	round *Round
+	round *round
 	spoil func([]int64) []int64
 }
 
-func (p *pretender) Open(_ context.Context, r *Round) error {
+func (p *pretender) Open(_ context.Context, r *round) error {
 	p.round = r
-	r.Begin()
+	r.begin()
 	return nil
 }
 
@@ -67,9 +67,9 @@ func (p *pretender) Read(ctx context.Context) error {
 		seqs[i] = int64(i + 1)
 	}
 	for _, seq := range p.spoil(seqs) {
-		p.round.check.Change(1, seq, 0, time.Now())
+		p.round.check.change(1, seq, 0, time.Now())
 	}
-	if !p.round.check.Done() {
+	if !p.round.check.done() {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
@@ -172,13 +172,13 @@ func TestOtherServerIsWrittenTo(t *testing.T) {
 func TestContenderThatDropsOrReordersIsVoid(t *testing.T) {
 	run := func(t *testing.T, name string) outcome {
 		t.Helper()
-		p, err := startPart("contender", io.Discard)
+		p, err := startWorker("contender", io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		job := Job{Contender: name, Events: 10, Documents: 1, Timeout: time.Second}
+		job := scenario{Contender: name, Events: 10, Documents: 1, Timeout: time.Second}
 		var o outcome
-		if err := errors.Join(p.Call(t.Context(), "open", job, &None{}), p.Call(t.Context(), "read", None{}, &o.Result), p.Close()); err != nil {
+		if err := errors.Join(p.call(t.Context(), "open", job, &none{}), p.call(t.Context(), "read", none{}, &o.result), p.close()); err != nil {
 			t.Fatal(err)
 		}
 		return o

@@ -15,7 +15,7 @@ import (
 
 // browsers are clients that follow server-sent events. Together they want every document, each of them a range of its own.
 type browsers struct {
-	round   *Round
+	round   *round
 	http    *http.Client
 	streams []*http.Response
 	end     context.CancelFunc
@@ -26,10 +26,10 @@ type browsers struct {
 const connecting = 32
 
 // Open implements Contender. A stream is open when its header has come: then whatever is written is delivered.
-func (b *browsers) Open(ctx context.Context, round *Round) error {
+func (b *browsers) Open(ctx context.Context, round *round) error {
 	b.round, b.streams = round, make([]*http.Response, round.Clients)
 	b.http = &http.Client{Transport: &http.Transport{}}
-	round.Begin()
+	round.begin()
 	reading, end := context.WithCancel(context.WithoutCancel(ctx))
 	b.end = end
 	stop := context.AfterFunc(ctx, end)
@@ -81,10 +81,10 @@ func (b *browsers) follow(events *sse.Reader) error {
 		now := time.Now()
 		b.mu.Lock()
 		check := b.round.check
-		if !check.Done() && err == nil && m.Event == "" {
-			check.Text(m.Data, now)
+		if !check.done() && err == nil && m.Event == "" {
+			check.text(m.Data, now)
 		}
-		done := check.Done()
+		done := check.done()
 		b.mu.Unlock()
 		if done {
 			b.end() // the others end, too
@@ -112,4 +112,4 @@ func (b *browsers) Close() error {
 	return nil
 }
 
-var _ Contender = (*browsers)(nil)
+var _ contender = (*browsers)(nil)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Check takes what a contender gets. It belongs to one goroutine at a time.
-type Check struct {
+// A deliveryCheck takes what a contender gets. It belongs to one goroutine at a time.
+type deliveryCheck struct {
 	want, seen int
 	last       []int64 // by document, the number of its last change
 	fault      string
@@ -19,38 +19,38 @@ type Check struct {
 	places     map[int]places  // by the length of an event
 }
 
-// NewCheck makes a Check of so many changes of documents that are numbered from 1.
-func NewCheck(want, documents int, delays bool) *Check {
-	c := &Check{want: want, last: make([]int64, documents+1), places: make(map[int]places)}
+// newDeliveryCheck makes a Check of so many changes of documents that are numbered from 1.
+func newDeliveryCheck(want, documents int, delays bool) *deliveryCheck {
+	c := &deliveryCheck{want: want, last: make([]int64, documents+1), places: make(map[int]places)}
 	if delays {
 		c.delays = make([]time.Duration, 0, want)
 	}
 	return c
 }
 
-// Done reports whether everything has come, or something wrong.
-func (c *Check) Done() bool { return c.seen >= c.want || c.fault != "" }
+// done reports whether everything has come, or something wrong.
+func (c *deliveryCheck) done() bool { return c.seen >= c.want || c.fault != "" }
 
-// Fault says what is wrong, "" for nothing.
-func (c *Check) Fault() string {
+// failure says what is wrong, "" for nothing.
+func (c *deliveryCheck) failure() string {
 	if c.fault == "" && c.seen != c.want {
 		return fmt.Sprintf("%d of %d changes have come", c.seen, c.want)
 	}
 	return c.fault
 }
 
-// Event takes a change event as BSON.
-func (c *Check) Event(raw []byte, arrived time.Time) {
+// event takes a change event as BSON.
+func (c *deliveryCheck) event(raw []byte, arrived time.Time) {
 	p, ok := c.find(raw)
 	if !ok {
 		c.fault = "an event is not of the benchmark's form"
 		return
 	}
-	c.Change(number(raw, p.id), number(raw, p.seq), number(raw, p.at), arrived)
+	c.change(number(raw, p.id), number(raw, p.seq), number(raw, p.at), arrived)
 }
 
-// Text takes a change event as JSON.
-func (c *Check) Text(text []byte, arrived time.Time) {
+// text takes a change event as JSON.
+func (c *deliveryCheck) text(text []byte, arrived time.Time) {
 	id, hasID := textNumber(text, `"_id":`)
 	seq, hasSeq := textNumber(text, `"seq":`)
 	at, hasAt := textNumber(text, `"at":`)
@@ -58,7 +58,7 @@ func (c *Check) Text(text []byte, arrived time.Time) {
 		c.fault = "an event is not of the benchmark's form"
 		return
 	}
-	c.Change(id, seq, at, arrived)
+	c.change(id, seq, at, arrived)
 }
 
 // textNumber reads the number after a name.
@@ -76,8 +76,8 @@ func textNumber(text []byte, name string) (n int64, ok bool) {
 	return n, ok
 }
 
-// Change takes a change: the document, the change's number, and when it was made, in nanoseconds since 1970.
-func (c *Check) Change(id, seq, at int64, arrived time.Time) {
+// change takes a change: the document, the change's number, and when it was made, in nanoseconds since 1970.
+func (c *deliveryCheck) change(id, seq, at int64, arrived time.Time) {
 	switch {
 	case id < 1 || id >= int64(len(c.last)):
 		c.fault = fmt.Sprintf("a change of document %d, which is none of the benchmark's", id)
@@ -106,7 +106,7 @@ const (
 )
 
 // find looks for the numbers in an event, first where they were in the last one of the same length.
-func (c *Check) find(raw []byte) (places, bool) {
+func (c *deliveryCheck) find(raw []byte) (places, bool) {
 	if p, ok := c.places[len(raw)]; ok && p.hold(raw) {
 		return p, true
 	}

@@ -42,14 +42,14 @@ func TestCheckTakesOnlyEveryChangeInItsPlace(t *testing.T) {
 		{"somebody else's", 1, []change{{9, 1}}, "a change of document 9, which is none of the benchmark's"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, arrived := NewCheck(tt.want, 2, true), time.Unix(10, 0)
+			c, arrived := newDeliveryCheck(tt.want, 2, true), time.Unix(10, 0)
 			for i, ch := range tt.changes {
-				c.Event(changeEvent(t, ch.id, ch.seq, arrived.Add(time.Duration(i-10)*time.Millisecond).UnixNano()), arrived)
+				c.event(changeEvent(t, ch.id, ch.seq, arrived.Add(time.Duration(i-10)*time.Millisecond).UnixNano()), arrived)
 			}
-			if got := c.Fault(); got != tt.fault {
+			if got := c.failure(); got != tt.fault {
 				t.Errorf("fault %q, want %q", got, tt.fault)
 			}
-			if done := c.Done(); done != (tt.fault != "4 of 5 changes have come") {
+			if done := c.done(); done != (tt.fault != "4 of 5 changes have come") {
 				t.Errorf("done %v", done)
 			}
 			if tt.fault == "" {
@@ -62,23 +62,23 @@ func TestCheckTakesOnlyEveryChangeInItsPlace(t *testing.T) {
 }
 
 func TestCheckReadsText(t *testing.T) {
-	c, arrived := NewCheck(2, 2, true), time.Unix(10, 0)
+	c, arrived := newDeliveryCheck(2, 2, true), time.Unix(10, 0)
 	for seq := range int64(2) {
-		c.Text(fmt.Appendf(nil, `{"id":"x","operationType":"update","documentKey":{"_id":2},"updateDescription":{"updatedFields":{"at":%d,"seq":%d}}}`,
+		c.text(fmt.Appendf(nil, `{"id":"x","operationType":"update","documentKey":{"_id":2},"updateDescription":{"updatedFields":{"at":%d,"seq":%d}}}`,
 			arrived.Add(-time.Millisecond).UnixNano(), seq+1), arrived)
 	}
-	if p50, _ := quantiles(c.delays); !c.Done() || c.Fault() != "" || p50 != 1 {
-		t.Errorf("done %v, fault %q, %v ms", c.Done(), c.Fault(), p50)
+	if p50, _ := quantiles(c.delays); !c.done() || c.failure() != "" || p50 != 1 {
+		t.Errorf("done %v, fault %q, %v ms", c.done(), c.failure(), p50)
 	}
-	if c.Text([]byte(`{"_id":7}`), arrived); c.Fault() == "" {
+	if c.text([]byte(`{"_id":7}`), arrived); c.failure() == "" {
 		t.Error("text without numbers is taken")
 	}
 }
 
 func TestCheckRefusesWhatItDoesNotKnow(t *testing.T) {
-	c := NewCheck(1, 1, false)
-	c.Event([]byte("\x05\x00\x00\x00\x00"), time.Now())
-	if c.Fault() == "" || !c.Done() {
+	c := newDeliveryCheck(1, 1, false)
+	c.event([]byte("\x05\x00\x00\x00\x00"), time.Now())
+	if c.failure() == "" || !c.done() {
 		t.Error("an event without numbers is taken")
 	}
 }
@@ -91,13 +91,13 @@ func FuzzEventAndReply(f *testing.F) {
 	}
 	f.Add(array)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c := NewCheck(10, 10, false)
-		c.Event(changeEvent(t, 1, 1, 5), time.Time{})
-		c.Event(raw, time.Time{})
+		c := newDeliveryCheck(10, 10, false)
+		c.event(changeEvent(t, 1, 1, 5), time.Time{})
+		c.event(raw, time.Time{})
 		for event := range elements(raw) {
-			c.Event(event, time.Time{})
+			c.event(event, time.Time{})
 		}
-		c.Text(raw, time.Time{})
+		c.text(raw, time.Time{})
 	})
 }
 

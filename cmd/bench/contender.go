@@ -18,24 +18,24 @@ import (
 )
 
 // contenders are the ways to read, by their names.
-func contenders() map[string]func() Contender {
-	return map[string]func() Contender{
-		"raw":       func() Contender { return &raw{} },
-		"bare":      func() Contender { return &stream{} },
-		"naive":     func() Contender { return &stream{decode: true} },
-		"grpc":      func() Contender { return &subscriber{} },
-		"sse":       func() Contender { return &browsers{} },
-		"moved":     func() Contender { return &contest{nodes: 2, move: (*cluster).drain} },
-		"restarted": func() Contender { return &contest{nodes: 1, move: (*cluster).restart} },
+func contenders() map[string]func() contender {
+	return map[string]func() contender{
+		"raw":       func() contender { return &raw{} },
+		"bare":      func() contender { return &stream{} },
+		"naive":     func() contender { return &stream{decode: true} },
+		"grpc":      func() contender { return &subscriber{} },
+		"sse":       func() contender { return &browsers{} },
+		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*cluster).drain} },
+		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*cluster).restart} },
 	}
 }
 
-// serveContender runs contenders as a part, one job after the other: "open" takes a [Job], lets its contender read, and answers when what is
+// serveContender runs contenders as a worker, one job after the other: "open" takes a [scenario], lets its contender read, and answers when what is
 // written from then on will be read; "read" answers with the [Result] once everything has come.
-func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[string]func() Contender) error {
+func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[string]func() contender) error {
 	var current *running
-	err := serveRequests(ctx, in, out, map[string]Handler{
-		"open": Handle(func(ctx context.Context, j Job) (none None, err error) {
+	err := serveRequests(ctx, in, out, map[string]handler{
+		"open": handle(func(ctx context.Context, j scenario) (none none, err error) {
 			contend := known[j.Contender]
 			if contend == nil || current != nil {
 				return none, fmt.Errorf("contender %q is unknown, or another one is open", j.Contender)
@@ -43,9 +43,9 @@ func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[
 			current, err = begin(ctx, contend(), j)
 			return none, err
 		}),
-		"read": Handle(func(context.Context, None) (Result, error) {
+		"read": handle(func(context.Context, none) (result, error) {
 			if current == nil {
-				return Result{}, errors.New("nothing is open")
+				return result{}, errors.New("nothing is open")
 			}
 			result, err := <-current.result, current.close()
 			current = nil
@@ -60,15 +60,15 @@ func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[
 
 // running is a contender that reads.
 type running struct {
-	contender Contender
+	contender contender
 	cancel    context.CancelFunc
-	result    chan Result
+	result    chan result
 }
 
-func begin(ctx context.Context, c Contender, j Job) (*running, error) {
+func begin(ctx context.Context, c contender, j scenario) (*running, error) {
 	round := newRound(j)
 	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
-	r := &running{contender: c, cancel: cancel, result: make(chan Result, 1)}
+	r := &running{contender: c, cancel: cancel, result: make(chan result, 1)}
 	if err := c.Open(ctx, round); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -82,7 +82,7 @@ func (r *running) close() error {
 }
 
 // readAll reads one job's events; where the time runs out, the checks tell what is missing.
-func readAll(ctx context.Context, c Contender, round *Round) Result {
+func readAll(ctx context.Context, c contender, round *round) result {
 	err := c.Read(ctx)
 	result := round.end()
 	if err != nil && ctx.Err() == nil {
@@ -98,8 +98,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// A Job is what to read, and how.
-type Job struct {
+// A scenario is what to read, and how.
+type scenario struct {
 	Contender string
 	URI, Etcd string
 	DB        string
@@ -119,7 +119,7 @@ type Job struct {
 	Name       string
 	Partitions int
 	// Node is where the clients of a node reach it.
-	Node Addresses
+	Node nodeAddresses
 	// Subscriber is a client's name, under which the node keeps its checkpoint; empty: it keeps none.
 	Subscriber string
 	// JSON is the format that a client asks for; otherwise it is BSON.
@@ -128,15 +128,15 @@ type Job struct {
 	Clients int
 }
 
-// A Result is what a contender did.
-type Result struct {
+// A result is what a contender did.
+type result struct {
 	Events int
 	// Fault says why the figures are void, "" where they are not.
 	Fault string
 	// Elapsed is from the first reading of a backlog, or from the making of the first change, to the last change's arrival.
 	Elapsed time.Duration
-	// Usage is the process's in that time, and while it waited for the first change.
-	Usage
+	// usage is the process's in that time, and while it waited for the first change.
+	usage
 
 	P50 float64 // of the delays, in milliseconds
 	P99 float64
@@ -146,10 +146,10 @@ type Result struct {
 	Values map[string]float64
 }
 
-// A Round is one run of a contender.
-type Round struct {
-	Job
-	check  *Check
+// A round is one run of a contender.
+type round struct {
+	scenario
+	check  *deliveryCheck
 	once   sync.Once
 	meter  meter
 	total  int // of the changes, where the contender writes itself
@@ -157,13 +157,15 @@ type Round struct {
 	values map[string]float64
 }
 
-func newRound(j Job) *Round { return &Round{Job: j, check: NewCheck(j.Events, j.Documents, j.Delays)} }
+func newRound(j scenario) *round {
+	return &round{scenario: j, check: newDeliveryCheck(j.Events, j.Documents, j.Delays)}
+}
 
-// Begin starts the clocks. Further calls change nothing.
-func (r *Round) Begin() { r.once.Do(func() { r.meter = startMeter(r.Profile) }) }
+// begin starts the clocks. Further calls change nothing.
+func (r *round) begin() { r.once.Do(func() { r.meter = startMeter(r.Profile) }) }
 
-// Tell adds a value of the contender's own.
-func (r *Round) Tell(name string, v float64) {
+// record adds a value of the contender's own.
+func (r *round) record(name string, v float64) {
 	if r.values == nil {
 		r.values = make(map[string]float64)
 	}
@@ -171,9 +173,9 @@ func (r *Round) Tell(name string, v float64) {
 }
 
 // end stops the clocks. Whatever else the contender does is not counted.
-func (r *Round) end() Result {
+func (r *round) end() result {
 	now := time.Now()
-	result := Result{Usage: r.meter.stop(), Elapsed: now.Sub(r.meter.begun), Events: r.check.seen, Fault: r.check.Fault(), Bytes: r.bytes, Values: r.values}
+	result := result{usage: r.meter.stop(), Elapsed: now.Sub(r.meter.begun), Events: r.check.seen, Fault: r.check.failure(), Bytes: r.bytes, Values: r.values}
 	if r.Start == 0 && r.check.began != 0 {
 		result.Elapsed = min(result.Elapsed, now.Sub(time.Unix(0, r.check.began)))
 	}
@@ -184,18 +186,18 @@ func (r *Round) end() Result {
 	return result
 }
 
-// A Contender is a way to read. One goroutine uses it: Open, Read, Close.
-type Contender interface {
+// A contender is a way to read. One goroutine uses it: Open, Read, Close.
+type contender interface {
 	// Open makes ready: whatever is written after it has returned is read. It begins the round when it begins to read.
-	Open(ctx context.Context, r *Round) error
+	Open(ctx context.Context, r *round) error
 	// Read reads until the check of the round is done or the context ends.
 	Read(ctx context.Context) error
 	// Close ends everything that was opened.
 	Close() error
 }
 
-// Usage is what a process has used.
-type Usage struct {
+// usage is what a process has used.
+type usage struct {
 	CPU     time.Duration
 	Mallocs uint64
 	PeakRSS int64 // so far, in bytes
@@ -204,7 +206,7 @@ type Usage struct {
 // A meter measures what this process uses.
 type meter struct {
 	begun   time.Time
-	before  Usage
+	before  usage
 	profile *os.File
 }
 
@@ -217,12 +219,12 @@ func startMeter(profile string) (m meter) {
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	m.before, m.begun = Usage{CPU: cpu(), Mallocs: stats.Mallocs}, time.Now()
+	m.before, m.begun = usage{CPU: cpu(), Mallocs: stats.Mallocs}, time.Now()
 	return m
 }
 
 // stop ends it.
-func (m *meter) stop() Usage {
+func (m *meter) stop() usage {
 	used := cpu()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
@@ -234,7 +236,7 @@ func (m *meter) stop() Usage {
 			_ = file.Close()
 		}
 	}
-	return Usage{CPU: used - m.before.CPU, Mallocs: stats.Mallocs - m.before.Mallocs, PeakRSS: peakRSS()}
+	return usage{CPU: used - m.before.CPU, Mallocs: stats.Mallocs - m.before.Mallocs, PeakRSS: peakRSS()}
 }
 
 // cpu returns the CPU time of this process.

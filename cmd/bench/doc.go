@@ -5,8 +5,8 @@
 //
 // Without -uri it starts a development MongoDB that serves from memory, so that its clients are what is measured; with -uri it writes to a
 // real one and also measures that server. etcd is real, and started here. MongoDB, etcd, each node and its client are processes of their own,
-// so that the CPU and memory of each are told apart: the program executes itself again, with the name of the part after a hidden first
-// argument, and exchanges lines of JSON with it over standard input and output. A part ends when its input does.
+// so that the CPU and memory of each are told apart: the program executes itself again, with the name of the worker after a hidden first
+// argument, and exchanges lines of JSON with it over standard input and output. A worker ends when its input does.
 //
 //	raw         a loop of getMore through the driver that discards the replies
 //	bare        a change stream through the driver, the events left as they come

@@ -55,8 +55,8 @@ func scope(db string) bson.D {
 	}}}}}
 }
 
-// start returns the operation time to begin at, nil for now.
-func (j Job) start() *bson.Timestamp {
+// startTime returns the operation time to begin at, nil for now.
+func (j scenario) startTime() *bson.Timestamp {
 	if j.Start == 0 {
 		return nil
 	}
@@ -67,13 +67,13 @@ func (j Job) start() *bson.Timestamp {
 type raw struct {
 	connection
 
-	round   *Round
+	round   *round
 	session *mongo.Session
 	id      int64
 }
 
 // Open implements Contender.
-func (r *raw) Open(ctx context.Context, round *Round) (err error) {
+func (r *raw) Open(ctx context.Context, round *round) (err error) {
 	r.round = round
 	if err := r.connect(ctx, round.URI); err != nil {
 		return err
@@ -83,10 +83,10 @@ func (r *raw) Open(ctx context.Context, round *Round) (err error) {
 		return fmt.Errorf("start a session: %w", err)
 	}
 	stage := bson.D{{Key: "allChangesForCluster", Value: true}}
-	if at := round.start(); at != nil {
+	if at := round.startTime(); at != nil {
 		stage = append(stage, bson.E{Key: "startAtOperationTime", Value: *at})
 	}
-	round.Begin()
+	round.begin()
 	reply, err := r.command(ctx, bson.D{
 		{Key: "aggregate", Value: 1},
 		{Key: "pipeline", Value: bson.A{bson.D{{Key: "$changeStream", Value: stage}}, scope(round.DB)}},
@@ -112,7 +112,7 @@ func (r *raw) Read(ctx context.Context) error {
 	more := bson.D{
 		{Key: "getMore", Value: r.id}, {Key: "collection", Value: "$cmd.aggregate"}, {Key: "maxTimeMS", Value: maxAwait.Milliseconds()},
 	}
-	for check := r.round.check; !check.Done(); {
+	for check := r.round.check; !check.done(); {
 		reply, err := r.command(ctx, more)
 		if err != nil {
 			return err
@@ -124,10 +124,10 @@ func (r *raw) Read(ctx context.Context) error {
 		}
 		r.round.bytes += len(batch)
 		for event := range elements(batch) {
-			if check.Done() {
+			if check.done() {
 				break
 			}
-			check.Event(event, now)
+			check.event(event, now)
 		}
 	}
 	return nil
@@ -163,17 +163,17 @@ type stream struct {
 	connection
 
 	decode bool // every event into a bson.M
-	round  *Round
+	round  *round
 	cursor *mongo.ChangeStream
 }
 
 // Open implements Contender.
-func (s *stream) Open(ctx context.Context, round *Round) (err error) {
+func (s *stream) Open(ctx context.Context, round *round) (err error) {
 	s.round = round
 	if err := s.connect(ctx, round.URI); err != nil {
 		return err
 	}
-	round.Begin()
+	round.begin()
 	s.cursor, err = s.watch(ctx)
 	return err
 }
@@ -186,9 +186,9 @@ func (s *stream) watch(ctx context.Context) (*mongo.ChangeStream, error) {
 	return cursor, nil
 }
 
-func (r *Round) options() *options.ChangeStreamOptionsBuilder {
+func (r *round) options() *options.ChangeStreamOptionsBuilder {
 	o := options.ChangeStream().SetMaxAwaitTime(maxAwait).SetBatchSize(0)
-	if at := r.start(); at != nil {
+	if at := r.startTime(); at != nil {
 		o.SetStartAtOperationTime(at)
 	}
 	return o
@@ -200,7 +200,7 @@ func (s *stream) Read(ctx context.Context) error {
 	if !s.decode {
 		return follow(ctx, s.cursor, check)
 	}
-	for !check.Done() && s.cursor.Next(ctx) {
+	for !check.done() && s.cursor.Next(ctx) {
 		now := time.Now()
 		var event bson.M
 		if err := s.cursor.Decode(&event); err != nil {
@@ -215,7 +215,7 @@ func (s *stream) Read(ctx context.Context) error {
 		id, _ := value(key, "_id").(int64)
 		seq, _ := value(changed, "seq").(int64)
 		at, _ := value(changed, "at").(int64)
-		check.Change(id, seq, at, now)
+		check.change(id, seq, at, now)
 	}
 	return streamError(s.cursor)
 }
@@ -230,13 +230,13 @@ func value(d bson.D, name string) any {
 }
 
 // follow reads a change stream as it comes.
-func follow(ctx context.Context, cursor *mongo.ChangeStream, check *Check) error {
+func follow(ctx context.Context, cursor *mongo.ChangeStream, check *deliveryCheck) error {
 	var now time.Time
-	for left := 0; !check.Done() && cursor.Next(ctx); left-- {
+	for left := 0; !check.done() && cursor.Next(ctx); left-- {
 		if left == 0 {
 			now, left = time.Now(), cursor.RemainingBatchLength()+1 // all of a batch arrives at once
 		}
-		check.Event(cursor.Current, now)
+		check.event(cursor.Current, now)
 	}
 	return streamError(cursor)
 }
@@ -248,4 +248,4 @@ func streamError(cursor *mongo.ChangeStream) error {
 	return nil
 }
 
-var _, _ Contender = (*raw)(nil), (*stream)(nil)
+var _, _ contender = (*raw)(nil), (*stream)(nil)

@@ -22,19 +22,19 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
-// A contest is a cluster with two gateways, of which partitions change hands.
-type contest struct {
+// A handoffContender is a cluster with two gateways, of which partitions change hands.
+type handoffContender struct {
 	nodes int
 	move  func(*cluster, context.Context) error
 
-	round   *Round
+	round   *round
 	cluster *cluster
 	follows *follower // follows the owners
 	stays   *follower // has one session
 }
 
 // Open implements Contender.
-func (c *contest) Open(ctx context.Context, round *Round) (err error) {
+func (c *handoffContender) Open(ctx context.Context, round *round) (err error) {
 	c.round = round
 	if c.cluster, err = openCluster(ctx, round, c.nodes); err != nil {
 		return err
@@ -53,13 +53,13 @@ const (
 )
 
 // Read implements Contender.
-func (c *contest) Read(ctx context.Context) error {
+func (c *handoffContender) Read(ctx context.Context) error {
 	w := newMovesWriter(c.round.URI, c.round.DB, c.round.Rate)
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(writing) }()
-	c.round.Begin()
+	c.round.begin()
 	moved, err := c.watch(ctx, ended)
 	stop()
 	if err != nil {
@@ -76,14 +76,14 @@ func (c *contest) Read(ctx context.Context) error {
 	}
 	c.round.total = total
 	c.round.check.delays = c.follows.check.watched(moved)
-	c.round.Tell("p99_of_a_client_at_any_node", p99(c.stays.check.watched(moved)))
-	c.round.Tell("partitions", float64(len(moved)))
-	c.round.Tell("came_again", float64(c.follows.client.Stats().Duplicates))
+	c.round.record("p99_of_a_client_at_any_node", p99(c.stays.check.watched(moved)))
+	c.round.record("partitions", float64(len(moved)))
+	c.round.record("came_again", float64(c.follows.client.Stats().Duplicates))
 	return nil
 }
 
 // watch has partitions change hands, and returns which. The writer is not to end meanwhile.
-func (c *contest) watch(ctx context.Context, writing <-chan error) (moved map[change.Partition]bool, err error) {
+func (c *handoffContender) watch(ctx context.Context, writing <-chan error) (moved map[change.Partition]bool, err error) {
 	if err := pause(ctx, before, writing); err != nil {
 		return nil, err
 	}
@@ -94,14 +94,14 @@ func (c *contest) watch(ctx context.Context, writing <-chan error) (moved map[ch
 	if moved, err = c.cluster.owned(ctx, c.cluster.nodes[0]); err != nil {
 		return nil, err
 	}
-	c.round.Tell("p99_before", p99(c.follows.check.watched(moved)))
+	c.round.record("p99_before", p99(c.follows.check.watched(moved)))
 	c.follows.check.watch()
 	c.stays.check.watch()
 	begun := time.Now()
 	if err := c.move(c.cluster, ctx); err != nil {
 		return nil, err
 	}
-	c.round.Tell("move_took_s", time.Since(begun).Seconds())
+	c.round.record("move_took_s", time.Since(begun).Seconds())
 	return moved, pause(ctx, after, writing)
 }
 
@@ -120,7 +120,7 @@ func pause(ctx context.Context, d time.Duration, writing <-chan error) error {
 }
 
 // Close implements Contender.
-func (c *contest) Close() error {
+func (c *handoffContender) Close() error {
 	var errs []error
 	for _, g := range []*follower{c.follows, c.stays} {
 		if g != nil {
@@ -143,7 +143,7 @@ type follower struct {
 }
 
 // connect runs a client, and returns when it has so many sessions.
-func (c *contest) connect(ctx context.Context, partitions client.Partitions, sessions int) (*follower, error) {
+func (c *handoffContender) connect(ctx context.Context, partitions client.Partitions, sessions int) (*follower, error) {
 	g := &follower{check: newPauses(documents), over: make(chan struct{})}
 	connected := make(chan struct{}, 100)
 	var err error
@@ -206,7 +206,7 @@ func (g *follower) close() error {
 	return g.err
 }
 
-var _ Contender = (*contest)(nil)
+var _ contender = (*handoffContender)(nil)
 
 // settle is how long a cluster that begins waits for its nodes.
 const settle = 500 * time.Millisecond
@@ -219,7 +219,7 @@ type cluster struct {
 }
 
 // openCluster starts a cluster of so many nodes, and returns when they share the partitions.
-func openCluster(ctx context.Context, r *Round, nodes int) (*cluster, error) {
+func openCluster(ctx context.Context, r *round, nodes int) (*cluster, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: []string{r.Etcd}, Prefix: "/streamer", Cluster: r.Name})
 	if err != nil {
 		return nil, err
@@ -349,28 +349,28 @@ type member struct {
 	settings    []string
 
 	process string // of its last life
-	running *Process
+	running *worker
 }
 
 // newMember makes the i-th node of a cluster.
-func newMember(r *Round, i int) (*member, error) {
+func newMember(r *round, i int) (*member, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
 	n := &member{id: fmt.Sprint("node-", i+1), address: l.Addr().String()}
-	n.settings = append(nodeSettings(&r.Job, n.id, n.address), "STREAMER_CLUSTER_EXPECTED_NODES=2")
+	n.settings = append(nodeSettings(&r.scenario, n.id, n.address), "STREAMER_CLUSTER_EXPECTED_NODES=2")
 	return n, l.Close()
 }
 
 // start begins a life of the node. settle is how long the cluster waits for further nodes.
 func (n *member) start(ctx context.Context, settle time.Duration) (err error) {
-	if n.running, err = startPart("node", os.Stderr); err != nil {
+	if n.running, err = startWorker("node", os.Stderr); err != nil {
 		return err
 	}
-	l := Life{Settings: append(n.settings[:len(n.settings):len(n.settings)], "STREAMER_CLUSTER_SETTLE_TIME="+settle.String()), Process: rand.Text()}
+	l := nodeConfig{Settings: append(n.settings[:len(n.settings):len(n.settings)], "STREAMER_CLUSTER_SETTLE_TIME="+settle.String()), Process: rand.Text()}
 	n.process = l.Process
-	return n.running.Call(ctx, "start", l, &Addresses{})
+	return n.running.call(ctx, "start", l, &nodeAddresses{})
 }
 
 // end ends a life of the node, as SIGTERM does.
@@ -379,7 +379,7 @@ func (n *member) end() error {
 		return nil
 	}
 	defer func() { n.running = nil }()
-	return n.running.Close()
+	return n.running.close()
 }
 
 const (

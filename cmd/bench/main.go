@@ -23,8 +23,8 @@ func main() {
 }
 
 func command(ctx context.Context, args []string, in io.Reader, out, notes io.Writer) error {
-	if len(args) == 2 && args[0] == Argument {
-		return servePart(ctx, args[1], in, out)
+	if len(args) == 2 && args[0] == workerArgument {
+		return serveWorker(ctx, args[1], in, out)
 	}
 	o, err := parse(args, notes)
 	if err != nil {
@@ -37,23 +37,23 @@ func command(ctx context.Context, args []string, in io.Reader, out, notes io.Wri
 	return errors.Join(o.print(ctx, out, report), report.verdict())
 }
 
-// servePart is what this program is as a part of the benchmark.
-func servePart(ctx context.Context, name string, in io.Reader, out io.Writer) error {
-	// A part ends when its parent closes its input, which does so on a signal too.
+// serveWorker is what this program is as a worker of the benchmark.
+func serveWorker(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	// A worker ends when its parent closes its input, which does so on a signal too.
 	ctx = context.WithoutCancel(ctx)
 	switch name {
 	case "mongodb":
-		return ServeDev(ctx, in, out)
+		return serveDev(ctx, in, out)
 	case "writer":
-		return ServeRemote(ctx, in, out)
+		return serveRemote(ctx, in, out)
 	case "etcd":
-		return ServeEtcd(ctx, in, out)
-	case "door":
-		return ServeDoor(ctx, in, out)
+		return serveEtcd(ctx, in, out)
+	case "proxy":
+		return serveProxy(ctx, in, out)
 	case "node":
 		return serveNode(ctx, in, out)
 	case "contender":
 		return serveContender(ctx, in, out, contenders())
 	}
-	return fmt.Errorf("no part %q", name)
+	return fmt.Errorf("no worker %q", name)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
-// A Life is what a node's process is told at its beginning.
-type Life struct {
+// A nodeConfig is what a node's process is told at its beginning.
+type nodeConfig struct {
 	// Settings are environment variables.
 	Settings []string
 	Process  string
@@ -20,11 +20,11 @@ type Life struct {
 	Ready bool
 }
 
-// Addresses are where clients reach a node.
-type Addresses struct{ GRPC, HTTP string }
+// nodeAddresses are where clients reach a node.
+type nodeAddresses struct{ GRPC, HTTP string }
 
 // nodeSettings are a node's configuration where it is not the default.
-func nodeSettings(j *Job, id, grpc string) []string {
+func nodeSettings(j *scenario, id, grpc string) []string {
 	return []string{
 		"STREAMER_CLUSTER_ID=" + j.Name, "STREAMER_NODE_ID=" + id, "STREAMER_MONGODB_URI=" + j.URI, "STREAMER_ETCD_ENDPOINTS=" + j.Etcd,
 		"STREAMER_MONGODB_WATCH=" + j.DB + ".*", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc,
@@ -33,14 +33,14 @@ func nodeSettings(j *Job, id, grpc string) []string {
 	}
 }
 
-// serveNode is a whole node as a part, as cmd/streamer assembles it, from "start" to the end of its input. From "begin" to "end" it is measured.
+// serveNode is a whole node as a worker, as cmd/streamer assembles it, from "start" to the end of its input. From "begin" to "end" it is measured.
 func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var ended chan error
 	var measured meter
-	err := serveRequests(ctx, in, out, map[string]Handler{
-		"start": Handle(func(ctx context.Context, l Life) (at Addresses, err error) {
+	err := serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(ctx context.Context, l nodeConfig) (at nodeAddresses, err error) {
 			wiring.SpareMemory()
 			cfg, err := config.Load("", l.Settings)
 			switch {
@@ -60,13 +60,13 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 					return at, err
 				}
 			}
-			return Addresses{GRPC: service.Gateway(), HTTP: service.Addr()}, nil
+			return nodeAddresses{GRPC: service.Gateway(), HTTP: service.Addr()}, nil
 		}),
-		"begin": Handle(func(_ context.Context, profile string) (None, error) {
+		"begin": handle(func(_ context.Context, profile string) (none, error) {
 			measured = startMeter(profile)
-			return None{}, nil
+			return none{}, nil
 		}),
-		"end": Handle(func(context.Context, None) (Usage, error) { return measured.stop(), nil }),
+		"end": handle(func(context.Context, none) (usage, error) { return measured.stop(), nil }),
 	})
 	stop()
 	if ended != nil {

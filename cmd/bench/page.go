@@ -42,7 +42,7 @@ func table(out io.Writer, r *report) error {
 			continue
 		}
 		for _, t := range f.Targets {
-			fmt.Fprintf(w, "%s\t%s\t%.4g\t%s\t%s\n", name, t.What, t.Value, t.Want, t.Verdict())
+			fmt.Fprintf(w, "%s\t%s\t%.4g\t%s\t%s\n", name, t.What, t.Value, t.Want, t.verdict())
 			name = ""
 		}
 	}
@@ -75,12 +75,12 @@ func (o flags) page(ctx context.Context, out io.Writer, r *report) error {
 			if i == 0 {
 				title = "`" + name + "`"
 			}
-			fmt.Fprintf(w, "| %s | %s | %.4g | %s | %s |\n", title, t.What, t.Value, t.Want, t.Verdict())
+			fmt.Fprintf(w, "| %s | %s | %.4g | %s | %s |\n", title, t.What, t.Value, t.Want, t.verdict())
 		}
 	}
 	fmt.Fprint(w, "\nThe first line of each figure is its headline:\n\n")
 	for name, f := range r.each {
-		fmt.Fprintf(w, "- `%s`: %s.%s\n", name, f.Of, f.Beside())
+		fmt.Fprintf(w, "- `%s`: %s.%s\n", name, f.Of, f.otherValues())
 	}
 	fmt.Fprintf(w, "\n## Rounds\n\nMedians over %d rounds, in brackets the least and the greatest.\n\n", o.scale.rounds)
 	fmt.Fprint(w, "| race/contender | events a round | events/s | CPU, µs/event | its clients' CPU | server CPU, µs/event | allocations/event | peak MiB | p50, ms | p99, ms |\n")
@@ -88,8 +88,8 @@ func (o flags) page(ctx context.Context, out io.Writer, r *report) error {
 	all := r.measurements()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		m := all[key]
-		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", key, m.Events, m.EventsPerSecond.Span(), m.CPU.Span(), m.ClientCPU.Span(), m.ServerCPU.Span(),
-			m.Allocations.Span(), m.RSS.Span(), m.P50.Span(), m.P99.Span())
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", key, m.Events, m.EventsPerSecond.span(), m.CPU.span(), m.ClientCPU.span(), m.ServerCPU.span(),
+			m.Allocations.span(), m.RSS.span(), m.P50.span(), m.P99.span())
 	}
 	fmt.Fprint(w, "\n", legend)
 	o.reasons(ctx, w, r)
@@ -120,7 +120,7 @@ func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 	if len(missed) == 0 || o.profile == "" {
 		return
 	}
-	writeBlame(ctx, w, missed, o.profileOf)
+	writeProfile(ctx, w, missed, o.profileOf)
 }
 
 // profileOf returns the file of a contender's CPU profile.

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ServeRemote is a part that writes to a MongoDB elsewhere.
-func ServeRemote(ctx context.Context, in io.Reader, out io.Writer) error {
+// serveRemote is a worker that writes to a MongoDB elsewhere.
+func serveRemote(ctx context.Context, in io.Reader, out io.Writer) error {
 	r := &remote{}
 	defer func() {
 		if r.driver != nil {
 			_ = r.driver.Disconnect(context.WithoutCancel(ctx))
 		}
 	}()
-	return serveRequests(ctx, in, out, handlers(func(_ context.Context, s Start) (_ log, err error) {
+	return serveRequests(ctx, in, out, handlers(func(_ context.Context, s serverConfig) (_ log, err error) {
 		r.address = s.URI
 		if r.driver, err = mongo.Connect(options.Client().ApplyURI(s.URI).SetAppName("streamer bench")); err != nil {
 			return nil, fmt.Errorf("connect to MongoDB: %w", err)
@@ -39,7 +39,7 @@ func (r *remote) uri() string           { return r.address }
 func (r *remote) client() *mongo.Client { return r.driver }
 
 // stats reads the server's own CPU time, which mongod tells on Linux. (MongoDB manual, serverStatus, extra_info.)
-func (r *remote) stats(ctx context.Context) (Stats, error) {
+func (r *remote) stats(ctx context.Context) (serverStats, error) {
 	var status struct {
 		Extra struct {
 			User   *int64 `bson:"user_time_us"`
@@ -47,9 +47,9 @@ func (r *remote) stats(ctx context.Context) (Stats, error) {
 		} `bson:"extra_info"`
 	}
 	if err := r.driver.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
-		return Stats{}, fmt.Errorf("ask for the server's status: %w", err)
+		return serverStats{}, fmt.Errorf("ask for the server's status: %w", err)
 	}
-	s := Stats{CPU: -1}
+	s := serverStats{CPU: -1}
 	if status.Extra.User != nil && status.Extra.System != nil {
 		s.CPU = time.Duration(*status.Extra.User+*status.Extra.System) * time.Microsecond
 	}
@@ -62,7 +62,7 @@ const (
 	interval = 2 * time.Millisecond // between two bulks of a paced writer
 )
 
-func (r *remote) generate(ctx context.Context, d Data) error {
+func (r *remote) generate(ctx context.Context, d load) error {
 	g, ctx := errgroup.WithContext(ctx)
 	begun := time.Now()
 	for n := range writers {
@@ -75,7 +75,7 @@ func (r *remote) generate(ctx context.Context, d Data) error {
 // A backlogWriter makes the changes of the documents that are its own: change i is of document i modulo their number.
 type backlogWriter struct {
 	db      *mongo.Database
-	data    Data
+	data    load
 	number  int
 	payload string
 	begun   time.Time

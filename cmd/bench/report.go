@@ -9,7 +9,7 @@ import (
 )
 
 // A report is what one run found out, by name.
-type report map[string]Figure
+type report map[string]metric
 
 // order is that in which figures are printed.
 func order() []string {
@@ -29,7 +29,7 @@ func (b *bench) report() *report {
 }
 
 // each yields the figures with their names.
-func (r *report) each(yield func(name string, f Figure) bool) {
+func (r *report) each(yield func(name string, f metric) bool) {
 	for _, name := range order() {
 		if !yield(name, (*r)[name]) {
 			return
@@ -49,7 +49,7 @@ func (r *report) verdict() error {
 }
 
 // measurement computes what a contender's rounds were like. One bad round makes it void.
-func (b *bench) measurement(key string) (m Measurement) {
+func (b *bench) measurement(key string) (m measurement) {
 	outcomes := b.outcomes[key]
 	if len(outcomes) == 0 {
 		m.Void = "it did not run"
@@ -61,7 +61,7 @@ func (b *bench) measurement(key string) (m Measurement) {
 			m.Void = fmt.Sprintf("round %d: %s", i+1, o.Fault)
 		}
 	}
-	over := func(value func(o outcome) (float64, bool)) *Stat {
+	over := func(value func(o outcome) (float64, bool)) *stat {
 		values := []float64{}
 		for _, o := range outcomes {
 			if v, known := value(o); known && o.Events > 0 {
@@ -74,7 +74,7 @@ func (b *bench) measurement(key string) (m Measurement) {
 		s := sample(values)
 		return &s
 	}
-	always := func(value func(o outcome) float64) Stat {
+	always := func(value func(o outcome) float64) stat {
 		if s := over(func(o outcome) (float64, bool) { return value(o), true }); s != nil {
 			return *s
 		}
@@ -93,16 +93,16 @@ func (b *bench) measurement(key string) (m Measurement) {
 	return m
 }
 
-// A figuring computes a figure from measurements.
-type figuring struct {
-	Figure
+// A metricBuilder computes a figure from measurements.
+type metricBuilder struct {
+	metric
 
 	first string // of the keys
 }
 
 // from makes a figure of the measurements of races and contenders, void where one of them is.
-func (b *bench) from(of string, keys ...string) *figuring {
-	f := &figuring{first: keys[0], Figure: Figure{Of: of, From: make(map[string]Measurement, len(keys)), Values: make(map[string]float64)}}
+func (b *bench) from(of string, keys ...string) *metricBuilder {
+	f := &metricBuilder{first: keys[0], metric: metric{Of: of, From: make(map[string]measurement, len(keys)), Values: make(map[string]float64)}}
 	for _, key := range keys {
 		m := b.measurement(key)
 		if f.From[key] = m; m.Void != "" && f.Void == "" {
@@ -112,20 +112,22 @@ func (b *bench) from(of string, keys ...string) *figuring {
 	return f
 }
 
-func (f *figuring) of(key string) Measurement { return f.From[key] }
+func (f *metricBuilder) of(key string) measurement { return f.From[key] }
 
 // rate is the ratio of two contenders' events a second, cpu that of their CPU time for an event.
-func (f *figuring) rate(over, under string) float64 {
+func (f *metricBuilder) rate(over, under string) float64 {
 	return ratioOf(f.of(over).EventsPerSecond, f.of(under).EventsPerSecond)
 }
 
-func (f *figuring) cpu(over, under string) float64 { return ratioOf(f.of(over).CPU, f.of(under).CPU) }
+func (f *metricBuilder) cpu(over, under string) float64 {
+	return ratioOf(f.of(over).CPU, f.of(under).CPU)
+}
 
 // done completes the figure. compute is not called where it is void.
-func (f *figuring) done(compute func() (ratio float64, targets []Target)) Figure {
+func (f *metricBuilder) done(compute func() (ratio float64, targets []target)) metric {
 	if f.Void != "" {
-		f.Set(0, nil)
-		return f.Figure
+		f.set(0, nil)
+		return f.metric
 	}
 	ratio, targets := compute()
 	for i := range targets {
@@ -133,70 +135,70 @@ func (f *figuring) done(compute func() (ratio float64, targets []Target)) Figure
 			targets[i].Key = f.first
 		}
 	}
-	f.Set(ratio, targets)
-	return f.Figure
+	f.set(ratio, targets)
+	return f.metric
 }
 
-func (b *bench) nodeVsRaw() Figure {
+func (b *bench) nodeVsRaw() metric {
 	f := b.from("events/s of a node's client ÷ events/s of a raw loop of getMore, paced", "paced/node", "paced/raw", "unpaced/node", "unpaced/raw")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		beyond := func(group string) float64 { return f.of(group+"/node").CPU.Median - f.of(group+"/raw").CPU.Median }
 		f.Values["unpaced_ratio"], f.Values["unpaced_cpu_us_over_raw"] = f.rate("unpaced/node", "unpaced/raw"), beyond("unpaced")
 		ratio := f.rate("paced/node", "paced/raw")
-		return ratio, []Target{AtLeast("events/s", ratio, 0.98), AtMost("node's CPU over raw, µs an event", beyond("paced"), 1.5)}
+		return ratio, []target{atLeast("events/s", ratio, 0.98), atMost("node's CPU over raw, µs an event", beyond("paced"), 1.5)}
 	})
 }
 
-func (b *bench) nodeVsNaive() Figure {
+func (b *bench) nodeVsNaive() metric {
 	f := b.from("CPU of a node for an event ÷ CPU of Watch, Next, Decode(bson.M) in one goroutine, unpaced", "unpaced/node", "unpaced/naive")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		f.Values["events_per_s_ratio"] = f.rate("unpaced/node", "unpaced/naive")
 		ratio := f.cpu("unpaced/node", "unpaced/naive")
-		return ratio, []Target{AtMost("CPU", ratio, 0.25)}
+		return ratio, []target{atMost("CPU", ratio, 0.25)}
 	})
 }
 
-func (b *bench) jsonVsBSON() Figure {
+func (b *bench) jsonVsBSON() metric {
 	f := b.from("CPU of a node for an event as JSON ÷ as BSON, unpaced", "text/json", "text/bson")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		f.Values["events_per_s_ratio"] = f.rate("text/json", "text/bson")
 		ratio := f.cpu("text/json", "text/bson")
-		return ratio, []Target{AtMost("CPU", ratio, 2)}
+		return ratio, []target{atMost("CPU", ratio, 2)}
 	})
 }
 
-func (b *bench) partitionsManyVsOne() Figure {
+func (b *bench) partitionsManyVsOne() metric {
 	const many, one = "unpaced/node4096", "unpaced/node1"
 	f := b.from("events/s with 4096 partitions ÷ events/s with 1, unpaced", many, one)
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		f.Values["cpu_ratio"] = f.cpu(many, one)
 		ratio := f.rate(many, one)
-		return ratio, []Target{AtLeast("events/s", ratio, 0.97)}
+		return ratio, []target{atLeast("events/s", ratio, 0.97)}
 	})
 }
 
-func (b *bench) checkpointsOnVsOff() Figure {
+func (b *bench) checkpointsOnVsOff() metric {
 	const on, off = "checkpoints/on", "checkpoints/off"
 	f := b.from("events/s with checkpoints in etcd ÷ events/s without, unpaced", on, off)
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		f.Values["cpu_ratio"] = f.cpu(on, off)
 		ratio := f.rate(on, off)
-		return ratio, []Target{AtLeast("events/s", ratio, 0.98)}
+		return ratio, []target{atLeast("events/s", ratio, 0.98)}
 	})
 }
 
-func (b *bench) catchupVsRaw() Figure {
+func (b *bench) catchupVsRaw() metric {
 	f := b.from("events/s of a client that catches up ÷ events/s of a raw loop of getMore over the same backlog, paced", "catchup/node", "catchup/raw")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		ratio := f.rate("catchup/node", "catchup/raw")
-		return ratio, []Target{AtLeast("events/s", ratio, 0.95)}
+		return ratio, []target{atLeast("events/s", ratio, 0.95)}
 	})
 }
 
-func (b *bench) addedLatency() Figure {
+func (b *bench) addedLatency() metric {
 	f := b.from("ms from a change to a client's handler, median at half of the capacity: through a node, less those of a bare stream",
 		"half/node", "half/bare", "slow/node", "slow/bare")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		added := func(load string) (p50, p99 float64) {
 			n, r := f.of(load+"/node"), f.of(load+"/bare")
 			return n.P50.Median - r.P50.Median, n.P99.Median - r.P99.Median
@@ -204,31 +206,31 @@ func (b *bench) addedLatency() Figure {
 		p50, p99 := added("half")
 		f.Values["at_500_events_per_s_p50"], f.Values["at_500_events_per_s_p99"] = added("slow")
 		f.Values["half_capacity_events_per_s"] = b.capacity() / 2
-		return p50, []Target{AtMost("p50", p50, 0.2), AtMost("p99", p99, 2)}
+		return p50, []target{atMost("p50", p50, 0.2), atMost("p99", p99, 2)}
 	})
 }
 
-func (b *bench) manyVsOneBrowser() Figure {
+func (b *bench) manyVsOneBrowser() metric {
 	f := b.from(fmt.Sprintf("CPU of a node for an event that one of %d SSE clients wants, with different filters ÷ that one client wants", b.scale.clients),
 		"sse/many", "sse/one")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		ratio := f.cpu("sse/many", "sse/one")
-		return ratio, []Target{AtMost("CPU", ratio, 3)}
+		return ratio, []target{atMost("CPU", ratio, 3)}
 	})
 }
 
-func (b *bench) handoffPause() Figure {
+func (b *bench) handoffPause() metric {
 	const moved, restarted = "handoff/moved", "handoff/restarted"
 	f := b.from("ms that a document stood still at most while its partition was handed over, 99th percentile of documents", moved, restarted)
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		for name, s := range f.of(moved).Values {
 			f.Values[name] = s.Median
 		}
 		f.Values["restarted_p99"] = f.of(restarted).P99.Median
 		p99 := *f.of(moved).P99
-		return p99.Median, []Target{
-			AtMost("over that without a handoff", ratioOf(p99, f.of(moved).Values["p99_before"]), 1.5),
-			AtLeast("below that of a node that is stopped and started again", ratioOf(*f.of(restarted).P99, p99), 10),
+		return p99.Median, []target{
+			atMost("over that without a handoff", ratioOf(p99, f.of(moved).Values["p99_before"]), 1.5),
+			atLeast("below that of a node that is stopped and started again", ratioOf(*f.of(restarted).P99, p99), 10),
 		}
 	})
 }
@@ -239,28 +241,28 @@ const (
 	boundMiB                        = 128 + 2*(ringMiB+prefetchMiB) + creditMiB
 )
 
-func (b *bench) rss() Figure {
+func (b *bench) rss() metric {
 	f := b.from("MiB resident at most, over all rounds of the node with 64 partitions and one client", "paced/node", "unpaced/node", "checkpoints/on", "catchup/node")
-	return f.done(func() (peak float64, _ []Target) {
+	return f.done(func() (peak float64, _ []target) {
 		for _, m := range f.From {
 			peak = max(peak, slices.Max(m.RSS.Rounds))
 		}
-		return peak, []Target{AtMost("MiB", peak, boundMiB)}
+		return peak, []target{atMost("MiB", peak, boundMiB)}
 	})
 }
 
-func (b *bench) allocations() Figure {
+func (b *bench) allocations() metric {
 	f := b.from("allocations of the node for a delivered event, unpaced", "unpaced/node", "paced/node", "text/json")
-	return f.done(func() (float64, []Target) {
+	return f.done(func() (float64, []target) {
 		f.Values["paced"], f.Values["as_json"] = f.of("paced/node").Allocations.Median, f.of("text/json").Allocations.Median
 		a := f.of("unpaced/node").Allocations.Median
-		return a, []Target{AtMost("an event", a, 3)}
+		return a, []target{atMost("an event", a, 3)}
 	})
 }
 
 // measurements returns those of all figures, by race and contender.
-func (r *report) measurements() map[string]Measurement {
-	all := make(map[string]Measurement)
+func (r *report) measurements() map[string]measurement {
+	all := make(map[string]measurement)
 	for _, f := range r.each {
 		maps.Copy(all, f.From)
 	}

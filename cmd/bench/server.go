@@ -18,8 +18,8 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 
-// Data is what to write.
-type Data struct {
+// load is what to write.
+type load struct {
 	DB                string
 	Events, Documents int
 	// Rate is in events a second; 0 is as fast as possible.
@@ -31,63 +31,63 @@ type Data struct {
 // collection is the one of each database.
 const collection = "changes"
 
-// Made tells what was written.
-type Made struct {
+// loadResult tells what was written.
+type loadResult struct {
 	// Start is a time in the log at or before the first change, in seconds since 1970.
 	Start int64
 	Took  time.Duration
 }
 
-// Stats is what a server tells of itself.
-type Stats struct {
+// serverStats is what a server tells of itself.
+type serverStats struct {
 	// CPU is the server's CPU time, -1 where it does not tell.
 	CPU time.Duration
 }
 
-// A Start is what a server is told first.
-type Start struct {
-	// URI is of the MongoDB to write to; a part that is a server itself ignores it.
+// A serverConfig is what a server is told first.
+type serverConfig struct {
+	// URI is of the MongoDB to write to; a worker that is a server itself ignores it.
 	URI string
 }
 
-// An Address is where clients reach the server.
-type Address struct {
+// A serverAddress is where clients reach the server.
+type serverAddress struct {
 	URI string
 }
 
 // A log is a MongoDB as the benchmark uses it.
 type log interface {
-	generate(ctx context.Context, d Data) error
-	stats(ctx context.Context) (Stats, error)
+	generate(ctx context.Context, d load) error
+	stats(ctx context.Context) (serverStats, error)
 	client() *mongo.Client
 	uri() string
 }
 
-// handlers are the methods of a part that is a log.
-func handlers(open func(context.Context, Start) (log, error)) map[string]Handler {
+// handlers are the methods of a worker that is a log.
+func handlers(open func(context.Context, serverConfig) (log, error)) map[string]handler {
 	var l log
-	return map[string]Handler{
-		"start": Handle(func(ctx context.Context, s Start) (a Address, err error) {
+	return map[string]handler{
+		"start": handle(func(ctx context.Context, s serverConfig) (a serverAddress, err error) {
 			if l, err = open(ctx, s); err != nil {
 				return a, err
 			}
-			return Address{URI: l.uri()}, nil
+			return serverAddress{URI: l.uri()}, nil
 		}),
-		"generate": Handle(func(ctx context.Context, d Data) (Made, error) {
+		"generate": handle(func(ctx context.Context, d load) (loadResult, error) {
 			start, err := operationTime(ctx, l.client())
 			if err != nil {
-				return Made{}, err
+				return loadResult{}, err
 			}
 			begun := time.Now()
 			err = l.generate(ctx, d)
-			return Made{Start: start, Took: time.Since(begun)}, err
+			return loadResult{Start: start, Took: time.Since(begun)}, err
 		}),
-		"stats": Handle(func(ctx context.Context, _ None) (Stats, error) { return l.stats(ctx) }),
-		"drop": Handle(func(ctx context.Context, d Data) (None, error) {
+		"stats": handle(func(ctx context.Context, _ none) (serverStats, error) { return l.stats(ctx) }),
+		"drop": handle(func(ctx context.Context, d load) (none, error) {
 			if err := l.client().Database(d.DB).Drop(ctx); err != nil {
-				return None{}, fmt.Errorf("drop database %s: %w", d.DB, err)
+				return none{}, fmt.Errorf("drop database %s: %w", d.DB, err)
 			}
-			return None{}, nil
+			return none{}, nil
 		}),
 	}
 }
@@ -106,8 +106,8 @@ func operationTime(ctx context.Context, client *mongo.Client) (int64, error) {
 // oplogBytes is room for the largest backlog.
 const oplogBytes = 2 << 30
 
-// ServeDev is a development MongoDB as a part. It serves from memory.
-func ServeDev(ctx context.Context, in io.Reader, out io.Writer) error {
+// serveDev is a development MongoDB as a worker. It serves from memory.
+func serveDev(ctx context.Context, in io.Reader, out io.Writer) error {
 	server, err := devmongo.Listen(devmongo.Config{OplogBytes: oplogBytes})
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func ServeDev(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
 	g.Go(func() error { return server.Run(serving) })
 	d := &dev{server: server}
-	err = serveRequests(ctx, in, out, handlers(func(context.Context, Start) (log, error) { return d, d.connect() }))
+	err = serveRequests(ctx, in, out, handlers(func(context.Context, serverConfig) (log, error) { return d, d.connect() }))
 	d.close() // while there is still a server to say goodbye to
 	stop()
 	return errors.Join(err, g.Wait())
@@ -143,7 +143,7 @@ func (d *dev) close() {
 func (d *dev) uri() string           { return d.server.URI() }
 func (d *dev) client() *mongo.Client { return d.driver }
 
-func (d *dev) generate(ctx context.Context, data Data) error {
+func (d *dev) generate(ctx context.Context, data load) error {
 	err := d.server.Generate(ctx, devmongo.Generate{
 		DB: data.DB, Coll: collection, Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
 	})
@@ -154,12 +154,12 @@ func (d *dev) generate(ctx context.Context, data Data) error {
 }
 
 // stats tells nothing: the CPU time of the process is seen from outside.
-func (d *dev) stats(context.Context) (Stats, error) {
-	return Stats{CPU: -1}, nil
+func (d *dev) stats(context.Context) (serverStats, error) {
+	return serverStats{CPU: -1}, nil
 }
 
-// ServeEtcd is a real etcd as a part, in a folder that goes with it.
-func ServeEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
+// serveEtcd is a real etcd as a worker, in a folder that goes with it.
+func serveEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "streamer-bench-")
 	if err != nil {
 		return fmt.Errorf("make a folder for etcd: %w", err)
@@ -172,8 +172,10 @@ func ServeEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
 	serving, stop := context.WithCancel(ctx)
 	var g errgroup.Group
 	g.Go(func() error { return server.Run(serving) })
-	err = serveRequests(ctx, in, out, map[string]Handler{
-		"start": Handle(func(context.Context, Start) (Address, error) { return Address{URI: server.Endpoints()[0]}, nil }),
+	err = serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(context.Context, serverConfig) (serverAddress, error) {
+			return serverAddress{URI: server.Endpoints()[0]}, nil
+		}),
 	})
 	stop()
 	return errors.Join(err, g.Wait())

@@ -12,7 +12,7 @@ import (
 
 // subscriber is a program with the Go client, which comes to a node through gRPC and takes every event.
 type subscriber struct {
-	round   *Round
+	round   *round
 	mu      sync.Mutex // guards the check: partitions are handled side by side
 	end     context.CancelFunc
 	arrived chan struct{} // closed when everything has come
@@ -21,7 +21,7 @@ type subscriber struct {
 }
 
 // Open implements Contender.
-func (s *subscriber) Open(ctx context.Context, round *Round) error {
+func (s *subscriber) Open(ctx context.Context, round *round) error {
 	s.round = round
 	connected := make(chan struct{}, 100)
 	s.arrived, s.over = make(chan struct{}), make(chan struct{})
@@ -51,7 +51,7 @@ func (s *subscriber) Open(ctx context.Context, round *Round) error {
 	if err := c.Subscribe(wanted, s.handle); err != nil {
 		return err
 	}
-	round.Begin()
+	round.begin()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.end = end
 	go func() {
@@ -75,14 +75,14 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 	defer s.mu.Unlock()
 	check := s.round.check
 	switch {
-	case check.Done():
+	case check.done():
 		return nil
 	case s.round.JSON:
-		check.Text(c.Data, now)
+		check.text(c.Data, now)
 	default:
-		check.Event(c.Data, now)
+		check.event(c.Data, now)
 	}
-	if check.Done() {
+	if check.done() {
 		close(s.arrived)
 	}
 	return nil
@@ -109,4 +109,4 @@ func (s *subscriber) Close() error {
 	return nil
 }
 
-var _ Contender = (*subscriber)(nil)
+var _ contender = (*subscriber)(nil)

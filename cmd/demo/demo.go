@@ -191,7 +191,7 @@ func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) 
 	}
 	return wiring.Assemble(ctx, wiring.Options{
 		Config: cfg, Version: "demo", Process: rand.Text(),
-		Logger: slog.New(slog.NewTextHandler(d.notes, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: cfg.Log.Logger(d.notes, slog.LevelWarn),
 	})
 }
 

@@ -27,7 +27,7 @@ func nodeCommand(ctx context.Context, notes io.Writer) error {
 	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
 		Config: cfg, Version: "demo", Process: rand.Text(),
-		Logger: slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: cfg.Log.Level})).With("node", cfg.Node.ID),
+		Logger: cfg.Log.Logger(notes, slog.LevelDebug).With("node", cfg.Node.ID),
 	})
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	cmd := &cobra.Command{Use: "config", Short: "Check the configuration"}
 	var file string
 	check := &cobra.Command{
 		Use:   "check",

@@ -27,7 +27,7 @@ func explainCommand() *cobra.Command {
 			}
 			e, ok := fault.Lookup(fault.Code(args[0]))
 			if !ok {
-				return fmt.Errorf("no such code %q: `streamer explain` lists them all", strings.ToUpper(args[0]))
+				return fmt.Errorf("unknown code %q: `streamer explain` lists all of them", strings.ToUpper(args[0]))
 			}
 			_, err := fmt.Fprintf(w, "%s: %s\n\nWhat happened: %s\nWhat to do:    %s\n", e.Code, e.Summary, e.Meaning, e.Remedy)
 			return err

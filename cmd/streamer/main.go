@@ -35,8 +35,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.New(fault.CommandBadArgument, err) })
-	root.AddCommand(runCommand(), tailCommand(), configCommand(), explainCommand(), versionCommand())
+	root.SetFlagErrorFunc(operator.FlagError)
+	root.AddCommand(runCommand(), configCommand(), explainCommand(), versionCommand())
 	root.AddCommand(operator.Commands()...)
 	return root
 }

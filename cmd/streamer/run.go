@@ -24,10 +24,10 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run a node",
-		Long: `Run a node until it is told to stop (SIGTERM, Ctrl-C); a second signal ends it at once.
+		Long: `Run a node until SIGTERM or Ctrl-C; a second signal ends it at once.
 
-With -o json every event is written to standard output as one line of JSON, and counts as acknowledged once it is written: after
-a crash the node goes on after the last saved checkpoint, so that nothing is missing and little is redelivered.`,
+With -o json the node writes every event to standard output as one line of JSON, and acknowledges it once it is written. After a
+crash it continues after the last saved checkpoint, so that nothing is lost and little is redelivered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file, os.Environ())
@@ -45,7 +45,7 @@ a crash the node goes on after the last saved checkpoint, so that nothing is mis
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: write events to standard output")
-	cmd.Flags().BoolVar(&takeOver, "take-over", false, "end the ownership of another process on the same checkpoints")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "take over from another process that owns the same checkpoints")
 	return cmd
 }
 
@@ -53,10 +53,10 @@ a crash the node goes on after the last saved checkpoint, so that nothing is mis
 func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error {
 	wiring.SpareMemory()
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: newLogger(cfg.Log),
+		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop before it had begun
+		return nil // stopped before it started
 	}
 	if err != nil {
 		return err
@@ -98,11 +98,3 @@ func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error 
 
 // lastWrite bounds how long a write under way is waited for once the node has stopped.
 const lastWrite = time.Second
-
-func newLogger(cfg config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.Level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}

@@ -66,7 +66,7 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 	}
 	plan := &AdoptPlan{
 		Origin: ShowOrigin(origin), Source: identity, NewSource: !origin.Of(identity), Now: ShowPosition(change.At(now)), Ahead: []Checkpoint{},
-		Etcd: ShowBackend(backend), NewEtcd: backend.With(origin.Backend) != origin.Backend.With(backend),
+		Etcd: showBackend(backend), NewEtcd: backend.With(origin.Backend) != origin.Backend.With(backend),
 		last: origin, to: to, backend: backend,
 	}
 	lost := func(t change.Timestamp) bool { return ahead(t, now) }
@@ -80,7 +80,7 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 	plan.To, plan.StartAhead = ShowPosition(change.At(plan.to)), lost(origin.Start)
 	for _, c := range all {
 		if lost(latest(c).Time) {
-			plan.ahead, plan.Ahead = append(plan.ahead, c), append(plan.Ahead, ShowCheckpoint(c))
+			plan.ahead, plan.Ahead = append(plan.ahead, c), append(plan.Ahead, showCheckpoint(c))
 		}
 	}
 	return plan, nil

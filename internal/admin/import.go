@@ -76,7 +76,7 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 		return nil, fault.Newf(fault.CheckpointSource, "the checkpoints here are of %s, mongodb.uri leads to %s", origin.Source, identity)
 	}
 	plan.Origin = ShowOrigin(origin)
-	stand, err := standing(ctx, s)
+	stand, err := checkpointsByKey(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 	return plan, nil
 }
 
-// standing returns all checkpoints by their keys.
-func standing(ctx context.Context, s checkpoint.Store) (map[checkpoint.Key]checkpoint.Checkpoint, error) {
+// checkpointsByKey returns all checkpoints by their keys.
+func checkpointsByKey(ctx context.Context, s checkpoint.Store) (map[checkpoint.Key]checkpoint.Checkpoint, error) {
 	all, err := s.List(ctx)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Bac
 // has moved since the plan was made is moved from where it is. by goes into the history, with where the checkpoints are from. When it ends
 // half-way, importing once more does the rest.
 func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by, from string) error {
-	stand, err := standing(ctx, s)
+	stand, err := checkpointsByKey(ctx, s)
 	if err != nil {
 		return err
 	}

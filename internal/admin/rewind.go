@@ -93,7 +93,7 @@ func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions
 	all, unread := s.Load(ctx, subscriber)
 	if len(partitions) == 0 {
 		if unread == nil && len(all) == 0 {
-			return nil, fault.Newf(fault.CommandBadArgument, "there is no checkpoint of a subscriber %q", subscriber)
+			return nil, fault.Newf(fault.CommandBadArgument, "subscriber %q has no checkpoint", subscriber)
 		}
 		return all, unread
 	}
@@ -108,7 +108,7 @@ func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions
 		case slices.ContainsFunc(all, func(c checkpoint.Checkpoint) bool { return !c.Shared }):
 			return nil, fault.Newf(fault.CommandBadArgument, "subscriber %q is exclusive: it has one checkpoint for all partitions", subscriber)
 		default:
-			return nil, fault.Newf(fault.CommandBadArgument, "there is no checkpoint of a subscriber %q in partition %d", subscriber, p)
+			return nil, fault.Newf(fault.CommandBadArgument, "subscriber %q has no checkpoint in partition %d", subscriber, p)
 		}
 	}
 	return found, nil

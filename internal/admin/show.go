@@ -103,8 +103,8 @@ type Snapshot struct {
 	Estimated uint64 `json:"estimated"`
 }
 
-// ShowCheckpoint returns what may be shown of a checkpoint.
-func ShowCheckpoint(c checkpoint.Checkpoint) Checkpoint {
+// showCheckpoint returns what may be shown of a checkpoint.
+func showCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 	shown := Checkpoint{
 		Subscriber: c.Subscriber, Kind: kindOf(c.Key), Position: ShowPosition(c.Position), Partitions: c.Partitions, Generation: c.Generation, Claim: showClaim(c),
 		At: c.At, By: c.By, Reason: c.Reason, Note: c.Note, Fingerprint: c.Fingerprint,
@@ -128,7 +128,7 @@ func ShowCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 func ShowCheckpoints(all []checkpoint.Checkpoint) []Checkpoint {
 	shown := make([]Checkpoint, len(all))
 	for i, c := range all {
-		shown[i] = ShowCheckpoint(c)
+		shown[i] = showCheckpoint(c)
 	}
 	return shown
 }
@@ -154,14 +154,14 @@ type Backend struct {
 	ID     string `json:"id,omitempty"`
 }
 
-// ShowBackend returns what may be shown of a backend.
-func ShowBackend(b checkpoint.Backend) Backend { return Backend(b) }
+// showBackend returns what may be shown of a backend.
+func showBackend(b checkpoint.Backend) Backend { return Backend(b) }
 
 // ShowOrigin returns what may be shown of an origin.
 func ShowOrigin(o checkpoint.Origin) Origin {
 	return Origin{
 		Cluster: o.Cluster, Incarnation: o.Incarnation, Partitions: o.Partitions, Source: o.Source, Start: ShowPosition(change.At(o.Start)),
-		At: o.At, By: o.By, Backend: ShowBackend(o.Backend),
+		At: o.At, By: o.By, Backend: showBackend(o.Backend),
 	}
 }
 
@@ -176,8 +176,8 @@ type Gap struct {
 	By         string    `json:"by"`
 }
 
-// ShowGap returns what may be shown of an entry of the gap log.
-func ShowGap(g checkpoint.Gap) Gap {
+// showGap returns what may be shown of an entry of the gap log.
+func showGap(g checkpoint.Gap) Gap {
 	return Gap{
 		ID: g.ID(), LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
 		Namespaces: append([]string{}, g.Namespaces...), Found: g.Found, By: g.By,
@@ -188,7 +188,7 @@ func ShowGap(g checkpoint.Gap) Gap {
 func ShowGaps(gaps []checkpoint.Gap) []Gap {
 	shown := make([]Gap, len(gaps))
 	for i, g := range gaps {
-		shown[i] = ShowGap(g)
+		shown[i] = showGap(g)
 	}
 	return shown
 }

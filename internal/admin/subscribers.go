@@ -223,10 +223,10 @@ const measureTimeout = 5 * time.Second
 
 // Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its oplog. What it does not tell is left out.
 func (l *SubscriberList) Measure(ctx context.Context, source Source) {
-	l.measure(ctx, source, &tally{})
+	l.measure(ctx, source, &entryCount{})
 }
 
-func (l *SubscriberList) measure(ctx context.Context, source Source, counted *tally) {
+func (l *SubscriberList) measure(ctx context.Context, source Source, counted *entryCount) {
 	asking, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	now, err := source.Now(asking)
@@ -272,7 +272,7 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *ta
 		counting, cancel := context.WithTimeout(ctx, measureTimeout)
 		defer cancel()
 		n, known, err := source.CountEntries(counting, earliest, now)
-		*counted = tally{from: earliest, to: now, entries: n, known: known && err == nil, at: time.Now()}
+		*counted = entryCount{from: earliest, to: now, entries: n, known: known && err == nil, at: time.Now()}
 	}
 	for i := range l.Subscribers {
 		if row := &l.Subscribers[i]; row.Lag != nil && counted.known {
@@ -282,24 +282,24 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *ta
 	}
 }
 
-// A tally is how many entries there were in a span of the log.
-type tally struct {
+// An entryCount is how many entries there were in a span of the log.
+type entryCount struct {
 	from, to change.Timestamp
 	entries  int64
 	known    bool
 	at       time.Time
 }
 
-// tallyFor is how long a count is believed: to count costs MongoDB a scan.
-const tallyFor = 10 * time.Second
+// entryCountTTL is how long a count is believed: to count costs MongoDB a scan.
+const entryCountTTL = 10 * time.Second
 
 // covers reports whether the count is good for positions from a time on.
-func (t *tally) covers(from change.Timestamp) bool {
-	return !t.at.IsZero() && time.Since(t.at) < tallyFor && t.from.Compare(from) <= 0
+func (t *entryCount) covers(from change.Timestamp) bool {
+	return !t.at.IsZero() && time.Since(t.at) < entryCountTTL && t.from.Compare(from) <= 0
 }
 
 // after returns the share of the entries after a time.
-func (t *tally) after(at change.Timestamp) int64 {
+func (t *entryCount) after(at change.Timestamp) int64 {
 	switch whole := t.to.Time().Sub(t.from.Time()); {
 	case at.Compare(t.to) >= 0:
 		return 0
@@ -319,7 +319,7 @@ type Node interface {
 // with what can be read, 503 with code and remedy where nothing can. One request is answered at a time, and MongoDB is asked to count
 // no more often than every tallyFor.
 func ServeSubscribers(name string, node Node, s Store, source Source) http.Handler {
-	one, counted := make(chan struct{}, 1), &tally{}
+	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

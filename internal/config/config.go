@@ -37,6 +37,11 @@ type Cluster struct {
 	LeaseTTL time.Duration `key:"lease_ttl" default:"10s" range:"2s..1h"`
 	// ExpectedNodes is how many nodes share the partitions; 1 is a cluster of one, which refuses another.
 	ExpectedNodes int `key:"expected_nodes" default:"1" range:"1..1000"`
+	// HeartbeatInterval is how often a node reports its health to the leader.
+	HeartbeatInterval time.Duration `key:"heartbeat_interval" default:"2s" range:"100ms..1m"`
+	// RoundFloor is the shortest pause between two rounds of the leader, RebalanceDebounce the longest one while changes keep coming.
+	RoundFloor        time.Duration `key:"round_floor" default:"50ms" range:"1ms..1m"`
+	RebalanceDebounce time.Duration `key:"rebalance_debounce" default:"1s" range:"1ms..1m"`
 	// SettleTime is how long a cluster waits for nodes that join before it gives them partitions.
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
 	// Rebalance is how often a cluster looks whether partitions should move because some nodes have more to do than others.
@@ -45,6 +50,23 @@ type Cluster struct {
 	RebalanceFloor int `key:"rebalance_floor" default:"10" range:"1..1000000000"`
 	// RebalanceCooldown is how long a partition that has moved is not moved again to balance events.
 	RebalanceCooldown time.Duration `key:"rebalance_cooldown" default:"1h" range:"1s..8760h"`
+
+	Resync            Resync            `key:"resync"`
+	AssignmentCircuit AssignmentCircuit `key:"assignment_circuit"`
+}
+
+// Resync is how the leader tells a restarted node again what the plan assigns to it.
+type Resync struct {
+	// Debounce is how long after a restart it begins, RateLimit how many partitions are checked a second, of all nodes.
+	Debounce  time.Duration `key:"debounce" default:"5s" range:"1ms..10m"`
+	RateLimit int           `key:"rate_limit" default:"10" range:"1..1000000"`
+}
+
+// AssignmentCircuit is when the leader stops to assign partitions to a node that keeps failing.
+type AssignmentCircuit struct {
+	FailureThreshold int           `key:"failure_threshold" default:"3" range:"1..1000000"`
+	HalfOpenTimeout  time.Duration `key:"half_open_timeout" default:"30s" range:"1ms..24h"`
+	SuccessThreshold int           `key:"success_threshold" default:"2" range:"1..1000000"`
 }
 
 // Node is what this process alone has.
@@ -168,6 +190,9 @@ type Gateway struct {
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
+	// SubscribeRate is how many subscriptions a gateway may change a second, SubscribeBurst how many at once.
+	SubscribeRate  int `key:"subscribe_rate" default:"200" range:"1..1000000"`
+	SubscribeBurst int `key:"subscribe_burst" default:"10000" range:"1..1000000"`
 }
 
 // Notices is what becomes of what the node has to tell operators.
@@ -248,7 +273,9 @@ type Reliability struct {
 	Dedup          Dedup          `key:"dedup"`
 	GapDetection   GapDetection   `key:"gap_detection"`
 	CircuitBreaker CircuitBreaker `key:"circuit_breaker"`
-	Shutdown       Shutdown       `key:"shutdown"`
+	// LagThreshold is the lag above which a partition's state is lagging.
+	LagThreshold time.Duration `key:"lag_threshold" default:"30s" range:"1ms..24h"`
+	Shutdown     Shutdown      `key:"shutdown"`
 }
 
 // Where marks are kept.

@@ -18,7 +18,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // noFile is a file system without files.
@@ -30,8 +29,11 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second, ExpectedNodes: 1, SettleTime: 10 * time.Second, Rebalance: time.Minute, RebalanceFloor: 10, RebalanceCooldown: time.Hour},
-		Node:    Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
+		Cluster: Cluster{ID: "streamer", Partitions: 64, LeaseTTL: 10 * time.Second, ExpectedNodes: 1, SettleTime: 10 * time.Second, Rebalance: time.Minute, RebalanceFloor: 10, RebalanceCooldown: time.Hour,
+			HeartbeatInterval: 2 * time.Second, RoundFloor: 50 * time.Millisecond, RebalanceDebounce: time.Second,
+			Resync:            Resync{Debounce: 5 * time.Second, RateLimit: 10},
+			AssignmentCircuit: AssignmentCircuit{FailureThreshold: 3, HalfOpenTimeout: 30 * time.Second, SuccessThreshold: 2}},
+		Node: Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Rescan: Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxStreams: 5,
@@ -44,7 +46,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
 		Handoff: Handoff{Overlap: time.Second, PrepareTimeout: 30 * time.Second, Concurrency: 32},
 		Gateway: Gateway{
-			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000,
+			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000, SubscribeRate: 200, SubscribeBurst: 10_000,
 		},
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
@@ -57,6 +59,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
 			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
 			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},
+			LagThreshold:   30 * time.Second,
 			Shutdown:       Shutdown{DrainTimeout: 30 * time.Second, FlushTimeout: 10 * time.Second, CheckpointTimeout: 5 * time.Second},
 		},
 	}
@@ -86,7 +89,7 @@ func TestConfigYAMLHasEveryKeyWithItsDefault(t *testing.T) {
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		t.Fatal(err)
 	}
-	for path := range table.Of(&shown).All() {
+	for path := range newTable(&shown).all() {
 		section, last := tree, path
 		for name, rest, found := strings.Cut(path, "."); found; name, rest, found = strings.Cut(rest, ".") {
 			section, _ = section[name].(map[string]any)
@@ -200,6 +203,8 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"webhook without a secret", "notices: {webhook: {url: 'https://h/in'}}", "", `notices.webhook.secret is "" (by default)`},
 		{"secret without a webhook", "", "NOTICES_WEBHOOK_SECRET=" + strings.Repeat("x", 16), "notices.webhook.secret is *** (STREAMER_NOTICES_WEBHOOK_SECRET)"},
 		{"webhook in plaintext", "notices: {webhook: {url: 'http://h:1/in', secret: 0123456789abcdef}}", "", "notices.webhook.url is http://h:1/*** (c.yaml:1), but notices.webhook.insecure is false"},
+		{"heartbeats rarer than leases end", "cluster: {heartbeat_interval: 3s, lease_ttl: 2s}", "", "cluster.heartbeat_interval is 3s (c.yaml:1), but cluster.lease_ttl is 2s"},
+		{"rounds that are debounced shorter than their floor", "cluster: {round_floor: 2s}", "", "cluster.rebalance_debounce is 1s (by default)"},
 		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "marks.database is streamer"},
 	}
 	for _, tt := range tests {
@@ -359,7 +364,7 @@ func variables(c *Config) []string {
 		}
 	}
 	var environ []string
-	for path, text := range table.Of(c).All() {
+	for path, text := range newTable(c).all() {
 		switch path {
 		case "mongodb.uri":
 			text = string(c.MongoDB.URI)

@@ -4,56 +4,58 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // leastTick is the shortest mongodb.tick.
 const leastTick = 10 * time.Millisecond
 
 // findConflicts complains of values that are fine alone and cannot work together.
-func (c *Config) findConflicts(t *table.Table) {
+func (c *Config) findConflicts(t *table) {
 	backend := c.Reliability.Checkpoint.Backend
-	t.Conflict(c.MongoDB.Prefetch > c.MongoDB.RingSize, "mongodb.prefetch", "mongodb.ring_size",
+	t.conflict(c.MongoDB.Prefetch > c.MongoDB.RingSize, "mongodb.prefetch", "mongodb.ring_size",
 		"what is fetched ahead must fit in the ring")
-	t.Conflict(c.MongoDB.Tick > 0 && c.MongoDB.Tick < leastTick, "mongodb.tick", "mongodb.max_await",
+	t.conflict(c.Cluster.HeartbeatInterval > c.Cluster.LeaseTTL, "cluster.heartbeat_interval", "cluster.lease_ttl",
+		"a node must report its health at least once per lease")
+	t.conflict(c.Cluster.RoundFloor > c.Cluster.RebalanceDebounce, "cluster.round_floor", "cluster.rebalance_debounce",
+		"the shortest pause cannot be longer than the longest one")
+	t.conflict(c.MongoDB.Tick > 0 && c.MongoDB.Tick < leastTick, "mongodb.tick", "mongodb.max_await",
 		"shards report their time when max_await is over: asking them more often than every 10ms only costs writes")
-	t.Conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",
+	t.conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",
 		"marks in etcd need an endpoint")
 	ours := func(namespace string) bool { return strings.HasPrefix(namespace, c.Marks.Database+".") }
-	t.Conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "marks.database",
+	t.conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "marks.database",
 		"every mark saved would be a change to deliver")
-	t.Conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
-	t.Conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",
+	t.conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
+	t.conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",
 		"they go together")
-	t.Conflict(c.MongoDB.HeadRoomCritical > c.MongoDB.HeadRoomWarning, "mongodb.head_room_critical", "mongodb.head_room_warning",
+	t.conflict(c.MongoDB.HeadRoomCritical > c.MongoDB.HeadRoomWarning, "mongodb.head_room_critical", "mongodb.head_room_warning",
 		"a warning comes before")
 	plain := slices.ContainsFunc(c.Etcd.Endpoints, func(e string) bool { return strings.HasPrefix(e, "http://") })
-	t.Conflict(plain && c.Etcd.TLS.CAFile != "", "etcd.endpoints", "etcd.tls.ca_file", "http:// is without TLS")
-	t.Conflict(plain && c.Etcd.TLS.CertFile != "", "etcd.endpoints", "etcd.tls.cert_file", "http:// is without TLS")
+	t.conflict(plain && c.Etcd.TLS.CAFile != "", "etcd.endpoints", "etcd.tls.ca_file", "http:// is without TLS")
+	t.conflict(plain && c.Etcd.TLS.CertFile != "", "etcd.endpoints", "etcd.tls.cert_file", "http:// is without TLS")
 	hook := c.Notices.Webhook
-	t.Conflict((hook.URL == "") != (hook.Secret == ""), "notices.webhook.url", "notices.webhook.secret", "they go together: receivers must know who writes")
-	t.Conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
+	t.conflict((hook.URL == "") != (hook.Secret == ""), "notices.webhook.url", "notices.webhook.secret", "they go together: receivers must know who writes")
+	t.conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
 		"http:// to another machine can be read on the way: use https://, or say that you want it")
 	c.findAccessConflicts(t)
 }
 
 // findAccessConflicts complains of certificates, tokens and authorities that do not go together.
-func (c *Config) findAccessConflicts(t *table.Table) {
+func (c *Config) findAccessConflicts(t *table) {
 	nobodyListed := c.Access.IdentitiesFile == "" && c.Access.JWKSFile == ""
 	for i, tls := range []ServerTLS{c.HTTP.TLS, c.GRPC.TLS} {
 		path := []string{"http.tls.", "grpc.tls."}[i]
-		t.Conflict((tls.CertFile == "") != (tls.KeyFile == ""), path+"cert_file", path+"key_file", "they go together")
-		t.Conflict(tls.ClientCAFile != "" && tls.CertFile == "", path+"client_ca_file", path+"cert_file",
+		t.conflict((tls.CertFile == "") != (tls.KeyFile == ""), path+"cert_file", path+"key_file", "they go together")
+		t.conflict(tls.ClientCAFile != "" && tls.CertFile == "", path+"client_ca_file", path+"cert_file",
 			"clients' certificates can be asked for over TLS only")
-		t.Conflict(tls.ClientOptional && tls.ClientCAFile == "", path+"client_optional", path+"client_ca_file",
+		t.conflict(tls.ClientOptional && tls.ClientCAFile == "", path+"client_optional", path+"client_ca_file",
 			"certificates that are optional come from some authority")
-		t.Conflict(tls.ClientOptional && nobodyListed, path+"client_optional", "access.identities_file",
+		t.conflict(tls.ClientOptional && nobodyListed, path+"client_optional", "access.identities_file",
 			"whoever comes without a certificate must show something else")
 	}
-	t.Conflict(c.Access.JWKSFile != "" && c.Access.Issuer == "", "access.jwks_file", "access.issuer", "tokens made by others would do")
-	t.Conflict(c.Access.JWKSFile != "" && len(c.Access.Audiences) == 0, "access.jwks_file", "access.audiences",
+	t.conflict(c.Access.JWKSFile != "" && c.Access.Issuer == "", "access.jwks_file", "access.issuer", "tokens made by others would do")
+	t.conflict(c.Access.JWKSFile != "" && len(c.Access.Audiences) == 0, "access.jwks_file", "access.audiences",
 		"tokens made for other services would do")
-	t.Conflict(c.Access.JWKSFile == "" && c.Access.Issuer != "", "access.issuer", "access.jwks_file", "there is no key to prove it")
-	t.Conflict(c.Access.JWKSFile == "" && len(c.Access.Audiences) > 0, "access.audiences", "access.jwks_file", "there is no key to prove them")
+	t.conflict(c.Access.JWKSFile == "" && c.Access.Issuer != "", "access.issuer", "access.jwks_file", "there is no key to prove it")
+	t.conflict(c.Access.JWKSFile == "" && len(c.Access.Audiences) > 0, "access.audiences", "access.jwks_file", "there is no key to prove them")
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/config/table"
 )
 
 // envPrefix begins the names of the variables that are ours.
@@ -29,18 +28,18 @@ func Load(path string, environ []string) (Config, error) {
 // parse is Load without the file system: open reads the files of secrets.
 func parse(name string, file []byte, environ []string, open func(string) ([]byte, error)) (Config, error) {
 	var c Config
-	t := table.Of(&c)
-	t.Forms, t.Open = forms(), open
-	t.Default()
-	t.File(name, file)
-	t.Environ(envPrefix, environ)
+	t := newTable(&c)
+	t.forms, t.open = forms(), open
+	t.setDefaults()
+	t.file(name, file)
+	t.environ(envPrefix, environ)
 	if c.Node.ID == "" {
 		if err := c.Node.takeHostname(); err != nil {
-			t.Refuse("node.id", err)
+			t.refuseValue("node.id", err)
 		}
 	}
 	c.findConflicts(t)
-	if err := t.Err(); err != nil {
+	if err := t.err(); err != nil {
 		return Config{}, err
 	}
 	return c, nil
@@ -62,7 +61,7 @@ func (n *Node) takeHostname() error {
 // String lists every key with the value in force, one a line; secrets are masked.
 func (c Config) String() string {
 	var b strings.Builder
-	for path, text := range table.Of(&c).All() {
+	for path, text := range newTable(&c).all() {
 		fmt.Fprintf(&b, "%s: %s\n", path, text)
 	}
 	return b.String()
@@ -71,7 +70,7 @@ func (c Config) String() string {
 // LogValue is a group of every key with the value in force; secrets are masked.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
-	for path, text := range table.Of(&c).All() {
+	for path, text := range newTable(&c).all() {
 		attrs = append(attrs, slog.String(path, text))
 	}
 	return slog.GroupValue(attrs...)

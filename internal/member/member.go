@@ -42,6 +42,11 @@ type Config struct {
 	RebalanceFloor    float64
 	RebalanceCooldown time.Duration
 
+	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
+	HeartbeatInterval time.Duration
+	// Leader has the other settings with which the node leads the cluster. What is above, and identities, are filled in.
+	Leader govern.Config
+
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
 	// where there is none.
 	Version     string
@@ -103,15 +108,16 @@ func New(cfg Config) *Member {
 	}
 	m.told = newTopologist()
 	m.share = share.New(share.Config{
-		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
+		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	m.mover = newMover(m)
-	m.leader = govern.NewLeader(govern.Config{
-		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
-		Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
-		Trusted: m.leads, Board: cfg.Board, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
-	}, cfg.Roster)
+	leader := cfg.Leader
+	leader.Node, leader.Partitions, leader.Expected, leader.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
+	leader.TTL, leader.Beat, leader.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
+	leader.RebalanceFloor, leader.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
+	leader.Trusted, leader.Board, leader.Clock, leader.Log, leader.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
+	m.leader = govern.NewLeader(leader, cfg.Roster)
 	return m
 }
 

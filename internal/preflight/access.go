@@ -6,51 +6,51 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Server is what is known of one of a node's servers.
-type Server struct {
+// A serverFacts is what is known of one of a node's servers.
+type serverFacts struct {
 	Address string    // empty: there is none
 	Expires time.Time // when its certificate does; zero: it speaks plaintext
 	Clients bool      // it asks clients for certificates
 }
 
-// soon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
+// expirySoon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
 // life before.
-const soon = 14 * 24 * time.Hour
+const expirySoon = 14 * 24 * time.Hour
 
-// Certificate judges a server that may listen where it does.
-func Certificate(s Server, now time.Time) Finding {
+// judgeCertificate judges a server that may listen where it does.
+func judgeCertificate(s serverFacts, now time.Time) finding {
 	until := s.Expires.UTC().Format(time.RFC3339)
 	switch {
 	case s.Address == "":
-		return fine("it is not served")
+		return fine("the server is off")
 	case s.Expires.IsZero():
 		return fine("plaintext at %s", s.Address)
-	case s.Expires.Sub(now) < soon:
-		return warning(fault.AccessExpires, "the certificate is good until %s", until)
+	case s.Expires.Sub(now) < expirySoon:
+		return warning(fault.AccessExpires, "the certificate is valid until %s", until)
 	case s.Clients:
-		return fine("TLS at %s, good until %s; clients are asked for certificates", s.Address, until)
+		return fine("TLS at %s, valid until %s; clients are asked for certificates", s.Address, until)
 	}
-	return fine("TLS at %s, good until %s", s.Address, until)
+	return fine("TLS at %s, valid until %s", s.Address, until)
 }
 
-// Identities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
+// judgeIdentities judges who is listed: tokens, and certificates' subjects. Whether JWTs are taken, and clients' certificates of an authority
 // asked for, says who else may come.
-func Identities(tokens, subjects int, jwts, certificates bool) Finding {
+func judgeIdentities(tokens, subjects int, jwts, certificates bool) finding {
 	switch {
 	case tokens+subjects > 0:
 		return fine("%d tokens and %d subjects of certificates are listed", tokens, subjects)
 	case jwts:
-		return fine("nobody is listed: a JWT is needed")
+		return fine("no tokens are listed: clients need a JWT")
 	case certificates:
-		return fine("nobody is listed: whoever has a certificate of the authority may subscribe to everything")
+		return fine("no identities are listed: anyone with a certificate of the CA can read everything")
 	}
-	return fine("nobody is asked: whoever reaches a port may subscribe to everything")
+	return fine("authentication is off: anyone who can connect can read everything")
 }
 
-// Signers judges how many keys may sign JWTs.
-func Signers(keys int) Finding {
+// judgeSigningKeys judges how many keys may sign JWTs.
+func judgeSigningKeys(keys int) finding {
 	if keys == 0 {
-		return fine("no JWT is taken")
+		return fine("JWTs are not accepted")
 	}
 	return fine("%d keys may sign JWTs", keys)
 }

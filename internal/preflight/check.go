@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 // A Level says how a check came out.
@@ -21,20 +22,20 @@ const (
 	Skip Level = "skip"
 )
 
-// A Finding is what a check has found.
-type Finding struct {
+// A finding is what a check has found.
+type finding struct {
 	Level Level
 	Text  string
 	Code  fault.Code // empty for ok and skip
 }
 
-// A Check finds out about one thing.
-type Check struct {
+// A check finds out about one thing.
+type check struct {
 	Name string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
-	// Find may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
-	Find func(ctx context.Context) (Finding, error)
+	// run may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
+	run  func(ctx context.Context) (finding, error)
 	Code fault.Code
 }
 
@@ -53,8 +54,13 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// Run runs checks, one after the other. It stops when the context ends.
-func Run(ctx context.Context, checks []Check) Report {
+// Run checks what a node would find where its configuration leads, one check after the other. The outage is the longest that must be survived
+// without a loss. It writes nothing, and stops when the context ends.
+func Run(ctx context.Context, conn *backend.Conn, outage time.Duration) Report {
+	return runChecks(ctx, checks(conn, outage))
+}
+
+func runChecks(ctx context.Context, checks []check) Report {
 	report := Report{OK: true, Checks: []Result{}}
 	var out []string // what has failed or was not tried
 	for _, c := range checks {
@@ -63,9 +69,9 @@ func Run(ctx context.Context, checks []Check) Report {
 		}
 		r := Result{Name: c.Name}
 		if i := slices.IndexFunc(c.Needs, func(name string) bool { return slices.Contains(out, name) }); i >= 0 {
-			r.Level, r.Text = Skip, "not tried: it needs "+c.Needs[i]
+			r.Level, r.Text = Skip, "skipped: it needs "+c.Needs[i]
 		} else {
-			r = c.run(ctx)
+			r = c.execute(ctx)
 		}
 		if r.Level == Fail || r.Level == Skip {
 			out = append(out, c.Name)
@@ -76,18 +82,18 @@ func Run(ctx context.Context, checks []Check) Report {
 	return report
 }
 
-// patience bounds one check.
-const patience = time.Minute
+// checkTimeout bounds one check.
+const checkTimeout = time.Minute
 
-func (c Check) run(ctx context.Context) Result {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (c check) execute(ctx context.Context) Result {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return c.result(c.Find(ctx))
+	return c.result(c.run(ctx))
 }
 
-func (c Check) result(f Finding, err error) Result {
+func (c check) result(f finding, err error) Result {
 	if err != nil {
-		f = Finding{Level: Fail, Text: err.Error(), Code: c.Code}
+		f = finding{Level: Fail, Text: err.Error(), Code: c.Code}
 		if own, ok := errors.AsType[*fault.Error](err); ok {
 			f.Text, f.Code = own.Err.Error(), own.Code
 		}
@@ -99,14 +105,14 @@ func (c Check) result(f Finding, err error) Result {
 	return r
 }
 
-func fine(format string, args ...any) Finding {
-	return Finding{Level: OK, Text: fmt.Sprintf(format, args...)}
+func fine(format string, args ...any) finding {
+	return finding{Level: OK, Text: fmt.Sprintf(format, args...)}
 }
 
-func warning(code fault.Code, format string, args ...any) Finding {
-	return Finding{Level: Warn, Text: fmt.Sprintf(format, args...), Code: code}
+func warning(code fault.Code, format string, args ...any) finding {
+	return finding{Level: Warn, Text: fmt.Sprintf(format, args...), Code: code}
 }
 
-func failure(code fault.Code, format string, args ...any) Finding {
-	return Finding{Level: Fail, Text: fmt.Sprintf(format, args...), Code: code}
+func failure(code fault.Code, format string, args ...any) finding {
+	return finding{Level: Fail, Text: fmt.Sprintf(format, args...), Code: code}
 }

@@ -1,10 +1,10 @@
-// Package preflight judges what a node will find when it is started: MongoDB, its log, the store of checkpoints. It is given facts and asks
-// nobody, so every judgement is a function of what it is told.
+// Package preflight checks what a node would find if it were started: MongoDB, its oplog, etcd, the checkpoint store, certificates and tokens.
 //
 //	ok    as it should be
-//	warn  a node runs, and something promised will not hold, or not for long
+//	warn  a node runs, but some promise does not hold, or not for long
 //	fail  a node does not start, or delivers nothing
 //	skip  not tried, because a check that it needs has failed
 //
-// Whatever is not ok has a code, and with it a remedy.
+// Every result other than ok and skip has a fault code, and with it a remedy. The inspector gathers facts; the judge functions turn facts
+// into findings and are pure. Nothing is written.
 package preflight

@@ -7,8 +7,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Member is what one etcd endpoint tells of itself.
-type Member struct {
+// An etcdMember is what one etcd endpoint tells of itself.
+type etcdMember struct {
 	Endpoint, Version string
 	Leader            bool // it knows one
 	Size, Quota       int64
@@ -18,8 +18,8 @@ type Member struct {
 // nearQuota is the share of its quota from which an etcd is nearly full.
 const nearQuota = 0.8
 
-// Etcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing can be written.
-func Etcd(members []Member, alarms []string) Finding {
+// judgeEtcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing can be written.
+func judgeEtcd(members []etcdMember, alarms []string) finding {
 	if len(alarms) > 0 {
 		return failure(fault.EtcdAlarm, "raised: %s", strings.Join(alarms, ", "))
 	}
@@ -49,17 +49,17 @@ func Etcd(members []Member, alarms []string) Finding {
 	return fine("%d of %d endpoints answer, version %s", len(members), len(members), members[0].Version)
 }
 
-// ManyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes at most two a second.
-const ManyRevisions = 1_000_000
+// manyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes at most two a second.
+const manyRevisions = 1_000_000
 
-// Compaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
-// ManyRevisions ago.
-func Compaction(revision int64, keepsFirst, keepsMany bool) Finding {
+// judgeCompaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
+// manyRevisions ago.
+func judgeCompaction(revision int64, keepsFirst, keepsMany bool) finding {
 	switch {
 	case keepsFirst:
 		return warning(fault.EtcdCompaction, "every one of its %d revisions is still there", revision)
 	case keepsMany:
-		return warning(fault.EtcdCompaction, "the last %d revisions are still there", ManyRevisions)
+		return warning(fault.EtcdCompaction, "the last %d revisions are still there", manyRevisions)
 	}
 	return fine("it has compacted")
 }

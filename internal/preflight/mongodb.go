@@ -17,9 +17,9 @@ func (r release) before(s release) bool {
 	return r.major < s.major || r.major == s.major && r.minor < s.minor
 }
 
-// Version judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at every scope; 7.0 is the oldest that
+// judgeVersion judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at every scope; 7.0 is the oldest that
 // MongoDB maintains (mongodb.com/legal/support-policy/lifecycles, looked at in 2026).
-func Version(text string) Finding {
+func judgeVersion(text string) finding {
 	oldest, maintained := release{4, 2}, release{7, 0}
 	parts := strings.SplitN(text, ".", 3)
 	var r release
@@ -40,8 +40,8 @@ func Version(text string) Finding {
 	return fine("%s", text)
 }
 
-// Streams judges what change streams can do.
-func Streams(progress, startAfter bool) Finding {
+// judgeStreams judges what change streams can do.
+func judgeStreams(progress, startAfter bool) finding {
 	switch {
 	case !progress:
 		return failure(fault.MongoResume, "an empty reply carries no post-batch resume token")
@@ -51,8 +51,8 @@ func Streams(progress, startAfter bool) Finding {
 	return fine("post-batch resume tokens and startAfter")
 }
 
-// Split judges whether large events come in fragments.
-func Split(split bool) Finding {
+// judgeSplit judges whether large events come in fragments.
+func judgeSplit(split bool) finding {
 	if !split {
 		return warning(fault.MongoSplit, "an event above 16 MiB comes with less in it, or is stepped over and told")
 	}
@@ -62,9 +62,9 @@ func Split(split bool) Finding {
 // fewNames is how many names a text lists.
 const fewNames = 5
 
-// Images judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
+// judgeImages judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
 // missing are those that do not.
-func Images(after, before string, missing []string) Finding {
+func judgeImages(after, before string, missing []string) finding {
 	var asked []string
 	if after == "whenAvailable" || after == "required" {
 		asked = append(asked, "mongodb.full_document is "+after)
@@ -85,8 +85,8 @@ func Images(after, before string, missing []string) Finding {
 	return warning(fault.MongoImages, "%s, and these keep none: %s", strings.Join(asked, ", "), names)
 }
 
-// A Log is what is known of the oplog.
-type Log struct {
+// An oplogFacts is what is known of the oplog.
+type oplogFacts struct {
 	// First and Last are the times of its ends; Readable is false where nobody can tell the first.
 	First, Last time.Time
 	Readable    bool
@@ -100,8 +100,8 @@ const leastSample = 5 * time.Minute
 // fullFrom is the share of its size from which an oplog counts as full: what comes in takes the place of what is oldest.
 const fullFrom = 0.9
 
-// Oplog judges whether the log reaches back over an outage. One that is not full yet is judged by how far it will reach at this pace.
-func Oplog(l Log, outage time.Duration) Finding {
+// judgeOplog judges whether the log reaches back over an outage. One that is not full yet is judged by how far it will reach at this pace.
+func judgeOplog(l oplogFacts, outage time.Duration) finding {
 	if !l.Readable {
 		return warning(fault.LogHidden, "how far it reaches back cannot be told")
 	}
@@ -138,8 +138,8 @@ func rounded(d time.Duration) string {
 // majorityLimit is how far the majority may be behind the last operation.
 const majorityLimit = 10 * time.Second
 
-// Majority judges whether a majority has what was written last. The time is zero where it is not told, through mongos.
-func Majority(last, majority time.Time) Finding {
+// judgeMajority judges whether a majority has what was written last. The time is zero where it is not told, through mongos.
+func judgeMajority(last, majority time.Time) finding {
 	if majority.IsZero() {
 		return fine("not told through mongos")
 	}
@@ -149,9 +149,9 @@ func Majority(last, majority time.Time) Finding {
 	return fine("it has the last operation")
 }
 
-// Shards judges how late changes of a sharded cluster arrive. refused is why shards cannot be asked to advance, configRefused why the config
+// judgeShards judges how late changes of a sharded cluster arrive. refused is why shards cannot be asked to advance, configRefused why the config
 // servers cannot; nil where they can.
-func Shards(sharded bool, tick time.Duration, refused, configRefused error) Finding {
+func judgeShards(sharded bool, tick time.Duration, refused, configRefused error) finding {
 	const held = "mongos holds a change until every shard is past it, up to 10s where a shard has no writes"
 	switch {
 	case !sharded:
@@ -169,8 +169,8 @@ func Shards(sharded bool, tick time.Duration, refused, configRefused error) Find
 // skewLimit is how far clocks may be apart.
 const skewLimit = 5 * time.Second
 
-// Clock judges the server's clock by this machine's, which was read before and after.
-func Clock(server, sent, received time.Time) Finding {
+// judgeClock judges the server's clock by this machine's, which was read before and after.
+func judgeClock(server, sent, received time.Time) finding {
 	apart := time.Duration(0)
 	switch {
 	case server.Before(sent):
@@ -191,9 +191,9 @@ func Clock(server, sent, received time.Time) Finding {
 // ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots, and the driver's own monitors.
 const ownConnections = 10
 
-// Connections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
+// judgeConnections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
 // none; available what the server still takes, unknown where known is false.
-func Connections(streams, pool, available int, known bool) Finding {
+func judgeConnections(streams, pool, available int, known bool) finding {
 	need := 2*streams + ownConnections
 	switch {
 	case pool > 0 && pool < ownConnections:
@@ -206,8 +206,8 @@ func Connections(streams, pool, available int, known bool) Finding {
 	return fine("a node may need %d; the server takes %d more", need, available)
 }
 
-// Checkpoints is what is known of the checkpoints that there are.
-type Checkpoints struct {
+// checkpointFacts is what is known of the checkpoints that there are.
+type checkpointFacts struct {
 	// Created says that there is an origin, Ours that it is of this deployment.
 	Created, Ours  bool
 	Origin, Source string
@@ -223,9 +223,9 @@ type Checkpoints struct {
 	Halt bool
 }
 
-// Resuming judges whether subscribers can go on from their checkpoints. One that is lost keeps a node from nothing where it is of an exclusive
+// judgeCheckpoints judges whether subscribers can go on from their checkpoints. One that is lost keeps a node from nothing where it is of an exclusive
 // subscriber, which may never come back.
-func Resuming(c Checkpoints) Finding {
+func judgeCheckpoints(c checkpointFacts) finding {
 	switch {
 	case !c.Created:
 		return fine("none yet: the first start begins by start_from")

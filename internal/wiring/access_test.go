@@ -200,7 +200,7 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.until("the certificate's check fails", func() bool {
-		for _, check := range n.service.door.Checks() {
+		for _, check := range n.service.listeners.Checks() {
 			if check.Name == "certificates" && check.Test() != nil {
 				return true
 			}

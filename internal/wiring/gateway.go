@@ -16,8 +16,9 @@ func (s *Service) buildGateway(context.Context) error {
 	cfg := s.opts.Config
 	s.gateway = gateway.NewServer(gateway.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions,
-		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.door.Access, Accounts: s.door.Accounts,
+		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.listeners.Access, Accounts: s.listeners.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
+		SubscribeRate: cfg.Gateway.SubscribeRate, SubscribeBurst: cfg.Gateway.SubscribeBurst,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
 	}, s.node)
 	return nil
@@ -39,7 +40,7 @@ func (s *Service) runGateway(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	forwarding.Go(func() { s.forward(ctx) })
-	return s.gateway.Serve(ctx, s.grpc, s.door.GRPC(), closeTimeout)
+	return s.gateway.Serve(ctx, s.grpc, s.listeners.GRPC(), closeTimeout)
 }
 
 // forward hands what is posted on the board on to gateways, until the context ends.

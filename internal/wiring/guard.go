@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
-	"github.com/mongostream/streamer/internal/place"
 )
 
 // guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is no failure of MongoDB.
@@ -32,7 +32,7 @@ func away(err error) bool {
 
 // A guardedStore is a store whose saves stop for a while when they fail.
 type guardedStore struct {
-	place.Store
+	backend.Store
 	breaker *breaker.Breaker
 }
 

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/notice"
 )
 
 // failing is a store that answers every save with the same results.
 type failing struct {
-	place.Store
+	backend.Store
 	results []error
 	calls   int
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/door"
+	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 )
 
 // listen binds the addresses, first of all: a port in use must harm nothing.
 func (s *Service) listen(ctx context.Context) (err error) {
-	if s.door, err = door.New(s.opts.Config, s.logger); err != nil {
+	if s.listeners, err = listen.New(s.opts.Config, s.logger); err != nil {
 		return err
 	}
-	if s.listener, err = s.door.ListenHTTP(ctx); err != nil {
+	if s.listener, err = s.listeners.ListenHTTP(ctx); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.listener.Close() }) // closed by its server already, where it ran
-	if s.grpc, err = s.door.ListenGRPC(ctx); err == nil && s.grpc != nil {
+	if s.grpc, err = s.listeners.ListenGRPC(ctx); err == nil && s.grpc != nil {
 		s.closers = append(s.closers, func() { _ = s.grpc.Close() })
 	}
 	return err
@@ -42,12 +42,12 @@ func (s *Service) newServer() (*http.Server, error) {
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
-		MaxClients: cfg.HTTP.MaxClients, Accounts: s.door.Accounts, Logger: s.logger, Registerer: s.registry,
+		MaxClients: cfg.HTTP.MaxClients, Accounts: s.listeners.Accounts, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
 	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
 	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
 	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo))
-	protected, err := s.door.Protect(v1)
+	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Service) newServer() (*http.Server, error) {
 	})
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
-	return s.door.Server(clients, mux, s.logger), nil
+	return s.listeners.Server(clients, mux, s.logger), nil
 }
 
 // runServer serves HTTP until the context ends.
@@ -73,7 +73,7 @@ func (s *Service) runServer(ctx context.Context) error {
 		defer cancel()
 		_ = s.server.Shutdown(grace) // what is still open then is closed with the process
 	})
-	if err := s.door.Serve(s.server, s.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.listeners.Serve(s.server, s.listener); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
@@ -183,7 +183,7 @@ func (s *Service) health() *health.Registry {
 		Name: "cluster_read", Severity: health.Warning, Text: "The node can read what the nodes share: who is there, who owns what, and the plan.",
 		Test: s.member.Sees,
 	})
-	for _, check := range s.door.Checks() {
+	for _, check := range s.listeners.Checks() {
 		r.Register(check)
 	}
 	return r

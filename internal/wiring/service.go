@@ -17,18 +17,19 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/govern"
 	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/door"
+	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/document"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/profile"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
@@ -53,7 +54,7 @@ type Service struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
-	door       *door.Door
+	listeners  *listen.Listeners
 	listener   net.Listener
 	grpc       net.Listener // nil without a gRPC server
 	gateway    *gateway.Server
@@ -62,10 +63,10 @@ type Service struct {
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
-	store      place.Store
+	store      backend.Store
 	owner      cluster.Registry
 	origin     checkpoint.Origin
-	place      *place.Place
+	conn       *backend.Conn
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -116,7 +117,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
-		Watch: place.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
+		Watch: backend.Watch(s.opts.Config), MaxAwait: cfg.MaxAwait, MaxStreams: cfg.MaxStreams, Guard: s.guardOpening(), Registerer: s.registry,
 		Tick: cfg.Tick, Ticks: func() bool { return s.member.Leads() },
 	}, s.mongo)
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *Service) buildLog(context.Context) error {
 	s.log = oplog.New(oplog.Config{
 		Partitions: cfg.Cluster.Partitions, Reach: s.extent.Now, RingBytes: cfg.MongoDB.RingSize, PrefetchBytes: cfg.MongoDB.Prefetch,
 		MaxStreams: cfg.MongoDB.MaxStreams, MaxGap: maxGap(cfg.Reliability.GapDetection), Dedup: dedupConfig(cfg.Reliability.Dedup),
-		Keep: place.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
+		Keep: backend.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
 		Logger: s.logger, Registerer: s.registry,
 	}, s.source)
 	return nil
@@ -160,7 +161,8 @@ func (s *Service) buildNode(context.Context) (err error) {
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
-		Overlap: overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
+		LagThreshold: cfg.Reliability.LagThreshold,
+		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember() //nolint:contextcheck // it begins nothing
@@ -188,12 +190,21 @@ func (s *Service) buildMember() {
 		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
+		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
 		Logger: s.logger, Registerer: s.registry,
 	})
+}
+
+// leaderConfig returns the settings with which the node leads the cluster.
+func leaderConfig(c config.Cluster) govern.Config {
+	return govern.Config{
+		RoundFloor: c.RoundFloor, Debounce: c.RebalanceDebounce, ResyncDelay: c.Resync.Debounce, ResyncRate: c.Resync.RateLimit,
+		Failures: c.AssignmentCircuit.FailureThreshold, OpenFor: c.AssignmentCircuit.HalfOpenTimeout, Successes: c.AssignmentCircuit.SuccessThreshold,
+	}
 }
 
 // Share begins a shared subscriber of everything that is watched, before Run.

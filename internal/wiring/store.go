@@ -13,22 +13,22 @@ import (
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/place"
 )
 
 // openStore connects to the store of checkpoints.
 func (s *Service) openStore(ctx context.Context) error {
 	cfg := s.opts.Config
-	at := place.New(cfg, cfg.Node.ID, s.logger)
-	s.closers = append(s.closers, at.Close)
-	at.UseMongo(s.mongo)
-	if err := at.OpenStore(ctx); err != nil {
+	conn := backend.New(cfg, cfg.Node.ID, s.logger)
+	s.closers = append(s.closers, conn.Close)
+	conn.UseMongo(s.mongo)
+	if err := conn.OpenStore(ctx); err != nil {
 		return err
 	}
-	s.place, s.store, s.owner, s.roster = at, at.Store, at.Owner, at.Members()
-	if at.Roster != nil {
-		client, err := at.Etcd(ctx)
+	s.conn, s.store, s.owner, s.roster = conn, conn.Store, conn.Owner, conn.Members()
+	if conn.Roster != nil {
+		client, err := conn.Etcd(ctx)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	first := checkpoint.Origin{
 		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, Source: source, At: time.Now(), By: cfg.Node.ID,
 	}
-	s.origin, err = s.place.Settle(ctx, source, func(ctx context.Context) (o checkpoint.Origin, err error) {
+	s.origin, err = s.conn.EnsureOrigin(ctx, source, func(ctx context.Context) (o checkpoint.Origin, err error) {
 		first.Start, err = s.startTime(ctx)
 		return first, err
 	})

@@ -14,17 +14,16 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func exportCommand() *cobra.Command {
-	o := form.Command{Quiet: true}
-	cmd := o.Make("export [FILE]", "Write all checkpoints into a file, or to standard output", cobra.MaximumNArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			archive, err := admin.Export(ctx, at.Store, form.Who())
+	o := command{noOutput: true}
+	cmd := o.build("export [FILE]", "Write all checkpoints into a file, or to standard output", cobra.MaximumNArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			archive, err := admin.Export(ctx, conn.Store, operatorName())
 			if err != nil {
 				return err
 			}
@@ -59,59 +58,59 @@ type imported struct {
 }
 
 func importCommand() *cobra.Command {
-	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterBackend}}
-	cmd := o.Make("import FILE", "Take over the checkpoints of an export", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+	o := command{allNodes: true, accepts: []fault.Code{fault.ClusterBackend}}
+	cmd := o.build("import FILE", "Take over the checkpoints of an export", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
 			if err != nil {
 				return err
 			}
-			source, err := at.Mongo(ctx)
+			source, err := conn.Mongo(ctx)
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanImport(ctx, at.Store, source, archive)
+			plan, err := admin.PlanImport(ctx, conn.Store, source, archive)
 			if err != nil {
 				return err
 			}
 			i := imported{ImportPlan: plan}
 			question := fmt.Sprintf("Import %d checkpoints? Where one moves forward, what is between is skipped.", len(plan.Steps))
-			if err := o.Decide(w, i, i.write, nil, question); err != nil {
+			if err := o.decide(w, i, i.write, nil, question); err != nil {
 				return err
 			}
-			if err := apply(ctx, at, plan, args[0]); err != nil {
+			if err := apply(ctx, conn, plan, args[0]); err != nil {
 				return err
 			}
 			i.Done = true
-			return o.Print(w, i, i.write)
+			return o.print(w, i, i.write)
 		})
 	cmd.Long = `Take over the checkpoints that "streamer subscribers export" wrote, for example when they move from etcd to MongoDB. No node may be running.
 Where there is no cluster yet, its origin is taken over too. What is between is redelivered where a checkpoint moves back, and skipped where it moves
 forward. Subscribers that are not in the export stay where they are.`
-	return o.Planning(cmd)
+	return o.planFlags(cmd)
 }
 
 // importTTL is how long the claim of an import lives without being renewed.
 const importTTL = 10 * time.Second
 
 // apply claims the partitions as a node does, so that none can be saving, and imports.
-func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from string) error {
-	if err := at.Nobody(ctx); err != nil {
+func apply(ctx context.Context, conn *backend.Conn, plan *admin.ImportPlan, from string) error {
+	if err := conn.CheckVacant(ctx); err != nil {
 		if held, is := errors.AsType[*cluster.HeldError](err); is {
 			return fault.New(fault.NodeRunning, held)
 		}
 		return err
 	}
-	if err := plan.Create(ctx, at.Store, at.First()); err != nil {
+	if err := plan.Create(ctx, conn.Store, conn.InitialBackend()); err != nil {
 		return err
 	}
-	by := form.Who()
+	by := operatorName()
 	solo := cluster.NewSolo(cluster.SoloConfig{
 		Member: cluster.Member{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
-	}, at.Owner)
+	}, conn.Owner)
 	applied := false
 	err := solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {
-		err := plan.Apply(ctx, at.Store, terms, by, from)
+		err := plan.Apply(ctx, conn.Store, terms, by, from)
 		applied = err == nil
 		return err
 	})
@@ -121,7 +120,7 @@ func apply(ctx context.Context, at *place.Place, plan *admin.ImportPlan, from st
 	if err != nil {
 		return err
 	}
-	return at.Moved(ctx, by)
+	return conn.RecordMove(ctx, by)
 }
 
 func readArchive(name string) (admin.Archive, error) {
@@ -156,6 +155,6 @@ func (i imported) write(t *tabwriter.Writer) {
 		if s.Partition != nil {
 			partition = fmt.Sprint(*s.Partition)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", form.Text(s.Subscriber), partition, from, s.To, form.Clock(s.To.Time), s.Move)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", quoted(s.Subscriber), partition, from, s.To, formatTime(s.To.Time), s.Move)
 	}
 }

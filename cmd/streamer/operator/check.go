@@ -10,23 +10,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/preflight"
-	"github.com/mongostream/streamer/internal/preflight/inspect"
 )
 
 func checkCommand() *cobra.Command {
 	var file, output string
 	var outage time.Duration
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: form.Arguments(cobra.NoArgs),
+		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: checkArgs(cobra.NoArgs),
 		Long: `Check what a node will find: MongoDB, its log, the store of checkpoints. Nothing is written. Each finding that is not ok has a code and a
 remedy; the exit code is 1 where a node would not start, or would deliver nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := form.CheckOutput(output); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			cfg, err := config.Load(file, os.Environ())
@@ -39,10 +37,10 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 			if outage < 0 {
 				return fault.Newf(fault.CommandBadArgument, "--outage %s is negative", outage)
 			}
-			at := place.New(cfg, "operator", form.Logger(cfg))
-			defer at.Close()
-			report := preflight.Run(cmd.Context(), inspect.Checks(at, outage))
-			if err := form.Printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
+			conn := backend.New(cfg, "operator", newLogger(cfg))
+			defer conn.Close()
+			report := preflight.Run(cmd.Context(), conn, outage)
+			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
 				return err
 			}
 			return cmp.Or(context.Cause(cmd.Context()), failed(report))
@@ -50,7 +48,7 @@ remedy; the exit code is 1 where a node would not start, or would deliver nothin
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.outage)")
-	form.OutputFlag(cmd, &output)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -67,7 +65,7 @@ func failed(r preflight.Report) error {
 	if first == nil {
 		return nil
 	}
-	return fault.Newf(first.Code, "%d of %d checks failed, first %s: %s", n, len(r.Checks), first.Name, first.Text)
+	return fault.Newf(first.Code, "%d of %d checks failed, the first is %s: %s", n, len(r.Checks), first.Name, first.Text)
 }
 
 func writeChecks(t *tabwriter.Writer, r preflight.Report) {

@@ -9,14 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func clusterCommand() *cobra.Command {
-	return form.Group("cluster", "Look after a cluster as a whole", adoptCommand(), repartitionCommand())
+	return group("cluster", "Adopt a restored cluster, or change its partitions", adoptCommand(), repartitionCommand())
 }
 
 // An adopted is what adopting would do, and what stands when it was done.
@@ -29,11 +28,11 @@ type adopted struct {
 }
 
 func adoptCommand() *cobra.Command {
-	o := form.Command{Nodes: true, Accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
+	o := command{allNodes: true, accepts: []fault.Code{fault.ClusterOrigin, fault.ClusterBackend}}
 	var to string
 	var source bool
-	cmd := o.Make("adopt", "Take the checkpoints over after etcd or MongoDB was restored from a backup", cobra.NoArgs,
-		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
+	cmd := o.build("adopt", "Adopt the checkpoints after etcd or MongoDB was restored from a backup", cobra.NoArgs,
+		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			var restored change.Timestamp
 			if to != "" {
 				p, err := admin.ParseTarget(to)
@@ -45,25 +44,25 @@ func adoptCommand() *cobra.Command {
 				}
 				restored = p.Time
 			}
-			mongo, err := at.Mongo(ctx)
+			mongo, err := conn.Mongo(ctx)
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanAdopt(ctx, at.Store, mongo, restored, at.Backend())
+			plan, err := admin.PlanAdopt(ctx, conn.Store, mongo, restored, conn.Describe())
 			if err != nil {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if err := o.Decide(w, a, a.write, plan.Check(source), "Adopt the checkpoints? Every node that runs loses its partitions."); err != nil {
+			if err := o.decide(w, a, a.write, plan.Check(source), "Adopt the checkpoints? Every node that runs loses its partitions."); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Store, form.Who())
+			next, err := plan.Apply(ctx, conn.Store, operatorName())
 			if err != nil {
 				return err
 			}
 			stands := admin.ShowOrigin(next)
 			a.Done, a.Stands = true, &stands
-			return o.Print(w, a, a.write)
+			return o.print(w, a, a.write)
 		})
 	cmd.Long = `Take the checkpoints over after a restore, and before nodes are started again.
 
@@ -75,7 +74,7 @@ After a restore of MongoDB checkpoints may be of a log that is no more. Those ah
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the checkpoints were made with: the same data, moved or restored")
-	return o.Planning(cmd)
+	return o.planFlags(cmd)
 }
 
 // write writes what would be done, or was.
@@ -93,16 +92,16 @@ func (a adopted) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "etcd was\t%s below %s\n", a.Origin.Backend.Etcd, a.Origin.Backend.Prefix)
 		fmt.Fprintf(t, "etcd is\t%s below %s\n", a.Etcd.Etcd, a.Etcd.Prefix)
 	}
-	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, form.Clock(a.Now.Time))
+	fmt.Fprintf(t, "MongoDB is at\t%s (%s)\n", a.Now, formatTime(a.Now.Time))
 	fmt.Fprintf(t, "checkpoints ahead\t%d\n", len(a.Ahead))
 	if len(a.Ahead) > 0 {
-		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nSUBSCRIBER\tPARTITION\tAT\tTIME\n", a.To, form.Clock(a.To.Time))
+		fmt.Fprintf(t, "they go back to\t%s (%s)\n\nSUBSCRIBER\tPARTITION\tAT\tTIME\n", a.To, formatTime(a.To.Time))
 		for _, c := range a.Ahead {
 			partition := "all"
 			if c.Partition != nil {
 				partition = fmt.Sprint(*c.Partition)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", form.Text(c.Subscriber), partition, c.Position, form.Clock(c.Position.Time))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", quoted(c.Subscriber), partition, c.Position, formatTime(c.Position.Time))
 		}
 	}
 }

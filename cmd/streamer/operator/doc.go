@@ -1,6 +1,7 @@
-// Package operator has the commands with which people look after a cluster: how a node does, where subscribers are, what was
-// lost, and what moves them. It reads arguments, asks, and prints; what is done is in internal/admin, and what is checked in internal/preflight.
+// Package operator has the commands with which operators look after a cluster: check, status, tail, subscribers, gaps, cluster, handoff and
+// drain. It parses arguments, asks for confirmation, and prints; package admin does the work, and package preflight the checks.
 //
-// Every command that prints data prints it as a table, or as JSON with -o json. Bad input is one fault, and changes nothing. Every command that
-// changes something asks first, on a terminal; without one it needs --yes. Those that move checkpoints show with --dry-run what they would do.
+// Every command that prints data prints a table, or JSON with -o json. Invalid arguments are the fault CommandBadArgument and change nothing.
+// Every command that changes something asks for confirmation on a terminal; without a terminal it needs --yes. Commands that move checkpoints
+// show with --dry-run what they would do.
 package operator

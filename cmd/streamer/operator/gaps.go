@@ -10,41 +10,33 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func gapsCommand() *cobra.Command {
-	var o form.Command
-	return o.Make("gaps", "List what could not be read from the log any more", cobra.NoArgs,
-		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-			if _, err := admin.ReadOrigin(ctx, at.Store); err != nil {
+	var o command
+	return o.build("gaps", "List the losses that nodes recorded", cobra.NoArgs,
+		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
+			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
 				return err
 			}
-			gaps, unread := at.Store.Gaps(ctx)
+			gaps, unread := conn.Store.Gaps(ctx)
 			if unread != nil && len(gaps) == 0 {
 				return unread
 			}
 			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
-			err := o.Print(w, log, func(t *tabwriter.Writer) {
+			err := o.print(w, log, func(t *tabwriter.Writer) {
 				if len(log.Gaps) == 0 {
-					fmt.Fprintln(t, "Nothing was lost.")
+					fmt.Fprintln(t, "No losses.")
 					return
 				}
 				fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
 				for _, g := range log.Gaps {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", form.Clock(g.Found), form.Clock(g.LostFrom.Time), form.Clock(g.LostTo.Time), g.Reason,
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", formatTime(g.Found), formatTime(g.LostFrom.Time), formatTime(g.LostTo.Time), g.Reason,
 						orDash(strings.Join(g.Namespaces, ",")), g.By)
 				}
 			})
 			return cmp.Or(err, unread)
 		})
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -10,58 +10,56 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/admin/move"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func handoffCommand() *cobra.Command {
-	var o form.Command
-	h := move.Handoff{By: form.Who()}
-	cmd := o.Make("handoff PARTITION --to NODE", "Have a partition handed over to another node", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+	var o command
+	h := admin.Handoff{By: operatorName()}
+	cmd := o.build("handoff PARTITION --to NODE", "Move a partition to another node", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if h.To == "" {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: which node is to get it")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: name the node that takes the partition")
 			}
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
 			}
-			c, err := at.Shared(ctx)
+			c, err := conn.OpenCluster(ctx)
 			if err != nil {
 				return err
 			}
-			wanted, err := partitions(ctx, at, args[:1])
+			wanted, err := partitions(ctx, conn, args[:1])
 			if err != nil {
 				return err
 			}
 			h.Partition = wanted[0]
-			h.Ask = func(from string) error {
-				return o.Confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
+			h.Confirm = func(from string) error {
+				return o.confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}
-			if o.Output == "" {
-				h.Tell = func(s move.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
+			if o.output == "" {
+				h.Progress = func(s admin.HandoffStep) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
 			}
 			done, err := h.Run(ctx, c)
 			if err != nil {
 				return err
 			}
-			return o.Print(w, done, func(t *tabwriter.Writer) {
+			return o.print(w, done, func(t *tabwriter.Writer) {
 				fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
 			})
 		})
-	cmd.Long = `Have a partition handed over to another node: it is delivered without a gap, by its old owner until the new one serves it.
+	cmd.Long = `Move a partition to another node without a gap: its old owner delivers it until the new one serves it.
 
-The wish is written into etcd, the leader plans with it, and the nodes hand the partition over as for every other plan. It stands for as
-long as --for says, which is how long the command waits at most too; plans are sticky, so the partition stays where it is afterwards. To
-keep the shares even, the leader may move another partition the other way.
+The command writes a directive into etcd, the leader plans with it, and the nodes hand the partition over as for every other plan. The
+directive expires after --for, which is also how long the command waits. Plans are sticky, so the partition stays there afterwards. To keep
+the shares even, the leader may move another partition in return.
 
   streamer handoff 17 --to node-2 --yes`
-	cmd.Flags().StringVar(&h.To, "to", "", "the node that is to get it")
-	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "also if that node runs an older version")
-	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long it is wished and waited for")
-	return o.Writing(cmd)
+	cmd.Flags().StringVar(&h.To, "to", "", "the node that takes the partition")
+	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "allow a node with an older version")
+	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long the directive lives, and how long to wait")
+	return o.confirmFlag(cmd)
 }
 
 // How long a handoff may be wished and waited for.
@@ -72,75 +70,75 @@ const (
 
 // A drained is what became of a drain, or of taking one back.
 type drained struct {
-	move.Drained
+	admin.DrainResult
 
 	Wished bool `json:"wished"` // the wish stands
 }
 
 func drainCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var undo bool
-	d := move.Drain{By: form.Who()}
-	cmd := o.Make("drain NODE", "Have a node emptied before it is stopped", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			c, err := at.Shared(ctx)
+	d := admin.Drain{By: operatorName()}
+	cmd := o.build("drain NODE", "Move all partitions away from a node before it is stopped", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			c, err := conn.OpenCluster(ctx)
 			if err != nil {
 				return err
 			}
 			if d.Node = args[0]; undo {
 				ask := func() error {
-					return o.Confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
+					return o.confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
 				}
-				if err := move.Undrain(ctx, c, d.Node, ask); err != nil {
+				if err := admin.Undrain(ctx, c, d.Node, ask); err != nil {
 					return err
 				}
-				return o.Print(w, drained{Drained: move.Drained{Node: d.Node}}, func(t *tabwriter.Writer) {
+				return o.print(w, drained{DrainResult: admin.DrainResult{Node: d.Node}}, func(t *tabwriter.Writer) {
 					fmt.Fprintf(t, "Node %s gets its share of the partitions again.\n", d.Node)
 				})
 			}
-			d.Ask = func(owned int) error {
-				return o.Confirm(fmt.Sprintf("Hand the %d partitions of node %s over to other nodes, and assign it none until --undo?", owned, d.Node))
+			d.Confirm = func(owned int) error {
+				return o.confirm(fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
-			if o.Output == "" {
-				d.Tell = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
+			if o.output == "" {
+				d.Progress = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
 			}
 			done, err := d.Run(ctx, c)
 			if err != nil {
 				if done.Left > 0 {
-					fmt.Fprintf(os.Stderr, "The wish stands: the leader goes on emptying node %s, until it is taken back with --undo.\n", d.Node)
+					fmt.Fprintf(os.Stderr, "The leader continues to drain node %s until the drain is undone with --undo.\n", d.Node)
 				}
 				return err
 			}
-			return o.Print(w, drained{Drained: done, Wished: true}, func(t *tabwriter.Writer) {
+			return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) {
 				if done.Gone {
-					fmt.Fprintf(t, "Node %s has gone.\n", d.Node)
+					fmt.Fprintf(t, "Node %s has left the cluster.\n", d.Node)
 					return
 				}
-				fmt.Fprintf(t, "Node %s is empty after %s: it may be stopped. It gets nothing until `streamer drain %s --undo`.\n",
-					d.Node, short(time.Duration(done.TookMS)*time.Millisecond), d.Node)
+				fmt.Fprintf(t, "Node %s is empty after %s and can be stopped. It gets no partitions until `streamer drain %s --undo`.\n",
+					d.Node, formatDuration(time.Duration(done.TookMS)*time.Millisecond), d.Node)
 			})
 		})
-	cmd.Long = `Have everything that a node owns handed over to the others, and nothing given to it until that is taken back with --undo, after a
-restart too. Returns when the node is empty: then it may be stopped, and nobody notices.
+	cmd.Long = `Move all partitions of a node to other nodes, and assign it none until --undo, even after a restart. The command returns when the node is
+empty: then it can be stopped without an interruption.
 
-A node that is stopped (SIGTERM) does the same by itself, within reliability.shutdown.drain_timeout. Drain it by hand where that is to be
-watched, or where the machine is to stay empty for a while.`
-	cmd.Flags().BoolVar(&undo, "undo", false, "take it back: the node gets its share again")
-	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long it is watched; the leader goes on by itself")
-	return o.Writing(cmd)
+A node that is stopped (SIGTERM) does the same, within reliability.shutdown.drain_timeout. Use drain to watch the progress, or to keep the
+node empty for a while.`
+	cmd.Flags().BoolVar(&undo, "undo", false, "undo a drain: the node gets its share again")
+	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long to wait; the leader continues on its own")
+	return o.confirmFlag(cmd)
 }
 
 // showHandoffs prints what moves, has moved, and is wished.
-func showHandoffs(o *form.Command) form.Deed {
-	return func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-		c, err := at.Shared(ctx)
+func showHandoffs(o *command) action {
+	return func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
+		c, err := conn.OpenCluster(ctx)
 		if err != nil {
 			return err
 		}
-		list, err := move.Look(ctx, c)
+		list, err := admin.ListMoves(ctx, c)
 		if err != nil {
 			return err
 		}
-		return o.Print(w, list, func(t *tabwriter.Writer) { assembly.WriteMoves(t, list) })
+		return o.print(w, list, func(t *tabwriter.Writer) { writeMoves(t, list) })
 	}
 }

@@ -4,5 +4,7 @@ import "github.com/spf13/cobra"
 
 // Commands are the commands of operators.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{checkCommand(), statusCommand(), subscribersCommand(), gapsCommand(), clusterCommand(), handoffCommand(), drainCommand()}
+	return []*cobra.Command{
+		checkCommand(), statusCommand(), tailCommand(), subscribersCommand(), gapsCommand(), clusterCommand(), handoffCommand(), drainCommand(),
+	}
 }

@@ -1,4 +1,4 @@
-package operator_test
+package operator
 
 import (
 	"bytes"
@@ -11,8 +11,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,36 +23,36 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cmd/streamer/operator"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
-	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A desk is a cluster, for which no node runs, and its operator.
-type desk struct {
+// A fixture is a cluster without a running node, and its operator.
+type fixture struct {
 	*testing.T
 
-	at          *place.Place
+	conn        *backend.Conn
 	mongo       *mongodb.Client
 	first, last change.Position
 }
 
-// newDesk makes a cluster with an exclusive subscriber and a shared one, of which one partition has no checkpoint. The operator's environment leads
+// newFixture makes a cluster with an exclusive subscriber and a shared one, of which one partition has no checkpoint. The operator's environment leads
 // there.
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	d := &desk{T: t}
+	d := &fixture{T: t}
 	uri := devmongotest.URI(t)
 	d.mongo = mongodbtest.Dial(t, uri)
 	for key, value := range map[string]string{
@@ -63,9 +65,9 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.at = place.New(cfg, "test", nil)
-	t.Cleanup(d.at.Close)
-	if err := d.at.OpenStore(t.Context()); err != nil {
+	d.conn = backend.New(cfg, "test", nil)
+	t.Cleanup(d.conn.Close)
+	if err := d.conn.OpenStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first, known, err := d.mongo.FirstEntry(t.Context())
@@ -87,17 +89,17 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.at.Settle(t.Context(), source, func(context.Context) (checkpoint.Origin, error) {
+	_, err = d.conn.EnsureOrigin(t.Context(), source, func(context.Context) (checkpoint.Origin, error) {
 		return checkpoint.Origin{Cluster: rand.Text(), Incarnation: 1, Partitions: 2, Source: source, Start: first, At: time.Now(), By: "n"}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.at.Store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now(), Node: "a", By: "ann"}, checkpoint.Checkpoint{
+	_, err = d.conn.Store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now(), Node: "a", By: "ann"}, checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: "gateway/orders"}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonBegin,
 	})
 	if err == nil {
-		err = d.at.Store.Put(t.Context(), checkpoint.Checkpoint{
+		err = d.conn.Store.Put(t.Context(), checkpoint.Checkpoint{
 			Key: checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1}, Position: d.last, Partitions: 2, At: time.Now(), By: "a", Reason: checkpoint.ReasonFinal,
 		})
 	}
@@ -108,11 +110,12 @@ func newDesk(t *testing.T) *desk {
 }
 
 // command gives a command, and returns what it prints.
-func (d *desk) command(args ...string) (string, error) {
+func (d *fixture) command(args ...string) (string, error) {
 	d.Helper()
 	var text bytes.Buffer
 	root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(operator.Commands()...)
+	root.SetFlagErrorFunc(FlagError)
+	root.AddCommand(Commands()...)
 	root.SetArgs(args)
 	root.SetOut(&text)
 	root.SetErr(&text)
@@ -121,7 +124,7 @@ func (d *desk) command(args ...string) (string, error) {
 }
 
 // result gives a command, and reads what it prints in JSON.
-func (d *desk) result(into any, args ...string) {
+func (d *fixture) result(into any, args ...string) {
 	d.Helper()
 	text, err := d.command(append(args, "-o", "json")...)
 	if err == nil {
@@ -133,9 +136,9 @@ func (d *desk) result(into any, args ...string) {
 }
 
 // checkpoints returns where the subscribers are, and of which generation.
-func (d *desk) checkpoints() map[string]string {
+func (d *fixture) checkpoints() map[string]string {
 	d.Helper()
-	all, err := d.at.Store.List(d.Context())
+	all, err := d.conn.Store.List(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -154,10 +157,10 @@ func (s sole) Subscribers() []streamer.SubscriberStatus {
 }
 
 func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	node := httptest.NewServer(http.NewServeMux())
 	t.Cleanup(node.Close)
-	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.at.Store, d.mongo))
+	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo))
 	var list struct {
 		admin.SubscriberList
 		NodeError string `json:"node_error"`
@@ -179,7 +182,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 			t.Errorf("no %q, %v:\n%s", want, err, text)
 		}
 	}
-	other := newDesk(t) // the environment is its now
+	other := newFixture(t) // the environment is its now
 	other.result(&list, "subscribers", "list", "--address", node.URL)
 	if list.NodeError == "" || len(list.Subscribers) != 2 {
 		t.Errorf("a node of another cluster: %+v", list)
@@ -196,7 +199,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 }
 
 func TestSubscribersAreShown(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	var shown struct {
 		Checkpoints []admin.Checkpoint `json:"checkpoints"`
 	}
@@ -236,7 +239,7 @@ func TestSubscribersAreShown(t *testing.T) {
 }
 
 func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	before := d.checkpoints()
 	to := fmt.Sprintf("%d:%d", d.first.Time.T, d.first.Time.I)
 	if text, err := d.command("subscribers", "rewind", "stdout", "--to", to); fault.Of(err) != fault.CommandUnconfirmed {
@@ -256,11 +259,11 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 		AnnounceError   string `json:"announce_error"`
 	}
 	d.result(&done, "subscribers", "rewind", "stdout", "--partition", "1", "--to", to, "--yes", "--why", "twice")
-	past, err := d.at.Store.History(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1})
+	past, err := d.conn.Store.History(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1})
 	if err != nil || !done.Done || !done.Announced || past[0].Note != "twice" || past[0].Position.Compare(d.first) != 0 {
 		t.Errorf("%+v, %+v, %v", done, past, err)
 	}
-	client, err := d.at.Etcd(t.Context())
+	client, err := d.conn.Etcd(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +274,7 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 }
 
 func TestExportIsImportedAgain(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	before := d.checkpoints()
 	file := filepath.Join(t.TempDir(), "all.json")
 	if text, err := d.command("subscribers", "export", file); err != nil {
@@ -305,7 +308,7 @@ func TestExportIsImportedAgain(t *testing.T) {
 }
 
 func TestPartitionsAreCountedAnew(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if text, err := d.command("cluster", "repartition", "--to", "8", "--dry-run"); err != nil || !strings.Contains(text, "1 partitions") {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -328,5 +331,71 @@ func TestPartitionsAreCountedAnew(t *testing.T) {
 	var adopted struct{ Done bool }
 	if d.result(&adopted, "cluster", "adopt", "--yes"); !adopted.Done {
 		t.Errorf("%+v", adopted)
+	}
+}
+
+func TestListNeedsNoConfigurationWhereANodeAnswers(t *testing.T) {
+	d := newFixture(t)
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("gateway/orders"), d.conn.Store, d.mongo))
+	node := httptest.NewServer(mux)
+	t.Cleanup(node.Close)
+	for _, variable := range os.Environ() { // the node's own
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "STREAMER_") {
+			t.Setenv(name, value) // put back afterwards
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var list admin.SubscriberList
+	d.result(&list, "subscribers", "list", "--address", strings.TrimPrefix(node.URL, "http://"))
+	if len(list.Subscribers) != 2 || list.Node != "a" || list.Subscribers[0].Lag == nil || list.Subscribers[0].HeadRoom == nil || !*list.Subscribers[0].Connected {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestMistypedFlagsAndCommandsAreNamedWithTheNearest(t *testing.T) {
+	d := &fixture{T: t}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", "--adress", "127.0.0.1:8080"}, "streamer status: there is no flag --adress; did you mean --address?"},
+		{[]string{"subscribers", "rewind", "a", "--partitions", "1"}, "there is no flag --partitions; did you mean --partition?"},
+		{[]string{"status", "--nothing-like-it"}, "there is no flag --nothing-like-it"},
+		{[]string{"status", "-x"}, "unknown shorthand flag: 'x'"},
+		{[]string{"status", "--address"}, "flag needs an argument: --address"},
+		{[]string{"subscribers", "lst"}, `there is no command "lst" in "streamer subscribers"; did you mean list?`},
+	} {
+		_, err := d.command(tt.args...)
+		if fault.Of(err) != fault.CommandBadArgument || !strings.HasSuffix(strings.Split(err.Error(), " in -x")[0], tt.want) {
+			t.Errorf("%v: %v", tt.args, err)
+		}
+	}
+	if entry, _ := fault.Lookup(fault.CommandBadArgument); strings.Contains(entry.Remedy, "partition") {
+		t.Errorf("the remedy is about something else: %s", entry.Remedy)
+	}
+}
+
+func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
+	report := health.Report{Node: "a", Status: health.Healthy}
+	for i, room := range []float64{0, 0.4, 1, 502, -90} {
+		report.Partitions = append(report.Partitions, health.Partition{ID: i, Status: health.Healthy, HeadRoom: &room})
+	}
+	report.Partitions = append(report.Partitions, health.Partition{ID: 5, Status: health.Healthy})
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 4, 1, ' ', 0)
+	writeReport(w, report)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(text.String(), "\n")
+	for i, want := range []string{
+		"0s", "400ms", "1s", "8m22s", "left the oplog 1m30s ago", "unknown",
+	} {
+		if row := fmt.Sprintf("%d healthy unknown 0.0 - %s", i, want); !slices.ContainsFunc(lines, func(l string) bool { return strings.Join(strings.Fields(l), " ") == row }) {
+			t.Errorf("partition %d: no %q in\n%s", i, want, &text)
+		}
 	}
 }

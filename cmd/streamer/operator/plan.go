@@ -6,31 +6,29 @@ import (
 	"io"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cmd/streamer/operator/assembly"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/place"
 )
 
-// askRoster reads what the nodes have in common.
-func askRoster(ctx context.Context, cfg config.Config) (*assembly.Assembly, error) {
-	at := place.New(cfg, "operator", form.Logger(cfg))
-	defer at.Close()
-	store, err := at.OpenRoster(ctx)
+// readClusterView reads what the nodes have in common.
+func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, error) {
+	conn := backend.New(cfg, "operator", newLogger(cfg))
+	defer conn.Close()
+	store, err := conn.OpenRoster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	view, err := store.View(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		return nil, fault.Newf(fault.ClusterUnknown, "no node of cluster %s has been at this etcd", cfg.Cluster.ID)
+		return nil, fault.Newf(fault.ClusterUnknown, "no node of cluster %s has used this etcd", cfg.Cluster.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return assembly.Of(cfg.Cluster.ID, view), nil
+	return newClusterView(cfg.Cluster.ID, view), nil
 }
 
 // showPlan prints what the nodes have in common.
@@ -39,9 +37,9 @@ func showPlan(ctx context.Context, w io.Writer, file, output string, environment
 	if err != nil {
 		return err
 	}
-	shared, err := askRoster(ctx, cfg)
+	shared, err := readClusterView(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return form.Printed(w, output, shared, shared.Write)
+	return printResult(w, output, shared, shared.write)
 }

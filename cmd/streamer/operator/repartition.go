@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 // A repartitioned is what counting the partitions anew would do, and what stands when it was done.
@@ -24,36 +23,36 @@ type repartitioned struct {
 }
 
 func repartitionCommand() *cobra.Command {
-	o := form.Command{Nodes: true}
+	o := command{allNodes: true}
 	var to int
-	cmd := o.Make("repartition --to M", "Change the number of partitions", cobra.NoArgs,
-		func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
+	cmd := o.build("repartition --to M", "Change the number of partitions", cobra.NoArgs,
+		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			if to == 0 {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: how many partitions there are to be")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the new number of partitions")
 			}
-			if err := at.OpenAsFound(ctx); err != nil {
+			if err := conn.OpenAsStored(ctx); err != nil {
 				return err
 			}
-			source, err := at.Mongo(ctx)
+			source, err := conn.Mongo(ctx)
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanRepartition(ctx, at.Store, source, to)
+			plan, err := admin.PlanRepartition(ctx, conn.Store, source, to)
 			if err != nil {
 				return err
 			}
 			r := repartitioned{RepartitionPlan: plan}
 			question := fmt.Sprintf("Change the number of partitions from %d to %d?", plan.Origin.Partitions, to)
-			if err := o.Decide(w, r, r.write, plan.Check(), question); err != nil {
+			if err := o.decide(w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
-			next, err := plan.Apply(ctx, at.Store, form.Who())
+			next, err := plan.Apply(ctx, conn.Store, operatorName())
 			if err != nil {
 				return err
 			}
 			stands := admin.ShowOrigin(next)
 			r.Done, r.Stands = true, &stands
-			return o.Print(w, r, r.write)
+			return o.print(w, r, r.write)
 		})
 	cmd.Long = `Change the number of partitions. Stop all nodes first; then set cluster.partitions, and start them again.
 
@@ -67,7 +66,7 @@ partitions through etcd, there are two transactions: after a crash between them 
 
   streamer cluster repartition --to 128 --dry-run`
 	cmd.Flags().IntVar(&to, "to", 0, "how many partitions there are to be")
-	return o.Planning(cmd)
+	return o.planFlags(cmd)
 }
 
 // write writes what would be done, or was.
@@ -78,13 +77,13 @@ func (r repartitioned) write(t *tabwriter.Writer) {
 		return
 	}
 	fmt.Fprintf(t, "partitions\t%d, to be %d\n", r.Origin.Partitions, r.To)
-	fmt.Fprintf(t, "shared ones begin at\t%s (%s)\n", r.Start, form.Clock(r.Start.Time))
+	fmt.Fprintf(t, "shared ones begin at\t%s (%s)\n", r.Start, formatTime(r.Start.Time))
 	writeReach(t, r.OplogBegins, r.Reached)
 	fmt.Fprintf(t, "entries\t%s of all collections, from the earliest position to the latest\n", estimate(r.Entries))
 	if len(r.Subscribers) > 0 {
 		fmt.Fprintln(t, "\nSUBSCRIBER\tKIND\tEARLIEST\tLATEST\tWITHOUT A CHECKPOINT\tSNAPSHOTS UNDER WAY")
 	}
 	for _, s := range r.Subscribers {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d partitions\t%d\n", form.Text(s.Subscriber), s.Kind, form.Clock(s.Earliest.Time), form.Clock(s.Latest.Time), s.Without, s.Snapshots)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d partitions\t%d\n", quoted(s.Subscriber), s.Kind, formatTime(s.Earliest.Time), formatTime(s.Latest.Time), s.Without, s.Snapshots)
 	}
 }

@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 // A rewound is what a rewind would do, and whether it was done.
@@ -29,41 +28,41 @@ type rewound struct {
 const announceTimeout = 10 * time.Second
 
 func rewindCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var to, why string
 	var only *[]string
-	cmd := o.Make("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that what follows is redelivered", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
+	cmd := o.build("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that what follows is redelivered", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if to == "" {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: where to go back to")
+				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
 			}
 			target, err := admin.ParseTarget(to)
 			if err != nil {
 				return err
 			}
-			wanted, err := partitions(ctx, at, *only)
+			wanted, err := partitions(ctx, conn, *only)
 			if err != nil {
 				return err
 			}
-			source, err := at.Mongo(ctx)
+			source, err := conn.Mongo(ctx)
 			if err != nil {
 				return err
 			}
-			plan, err := admin.PlanRewind(ctx, at.Store, source, args[0], wanted, target)
+			plan, err := admin.PlanRewind(ctx, conn.Store, source, args[0], wanted, target)
 			if err != nil {
 				return err
 			}
 			r := rewound{RewindPlan: plan}
-			question := fmt.Sprintf("Move subscriber %s back to %s?", form.Text(plan.Subscriber), form.Clock(plan.To.Time))
-			if err := o.Decide(w, r, r.write, plan.Check(), question); err != nil {
+			question := fmt.Sprintf("Move subscriber %s back to %s?", quoted(plan.Subscriber), formatTime(plan.To.Time))
+			if err := o.decide(w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
-			written, err := plan.Apply(ctx, at.Store, form.Who(), why)
+			written, err := plan.Apply(ctx, conn.Store, operatorName(), why)
 			if len(written) > 0 {
 				telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 				defer cancel()
 				var untold error
-				if r.Announced, untold = at.Announce(telling, plan.Notice(written, form.Who())); untold != nil {
+				if r.Announced, untold = conn.Announce(telling, plan.Notice(written, operatorName())); untold != nil {
 					r.AnnounceError = untold.Error()
 				}
 			}
@@ -71,7 +70,7 @@ func rewindCommand() *cobra.Command {
 				return err
 			}
 			r.Done = true
-			return o.Print(w, r, r.write)
+			return o.print(w, r, r.write)
 		})
 	cmd.Long = `Move a subscriber back to a time or to a resume token. It is the only way back: what follows the new position is redelivered, after a notice
 (rewound). Where a partition is before the target already, it stays. The node that serves the subscriber is told, and goes there at once; where there
@@ -82,13 +81,13 @@ is no etcd to tell it by, it finds out when it saves the next checkpoint. A subs
 	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "what it is for; kept in the history")
 	only = partitionFlag(cmd)
-	return o.Planning(cmd)
+	return o.planFlags(cmd)
 }
 
 // write writes what would be done, or was.
 func (r rewound) write(t *tabwriter.Writer) {
 	if r.Done {
-		fmt.Fprintf(t, "Subscriber %s was moved back to %s (%s), %d checkpoints.\n", form.Text(r.Subscriber), r.To, form.Clock(r.To.Time), r.Moves())
+		fmt.Fprintf(t, "Subscriber %s was moved back to %s (%s), %d checkpoints.\n", quoted(r.Subscriber), r.To, formatTime(r.To.Time), r.Moves())
 		switch {
 		case r.AnnounceError != "":
 			fmt.Fprintf(t, "The nodes could not be told (%s): the one that serves it finds out with the next checkpoint.\n", r.AnnounceError)
@@ -97,8 +96,8 @@ func (r rewound) write(t *tabwriter.Writer) {
 		}
 		return
 	}
-	fmt.Fprintf(t, "subscriber\t%s\n", form.Text(r.Subscriber))
-	fmt.Fprintf(t, "to\t%s (%s)\n", r.To, form.Clock(r.To.Time))
+	fmt.Fprintf(t, "subscriber\t%s\n", quoted(r.Subscriber))
+	fmt.Fprintf(t, "to\t%s (%s)\n", r.To, formatTime(r.To.Time))
 	writeReach(t, r.OplogBegins, r.Reached)
 	fmt.Fprintf(t, "entries\t%s of all partitions and collections, from there to the latest position\n\n", estimate(r.Entries))
 	fmt.Fprintln(t, "PARTITION\tAT\tTIME\tMOVES\tREDELIVERED AT MOST\tPROCESS")
@@ -108,9 +107,9 @@ func (r rewound) write(t *tabwriter.Writer) {
 			partition = fmt.Sprint(*s.Partition)
 		}
 		if s.Moves {
-			moves = fmt.Sprintf("back %s, to generation %d", short(s.From.Time.Sub(r.To.Time)), s.Generation+1)
+			moves = fmt.Sprintf("back %s, to generation %d", formatDuration(s.From.Time.Sub(r.To.Time)), s.Generation+1)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", partition, s.From, form.Clock(s.From.Time), moves, estimate(s.Events), process(s.Claim))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", partition, s.From, formatTime(s.From.Time), moves, estimate(s.Events), process(s.Claim))
 	}
 }
 
@@ -120,7 +119,7 @@ func writeReach(t *tabwriter.Writer, begins *time.Time, reached admin.Reach) {
 		fmt.Fprintln(t, "oplog\tcannot be read: whether it reaches back so far shows when a node reads it")
 		return
 	}
-	fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", form.Clock(*begins), reached)
+	fmt.Fprintf(t, "oplog\tbegins at %s: it reaches back so far: %s\n", formatTime(*begins), reached)
 }
 
 // estimate shows a number that may not be known.

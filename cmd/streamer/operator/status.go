@@ -3,103 +3,70 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/cmd/streamer/caller"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 )
 
-// statusTimeout is how long a node may take to tell how it does.
-const statusTimeout = 10 * time.Second
-
 func statusCommand() *cobra.Command {
 	var address, output, file string
 	var plan, handoffs bool
-	var asks caller.Caller
+	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how a running node does, or with --plan what the nodes of a cluster share", Args: form.Arguments(cobra.NoArgs),
-		Long: `Show how a running node does.
+		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: checkArgs(cobra.NoArgs),
+		Long: `Show the health of a running node.
 
-With --plan no node is asked: what the nodes of a cluster have in common is read in etcd, as the nodes' configuration (-f, or the
-environment) says. It shows who is there and how they do by their own account, who leads, and for each partition who should own it, who
-does, and why. With --handoffs it shows what moves, what has moved lately, and what operators wish.`,
+With --plan and --handoffs, no node is asked: the state of the cluster is read from the etcd that the nodes' configuration names (-f, or the
+environment). --plan shows the members with their own health reports, the leader, and for each partition the planned owner, the current one,
+and the reason. --handoffs shows recent handoffs, and the directives of operators.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := form.CheckOutput(output); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if handoffs {
-				o := form.Command{File: file, Output: output}
-				return o.Run(cmd, nil, showHandoffs(&o))
+				o := command{file: file, output: output}
+				return o.run(cmd, nil, showHandoffs(&o))
 			}
 			if plan {
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
 			}
-			report, err := askHealth(cmd.Context(), &asks, address)
+			report, err := readHealth(cmd.Context(), &client, address)
 			if err != nil {
 				return err
 			}
-			return form.Printed(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
+			return printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the node serves HTTP")
-	cmd.Flags().BoolVar(&plan, "plan", false, "show what the nodes of a cluster share")
-	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show which partitions move, and have moved")
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of the node")
+	cmd.Flags().BoolVar(&plan, "plan", false, "show members, leader, plan and owners")
+	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show recent handoffs and directives")
 	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
-	asks.AddFlags(cmd)
-	form.OutputFlag(cmd, &output)
+	client.addFlags(cmd)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
-// askHealth asks a node for its report. One that is unhealthy answers too.
-func askHealth(ctx context.Context, asks *caller.Caller, address string) (report health.Report, err error) {
-	base, err := caller.CheckAddress("address", address)
-	if err != nil {
-		return report, err
+// readHealth reads a node's health report. An unhealthy node answers, too.
+func readHealth(ctx context.Context, client *nodeClient, address string) (report health.Report, err error) {
+	status, err := client.get(ctx, address, "health", &report)
+	if err == nil && report.Status == "" {
+		err = fault.Newf(fault.NodeUnreachable, "%s answers %d, without a health report", address, status)
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("health").String(), nil)
-	if err != nil {
-		return report, fault.New(fault.CommandBadArgument, err)
-	}
-	resp, err := asks.Do(req)
-	switch {
-	case fault.Of(err) != "":
-		return report, err
-	case err != nil:
-		return report, fault.New(fault.NodeUnreachable, err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
-	if err != nil {
-		return report, fault.New(fault.NodeUnreachable, err)
-	}
-	if err := json.Unmarshal(body, &report); err != nil || report.Status == "" {
-		return report, fault.Newf(fault.NodeUnreachable, "%s answers %s, and not as a node does", req.URL, resp.Status)
-	}
-	return report, nil
+	return report, err
 }
-
-// maxReport bounds an answer: 16384 partitions take some 3 MiB.
-const maxReport = 32 << 20
 
 // writeReport writes a report for people.
 func writeReport(t *tabwriter.Writer, r health.Report) {
-	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, short(seconds(r.Uptime)))
+	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, formatDuration(seconds(r.Uptime)))
 	if m := r.Membership; m != nil {
 		writeMembership(t, m)
 	}
@@ -113,18 +80,13 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	}
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
 	for _, p := range r.Partitions {
-		lag, room, last := "unknown", "unknown", "-"
-		if p.Lag != nil {
-			lag = short(seconds(*p.Lag))
-		}
-		if p.HeadRoom != nil {
-			room = "leaves the oplog in " + short(seconds(*p.HeadRoom))
-		}
+		last := "-"
 		if p.LastEvent != nil {
-			last = form.Clock(*p.LastEvent)
+			last = formatTime(*p.LastEvent)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lag, p.EventRate, last, room)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.EventRate, last, headRoom(p.HeadRoom))
 	}
+	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	for _, p := range r.Partitions {
 		if p.Error != "" {
 			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
@@ -132,12 +94,12 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	}
 }
 
-// writeMembership writes a node's place among others.
+// writeMembership writes what a node knows of its cluster.
 func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
-		fmt.Fprintln(t, "DETACHED: the node is no member of its cluster now, owns nothing and hands out nothing")
+		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")
 	}
-	fmt.Fprintf(t, "lease ends in\t%.1f s unless it is renewed\n", m.LeaseDeadlineLag)
+	fmt.Fprintf(t, "lease expires in\t%.1fs unless renewed\n", m.LeaseDeadlineLag)
 	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
 	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
 		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])
@@ -147,10 +109,31 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// short shows a duration with its two largest units: 2 h 10 m.
-func short(d time.Duration) string {
-	if d < 0 {
-		return "-" + short(-d)
+// headRoom shows the log time, in seconds, from the start of the oplog to a position.
+func headRoom(s *float64) string {
+	if s != nil && *s < 0 {
+		return "left the oplog " + formatDuration(-seconds(*s)) + " ago"
+	}
+	return orUnknown(s)
+}
+
+// aboutHeadRoom explains the column. Of a new oplog nobody can tell how soon a position leaves it.
+const aboutHeadRoom = "HEAD-ROOM is the log time from the start of the oplog: once the oplog is full, the position leaves the oplog in about this time."
+
+func orUnknown(s *float64) string {
+	if s == nil {
+		return "unknown"
+	}
+	return formatDuration(seconds(*s))
+}
+
+// formatDuration shows a duration with its two largest units: 2h10m.
+func formatDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + formatDuration(-d)
+	case d == 0:
+		return "0s"
 	}
 	units := []struct {
 		name string
@@ -160,13 +143,13 @@ func short(d time.Duration) string {
 		if d < u.size {
 			continue
 		}
-		parts := []string{fmt.Sprintf("%d %s", d/u.size, u.name)}
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
 		if i+1 < len(units) {
 			if rest := d % u.size / units[i+1].size; rest > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", rest, units[i+1].name))
+				text += fmt.Sprintf("%d%s", rest, units[i+1].name)
 			}
 		}
-		return strings.Join(parts, " ")
+		return text
 	}
-	return fmt.Sprintf("%d ms", d.Milliseconds())
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }

@@ -3,12 +3,12 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,15 +18,13 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cmd/streamer/caller"
-	"github.com/mongostream/streamer/cmd/streamer/operator/form"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
-	"github.com/mongostream/streamer/internal/place"
+	"github.com/mongostream/streamer/internal/backend"
 )
 
 func subscribersCommand() *cobra.Command {
-	return form.Group("subscribers", "Look at subscribers, move them back, carry their checkpoints elsewhere",
+	return group("subscribers", "List, show, rewind, delete, export and import subscribers",
 		listCommand(), showCommand(), historyCommand(), rewindCommand(), deleteCommand(), exportCommand(), importCommand())
 }
 
@@ -39,83 +37,90 @@ type listing struct {
 }
 
 func listCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var address string
-	var asks caller.Caller
-	cmd := o.Make("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, at *place.Place, _ []string, w io.Writer) error {
-		if _, err := caller.CheckAddress("address", address); err != nil {
-			return err
-		}
-		all, unread := admin.Subscribers(ctx, at.Store)
+	var client nodeClient
+	cmd := o.build("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
+		all, unread := admin.Subscribers(ctx, conn.Store)
 		if unread != nil && (all == nil || len(all.Subscribers) == 0) {
 			return unread
 		}
 		l := listing{SubscriberList: all}
-		if err := join(ctx, all, &asks, address); err != nil {
+		if err := join(ctx, all, &client, address); err != nil {
 			l.NodeError = err.Error()
 		}
-		measure(ctx, at, all)
-		return cmp.Or(o.Print(w, l, l.write), unread)
+		measure(ctx, conn, all)
+		return cmp.Or(o.print(w, l, l.write), unread)
 	})
-	cmd.Long = `List all subscribers that have a checkpoint, connected or not: where they are, how much log time and about how many entries of all
-collections they are behind, and in how much time their position leaves the oplog. Checkpoints are read where the nodes keep them; the node at
---address is asked who is connected to it, which nobody else knows for sure.`
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where a node serves HTTP that is asked who is connected")
-	asks.AddFlags(cmd)
+	fromStore := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := parseAddress("address", address); err != nil {
+			return err
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		if o.file == "" && !configured(os.Environ()) {
+			all, err := readSubscribers(cmd.Context(), &client, address)
+			if err == nil && all.Origin.Cluster != "" {
+				l := listing{SubscriberList: all}
+				return o.print(cmd.OutOrStdout(), l, l.write)
+			}
+			if fault.Of(err) == fault.CommandBadArgument {
+				return err
+			}
+		}
+		return fromStore(cmd, args)
+	}
+	cmd.Long = `List all subscribers that have a checkpoint, connected or not: their position, their lag in log time and in entries of all collections
+(estimated), and the time until their position leaves the oplog. Checkpoints are read from the store that the configuration names. The node at
+--address adds which subscribers are connected to it. Without a configuration (-f, or variables STREAMER_…) the node at --address
+answers alone.
+
+  streamer subscribers list --address 127.0.0.1:8080`
+	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
+	client.addFlags(cmd)
 	return cmd
 }
 
-// join asks a node who is connected to it.
-func join(ctx context.Context, all *admin.SubscriberList, asks *caller.Caller, address string) error {
-	var answer admin.SubscriberList
-	if err := askNode(ctx, asks, address, "v1/subscribers", &answer); err != nil {
+// configured reports whether the environment configures nodes.
+func configured(environ []string) bool {
+	return slices.ContainsFunc(environ, func(variable string) bool {
+		return strings.HasPrefix(variable, "STREAMER_") && !strings.HasPrefix(variable, "STREAMER_CLIENT_") && !strings.HasPrefix(variable, "STREAMER_TEST_")
+	})
+}
+
+// join adds what a node knows of its sessions.
+func join(ctx context.Context, all *admin.SubscriberList, client *nodeClient, address string) error {
+	answer, err := readSubscribers(ctx, client, address)
+	if err != nil {
 		return err
 	}
 	if answer.Origin.Cluster != all.Origin.Cluster {
-		return fault.Newf(fault.NodeUnreachable, "the node at %s is of another cluster, or cannot read its own checkpoints", address)
+		return fault.Newf(fault.NodeUnreachable, "the node at %s belongs to another cluster, or cannot read its own checkpoints", address)
 	}
-	all.Join(&answer)
+	all.Join(answer)
 	return nil
 }
 
-// askNode asks a node for something in JSON.
-func askNode(ctx context.Context, asks *caller.Caller, address, path string, into any) error {
-	base, err := caller.CheckAddress("address", address)
-	if err != nil {
-		return err
+// readSubscribers reads the subscribers of a cluster from one of its nodes.
+func readSubscribers(ctx context.Context, client *nodeClient, address string) (*admin.SubscriberList, error) {
+	var answer admin.SubscriberList
+	status, err := client.get(ctx, address, "v1/subscribers", &answer)
+	if err == nil && status != http.StatusOK {
+		err = fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
-	if err != nil {
-		return fault.New(fault.CommandBadArgument, err)
-	}
-	resp, err := asks.Do(req)
-	switch {
-	case fault.Of(err) != "":
-		return err
-	case err != nil:
-		return fault.New(fault.NodeUnreachable, err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
-	if err != nil {
-		return fault.New(fault.NodeUnreachable, err)
-	}
-	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, into) != nil {
-		return fault.Newf(fault.NodeUnreachable, "%s answers %s", req.URL, resp.Status)
-	}
-	return nil
+	return &answer, err
 }
 
 // dialTimeout is how long MongoDB may take to be reached where a command can do without it.
 const dialTimeout = 5 * time.Second
 
 // measure fills in how far the subscribers are behind. Without MongoDB their checkpoints are shown all the same.
-func measure(ctx context.Context, at *place.Place, all *admin.SubscriberList) {
+func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	source, err := at.Mongo(dialing)
+	source, err := conn.Mongo(dialing)
 	if err != nil {
 		all.LogError = err.Error()
 		return
@@ -127,10 +132,10 @@ func measure(ctx context.Context, at *place.Place, all *admin.SubscriberList) {
 func (l listing) write(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
 	if l.NodeError != "" {
-		fmt.Fprintf(t, "who is connected is not known: %s\n", l.NodeError)
+		fmt.Fprintf(t, "connections are unknown: %s\n", l.NodeError)
 	}
 	if l.LogError != "" {
-		fmt.Fprintf(t, "how far they are behind is not known: %s\n", l.LogError)
+		fmt.Fprintf(t, "lag is unknown: %s\n", l.LogError)
 	}
 	if len(l.Subscribers) == 0 {
 		fmt.Fprintln(t, "\nThere are no subscribers with a checkpoint.")
@@ -142,32 +147,18 @@ func (l listing) write(t *tabwriter.Writer) {
 		without = without || s.Without > 0
 		position, saved := "-", "-"
 		if s.Position != nil {
-			position = form.Clock(s.Position.Time)
+			position = formatTime(s.Position.Time)
 		}
 		if s.SavedAt != nil {
-			saved = form.Clock(*s.SavedAt)
+			saved = formatTime(*s.SavedAt)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", form.Text(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), room(s.HeadRoom),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", quoted(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), headRoom(s.HeadRoom),
 			s.Generation, connected(s), process(s.Claim), saved)
 	}
+	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	if without {
-		fmt.Fprintf(t, "\nIn partitions without a checkpoint a shared subscriber begins at %s.\n", form.Clock(l.Origin.Start.Time))
+		fmt.Fprintf(t, "In partitions without a checkpoint a shared subscriber begins at %s.\n", formatTime(l.Origin.Start.Time))
 	}
-}
-
-func orUnknown(s *float64) string {
-	if s == nil {
-		return "unknown"
-	}
-	return short(seconds(*s))
-}
-
-// room shows in how much time a position leaves the oplog.
-func room(s *float64) string {
-	if s != nil && *s < 0 {
-		return "gone for " + short(-seconds(*s))
-	}
-	return orUnknown(s)
 }
 
 // connected tells whether a subscriber is connected, and how.
@@ -192,9 +183,9 @@ func process(c *admin.Claim) string {
 	if c == nil {
 		return "-"
 	}
-	text := form.Text(c.Process) + " at " + form.Text(c.Node)
+	text := quoted(c.Process) + " at " + quoted(c.Node)
 	if c.Identity != "" {
-		text += " as " + form.Text(c.Identity)
+		text += " as " + quoted(c.Identity)
 	}
 	return text
 }
@@ -205,8 +196,8 @@ func partitionFlag(cmd *cobra.Command) *[]string {
 }
 
 // partitions reads the origin, and numbers of its partitions.
-func partitions(ctx context.Context, at *place.Place, texts []string) (all []change.Partition, err error) {
-	origin, err := admin.ReadOrigin(ctx, at.Store)
+func partitions(ctx context.Context, conn *backend.Conn, texts []string) (all []change.Partition, err error) {
+	origin, err := admin.ReadOrigin(ctx, conn.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -221,52 +212,52 @@ func partitions(ctx context.Context, at *place.Place, texts []string) (all []cha
 	return slices.Compact(all), nil
 }
 
-// A shown is the checkpoints of a subscriber, or of its past.
-type shown struct {
+// A checkpointList is the checkpoints of a subscriber, or of its past.
+type checkpointList struct {
 	Subscriber  string             `json:"subscriber"`
 	Checkpoints []admin.Checkpoint `json:"checkpoints"`
 }
 
 func showCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var only *[]string
-	cmd := o.Make("show NAME", "Show where a subscriber is", cobra.ExactArgs(1), func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-		wanted, err := partitions(ctx, at, *only)
+	cmd := o.build("show NAME", "Show the checkpoints of a subscriber", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+		wanted, err := partitions(ctx, conn, *only)
 		if err != nil {
 			return err
 		}
-		all, unread := admin.Find(ctx, at.Store, args[0], wanted...)
+		all, unread := admin.Find(ctx, conn.Store, args[0], wanted...)
 		if len(all) == 0 {
 			return unread
 		}
-		s := shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}
-		return cmp.Or(o.Print(w, s, s.write), unread)
+		s := checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}
+		return cmp.Or(o.print(w, s, s.write), unread)
 	})
 	only = partitionFlag(cmd)
 	return cmd
 }
 
 // write writes where a subscriber is.
-func (s shown) write(t *tabwriter.Writer) {
+func (s checkpointList) write(t *tabwriter.Writer) {
 	for _, c := range s.Checkpoints {
 		if c.Kind == admin.Shared {
 			continue
 		}
 		fmt.Fprintf(t, "subscriber\t%s\nposition\t%s (%s)\ngeneration\t%d\nprocess\t%s, since %s\nsaved\t%s by %s\nreason\t%s\nfingerprint\t%s\n",
-			form.Text(c.Subscriber), c.Position, form.Clock(c.Position.Time), c.Generation, process(c.Claim), form.Clock(c.Claim.Started), form.Clock(c.At), form.Text(c.By),
+			quoted(c.Subscriber), c.Position, formatTime(c.Position.Time), c.Generation, process(c.Claim), formatTime(c.Claim.Started), formatTime(c.At), quoted(c.By),
 			because(c), c.Fingerprint)
 		for _, s := range c.Snapshots {
 			state := "is complete"
 			if !s.Done {
 				state = fmt.Sprintf("has %d of about %d documents", s.Read, s.Estimated)
 			}
-			fmt.Fprintf(t, "snapshot\tof subscription %s %s\n", form.Text(s.Subscription), state)
+			fmt.Fprintf(t, "snapshot\tof subscription %s %s\n", quoted(s.Subscription), state)
 		}
 		if len(c.Positions) > 0 {
 			fmt.Fprintf(t, "\nof %d partitions elsewhere:\nPARTITION\tPOSITION\tTIME\n", c.Partitions)
 		}
 		for _, p := range slices.Sorted(maps.Keys(c.Positions)) {
-			fmt.Fprintf(t, "%d\t%s\t%s\n", p, c.Positions[p], form.Clock(c.Positions[p].Time))
+			fmt.Fprintf(t, "%d\t%s\t%s\n", p, c.Positions[p], formatTime(c.Positions[p].Time))
 		}
 	}
 	if slices.ContainsFunc(s.Checkpoints, func(c admin.Checkpoint) bool { return c.Kind == admin.Shared }) {
@@ -283,7 +274,7 @@ func writeCheckpoints(t *tabwriter.Writer, all []admin.Checkpoint) {
 			partition = fmt.Sprint(*c.Partition)
 		}
 		fmt.Fprintf(t, "%s of %d\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			partition, c.Partitions, c.Position, form.Clock(c.Position.Time), c.Generation, form.Clock(c.At), form.Text(c.By), because(c))
+			partition, c.Partitions, c.Position, formatTime(c.Position.Time), c.Generation, formatTime(c.At), quoted(c.By), because(c))
 	}
 }
 
@@ -292,24 +283,24 @@ func because(c admin.Checkpoint) string {
 	if c.Note == "" {
 		return string(c.Reason)
 	}
-	return string(c.Reason) + ": " + form.Text(c.Note)
+	return string(c.Reason) + ": " + quoted(c.Note)
 }
 
 func historyCommand() *cobra.Command {
-	var o form.Command
+	var o command
 	var only *[]string
-	cmd := o.Make("history NAME", "Show the last checkpoints of a subscriber, the newest first", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			wanted, err := partitions(ctx, at, *only)
+	cmd := o.build("history NAME", "Show the last checkpoints of a subscriber, the newest first", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			wanted, err := partitions(ctx, conn, *only)
 			if err != nil {
 				return err
 			}
-			past, unread := history(ctx, at.Store, args[0], wanted)
+			past, unread := history(ctx, conn.Store, args[0], wanted)
 			if len(past) == 0 {
 				return unread
 			}
-			h := shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(past)}
-			return cmp.Or(o.Print(w, h, func(t *tabwriter.Writer) { writeCheckpoints(t, h.Checkpoints) }), unread)
+			h := checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(past)}
+			return cmp.Or(o.print(w, h, func(t *tabwriter.Writer) { writeCheckpoints(t, h.Checkpoints) }), unread)
 		})
 	cmd.Long = `Show the last checkpoints of a subscriber, the newest first: what operators have done, where sessions and terms have begun and ended, and one a
 minute of the others. The history of a partition stays when the partitions are counted anew.`
@@ -337,7 +328,7 @@ func history(ctx context.Context, s checkpoint.Store, name string, wanted []chan
 	if len(past) == 0 && unread == nil {
 		unread = missing
 		if missing == nil {
-			unread = fault.Newf(fault.CommandBadArgument, "there is no history of subscriber %q yet", name)
+			unread = fault.Newf(fault.CommandBadArgument, "subscriber %q has no history", name)
 		}
 	}
 	return past, unread
@@ -345,7 +336,7 @@ func history(ctx context.Context, s checkpoint.Store, name string, wanted []chan
 
 // A deleted is what a deletion would do, and whether it was done.
 type deleted struct {
-	shown
+	checkpointList
 
 	// Unread says which checkpoints cannot be read, which go too.
 	Unread string `json:"unread,omitempty"`
@@ -353,14 +344,14 @@ type deleted struct {
 }
 
 func deleteCommand() *cobra.Command {
-	var o form.Command
-	cmd := o.Make("delete NAME", "Forget where a subscriber is", cobra.ExactArgs(1),
-		func(ctx context.Context, at *place.Place, args []string, w io.Writer) error {
-			if _, err := admin.ReadOrigin(ctx, at.Store); err != nil {
+	var o command
+	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
+		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
 				return err
 			}
-			all, unread := admin.Find(ctx, at.Store, args[0])
-			d := deleted{shown: shown{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}}
+			all, unread := admin.Find(ctx, conn.Store, args[0])
+			d := deleted{checkpointList: checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}}
 			switch fault.Of(unread) {
 			case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
 				d.Unread = unread.Error()
@@ -369,28 +360,28 @@ func deleteCommand() *cobra.Command {
 					return unread
 				}
 			}
-			if err := o.Decide(w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", form.Text(args[0]))); err != nil {
+			if err := o.decide(w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
 				return err
 			}
-			if err := at.Store.Delete(ctx, args[0]); err != nil {
+			if err := conn.Store.Delete(ctx, args[0]); err != nil {
 				return err
 			}
 			d.Done = true
-			return o.Print(w, d, d.write)
+			return o.print(w, d, d.write)
 		})
 	cmd.Long = `Delete the checkpoints of a subscriber and their history, also those that cannot be read. A subscriber that comes back begins at the positions
 that it tells, else as its start policy says. The session that an exclusive one may have ends with its next save; a shared one that is being served gets
 checkpoints again where its owners are, and begins at the origin's start after a restart before that.`
-	return o.Planning(cmd)
+	return o.planFlags(cmd)
 }
 
 // write writes what would be done, or was.
 func (d deleted) write(t *tabwriter.Writer) {
 	if d.Done {
-		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", form.Text(d.Subscriber))
+		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", quoted(d.Subscriber))
 		return
 	}
-	d.shown.write(t)
+	d.checkpointList.write(t)
 	if d.Unread != "" {
 		fmt.Fprintf(t, "\nnot to be read, and deleted too: %s\n", strings.ReplaceAll(d.Unread, "\n", "; "))
 	}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A metric is one result.
+type metric struct {
+	// Ratio is the headline; nil where the figure is void.
+	Ratio *float64 `json:"ratio"`
+	// Of says what it is a ratio of, or its unit.
+	Of string `json:"of"`
+	// Void says why there is no figure.
+	Void string `json:"void,omitempty"`
+	// Targets are what is to be reached; the first is of the headline.
+	Targets []target `json:"targets"`
+	// Values are further results.
+	Values map[string]float64 `json:"values,omitempty"`
+	// From is what everything was computed from, by race and contender.
+	From map[string]measurement `json:"from"`
+}
+
+// set sets the headline and the targets. A void figure has neither.
+func (f *metric) set(ratio float64, targets []target) {
+	f.Targets = []target{}
+	if f.Void != "" {
+		f.Values = nil
+		return
+	}
+	ratio = fiveDigits(ratio)
+	f.Ratio = &ratio
+	for _, t := range targets {
+		t.Value, t.Bound = fiveDigits(t.Value), fiveDigits(t.Bound)
+		f.Targets = append(f.Targets, t)
+	}
+	for name, v := range f.Values {
+		f.Values[name] = fiveDigits(v)
+	}
+}
+
+// otherValues writes further results behind the headline.
+func (f *metric) otherValues() string {
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		values = append(values, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), f.Values[name]))
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return " Beside it: " + strings.Join(values, ", ") + "."
+}
+
+// A target is a bound on a value.
+type target struct {
+	What    string  `json:"what"`
+	Value   float64 `json:"value"`
+	Bound   float64 `json:"bound"`
+	Want    string  `json:"want"`
+	Reached bool    `json:"reached"`
+
+	// Key is the race and contender whose profile says why it is missed.
+	Key string `json:"-"`
+}
+
+// verdict says whether it was reached.
+func (t target) verdict() string {
+	if t.Reached {
+		return "reached"
+	}
+	return "missed"
+}
+
+// by says whose profile explains a miss, where it is not the figure's first contender.
+func (t target) by(key string) target {
+	t.Key = key
+	return t
+}
+
+// atLeast is a target that is reached from the bound on.
+func atLeast(what string, value, bound float64) target {
+	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
+}
+
+// atMost is a target that is reached up to the bound.
+func atMost(what string, value, bound float64) target {
+	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
+}
+
+// A stat is one quantity over the rounds.
+type stat struct {
+	Median float64   `json:"median"`
+	Rounds []float64 `json:"rounds"`
+}
+
+// sample makes a Stat of the rounds' values; the median of an even number of them is the mean of the middle two.
+func sample(values []float64) stat {
+	if len(values) == 0 {
+		return stat{Rounds: []float64{}}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return stat{Median: fiveDigits((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
+}
+
+// samples makes a Stat of each value of the rounds, nil where there are none.
+func samples(rounds []map[string]float64) (stats map[string]stat) {
+	values := make(map[string][]float64)
+	for _, round := range rounds {
+		for name, v := range round {
+			values[name] = append(values[name], fiveDigits(v))
+		}
+	}
+	for name, v := range values {
+		if stats == nil {
+			stats = make(map[string]stat)
+		}
+		stats[name] = sample(v)
+	}
+	return stats
+}
+
+// ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
+// does not.
+func ratioOf(over, under stat) float64 {
+	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
+	for i := range ratios {
+		ratios[i] = over.Rounds[i] / under.Rounds[i]
+	}
+	return sample(ratios).Median
+}
+
+// fiveDigits leaves five digits, so that nobody reads more into a figure than there is.
+func fiveDigits(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0 // JSON knows no others
+	}
+	scale := math.Pow(10, 5-math.Ceil(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// A measurement is what the rounds of one contender in one race were like.
+type measurement struct {
+	Events          int    `json:"events"` // in each round
+	Void            string `json:"void,omitempty"`
+	EventsPerSecond stat   `json:"events_per_s"`
+	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU is that of a node's clients.
+	CPU         stat  `json:"cpu_us_per_event"`
+	ClientCPU   *stat `json:"client_cpu_us_per_event,omitempty"`
+	ServerCPU   *stat `json:"server_cpu_us_per_event,omitempty"`
+	Allocations stat  `json:"allocs_per_event"`
+	RSS         stat  `json:"peak_rss_mib"`
+	P50         *stat `json:"p50_ms,omitempty"`
+	P99         *stat `json:"p99_ms,omitempty"`
+	// Values are what only the contender knows.
+	Values map[string]stat `json:"values,omitempty"`
+}
+
+// span writes the median and what lies around it.
+func (s *stat) span() string {
+	if s == nil || len(s.Rounds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median), short(slices.Min(s.Rounds)), short(slices.Max(s.Rounds)))
+}
+
+// short writes a value with as many digits as a reader takes in.
+func short(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A proxyConfig is of a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes
+// as long for its replies as one that has to read and build what it sends.
+type proxyConfig struct {
+	URI            string
+	BytesPerSecond float64
+}
+
+// serveProxy is a proxy as a worker.
+func serveProxy(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	return serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(_ context.Context, d proxyConfig) (serverAddress, error) {
+			target, err := url.Parse(d.URI)
+			if err != nil {
+				return serverAddress{}, fmt.Errorf("open a proxy: %w", err)
+			}
+			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+			if err != nil {
+				return serverAddress{}, fmt.Errorf("open a proxy: %w", err)
+			}
+			h := &proxy{ctx: ctx, target: target.Host, rate: d.BytesPerSecond}
+			context.AfterFunc(ctx, func() { _ = l.Close() })
+			wg.Go(func() { h.accept(l) })
+			// A driver would go past the proxy to the address that the server tells.
+			return serverAddress{URI: fmt.Sprintf("mongodb://%s/?directConnection=true", l.Addr())}, nil
+		}),
+	})
+}
+
+// A proxy lets connections through.
+type proxy struct {
+	ctx    context.Context //nolint:containedctx // the proxy's lifetime, of its connections too
+	target string
+	rate   float64
+
+	mu   sync.Mutex
+	free time.Time // when what has been let through is over
+}
+
+func (h *proxy) accept(l net.Listener) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		wg.Go(func() { h.join(client) })
+	}
+}
+
+// join passes bytes on until either side has enough.
+func (h *proxy) join(client net.Conn) {
+	defer client.Close() //nolint:errcheck // nobody minds
+	server, err := (&net.Dialer{}).DialContext(h.ctx, "tcp", h.target)
+	if err != nil {
+		return
+	}
+	defer server.Close() //nolint:errcheck // nobody minds
+	defer context.AfterFunc(h.ctx, func() { _, _ = client.Close(), server.Close() })()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close() // which ends the other direction
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		since := time.Now()
+		n, err := server.Read(buffer)
+		if err != nil || h.wait(n, since) != nil {
+			return
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// wait takes the time that so many bytes need, which were waited for since then. That time is lost, because nothing was sent in it;
+// by how much a timer was late is not, so that the pace is kept.
+func (h *proxy) wait(n int, since time.Time) error {
+	h.mu.Lock()
+	now := time.Now()
+	if h.free.IsZero() {
+		h.free = now
+	}
+	if late := now.Sub(h.free); late > 0 {
+		h.free = h.free.Add(min(late, now.Sub(since)))
+	}
+	h.free = h.free.Add(time.Duration(float64(n) / h.rate * float64(time.Second)))
+	timer := time.NewTimer(h.free.Sub(now))
+	h.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-h.ctx.Done():
+		return context.Cause(h.ctx)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A demo of several nodes starts this program once for each.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "node" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// run runs a demo on free ports, and returns what it prints.
+func run(t *testing.T, args ...string) io.Reader {
+	t.Helper()
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := command(t.Context(), append([]string{"-http", "127.0.0.1:0", "-grpc", "127.0.0.1:0"}, args...), in, io.Discard)
+		ended <- err
+		_ = in.Close()
+	}()
+	t.Cleanup(func() {
+		_, _ = io.Copy(io.Discard, out)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return out
+}
+
+func TestDemoDeliversWhatItWritesAndNoMore(t *testing.T) {
+	var s summary
+	if err := json.NewDecoder(run(t, "-for", "1s", "-rate", "500", "-o", "json")).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Written == 0 || s.Delivered > s.Written || s.Missing > 0 || s.OutOfOrder > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
+	lines := bufio.NewScanner(run(t, "-nodes", "3", "-for", "2s", "-rate", "100"))
+	if !lines.Scan() {
+		t.Fatal(lines.Err())
+	}
+	said := regexp.MustCompile(`^3 nodes are running: HTTP at (\S+), (\S+), (\S+); gRPC at`).FindStringSubmatch(lines.Text())
+	if said == nil {
+		t.Fatalf("%q", lines.Text())
+	}
+	for _, address := range said[1:] {
+		resp, err := http.Get("http://" + address + "/health") //nolint:noctx // answers at once
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !bytes.Contains(body, []byte(`"cluster":"streamer"`)) {
+			t.Errorf("%s: %v, %s", address, err, body)
+		}
+		_ = resp.Body.Close()
+	}
+	var rest strings.Builder
+	for lines.Scan() {
+		rest.WriteString(lines.Text() + "\n")
+	}
+	if !strings.Contains(rest.String(), "tail --url http://"+said[1]) || !strings.Contains(rest.String(), " 0 missing") {
+		t.Errorf("%s", &rest)
+	}
+}

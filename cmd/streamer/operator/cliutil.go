@@ -1,0 +1,254 @@
+package operator
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
+)
+
+// A command has the flags and the configuration that commands about a cluster share.
+type command struct {
+	// file is the configuration, Output how the result is printed, which check has found good.
+	file, output string
+	// yes says not to ask, DryRun to change nothing.
+	yes, dryRun bool
+	// noOutput says that the result is no table and no object: -o is not known.
+	noOutput bool
+	// allNodes says that the command must know of all nodes: where they share the partitions of checkpoints in MongoDB it reaches their etcd, too.
+	allNodes bool
+	// accepts are the faults of backend.Verify that the command is there to resolve.
+	accepts []fault.Code
+}
+
+// An action is what a command does. It writes its result to w. Of joined errors only the first is shown.
+type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error
+
+// build makes the cobra command.
+func (o *command) build(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: checkArgs(args), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, do) },
+	}
+	cmd.Flags().StringVarP(&o.file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
+	if !o.noOutput {
+		outputFlag(cmd, &o.output)
+	}
+	return cmd
+}
+
+// run loads the configuration, connects, and runs the action.
+func (o *command) run(cmd *cobra.Command, args []string, do action) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	cfg, err := config.Load(o.file, os.Environ())
+	if err != nil {
+		return err
+	}
+	conn := backend.New(cfg, "operator", newLogger(cfg))
+	defer conn.Close()
+	if err := conn.OpenForOperator(cmd.Context(), o.allNodes); err != nil && !slices.Contains(o.accepts, fault.Of(err)) {
+		return err
+	}
+	if err := do(cmd.Context(), conn, args, cmd.OutOrStdout()); !errors.Is(err, errDryRun) {
+		return backend.FirstError(err)
+	}
+	return nil
+}
+
+// outputFlag adds -o.
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "", "json")
+}
+
+// planFlags adds the flags of a command that shows a plan before it changes something.
+func (o *command) planFlags(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what it would do")
+	return o.confirmFlag(cmd)
+}
+
+// confirmFlag adds the flag of a command that changes something.
+func (o *command) confirmFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// validate refuses an unknown output.
+func (o *command) validate() error { return checkOutput(o.output) }
+
+// checkOutput refuses an unknown output.
+func checkOutput(output string) error {
+	if output != "" && output != "json" {
+		return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o json", output)
+	}
+	return nil
+}
+
+// print writes the result: as JSON where that is asked for, otherwise as human does.
+func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) error {
+	return printResult(w, o.output, result, human)
+}
+
+// printResult writes a result: as JSON where output says so, otherwise as human does.
+func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
+	if output == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(result); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	human(table)
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
+// plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
+// errDryRun is for --dry-run, refused what is wrong with the plan.
+func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
+	switch {
+	case o.dryRun || refused != nil:
+		if err := o.print(w, plan, human); err != nil {
+			return err
+		}
+		return cmp.Or(refused, errDryRun)
+	case o.output == "":
+		if err := o.print(w, plan, human); err != nil {
+			return err
+		}
+	case !o.yes && interactive():
+		if err := printResult(os.Stderr, "", plan, human); err != nil {
+			return err
+		}
+	}
+	return o.confirm(question)
+}
+
+// errDryRun ends a command that only shows what it would do.
+var errDryRun = errors.New("nothing was done: --dry-run")
+
+// confirm asks for confirmation on the terminal, unless --yes is set. Any answer but yes, and no terminal, is the fault CommandUnconfirmed.
+func (o *command) confirm(question string) error {
+	if o.yes {
+		return nil
+	}
+	if !interactive() {
+		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal for the question: %s", question)
+	}
+	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return fault.Newf(fault.CommandUnconfirmed, "the answer was no")
+	}
+	return nil
+}
+
+// interactive reports whether standard input is a terminal.
+func interactive() bool {
+	stdin, err := os.Stdin.Stat()
+	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // a device too, with nobody at it
+	return err != nil || !os.SameFile(stdin, null)
+}
+
+// checkArgs makes the fault CommandBadArgument of an error of check.
+func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
+		}
+		return nil
+	}
+}
+
+// FlagError makes the fault CommandBadArgument of an error in a command's flags. For a flag that does not exist it names the most similar one.
+func FlagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	name := "--" + unknown.GetSpecifiedName()
+	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
+}
+
+// group makes a command that only has others below it.
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				var known []string
+				for _, below := range cmd.Commands() {
+					known = append(known, below.Name())
+				}
+				return fault.Newf(fault.CommandBadArgument, "there is no command %q in %q%s", args[0], cmd.CommandPath(), config.Suggestion(args[0], known))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// newLogger makes the logger of a command. It logs warnings and errors only: what a command has to say is its output.
+func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
+
+// operatorName names the operator, for the history.
+func operatorName() string {
+	name := "operator"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// quoted shows a text that somebody else has chosen, in quotes where it would not be taken for one word or would write on the terminal what it is not to.
+func quoted(s string) string {
+	if quoted := strconv.Quote(s); s == "" || len(quoted) != len(s)+2 || strings.Contains(s, " ") {
+		return quoted
+	}
+	return s
+}
+
+// formatTime shows a time as people read it here.
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}

@@ -1,0 +1,188 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+)
+
+// A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
+type clusterView struct {
+	Cluster string `json:"cluster"`
+	// Leader is the node that makes plans, empty for nobody.
+	Leader  string       `json:"leader"`
+	Plan    planView     `json:"plan"`
+	Members []memberView `json:"members"`
+	// Absent are nodes that the plan names and that are not there.
+	Absent     []string        `json:"absent"`
+	Partitions []partitionView `json:"partitions"`
+}
+
+// A planView is the plan without its partitions. Version 0 is no plan.
+type planView struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at"`
+	By      string    `json:"by"`
+	Cause   string    `json:"cause"`
+}
+
+// A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
+// its lease lives.
+type memberView struct {
+	roster.Heartbeat
+
+	// Unread says why the heartbeat cannot be read.
+	Unread  string `json:"unread,omitempty"`
+	Planned int    `json:"planned"` // partitions that the plan gives to it
+	Owned   int    `json:"owned"`
+}
+
+// A partitionView is who should own it, and who does.
+type partitionView struct {
+	ID      change.Partition `json:"id"`
+	Planned string           `json:"planned"`
+	Why     string           `json:"why"`
+	Owner   string           `json:"owner"`
+	Process string           `json:"process"`
+	Epoch   string           `json:"epoch"`
+	// State is what the owner says of it, empty where it says nothing yet.
+	State string `json:"state"`
+}
+
+// newClusterView makes the clusterView of what etcd holds.
+func newClusterView(name string, view roster.View) *clusterView {
+	a := &clusterView{
+		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),
+		Plan: planView{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
+	}
+	owned, given, states := map[string]int{}, map[string]int{}, map[change.Epoch]map[change.Partition]string{}
+	for _, seat := range view.Members {
+		for _, h := range seat.Held {
+			if states[h.Epoch] == nil {
+				states[h.Epoch] = map[change.Partition]string{}
+			}
+			states[h.Epoch][h.Partition] = h.State
+		}
+	}
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		node := view.Plan.Owner(p)
+		a.Partitions[i] = partitionView{ID: p, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
+		if owner != (roster.Owner{}) {
+			a.Partitions[i].Epoch, a.Partitions[i].State = owner.Epoch.String(), states[owner.Epoch][p]
+			owned[owner.Process]++
+		}
+		given[node]++
+	}
+	for _, seat := range view.Members {
+		m := memberView{Heartbeat: seat.Heartbeat, Planned: given[seat.Node], Owned: owned[seat.Process]}
+		if seat.Garbled != nil {
+			m.Unread = seat.Garbled.Error()
+		}
+		a.Members = append(a.Members, m)
+		delete(given, seat.Node)
+	}
+	for node := range given {
+		if node != "" {
+			a.Absent = append(a.Absent, node)
+		}
+	}
+	slices.Sort(a.Absent)
+	return a
+}
+
+// write writes it for people: partitions that are alike in one line.
+func (a *clusterView) write(t *tabwriter.Writer) {
+	leader, plan := "nobody", "none yet"
+	if a.Leader != "" {
+		leader = a.Leader
+	}
+	if p := a.Plan; p.Version > 0 {
+		plan = fmt.Sprintf("%d, by %s at %s: %s", p.Version, p.By, p.At.Local().Format("2006-01-02 15:04:05 MST"), p.Cause)
+	}
+	fmt.Fprintf(t, "cluster\t%s\nleader\t%s\nplan\t%s\n\n", a.Cluster, leader, plan)
+	fmt.Fprintln(t, "MEMBER\tSTATUS\tFAILS\tPLANNED\tOWNED\tEVENTS/S\tLAG\tGATEWAYS\tVERSION\tPROCESS")
+	for _, m := range a.Members {
+		status, lag := string(m.Status), "unknown"
+		if m.Unread != "" {
+			status = "unreadable: " + m.Unread
+		}
+		if m.Load.Lag != nil {
+			lag = fmt.Sprintf("%.1f s", *m.Load.Lag)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.1f\t%s\t%s\t%s\t%s\n", m.Node, status, failedChecks(m.Checks), m.Planned, m.Owned, m.Load.Rate, lag,
+			m.Gateway, m.Version, m.Process)
+	}
+	for _, node := range a.Absent {
+		fmt.Fprintf(t, "%s\tnot there\t\t%d\t0\t\t\t\t\t\n", node, a.plannedFor(node))
+	}
+	fmt.Fprintln(t, "\nPLANNED\tOWNER\tSTATE\tPARTITIONS\tWHY")
+	type row struct{ planned, owner, state, why string }
+	var rows []row
+	groups := map[row][]change.Partition{}
+	for _, p := range a.Partitions {
+		r := row{orDash(p.Planned), orDash(p.Owner), orDash(p.State), orDash(p.Why)}
+		if groups[r] == nil {
+			rows = append(rows, r)
+		}
+		groups[r] = append(groups[r], p.ID)
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return strings.Compare(x.planned, y.planned) })
+	for _, r := range rows {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.planned, r.owner, r.state, formatRanges(groups[r]), r.why)
+	}
+}
+
+// plannedFor counts the partitions that the plan gives to a node.
+func (a *clusterView) plannedFor(node string) (n int) {
+	for _, p := range a.Partitions {
+		if p.Planned == node {
+			n++
+		}
+	}
+	return n
+}
+
+// failedChecks lists the checks that fail.
+func failedChecks(checks map[string]bool) string {
+	var names []string
+	for name, ok := range checks {
+		if !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return orDash(strings.Join(names, ","))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// formatRanges writes numbers that ascend: 0-3,7.
+func formatRanges(numbers []change.Partition) string {
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, numbers[i])
+		if j > i {
+			fmt.Fprintf(&b, "-%d", numbers[j])
+		}
+		i = j + 1
+	}
+	return b.String()
+}

@@ -1,0 +1,32 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/admin"
+)
+
+func TestMovesAreShownShortly(t *testing.T) {
+	list := &admin.MoveList{
+		Recent: []admin.RecentHandoff{{From: "a", To: "c", Partitions: []change.Partition{1, 2, 3, 7, 9, 10}, HandedOver: 5, TookMS: 12, Plan: 4, Cause: "b joined"}},
+		Pinned: map[string]admin.Directive{"10": {To: "b"}, "9": {To: "c"}}, Drained: map[string]admin.Directive{"a": {By: "ann"}},
+	}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
+	writeMoves(w, list)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got := text.String()
+	for _, want := range []string{"b joined", "node a drained", "partition 10 at b", "1-3,7,9-10", "12 ms", "5 of 6"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Index(got, "partition 9 at") > strings.Index(got, "partition 10 at") {
+		t.Errorf("not by number:\n%s", got)
+	}
+}

@@ -1,0 +1,174 @@
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// tokenVariable holds the token where --token-file names none. Configuration leaves variables that begin so to commands.
+const tokenVariable = "STREAMER_CLIENT_TOKEN"
+
+// A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine. It is used by one goroutine.
+type nodeClient struct {
+	tokenFile, caFile, certFile, keyFile, serverName string
+
+	client *http.Client // nil before the first request
+}
+
+// addFlags adds the flags that say what to show, and whom to trust.
+func (c *nodeClient) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.tokenFile, "token-file", "", "file of the bearer token to show; without it, the variable "+tokenVariable)
+	flags.StringVar(&c.caFile, "ca-file", "", "PEM file of the authorities that the node's certificate must come from; without it, those of the machine")
+	flags.StringVar(&c.certFile, "cert-file", "", "PEM file of a client certificate to show, the leaf first")
+	flags.StringVar(&c.keyFile, "key-file", "", "PEM file of the client certificate's key")
+	flags.StringVar(&c.serverName, "server-name", "", "name that the node's certificate must have, where the address has another one")
+	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
+}
+
+// do sends a request, with what there is to show. An answer of any status is no error. What is wrong with the flags or their files is the
+// fault CommandBadArgument.
+func (c *nodeClient) do(req *http.Request) (*http.Response, error) {
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		if !private(req.URL) {
+			return nil, fault.Newf(fault.CommandBadArgument, "the token would go to %s in plaintext, where others can read it: use https", req.URL.Host)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return c.client.Do(req) //nolint:gosec // the command is told whom to ask
+}
+
+// open makes the client.
+func (c *nodeClient) open() error {
+	if c.client != nil {
+		return nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.serverName}
+	if c.caFile != "" {
+		pem, err := os.ReadFile(c.caFile)
+		if err != nil {
+			return fault.Newf(fault.CommandBadArgument, "--ca-file: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return fault.Newf(fault.CommandBadArgument, "--ca-file %s holds no certificate", c.caFile)
+		}
+	}
+	if c.certFile != "" {
+		if _, err := c.certificate(); err != nil {
+			return err
+		}
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.certificate() }
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = cfg
+	c.client = &http.Client{
+		Transport: transport,
+		// A node sends nobody elsewhere, and a token is not for whoever does.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return nil
+}
+
+// certificate reads the client certificate.
+func (c *nodeClient) certificate() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return nil, fault.Newf(fault.CommandBadArgument, "--cert-file, --key-file: %w", err)
+	}
+	return &pair, nil
+}
+
+// token returns the token, "" where there is none to show.
+func (c *nodeClient) token() (string, error) {
+	text, where := os.Getenv(tokenVariable), tokenVariable
+	if c.tokenFile != "" {
+		content, err := os.ReadFile(c.tokenFile)
+		if err != nil {
+			return "", fault.Newf(fault.CommandBadArgument, "--token-file: %w", err)
+		}
+		text, where = string(content), "--token-file "+c.tokenFile
+	}
+	token := strings.TrimSpace(text)
+	if token == "" && c.tokenFile != "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fault.New(fault.CommandBadArgument, errors.New(where+": it must hold one token, and nothing else"))
+	}
+	return token, nil
+}
+
+// private reports whether nobody else can read what is sent to the address.
+func private(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// parseAddress reads the address of a node as the named flag has it: a URL, or host:port for http.
+func parseAddress(flag, address string) (*url.URL, error) {
+	text := address
+	if !strings.Contains(address, "://") {
+		text = "http://" + address
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || text != address && u.Port() == "" {
+		return nil, fault.Newf(fault.CommandBadArgument, "--%s %q: it must be like http://127.0.0.1:8080, or 127.0.0.1:8080", flag, address)
+	}
+	return u, nil
+}
+
+// requestTimeout is how long a node may take to answer.
+const requestTimeout = 10 * time.Second
+
+// maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
+const maxAnswer = 32 << 20
+
+// get reads JSON from a node, whatever the status of its answer, which it returns. A node that does not answer, or not in JSON, is the fault
+// NodeUnreachable.
+func (c *nodeClient) get(ctx context.Context, address, path string, into any) (status int, err error) {
+	base, err := parseAddress("address", address)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return 0, fault.New(fault.CommandBadArgument, err)
+	}
+	resp, err := c.do(req)
+	switch {
+	case fault.Of(err) != "":
+		return 0, err
+	case err != nil:
+		return 0, fault.New(fault.NodeUnreachable, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return 0, fault.New(fault.NodeUnreachable, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return 0, fault.Newf(fault.NodeUnreachable, "%s answers %s, which is not the answer of a node", req.URL, resp.Status)
+	}
+	return resp.StatusCode, nil
+}

@@ -1,0 +1,100 @@
+package admin
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+)
+
+func seatOf(node, version string, status roster.Status) roster.Seat {
+	return roster.Seat{Heartbeat: roster.Heartbeat{
+		Node: node, Process: node + "1", Kind: roster.Node, Version: version, Status: status, Count: 4,
+		Checks: map[string]bool{roster.CheckEtcd: true},
+	}}
+}
+
+// sampleView is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but dead.
+func sampleView() roster.View {
+	own := func(node string) roster.Owner {
+		return roster.Owner{Node: node, Process: node + "1", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
+	}
+	garbled := roster.Seat{Heartbeat: roster.Heartbeat{Node: "garbled"}, Garbled: errors.New("half a heartbeat")}
+	gateway := seatOf("gate", "v1.2.0", roster.Healthy)
+	gateway.Kind = roster.Gateway
+	cut := seatOf("cut", "v1.2.0", roster.Healthy)
+	cut.Checks = map[string]bool{roster.CheckEtcd: false}
+	fewer := seatOf("fewer", "v1.2.0", roster.Healthy)
+	fewer.Count = 2
+	return roster.View{
+		Members: []roster.Seat{
+			seatOf("a", "v1.2.0", roster.Healthy), seatOf("b", "v1.2.0", roster.Healthy), seatOf("newer", "v1.10.0-rc.1", roster.Healthy),
+			seatOf("older", "v1.1.9", roster.Healthy), seatOf("odd", "devel", roster.Healthy), seatOf("sick", "v1.2.0", roster.Degraded),
+			seatOf("ill", "v1.2.0", roster.Unhealthy), seatOf("new", "v1.2.0", roster.Starting), seatOf("leaving", "v1.2.0", roster.Stopping),
+			garbled, gateway, cut, fewer,
+		},
+		Owners: []roster.Owner{own("a"), own("b"), own("newer"), {}},
+		Plan:   roster.Plan{Version: 3, Owners: []string{"a", "b", "newer", "d"}},
+	}
+}
+
+func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		order  Handoff
+		silent time.Duration
+		code   fault.Code // none: it is taken
+	}{
+		{"a healthy node", Handoff{To: "b"}, 0, ""},
+		{"a newer one", Handoff{To: "newer"}, 0, ""},
+		{"one of a version that cannot be compared", Handoff{To: "odd"}, 0, ""},
+		{"an older one", Handoff{To: "older"}, 0, fault.HandoffOlder},
+		{"an older one than the newest", Handoff{Partition: 2, To: "b"}, 0, fault.HandoffOlder},
+		{"an older one that may", Handoff{To: "older", AllowOlder: true}, 0, ""},
+		{"an unknown one", Handoff{To: "nobody"}, 0, fault.HandoffUnknown},
+		{"a gateway", Handoff{To: "gate"}, 0, fault.HandoffUnknown},
+		{"a dead one", Handoff{To: "d"}, 0, fault.HandoffDead},
+		{"itself", Handoff{To: "a"}, 0, fault.HandoffOwner},
+		{"one that is cut off", Handoff{To: "cut"}, 0, fault.HandoffDetached},
+		{"one that is silent", Handoff{To: "b"}, 6 * time.Second, fault.HandoffDetached},
+		{"one that was heard lately", Handoff{To: "b"}, 5 * time.Second, ""},
+		{"a degraded one", Handoff{To: "sick"}, 0, fault.HandoffUnfit},
+		{"an unhealthy one", Handoff{To: "ill"}, 0, fault.HandoffUnfit},
+		{"a starting one", Handoff{To: "new"}, 0, fault.HandoffUnfit},
+		{"a stopping one", Handoff{To: "leaving"}, 0, fault.HandoffUnfit},
+		{"one that cannot be read", Handoff{To: "garbled"}, 0, fault.HandoffUnfit},
+		{"one with fewer partitions", Handoff{To: "fewer"}, 0, fault.HandoffUnfit},
+		{"of what nobody owns", Handoff{Partition: 3, To: "b"}, 0, fault.HandoffNoOwner},
+		{"of no partition", Handoff{Partition: 4, To: "b"}, 0, fault.CommandBadArgument},
+	} {
+		owner, err := c.order.check(sampleView(), c.silent, 6*time.Second)
+		if fault.Of(err) != c.code || (err == nil) != (c.code == "") {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
+		}
+		if err == nil && owner.Epoch.Revision != 7 {
+			t.Errorf("%s: %+v", c.name, owner)
+		}
+	}
+}
+
+// Of two nodes of different versions one is the older, and never both.
+func TestVersionsAreOrdered(t *testing.T) {
+	version := rapid.StringMatching(`v[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}(-rc\.[0-9])?(\+[a-z]+)?|devel|`)
+	rapid.Check(t, func(t *rapid.T) {
+		one, other := version.Draw(t, "one"), version.Draw(t, "other")
+		refused := func(from, to string) bool {
+			v := sampleView()
+			v.Members = []roster.Seat{seatOf("a", from, roster.Healthy), seatOf("b", to, roster.Healthy)}
+			_, err := Handoff{To: "b"}.check(v, 0, 6*time.Second)
+			return fault.Of(err) == fault.HandoffOlder
+		}
+		if refused(one, other) && refused(other, one) || refused(one, one) {
+			t.Fatalf("%q and %q are older than each other", one, other)
+		}
+	})
+}

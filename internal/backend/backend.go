@@ -1,0 +1,310 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/bulletin"
+	"github.com/mongostream/streamer/internal/etcd/council"
+	"github.com/mongostream/streamer/internal/etcd/owner"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
+	"github.com/mongostream/streamer/internal/mongodb/stream"
+	"github.com/mongostream/streamer/notice"
+)
+
+// A Store is all that anybody asks of where checkpoints are kept.
+type Store interface {
+	checkpoint.Store
+	checkpoint.Claimer
+	checkpoint.Rewinder
+	checkpoint.OriginKeeper
+	checkpoint.Adopter
+	checkpoint.GapKeeper
+	// Repartition puts next, which may be of another number of partitions, in the place of last, and takes the checkpoints of shared
+	// subscribers away, so that each of their partitions begins at next's start. It returns the origin that stands then, whose incarnation may
+	// be higher. It is done or not done, whenever it ends; a store that is two may be half-way, where no node starts, and is asked again. The
+	// fault NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last does not stand, or that a checkpoint has moved back
+	// before next's start meanwhile.
+	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
+}
+
+// A Conn is where the checkpoints of a cluster are, and the MongoDB that they are about.
+type Conn struct {
+	Config config.Config
+	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in common, and is to be joined through Members;
+	// nil where there is no etcd. All are nil until OpenStore.
+	Store  Store
+	Owner  cluster.Registry
+	Roster roster.Store
+
+	application   string
+	logger        *slog.Logger
+	etcd          *etcd.Client
+	mongo         *mongodb.Client
+	borrowedMongo bool // the connection to MongoDB is somebody else's
+}
+
+// New makes a Conn without any connection yet. MongoDB's log names the application. The logger may be nil.
+func New(cfg config.Config, application string, logger *slog.Logger) *Conn {
+	return &Conn{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
+}
+
+// OpenStore connects a node to the store of checkpoints: to MongoDB only where they are there, so that checkpoints in etcd can be looked at while MongoDB
+// is away; to etcd where they are there, or where the configuration says that nodes share the partitions.
+func (c *Conn) OpenStore(ctx context.Context) error {
+	return c.open(ctx, c.Config.Cluster.ExpectedNodes > 1)
+}
+
+// OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the partitions is what they have said there, whatever the
+// configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of VerifyOrigin, after which the Conn is
+// open all the same.
+func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
+	several := nodes && c.Config.Cluster.ExpectedNodes > 1
+	if nodes && c.inMongo() {
+		shared, err := c.shared(ctx)
+		if err != nil {
+			return err
+		}
+		several = several || shared
+	}
+	if err := c.open(ctx, several); err != nil {
+		return err
+	}
+	if claims, alone := c.Owner.(soleOwner); alone {
+		claims.operator = true
+		c.Owner = claims
+	}
+	_, err := c.VerifyOrigin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return nil // most commands say so themselves
+	}
+	return err
+}
+
+func (c *Conn) inMongo() bool { return c.Config.Reliability.Checkpoint.Backend == config.BackendMongo }
+
+// shared reports whether nodes share the partitions of checkpoints in MongoDB, by their own account.
+func (c *Conn) shared(ctx context.Context) (bool, error) {
+	store, err := c.openMongo(ctx)
+	if err != nil {
+		return false, err
+	}
+	return checkpoints.NewOwner(store).Shared(ctx)
+}
+
+// openMongo connects to the store of checkpoints in MongoDB.
+func (c *Conn) openMongo(ctx context.Context) (*checkpoints.Store, error) {
+	client, err := c.Mongo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := c.Config
+	return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
+}
+
+// open connects to the store of checkpoints, and to etcd where several nodes share the partitions.
+func (c *Conn) open(ctx context.Context, several bool) error {
+	cfg := c.Config
+	var kept *checkpoints.Store
+	if c.inMongo() {
+		var err error
+		if kept, err = c.openMongo(ctx); err != nil {
+			return err
+		}
+		c.Store = kept
+		c.Owner = soleOwner{Owner: checkpoints.NewOwner(kept), conn: c}
+		if !several {
+			return nil
+		}
+	}
+	if _, err := c.OpenRoster(ctx); err != nil {
+		return err
+	}
+	client := c.etcd
+	store := etcd.NewStore(client, cfg.Cluster.Partitions)
+	if kept == nil {
+		c.Store, c.Owner = store, owner.NewRegistry(client)
+		return nil
+	}
+	c.Store = sharedStore{
+		Store: kept, etcd: store, roster: c.Roster, stored: etcd.NewStore(client, 0).Origin,
+		create: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
+			return etcd.NewStore(client, o.Partitions).Create(ctx, o)
+		},
+		owner: checkpoints.NewOwner(kept),
+	}
+	return nil
+}
+
+// OpenAsStored opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
+// Where there are no checkpoints it is the fault ClusterUnknown. The Conn has been opened before.
+func (c *Conn) OpenAsStored(ctx context.Context) error {
+	origin, err := admin.ReadOrigin(ctx, c.originStore())
+	if err != nil || origin.Partitions == c.Config.Cluster.Partitions {
+		return err
+	}
+	c.Config.Cluster.Partitions = origin.Partitions
+	_, several := c.Store.(sharedStore)
+	return c.open(ctx, several)
+}
+
+// OpenRoster connects to etcd alone and returns what several nodes have in common.
+func (c *Conn) OpenRoster(ctx context.Context) (roster.Store, error) {
+	client, err := c.Etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.Roster = council.New(client, council.Config{Partitions: c.Config.Cluster.Partitions, ElectionTTL: c.Config.Cluster.LeaseTTL})
+	return c.Roster, nil
+}
+
+// UseMongo lends a connection to MongoDB to the Conn. The caller closes it.
+func (c *Conn) UseMongo(client *mongodb.Client) { c.mongo, c.borrowedMongo = client, true }
+
+// Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
+func (c *Conn) Members() roster.Store {
+	if two, are := c.Store.(sharedStore); are {
+		return sharedRoster{c.Roster, checkpoints.NewOwner(two.Store)}
+	}
+	return c.Roster
+}
+
+// OpenCluster returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
+// OpenForOperator comes first.
+func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
+	alone := fault.Newf(fault.CommandBadArgument, "the nodes of cluster %s do not share partitions: a single node owns all of them", c.Config.Cluster.ID)
+	if c.inMongo() {
+		if shared, err := c.shared(ctx); err != nil || !shared {
+			return admin.Cluster{}, cmp.Or(err, error(alone))
+		}
+	}
+	if _, err := c.OpenRoster(ctx); err != nil {
+		return admin.Cluster{}, err
+	}
+	if _, err := c.VerifyOrigin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+		return admin.Cluster{}, err
+	}
+	view, err := c.Roster.View(ctx)
+	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+		return admin.Cluster{}, err
+	}
+	if owned := slices.ContainsFunc(view.Owners, func(o roster.Owner) bool { return o != (roster.Owner{}) }); owned && len(view.Members) == 0 {
+		return admin.Cluster{}, alone
+	}
+	council := c.Roster.(*council.Store)
+	notices := bulletin.New(c.etcd, bulletin.Config{Process: "operator", Keep: c.Config.Notices.Keep})
+	return admin.Cluster{Roster: council, Directives: council, History: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
+}
+
+// Announce puts a notice into the cluster's history, from where its nodes take it. It is false where they keep none, because one node alone has
+// checkpoints in MongoDB. OpenForOperator comes first.
+func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, err error) {
+	if c.inMongo() && c.Config.Cluster.ExpectedNodes <= 1 {
+		if shared, err := c.shared(ctx); err != nil || !shared {
+			return false, err
+		}
+	}
+	client, err := c.Etcd(ctx)
+	if err != nil {
+		return false, err
+	}
+	n.ID = 1
+	history := bulletin.New(client, bulletin.Config{Process: rand.Text(), Keep: c.Config.Notices.Keep, TTL: c.Config.Notices.TTL})
+	err = history.Append(ctx, []notice.Notice{n})
+	return err == nil, err
+}
+
+// Mongo returns the connection to MongoDB, which is made when it is first asked for.
+func (c *Conn) Mongo(ctx context.Context) (*mongodb.Client, error) {
+	if c.mongo != nil {
+		return c.mongo, nil
+	}
+	cfg := c.Config
+	client, err := mongodb.Dial(ctx, mongodb.Config{
+		URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + c.application,
+		SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: c.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.mongo = client
+	return client, nil
+}
+
+// Etcd returns the connection to etcd, which is made when it is first asked for.
+func (c *Conn) Etcd(ctx context.Context) (*etcd.Client, error) {
+	if c.etcd != nil {
+		return c.etcd, nil
+	}
+	cfg := c.Config.Etcd
+	client, err := etcd.Dial(ctx, etcd.Config{
+		Endpoints: cfg.Endpoints, Prefix: cfg.Prefix, Cluster: c.Config.Cluster.ID, Username: cfg.Username, Password: string(cfg.Password),
+		CAFile: cfg.TLS.CAFile, CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, DialTimeout: cfg.DialTimeout,
+		LeaseTTL: c.Config.Cluster.LeaseTTL, Logger: c.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.etcd = client
+	return client, nil
+}
+
+// Probe opens and closes a change stream as a node does when it starts.
+func (c *Conn) Probe(ctx context.Context) error {
+	client, err := c.Mongo(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := stream.NewSource(stream.SourceConfig{Watch: Watch(c.Config), MaxStreams: c.Config.MongoDB.MaxStreams}, client)
+	if err != nil {
+		return err
+	}
+	return source.Probe(ctx)
+}
+
+// Close ends the connections.
+func (c *Conn) Close() {
+	if c.etcd != nil {
+		if err := c.etcd.Close(); err != nil {
+			c.logger.Warn("etcd connection not closed", "error", err)
+		}
+	}
+	if c.mongo != nil && !c.borrowedMongo {
+		c.mongo.Close()
+	}
+}
+
+// Watch says what of the deployment is read. Our own checkpoints are not.
+func Watch(cfg config.Config) stream.Watch {
+	m := cfg.MongoDB
+	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Marks.Database}
+	if m.FullDocument != "default" {
+		w.FullDocument = m.FullDocument
+	}
+	if m.FullDocumentBeforeChange != "off" {
+		w.BeforeChange = m.FullDocumentBeforeChange
+	}
+	return w
+}
+
+// FirstError returns the first of joined errors, with the number of the others: one is enough to act upon.
+func FirstError(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) < 2 {
+		return err
+	}
+	return fmt.Errorf("%w (and %d more like it)", joined.Unwrap()[0], len(joined.Unwrap())-1)
+}

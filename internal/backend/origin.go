@@ -1,0 +1,330 @@
+package backend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/owner"
+	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
+)
+
+// Describe says where the configuration keeps checkpoints and, once it is connected, which etcd it leads to.
+func (c *Conn) Describe() checkpoint.Backend {
+	b := checkpoint.Backend{Store: c.Config.Reliability.Checkpoint.Backend}
+	if c.etcd != nil {
+		b = b.With(c.etcd.Backend())
+	}
+	return b
+}
+
+// VerifyOrigin reads the origin, of whatever number of partitions, and holds the configuration against it: the fault ClusterBackend says that the
+// cluster keeps its checkpoints elsewhere, ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin it is
+// ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes nothing.
+func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
+	o, err := c.originStore().Origin(ctx)
+	none := errors.Is(err, checkpoint.ErrNoOrigin)
+	if err != nil && !none {
+		return o, err
+	}
+	if none || o.Backend.Store == "" {
+		there, err := c.otherOrigin(ctx)
+		if none && err == nil && there.Backend.Store == c.Describe().Store { // perhaps another node has just written both
+			if o, err = c.originStore().Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+				return o, err
+			}
+			none, err = err != nil, nil
+		}
+		switch {
+		case err != nil && none:
+			return o, err
+		case err == nil && (none || o.Cluster == there.Cluster) && c.conflicts(o, there):
+			return o, fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s, as far as its origin tells; reliability.checkpoint.backend is %s",
+				c.Config.Cluster.ID, storeOr(there.Backend.Store, c.Describe().Store), c.Describe().Store)
+		}
+	}
+	if none {
+		return o, err
+	}
+	if err := c.checkBackend(o.Backend); err != nil || !c.inMongo() || c.etcd == nil || o.Backend.ID == "" {
+		return o, err
+	}
+	there, err := etcd.NewStore(c.etcd, 0).Origin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return o, errNoCopy(o.Backend)
+	}
+	if err != nil {
+		return o, err
+	}
+	return o, otherEtcd(c.Config.Cluster.ID, o.Backend, checkpoint.Backend{ID: there.Backend.ID}.With(c.Describe()))
+}
+
+// errNoCopy says that an etcd has no copy of an origin that names the etcd of its nodes.
+func errNoCopy(b checkpoint.Backend) error {
+	return fault.Newf(fault.ClusterOrigin, "the nodes of the cluster use etcd %s below %s; this etcd has no origin of them", etcdName(b), b.Prefix)
+}
+
+// conflicts reports whether an origin where the other backend keeps checkpoints says that they are not where the configuration has them: where
+// there is none here, whatever it says. Marks in MongoDB that are shared through etcd have an origin in both.
+func (c *Conn) conflicts(here, there checkpoint.Origin) bool {
+	mine := c.Describe().Store
+	return here.Cluster == "" || there.Backend.Store != mine && (there.Backend.Store != "" || mine == checkpoint.BackendEtcd)
+}
+
+func storeOr(store, mine string) string {
+	switch {
+	case store != "":
+		return store
+	case mine == checkpoint.BackendEtcd:
+		return checkpoint.BackendMongo
+	}
+	return checkpoint.BackendEtcd
+}
+
+// checkBackend returns the fault for which this backend is not that of an origin, as far as both are known.
+func (c *Conn) checkBackend(stands checkpoint.Backend) error {
+	mine, id := c.Describe(), c.Config.Cluster.ID
+	if stands.Store != "" && stands.Store != mine.Store {
+		return fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s; reliability.checkpoint.backend is %s", id, stands.Store, mine.Store)
+	}
+	return otherEtcd(id, stands, mine)
+}
+
+// otherEtcd returns the fault ClusterOrigin where two backends name different etcds, as far as both are known.
+func otherEtcd(cluster string, stands, found checkpoint.Backend) error {
+	if found.With(stands) == stands.With(found) {
+		return nil
+	}
+	return fault.Newf(fault.ClusterOrigin, "the nodes of cluster %s use etcd %s below %s; this is etcd %s below %s", cluster,
+		etcdName(stands), stands.Prefix, etcdName(found), found.Prefix)
+}
+
+// etcdName names an etcd.
+func etcdName(b checkpoint.Backend) string {
+	if b.ID == "" {
+		return b.Etcd
+	}
+	return b.Etcd + " (" + b.ID + ")"
+}
+
+// EnsureOrigin returns the origin of a node's cluster. Where there is none, first makes it. What one does not say of its backend, because it was
+// written by an earlier version or by a node without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
+// MarkSource where the checkpoints are of another deployment than source.
+func (c *Conn) EnsureOrigin(
+	ctx context.Context, source string, first func(context.Context) (checkpoint.Origin, error),
+) (checkpoint.Origin, error) {
+	o, err := c.VerifyOrigin(ctx)
+	switch {
+	case errors.Is(err, checkpoint.ErrNoOrigin):
+		if o, err = first(ctx); err != nil {
+			return o, err
+		}
+		o.Backend = c.InitialBackend()
+		o, err = c.Store.Create(ctx, o)
+	case err == nil && !o.Of(source):
+		err = fault.Newf(fault.CheckpointSource, "the checkpoints of cluster %s are of %s, mongodb.uri leads to %s", c.Config.Cluster.ID, o.Source, source)
+	case err == nil:
+		o, err = c.Store.Origin(ctx) // of the number of partitions that is configured
+	}
+	if err == nil && o.Backend.Store == "" {
+		o, err = c.Store.Complete(ctx, c.InitialBackend())
+	}
+	if err == nil {
+		err = c.checkBackend(o.Backend)
+	}
+	if two, are := c.Store.(sharedStore); err == nil && are {
+		return two.agree(ctx, o, c.Describe())
+	}
+	return o, err
+}
+
+// InitialBackend is the backend of an origin that is written here: which etcd shares the partitions of checkpoints in MongoDB is not said before that has a
+// copy of the origin.
+func (c *Conn) InitialBackend() checkpoint.Backend {
+	b := c.Describe()
+	if b.Store == checkpoint.BackendMongo {
+		return checkpoint.Backend{Store: b.Store}
+	}
+	b.ID = rand.Text()
+	return b
+}
+
+// originStore is where the checkpoints are, of whatever number of partitions.
+func (c *Conn) originStore() checkpoint.OriginKeeper {
+	if cfg := c.Config; cfg.Reliability.Checkpoint.Backend == checkpoint.BackendMongo {
+		return checkpoints.NewStore(c.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
+	}
+	return etcd.NewStore(c.etcd, 0)
+}
+
+// An originAdopter is where the other backend keeps the checkpoints of a cluster.
+type originAdopter interface {
+	checkpoint.OriginKeeper
+	checkpoint.Adopter
+}
+
+// otherStore connects to where the other backend keeps checkpoints, and returns nil where there is none that this configuration knows of.
+func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
+	cfg := c.Config
+	if cfg.Reliability.Checkpoint.Backend == checkpoint.BackendEtcd {
+		client, err := c.Mongo(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, 0), nil
+	}
+	if c.etcd == nil && slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint}) && !listening(ctx) {
+		return nil, nil //nolint:nilnil // nobody has configured an etcd
+	}
+	client, err := c.Etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return etcd.NewStore(client, 0), nil
+}
+
+// defaultEndpoint is where etcd is looked for unless the configuration says otherwise.
+const defaultEndpoint = "127.0.0.1:2379"
+
+// listening reports whether anybody listens there.
+func listening(ctx context.Context) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", defaultEndpoint)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// otherOrigin returns the origin of the cluster where the other backend keeps checkpoints. It is ErrNoOrigin where there is none, and where there can
+// be none that this user has written. An etcd that is configured and does not answer is the fault ClusterBackend: it may have one.
+func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
+	keeper, err := c.otherStore(ctx)
+	if err == nil && keeper == nil {
+		return checkpoint.Origin{}, checkpoint.ErrNoOrigin
+	}
+	var o checkpoint.Origin
+	if err == nil {
+		o, err = keeper.Origin(ctx)
+	}
+	switch fault.Of(err) {
+	case fault.MongoUnauthorized, fault.MongoUnreachable:
+		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and checkpoints there would have been written by the same user
+	case fault.EtcdUnreachable, fault.EtcdRefused:
+		return o, fault.Newf(fault.ClusterBackend, "whether the checkpoints of cluster %s are in etcd cannot be known: %w", c.Config.Cluster.ID, err)
+	default:
+		return o, err
+	}
+}
+
+// CheckVacant returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.
+func (c *Conn) CheckVacant(ctx context.Context) error {
+	keeper, err := c.otherStore(ctx)
+	if fault.Of(err) == fault.EtcdUnreachable || err == nil && keeper == nil && c.etcd == nil {
+		return nil // who shares partitions through an etcd that is away has none for long
+	}
+	if err != nil {
+		return err
+	}
+	store, inMongo := keeper.(*checkpoints.Store)
+	if !inMongo {
+		return owner.NewRegistry(c.etcd).MakeWay(ctx, cluster.Member{}, false)
+	}
+	err = checkpoints.NewOwner(store).Vacate(ctx)
+	if fault.Of(err) == fault.MongoUnauthorized {
+		return nil
+	}
+	return err
+}
+
+// RecordMove records that the cluster's checkpoints have been moved to the configured backend: an origin of the same cluster
+// where the other backend keeps checkpoints says so, too, so that no node begins there. It raises the incarnation where it changes anything.
+func (c *Conn) RecordMove(ctx context.Context, by string) error {
+	last, err := c.Store.Origin(ctx)
+	if err != nil {
+		return err
+	}
+	mine := c.InitialBackend()
+	there, err := c.otherOrigin(ctx)
+	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+		return err
+	}
+	copied := err == nil && there.Cluster == last.Cluster && there.Backend.Store != mine.Store
+	if last.Backend.Store == mine.Store && !copied {
+		return nil
+	}
+	next := last
+	next.Incarnation, next.At, next.By = max(last.Incarnation, there.Incarnation)+1, time.Now().UTC(), by
+	next.Backend = mine
+	if err := c.Store.Adopt(ctx, last, next); err != nil {
+		return fmt.Errorf("take the checkpoints over: %w", err)
+	}
+	if _, both := c.Store.(sharedStore); both || !copied {
+		return nil
+	}
+	keeper, err := c.otherStore(ctx)
+	if err != nil {
+		return err
+	}
+	next.Partitions, next.Backend = there.Partitions, checkpoint.Backend{Store: mine.Store}
+	if err := keeper.Adopt(ctx, there, next); err != nil {
+		return fmt.Errorf("say in %s that the checkpoints are in %s: %w", storeOr("", mine.Store), mine.Store, err)
+	}
+	return nil
+}
+
+// A soleOwner claims all partitions in MongoDB, as a cluster of one does.
+type soleOwner struct {
+	*checkpoints.Owner
+
+	conn *Conn
+	// operator says that it is not for a node: where nodes share the partitions it is enough that none of them is there.
+	operator bool
+}
+
+// Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked there whether they are members still: who
+// takes over ends their memberships, and an operator's claim is refused beside them. Nobody joins beside a claim that stands, so that it is
+// made before.
+func (s soleOwner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+	shared, err := s.Shared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !(shared && takeOver) && !(s.operator && (shared || s.conn.etcd != nil)) {
+		return s.Owner.Claim(ctx, m, n, ttl, takeOver)
+	}
+	client, err := s.conn.Etcd(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for the nodes that share the partitions: %w", err)
+	}
+	if _, err := s.conn.VerifyOrigin(ctx); err != nil {
+		return nil, err
+	}
+	members := owner.NewRegistry(client)
+	if !takeOver {
+		if err := members.MakeWay(ctx, m, false); err != nil {
+			return nil, err
+		}
+	}
+	epochs, err := s.ClaimAnyway(ctx, m, n, ttl, takeOver)
+	if err != nil {
+		return nil, err
+	}
+	err = members.MakeWay(ctx, m, takeOver)
+	if err == nil && takeOver {
+		err = s.Unshare(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Release(context.WithoutCancel(ctx)))
+	}
+	return epochs, nil
+}

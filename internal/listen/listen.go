@@ -1,0 +1,151 @@
+package listen
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/config"
+)
+
+// spareConnections are connections beyond twice those that are served: for probes, and for those that are told that there is no room.
+const spareConnections = 200
+
+// A Listeners is what a node's servers have in common towards the network.
+type Listeners struct {
+	// Access says who may come in, Accounts are what the connections of each identity use together.
+	Access   *access.Authenticator
+	Accounts *access.Accounts
+
+	cfg        config.Config
+	http, grpc *access.TLS // nil: no TLS
+}
+
+// New reads the files that the configuration names. It starts nothing; the logger may be nil.
+func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
+	l := &Listeners{Accounts: access.NewAccounts(), cfg: cfg}
+	base := access.Config{
+		Identities: cfg.Access.IdentitiesFile, JWKS: cfg.Access.JWKSFile, Issuer: cfg.Access.Issuer, Audiences: cfg.Access.Audiences,
+		Leeway: cfg.Access.Leeway, Recheck: cfg.Access.Recheck, Logger: logger,
+	}
+	var err error
+	if l.http, err = access.NewTLS(withTLS(base, cfg.HTTP.TLS)); err != nil {
+		return nil, err
+	}
+	if l.grpc, err = access.NewTLS(withTLS(base, cfg.GRPC.TLS)); err != nil {
+		return nil, err
+	}
+	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates.
+	asks := cfg.GRPC.TLS
+	if asks.ClientCAFile == "" {
+		asks = cfg.HTTP.TLS
+	}
+	if l.Access, err = access.New(withTLS(base, asks)); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func withTLS(c access.Config, t config.ServerTLS) access.Config {
+	c.TLS = access.TLSConfig{Certificate: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile, ClientOptional: t.ClientOptional}
+	return c
+}
+
+// ListenHTTP binds the address of the HTTP server.
+func (l *Listeners) ListenHTTP(ctx context.Context) (net.Listener, error) {
+	c := l.cfg.HTTP
+	return listen(ctx, "http.listen", c.Listen, l.http != nil, c.Insecure, c.MaxClients)
+}
+
+// ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be none.
+func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
+	c := l.cfg.GRPC
+	if c.Listen == "" {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	return listen(ctx, "grpc.listen", c.Listen, l.grpc != nil, c.Insecure, l.cfg.Gateway.MaxSessions)
+}
+
+// listen listens on the address that a key of the configuration names. The listener accepts no more connections than it takes to serve so
+// many clients; those above wait.
+func listen(ctx context.Context, key, address string, secure, insecure bool, clients int) (net.Listener, error) {
+	if err := access.CheckListen(address, secure, insecure); err != nil {
+		return nil, fault.Newf(fault.Of(err), "%s: %w", key, errors.Unwrap(err))
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fault.Newf(fault.NodeAddressInUse, "%s: %w", key, err)
+	case err != nil:
+		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", key, err)
+	}
+	return netutil.LimitListener(listener, 2*clients+spareConnections), nil
+}
+
+// GRPC returns the configuration of the gRPC server's TLS, nil where it speaks plaintext.
+func (l *Listeners) GRPC() *tls.Config {
+	if l.grpc == nil {
+		return nil
+	}
+	return l.grpc.Config("h2")
+}
+
+// Serve serves HTTP on a listener as http.Server does, over TLS where there is a certificate.
+func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
+	if l.http == nil {
+		return server.Serve(listener)
+	}
+	server.TLSConfig = l.http.Config("h2", "http/1.1")
+	return server.ServeTLS(listener, "", "")
+}
+
+// Secure reports whether HTTP is served over TLS.
+func (l *Listeners) Secure() bool { return l.http != nil }
+
+// Protect lets requests through to next whose clients show who they are, and lets pages of the origins that are listed ask.
+func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
+	return access.CORS(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next))
+}
+
+// Checks say whether the files as they stand are in force.
+func (l *Listeners) Checks() []health.Check {
+	certificates := func() error {
+		var errs []error
+		for _, t := range []*access.TLS{l.http, l.grpc} {
+			if t != nil {
+				errs = append(errs, t.Err())
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return []health.Check{
+		{
+			Name: "certificates", Severity: health.Warning, Test: certificates,
+			Text: "The servers' certificates can be used as their files stand; while they cannot, those from before stay in force.",
+		},
+		{
+			Name: "identities", Severity: health.Warning, Test: l.Access.Err,
+			Text: "The files of who may connect can be used as they stand; while they cannot, those from before stay in force, revoked tokens too.",
+		},
+	}
+}
+
+// Server makes an HTTP server over handlers that none of its clients can hold up. Requests' contexts end with base.
+func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: limitRequests(l.cfg.HTTP.StallTimeout, handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: probeAfter, PingTimeout: probeTimeout, WriteByteTimeout: l.cfg.HTTP.StallTimeout},
+		ErrorLog:    slog.NewLogLogger(cmp.Or(logger, slog.New(slog.DiscardHandler)).Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
+}

@@ -1,0 +1,273 @@
+package listen_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/access/accesstest"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/listen"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// load reads a configuration of the settings.
+func load(t *testing.T, settings ...string) config.Config {
+	t.Helper()
+	cfg, err := config.Load("", append(settings, "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func write(t *testing.T, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// serve serves a handler through listeners, and returns its address.
+func serve(t *testing.T, cfg config.Config, handler http.Handler) string {
+	t.Helper()
+	l, err := listen.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := l.ListenHTTP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	protected, err := l.Protect(handler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := l.Server(t.Context(), protected, nil)
+	served := make(chan error, 1)
+	go func() { served <- l.Serve(server, listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-served; err != http.ErrServerClosed { //nolint:errorlint // it is returned as it is
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+func TestPlaintextForOtherMachinesMustBeAskedFor(t *testing.T) {
+	ca := accesstest.NewAuthority(t)
+	cert, key := ca.Files(t)
+	for _, tt := range []struct {
+		name     string
+		settings []string
+		want     fault.Code
+	}{
+		{"plaintext", []string{"LISTEN=:0"}, fault.AccessPlaintext},
+		{"asked for", []string{"LISTEN=:0", "INSECURE=true"}, ""},
+		{"TLS", []string{"LISTEN=:0", "TLS_CERT_FILE=" + cert, "TLS_KEY_FILE=" + key}, ""},
+		{"loopback", []string{"LISTEN=127.0.0.1:0"}, ""},
+	} {
+		for _, server := range []string{"HTTP", "GRPC"} {
+			settings := []string{}
+			for _, s := range tt.settings {
+				settings = append(settings, "STREAMER_"+server+"_"+s)
+			}
+			cfg, err := config.Load("", settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := listen.New(cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			listen := l.ListenHTTP
+			if server == "GRPC" {
+				listen = l.ListenGRPC
+			}
+			listener, err := listen(t.Context())
+			if err == nil {
+				_ = listener.Close()
+			}
+			if fault.Of(err) != tt.want || err != nil && !strings.Contains(err.Error(), strings.ToLower(server)+".listen") {
+				t.Errorf("%s %s: %v", server, tt.name, err)
+			}
+		}
+	}
+}
+
+// A token from another machine in plaintext is refused although it is good, and the refusal says that it must be replaced.
+func TestTokenInPlaintextFromElsewhereIsRefused(t *testing.T) {
+	l, err := listen.New(load(t, "STREAMER_ACCESS_IDENTITIES_FILE="+write(t, "i", "token "+access.Hash("good")+" name=a namespace=*\n")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]fault.Code{"127.0.0.1:9": "", "[::1]:9": "", "192.0.2.1:9": fault.AccessTokenExposed, "": fault.AccessTokenExposed} {
+		_, err := l.Access.Authenticate(access.Peer{Address: address, Authorization: []string{"Bearer good"}})
+		if fault.Of(err) != want {
+			t.Errorf("from %q: %v", address, err)
+		}
+	}
+	if _, err := l.Access.Authenticate(access.Peer{Address: "192.0.2.1:9", TLS: &tls.ConnectionState{}, Authorization: []string{"Bearer good"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Clients that send slowly, take nothing or send what nobody asked for hold nothing for long.
+func TestHostileClientsAreLetGo(t *testing.T) {
+	cfg := load(t, "STREAMER_HTTP_STALL_TIMEOUT=500ms")
+	ended := make(chan struct{}, 1)
+	address := serve(t, cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/much" {
+			for err := error(nil); err == nil; {
+				_, err = w.Write(make([]byte, 1<<20))
+			}
+			ended <- struct{}{}
+		}
+	}))
+	for name, said := range map[string]string{
+		"half a header":     "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+		"nothing":           "",
+		"a body that drips": "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx",
+		"an endless body":   "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := io.WriteString(conn, said); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
+				t.Errorf("still open: %v", err)
+			}
+		})
+	}
+	t.Run("taking nothing", func(t *testing.T) {
+		t.Parallel()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, "GET /much HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	})
+	t.Run("headers without end", func(t *testing.T) {
+		t.Parallel()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s", resp.Status)
+		}
+	})
+}
+
+// So many connections are open at a time, and those above are served when others have gone.
+func TestConnectionsAreBounded(t *testing.T) {
+	const most = 2*1 + 200
+	address := serve(t, load(t, "STREAMER_HTTP_MAX_CLIENTS=1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ask := func(ctx context.Context) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = conn.SetReadDeadline(deadline)
+		}
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = bufio.NewReader(conn).ReadString('\n')
+		return conn, err
+	}
+	var open []net.Conn
+	for i := range most {
+		conn, err := ask(t.Context())
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		open = append(open, conn)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	above, err := ask(ctx)
+	if err == nil {
+		t.Error("one more is served")
+	}
+	_ = above.Close()
+	_ = open[0].Close()
+	conn, err := ask(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range append(open[1:], conn) {
+		_ = c.Close()
+	}
+}
+
+func TestFilesThatCannotBeUsedFailTheirCheck(t *testing.T) {
+	ca := accesstest.NewAuthority(t)
+	cert, key := ca.Files(t)
+	identities := write(t, "i", "token "+access.Hash("good")+" name=a namespace=*\n")
+	cfg := load(t, "STREAMER_GRPC_TLS_CERT_FILE="+cert, "STREAMER_GRPC_TLS_KEY_FILE="+key, "STREAMER_ACCESS_IDENTITIES_FILE="+identities)
+	l, err := listen.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := func() (names []string) {
+		for _, c := range l.Checks() {
+			if c.Test() != nil {
+				names = append(names, c.Name)
+			}
+		}
+		return names
+	}
+	if names := failing(); names != nil {
+		t.Errorf("%v fail", names)
+	}
+	for _, path := range []string{cert, identities} {
+		if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := fmt.Sprint(failing()); names != "[certificates identities]" {
+		t.Errorf("%s fail", names)
+	}
+	if _, err := l.Access.Authenticate(access.Peer{Address: "127.0.0.1:1", Authorization: []string{"Bearer good"}}); err != nil {
+		t.Errorf("what was in force before is not: %v", err)
+	}
+	if _, err := listen.New(cfg, nil); fault.Of(err) != fault.AccessBadCertificate {
+		t.Errorf("at the start: %v", err)
+	}
+}

@@ -1,0 +1,277 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
+	etcdprobe "github.com/mongostream/streamer/internal/etcd/probe"
+	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/internal/mongodb/probe"
+)
+
+// An inspector finds out what the checks judge.
+type inspector struct {
+	conn   *backend.Conn
+	outage time.Duration
+	mongo  *mongodb.Client
+	can    probe.Streams
+	reach  mongodb.Reach
+}
+
+// The names of checks that others need.
+const (
+	checkMongo = "mongodb"
+	checkRead  = "read_log"
+	checkTry   = "resume"
+	checkReach = "oplog"
+	checkStore = "checkpoint_store"
+	checkEtcd  = "etcd"
+)
+
+// checks are the checks of what a configuration leads to, in the order in which they need each other. The outage is the longest that is
+// to be survived without a loss. Nothing is written.
+func checks(conn *backend.Conn, outage time.Duration) []check {
+	s := &inspector{conn: conn, outage: outage}
+	mongo := []string{checkMongo}
+	checks := append(s.accessChecks(), []check{
+		{Name: checkMongo, run: s.reachMongo, Code: fault.MongoUnreachable},
+		{Name: "version", Needs: mongo, run: s.version, Code: fault.MongoRefused},
+		{Name: checkRead, Needs: mongo, run: s.readLog, Code: fault.MongoRefused},
+		{Name: checkTry, Needs: []string{checkMongo, checkRead}, run: s.streams, Code: fault.MongoRefused},
+		{Name: "split", Needs: []string{checkMongo, checkTry}, run: s.split},
+		{Name: "images", Needs: mongo, run: s.images, Code: fault.MongoRefused},
+		{Name: checkReach, Needs: mongo, run: s.oplog, Code: fault.MongoRefused},
+		{Name: "majority", Needs: []string{checkMongo, checkReach}, run: s.majority},
+		{Name: "shards", Needs: mongo, run: s.shards},
+		{Name: "clock", Needs: mongo, run: s.clock, Code: fault.MongoRefused},
+		{Name: "connections", Needs: mongo, run: s.connections, Code: fault.MongoRefused},
+	}...)
+	if s.etcd() {
+		checks = append(checks,
+			check{Name: checkEtcd, run: s.members, Code: fault.EtcdUnreachable},
+			check{Name: "compaction", Needs: []string{checkEtcd}, run: s.compaction, Code: fault.EtcdRefused},
+			check{Name: checkStore, Needs: []string{checkEtcd}, run: s.store, Code: fault.EtcdRefused})
+	} else {
+		checks = append(checks, check{Name: checkStore, Needs: mongo, run: s.store, Code: fault.MongoRefused})
+	}
+	return append(checks,
+		check{Name: "checkpoints", Needs: []string{checkMongo, checkReach, checkStore}, run: s.checkpoints, Code: fault.CheckpointCorrupt})
+}
+
+func (s *inspector) etcd() bool {
+	return s.conn.Config.Reliability.Checkpoint.Backend == config.BackendEtcd
+}
+
+func (s *inspector) reachMongo(ctx context.Context) (f finding, err error) {
+	if s.mongo, err = s.conn.Mongo(ctx); err != nil {
+		return f, err
+	}
+	identity, err := s.mongo.Identity(ctx)
+	return finding{Level: OK, Text: identity}, err
+}
+
+func (s *inspector) version(ctx context.Context) (finding, error) {
+	text, err := probe.Version(ctx, s.mongo)
+	return judgeVersion(text), err
+}
+
+func (s *inspector) readLog(ctx context.Context) (finding, error) {
+	return finding{Level: OK, Text: "the user may watch what is configured"}, s.conn.Probe(ctx)
+}
+
+func (s *inspector) streams(ctx context.Context) (f finding, err error) {
+	if s.can, err = probe.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
+		s.can, err = probe.TryStreams(ctx, s.mongo, oneDatabase(s.conn.Config.MongoDB.Watch))
+	}
+	return judgeStreams(s.can.Progress, s.can.StartAfter), err
+}
+
+func (s *inspector) split(context.Context) (finding, error) {
+	return judgeSplit(s.can.Split), nil
+}
+
+func (s *inspector) images(ctx context.Context) (finding, error) {
+	cfg := s.conn.Config
+	judge := func(missing []string) finding {
+		return judgeImages(cfg.MongoDB.FullDocument, cfg.MongoDB.FullDocumentBeforeChange, missing)
+	}
+	if f := judge([]string{""}); f.Level == OK {
+		return f, nil // they are not asked for
+	}
+	missing, err := probe.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
+	return judge(missing), err
+}
+
+func (s *inspector) oplog(ctx context.Context) (f finding, err error) {
+	if s.reach, err = s.mongo.Reach(ctx); err != nil {
+		return f, err
+	}
+	log := oplogFacts{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero()}
+	if log.Readable {
+		size, most, known, err := probe.OplogSize(ctx, s.mongo)
+		if err != nil {
+			return f, err
+		}
+		if known {
+			log.Size, log.MaxSize = size, most
+		}
+	}
+	return judgeOplog(log, s.outage), nil
+}
+
+func (s *inspector) majority(context.Context) (finding, error) {
+	return judgeMajority(s.reach.Last.Time(), orZero(s.reach.Majority)), nil
+}
+
+// shards finds out whether shards can be asked to advance, without writing to them.
+func (s *inspector) shards(ctx context.Context) (finding, error) {
+	tick := s.conn.Config.MongoDB.Tick
+	var refused, configRefused error
+	if s.mongo.Sharded() && tick > 0 {
+		if _, refused = s.mongo.AdvanceShards(ctx, mongodb.ClusterTime{}); fault.Of(refused) == fault.MongoShards {
+			refused = errors.Unwrap(refused) // the finding has the code
+		}
+		configRefused = s.mongo.AdvanceConfig(ctx, mongodb.ClusterTime{})
+	}
+	return judgeShards(s.mongo.Sharded(), tick, refused, configRefused), nil
+}
+
+// orZero is the time of a cluster time, and zero for none.
+func orZero(t change.Timestamp) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Time()
+}
+
+func (s *inspector) clock(ctx context.Context) (finding, error) {
+	server, sent, received, err := probe.Clock(ctx, s.mongo)
+	return judgeClock(server, sent, received), err
+}
+
+func (s *inspector) connections(ctx context.Context) (finding, error) {
+	available, known, err := probe.Connections(ctx, s.mongo)
+	cfg := s.conn.Config.MongoDB
+	return judgeConnections(cfg.MaxStreams, probe.PoolSize(string(cfg.URI)), available, known), err
+}
+
+func (s *inspector) members(ctx context.Context) (f finding, err error) {
+	client, err := s.conn.Etcd(ctx)
+	if err != nil {
+		return f, err
+	}
+	alarms, err := etcdprobe.Alarms(ctx, client)
+	if err != nil {
+		return f, err
+	}
+	var members []etcdMember
+	for _, m := range etcdprobe.Members(ctx, client) {
+		members = append(members, etcdMember{
+			Endpoint: m.Endpoint, Version: m.Version, Leader: m.Leader, Size: m.Size, Quota: m.Quota, Err: m.Err,
+		})
+	}
+	return judgeEtcd(members, alarms), nil
+}
+
+func (s *inspector) compaction(ctx context.Context) (f finding, err error) {
+	client, err := s.conn.Etcd(ctx)
+	if err != nil {
+		return f, err
+	}
+	revision := int64(0)
+	for _, m := range etcdprobe.Members(ctx, client) {
+		revision = max(revision, m.Revision)
+	}
+	first, err := etcdprobe.Keeps(ctx, client, 1)
+	if err != nil {
+		return f, err
+	}
+	many := false
+	if revision > manyRevisions {
+		if many, err = etcdprobe.Keeps(ctx, client, revision-manyRevisions); err != nil {
+			return f, err
+		}
+	}
+	return judgeCompaction(revision, first, many), nil
+}
+
+// store finds out whether checkpoints can be written, without writing any.
+func (s *inspector) store(ctx context.Context) (f finding, err error) {
+	if err := s.conn.OpenStore(ctx); err != nil {
+		return f, err
+	}
+	cfg := s.conn.Config
+	if s.etcd() {
+		client, err := s.conn.Etcd(ctx)
+		if err != nil {
+			return f, err
+		}
+		return finding{Level: OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcdprobe.MayWrite(ctx, client)
+	}
+	for _, kind := range []string{".checkpoints", ".cluster", ".gaps"} {
+		if err := probe.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
+			return f, err
+		}
+	}
+	return finding{Level: OK, Text: "MongoDB: the user may write into " + cfg.Marks.Database}, nil
+}
+
+func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
+	_, err = s.conn.VerifyOrigin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return judgeCheckpoints(checkpointFacts{}), nil
+	}
+	if err != nil {
+		return f, err
+	}
+	origin, err := s.conn.Store.Origin(ctx)
+	if err != nil {
+		return f, err
+	}
+	identity, err := s.mongo.Identity(ctx)
+	if err != nil {
+		return f, err
+	}
+	all, err := s.conn.Store.List(ctx)
+	if err != nil {
+		return f, backend.FirstError(err)
+	}
+	found := checkpointFacts{
+		Created: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity,
+		First: orZero(s.reach.First), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.conn.Config.OnHistoryLost == "halt",
+	}
+	var latest change.Position
+	for i, c := range all { // in the order of their subscribers
+		if i == 0 || all[i-1].Subscriber != c.Subscriber || all[i-1].Shared != c.Shared {
+			found.Subscribers++
+		}
+		latest = change.Later(latest, c.Position)
+		for _, at := range c.Positions {
+			latest = change.Later(latest, at)
+		}
+		at := c.Earliest().Time.Time()
+		if c.Shared {
+			found.Shared = append(found.Shared, at)
+		} else {
+			found.Exclusive = append(found.Exclusive, at)
+		}
+	}
+	found.Latest = latest.Time.Time()
+	return judgeCheckpoints(found), nil
+}
+
+// oneDatabase returns the database of the first namespace that is watched: a user who may not watch the cluster watches one.
+func oneDatabase(watch []string) string {
+	if len(watch) == 0 {
+		return ""
+	}
+	database, _, _ := strings.Cut(watch[0], ".")
+	return database
+}
