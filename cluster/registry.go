@@ -25,7 +25,7 @@ func (e *HeldError) Error() string {
 }
 
 // A Member is who claims.
-type Member struct {
+type Identity struct {
 	Node    string // the configured or derived node id, stable over restarts
 	Process string // a random id of this process
 }
@@ -35,7 +35,7 @@ type Registry interface {
 	// Claim takes the ownership of partitions 0 to n-1 under a claim that lives for ttl unless renewed, and returns their
 	// epochs in order. Where another living process owns one, it returns a *HeldError and has claimed nothing; with
 	// takeOver it ends that process's claim instead. ErrLost says that there is nothing to own: the store is empty.
-	Claim(ctx context.Context, m Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error)
+	Claim(ctx context.Context, m Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error)
 
 	// Renew prolongs the claim and returns for how long, counted from when it was called, and which partitions have been taken out of
 	// it one by one since it was made (by an operator's rewind) and not been reclaimed. ErrLost says that the claim is gone for

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/fault"
 )
 
 // An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands

@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
@@ -54,7 +54,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	// Garbage in a member's own key lasts until its next heartbeat.
 	put("member/node-1", "garbage", clientv3.WithIgnoreLease())
 	until(t, "the next heartbeat mends it", func() bool {
-		return slices.ContainsFunc(f.view().Members, func(s roster.Seat) bool { return s.Node == "node-1" && s.Garbled == nil })
+		return slices.ContainsFunc(f.view().Members, func(s cluster.Member) bool { return s.Node == "node-1" && s.Garbled == nil })
 	})
 
 	// Nodes that do not fit.

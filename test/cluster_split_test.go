@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/fault"
 )
 
 // toxics are the ways in which etcd can be away, for all nodes at once.

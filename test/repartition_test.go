@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 )
 

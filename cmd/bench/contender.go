@@ -25,8 +25,8 @@ func contenders() map[string]func() Contender {
 		"naive":     func() Contender { return &stream{decode: true} },
 		"grpc":      func() Contender { return &subscriber{} },
 		"sse":       func() Contender { return &browsers{} },
-		"moved":     func() Contender { return &contest{nodes: 2, move: (*cluster).drain} },
-		"restarted": func() Contender { return &contest{nodes: 1, move: (*cluster).restart} },
+		"moved":     func() Contender { return &contest{nodes: 2, move: (*testCluster).drain} },
+		"restarted": func() Contender { return &contest{nodes: 1, move: (*testCluster).restart} },
 	}
 }
 

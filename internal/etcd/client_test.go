@@ -162,7 +162,7 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var epochs []change.Epoch
-	for _, m := range []cluster.Member{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
+	for _, m := range []cluster.Identity{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
 		// The second takes over from the first, which is another registry's.
 		registry = owner.NewRegistry(client)
 		if epochs, err = registry.Claim(t.Context(), m, checkpointtest.Partitions, time.Minute, true); err != nil {
@@ -220,7 +220,7 @@ func TestRenewalsCheckNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := owner.NewRegistry(client)
-	if _, err := registry.Claim(t.Context(), cluster.Member{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Minute, false); err != nil {
+	if _, err := registry.Claim(t.Context(), cluster.Identity{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

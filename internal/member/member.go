@@ -17,9 +17,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/govern"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/leader"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
@@ -28,7 +27,7 @@ import (
 
 // Config says who the member is, and what it serves with. Everything is required unless it says more.
 type Config struct {
-	Member     cluster.Member
+	Member     cluster.Identity
 	Partitions int
 	TTL        time.Duration // of the lease
 	// TakeOver ends the ownership of another process. It is for a cluster of one.
@@ -53,7 +52,7 @@ type Config struct {
 
 	// Registry is that of a cluster of one, Roster that of several nodes.
 	Registry cluster.Registry
-	Roster   roster.Store
+	Roster   cluster.Store
 
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
@@ -78,14 +77,14 @@ type Config struct {
 // A Member is a node's place in its cluster.
 type Member struct {
 	cfg    Config
-	solo   *cluster.Solo // in a cluster of one
-	share  *share.Share  // in one of several, like the leader
-	leader *govern.Leader
+	solo   *agent.Solo  // in a cluster of one
+	share  *agent.Agent // in one of several, like the leader
+	leader *leader.Leader
 	mover  *mover
 	terms  terms
-	view   atomic.Pointer[roster.View] // the last one, nil before
-	told   *topologist                 // nil in a cluster of one
-	begun  atomic.Bool                 // the log has been open
+	view   atomic.Pointer[cluster.View] // the last one, nil before
+	told   *topologist                  // nil in a cluster of one
+	begun  atomic.Bool                  // the log has been open
 }
 
 // New makes a Member.
@@ -95,19 +94,19 @@ func New(cfg Config) *Member {
 	}
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
-		m.solo = cluster.NewSolo(cluster.SoloConfig{
+		m.solo = agent.NewSolo(agent.SoloConfig{
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
 		return m
 	}
 	m.told = newTopologist()
-	m.share = share.New(share.Config{
+	m.share = agent.New(agent.Config{
 		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	m.mover = newMover(m)
-	m.leader = govern.NewLeader(govern.Config{
+	m.leader = leader.New(leader.Config{
 		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
 		Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
 		Trusted: m.leads, Board: cfg.Board, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
@@ -162,7 +161,7 @@ func (m *Member) serveShare(ctx context.Context) error {
 }
 
 // viewed takes a view of the cluster.
-func (m *Member) viewed(v roster.View) {
+func (m *Member) viewed(v cluster.View) {
 	m.view.Store(&v)
 	m.told.viewed(v)
 }
@@ -199,11 +198,11 @@ func (m *Member) Alone() bool { return m.share == nil }
 func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
 
 // View returns the last view of the cluster; none before the first and in a cluster of one.
-func (m *Member) View() (roster.View, bool) {
+func (m *Member) View() (cluster.View, bool) {
 	if v := m.view.Load(); v != nil {
 		return *v, true
 	}
-	return roster.View{}, false
+	return cluster.View{}, false
 }
 
 // Served returns what the node does not serve yet of what is its own, nil where that is nothing.
@@ -256,31 +255,31 @@ func (m *Member) Alike() error {
 }
 
 // report is what the node says of itself to the others.
-func (m *Member) report() roster.Heartbeat {
+func (m *Member) report() cluster.Heartbeat {
 	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
 	if open {
 		m.begun.Store(true)
 	}
-	h := roster.Heartbeat{
-		Version: cfg.Version, Status: roster.Healthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
+	h := cluster.Heartbeat{
+		Version: cfg.Version, Status: cluster.StatusHealthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
 		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
-		Load: roster.Load{Queued: int64(load.Bytes)},
+		Load: cluster.Load{Queued: int64(load.Bytes)},
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed() && m.share.Sees() == nil, roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Ready,
+			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.share.Renewed() && m.share.Sees() == nil, cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}
 	switch {
 	case cfg.Stopping():
-		h.Status = roster.Stopping
+		h.Status = cluster.StatusStopping
 	case !m.begun.Load():
-		h.Status = roster.Starting
+		h.Status = cluster.StatusStarting
 	case !open, failing:
-		h.Status = roster.Degraded
+		h.Status = cluster.StatusDegraded
 	}
 	for _, p := range cfg.Node.Status() {
-		h.Held = append(h.Held, roster.Held{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
+		h.Held = append(h.Held, cluster.HeldPartition{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
 		h.Load.Rate += p.Rate
 		if p.Lag != nil && (h.Load.Lag == nil || *h.Load.Lag < p.Lag.Seconds()) {
 			lag := p.Lag.Seconds()

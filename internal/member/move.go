@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -88,13 +88,13 @@ func (v *mover) byTarget(terms []change.Term) map[string][]change.Term {
 }
 
 // target returns the member that takes what the plan gives to a node.
-func target(v roster.View, node string) (roster.Seat, bool) {
-	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == node })
+func target(v cluster.View, node string) (cluster.Member, bool) {
+	i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == node })
 	if i < 0 {
-		return roster.Seat{}, false
+		return cluster.Member{}, false
 	}
 	s := v.Members[i]
-	return s, s.Garbled == nil && s.Kind != roster.Gateway && s.Checks[roster.CheckMongoDB] && (s.Status == roster.Healthy || s.Status == roster.Degraded)
+	return s, s.Garbled == nil && s.Kind != cluster.KindGateway && s.Checks[cluster.CheckMongoDB] && (s.Status == cluster.StatusHealthy || s.Status == cluster.StatusDegraded)
 }
 
 // handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be
@@ -133,7 +133,7 @@ func partitionsOf(terms []change.Term) []change.Partition {
 }
 
 // movedNotice tells operators of a handoff.
-func movedNotice(from string, plan roster.Plan, to string, terms []change.Term, handed int, took time.Duration) notice.Notice {
+func movedNotice(from string, plan cluster.Plan, to string, terms []change.Term, handed int, took time.Duration) notice.Notice {
 	partitions := partitionsOf(terms)
 	slices.Sort(partitions)
 	n := notice.Notice{
@@ -172,7 +172,7 @@ func (m *Member) drain(ctx context.Context) {
 // others reports whether somebody else could take partitions.
 func (m *Member) others() bool {
 	view, _ := m.View()
-	return slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
-		return s.Garbled == nil && s.Node != m.cfg.Member.Node && s.Kind != roster.Gateway && s.Status == roster.Healthy
+	return slices.ContainsFunc(view.Members, func(s cluster.Member) bool {
+		return s.Garbled == nil && s.Node != m.cfg.Member.Node && s.Kind != cluster.KindGateway && s.Status == cluster.StatusHealthy
 	})
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -72,8 +71,8 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 type taker interface{ Ended(change.Term) }
 
 var (
-	_ taker = (*cluster.Solo)(nil)
-	_ taker = (*share.Share)(nil)
+	_ taker = (*agent.Solo)(nil)
+	_ taker = (*agent.Agent)(nil)
 )
 
 // givingBack tells the owner, while run runs, which terms the node has ended.

@@ -237,7 +237,7 @@ func (p *Place) Nobody(ctx context.Context) error {
 	}
 	store, inMongo := keeper.(*checkpoints.Store)
 	if !inMongo {
-		return owner.NewRegistry(p.etcd).MakeWay(ctx, cluster.Member{}, false)
+		return owner.NewRegistry(p.etcd).MakeWay(ctx, cluster.Identity{}, false)
 	}
 	err = checkpoints.NewOwner(store).Vacate(ctx)
 	if fault.Of(err) == fault.MongoUnauthorized {
@@ -294,7 +294,7 @@ type sole struct {
 // Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked there whether they are members still: who
 // takes over ends their memberships, and an operator's claim is refused beside them. Nobody joins beside a claim that stands, so that it is
 // made before.
-func (s sole) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (s sole) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	shared, err := s.Shared(ctx)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/config"
@@ -308,7 +308,7 @@ func TestCompletingAnOriginDisturbsNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		older := roster.Heartbeat{Node: "older", Process: "p", Kind: roster.Node, Status: roster.Healthy}
+		older := cluster.Heartbeat{Node: "older", Process: "p", Kind: cluster.KindNode, Status: cluster.StatusHealthy}
 		m, err := p.Members().Join(t.Context(), older, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -354,7 +354,7 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := p.Members().Join(t.Context(), roster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
+				m, err := p.Members().Join(t.Context(), cluster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
 				if err == nil {
 					err = m.Leave(t.Context())
 				}
@@ -410,7 +410,7 @@ func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.node.backend == "mongo" && c.node.nodes > 1 {
-			m, err := n.Members().Join(t.Context(), roster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
+			m, err := n.Members().Join(t.Context(), cluster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

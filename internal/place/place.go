@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/admin/move"
@@ -49,7 +48,7 @@ type Place struct {
 	// nil where there is no etcd. All are nil until OpenStore.
 	Store  Store
 	Owner  cluster.Registry
-	Roster roster.Store
+	Roster cluster.Store
 
 	application string
 	logger      *slog.Logger
@@ -163,7 +162,7 @@ func (p *Place) OpenAsFound(ctx context.Context) error {
 }
 
 // OpenRoster connects to etcd alone and returns what several nodes have in common.
-func (p *Place) OpenRoster(ctx context.Context) (roster.Store, error) {
+func (p *Place) OpenRoster(ctx context.Context) (cluster.Store, error) {
 	client, err := p.Etcd(ctx)
 	if err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (p *Place) OpenRoster(ctx context.Context) (roster.Store, error) {
 func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
 
 // Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
-func (p *Place) Members() roster.Store {
+func (p *Place) Members() cluster.Store {
 	if two, are := p.Store.(pair); are {
 		return members{p.Roster, checkpoints.NewOwner(two.Store)}
 	}
@@ -202,7 +201,7 @@ func (p *Place) Shared(ctx context.Context) (move.Cluster, error) {
 	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return move.Cluster{}, err
 	}
-	if owned := slices.ContainsFunc(view.Owners, func(o roster.Owner) bool { return o != (roster.Owner{}) }); owned && len(view.Members) == 0 {
+	if owned := slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o != (cluster.Owner{}) }); owned && len(view.Members) == 0 {
 		return move.Cluster{}, alone
 	}
 	council := p.Roster.(*council.Store)

@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
@@ -70,7 +69,7 @@ type Service struct {
 	channels   channels
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
-	roster     roster.Store // nil without etcd
+	roster     cluster.Store // nil without etcd
 	member     *member.Member
 	closers    []func() // in the order of opening
 }
@@ -171,7 +170,7 @@ const silence = 10 * time.Second
 func (s *Service) buildMember() {
 	cfg := s.opts.Config
 	s.member = member.New(member.Config{
-		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
+		Member: cluster.Identity{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -69,9 +69,9 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
 			return w.done, err
 		}
 	}
-	pin := roster.Pin{To: h.To, By: h.By, At: w.begun.UTC()}
+	pin := cluster.Pin{To: h.To, By: h.By, At: w.begun.UTC()}
 	err := c.Wisher.Pin(ctx, h.Partition, pin, h.For)
-	if errors.Is(err, roster.ErrPinned) {
+	if errors.Is(err, cluster.ErrPinned) {
 		return w.done, fault.New(fault.HandoffMoving, err)
 	}
 	if err == nil {
@@ -89,7 +89,7 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandedOver, error) {
 
 // consider refuses what cannot be. A node of which nothing is heard is found out by listening.
 func (w *wanted) consider(ctx context.Context) error {
-	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		owner, err := w.check(v, w.listen(v))
 		if err != nil {
 			return true, err
@@ -100,7 +100,7 @@ func (w *wanted) consider(ctx context.Context) error {
 }
 
 // listen notes heartbeats of the recipient, and returns for how long there was none. What stood when it began to listen may be old.
-func (w *wanted) listen(v roster.View) time.Duration {
+func (w *wanted) listen(v cluster.View) time.Duration {
 	now := time.Now()
 	s, there := seat(v, w.To)
 	switch {
@@ -125,7 +125,7 @@ func (w *wanted) tell(format string, args ...any) {
 func (w *wanted) wait(ctx context.Context) error {
 	until := time.Now().Add(w.For)
 	planned := false
-	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		switch silent := w.listen(v); {
 		case serves(v, w.To, w.Partition):
 			w.done.Epoch = v.Owners[w.Partition].Epoch.String()
@@ -149,13 +149,13 @@ func (w *wanted) wait(ctx context.Context) error {
 	})
 }
 
-func absent(v roster.View, node string) bool {
+func absent(v cluster.View, node string) bool {
 	_, there := seat(v, node)
 	return !there
 }
 
 // expired says why the time was not enough.
-func (w *wanted) expired(v roster.View, planned bool) error {
+func (w *wanted) expired(v cluster.View, planned bool) error {
 	switch {
 	case v.Leader == "":
 		return fault.Newf(fault.HandoffAbandoned, "nobody leads the cluster, after %s", w.For)

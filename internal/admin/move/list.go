@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -54,11 +54,11 @@ func Look(ctx context.Context, c Cluster) (*List, error) {
 		return nil, err
 	}
 	l := &List{Recent: recent(notices), Pinned: map[string]Wished{}, Drained: map[string]Wished{}}
-	l.wishes(view.Wishes)
+	l.wishes(view.Directives)
 	return l, nil
 }
 
-func (l *List) wishes(w roster.Wishes) {
+func (l *List) wishes(w cluster.Directives) {
 	for p, pin := range w.Pinned {
 		l.Pinned[strconv.Itoa(int(p))] = Wished{To: pin.To, By: pin.By, At: pin.At}
 	}

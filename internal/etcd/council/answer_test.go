@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
@@ -55,7 +55,7 @@ func TestJoinWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 	if after := p.view(s); after.Revision != before.Revision {
 		t.Error("a join that arrived again has written something")
 	}
-	if err := m.Beat(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}); err != nil {
+	if err := m.Beat(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -72,7 +72,7 @@ func TestJoinThatNobodyAnswersLeavesNothing(t *testing.T) {
 		cancel()
 		return lost
 	})
-	if _, err := s.Join(ctx, roster.Heartbeat{Node: "node-a", Process: "a"}, time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := s.Join(ctx, cluster.Heartbeat{Node: "node-a", Process: "a"}, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("join gave %v", err)
 	}
 	if view := p.view(s); len(view.Members) != 0 || p.leases() != 0 {
@@ -118,7 +118,7 @@ func TestClaimThatArrivesAfterItsMembershipIsRefused(t *testing.T) {
 	}
 	again := p.claim(p.join(s, "a"), 2)
 	_ = late(t.Context())
-	if now := p.view(s).Owners; now[1] != (roster.Owner{}) || now[2] != again[0] {
+	if now := p.view(s).Owners; now[1] != (cluster.Owner{}) || now[2] != again[0] {
 		t.Errorf("%+v", now[:3])
 	}
 }
@@ -129,7 +129,7 @@ func TestGiftWhoseAnswerGotLostTakesNothingMore(t *testing.T) {
 	s := p.store(l)
 	m, other := p.join(s, "a"), p.join(p.store(nil), "b")
 	of := p.claim(m, 1)[0]
-	var taken roster.Owner
+	var taken cluster.Owner
 	l.Next(func(ctx context.Context, send func(context.Context) error) error {
 		if err := send(ctx); err != nil {
 			t.Error(err)
@@ -154,7 +154,7 @@ func TestPlanWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := lose(l, 1)
-	plan := roster.Plan{Version: 1, By: "node-a", Owners: []string{"x"}}
+	plan := cluster.Plan{Version: 1, By: "node-a", Owners: []string{"x"}}
 	if err := leads.Publish(t.Context(), plan); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +185,7 @@ func TestPlanWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 	}
 	plan.Version = 4
 	l.Next(func(context.Context, func(context.Context) error) error { return lost })
-	if err := leads.Publish(t.Context(), plan); !errors.Is(err, roster.ErrDeposed) {
+	if err := leads.Publish(t.Context(), plan); !errors.Is(err, cluster.ErrDeposed) {
 		t.Errorf("publish gave %v", err)
 	}
 	if got := p.view(s).Plan; got.Version != 3 {

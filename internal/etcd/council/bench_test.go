@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/lease"
 )
@@ -22,13 +22,13 @@ func heartbeats(b *testing.B, keys etcd.Keys, members, held int) []*mvccpb.KeyVa
 	b.Helper()
 	kvs := make([]*mvccpb.KeyValue, members)
 	for i := range kvs {
-		h := roster.Heartbeat{
-			Node: fmt.Sprintf("node-%02d", i), Process: "0b6c1a3e-5d5f-4b3e-9d53-3f0a7d1c2b4e", Kind: roster.Node, StartedAt: time.Unix(1_700_000_000, 0),
-			Version: "v1.2.3", Status: roster.Healthy, Count: n, Fingerprint: "5f1e9a", Gateway: "10.0.0.1:7443",
-			Checks: map[string]bool{roster.CheckMongoDB: true, roster.CheckEtcd: true, roster.CheckCheckpoint: true, roster.CheckGateway: true},
+		h := cluster.Heartbeat{
+			Node: fmt.Sprintf("node-%02d", i), Process: "0b6c1a3e-5d5f-4b3e-9d53-3f0a7d1c2b4e", Kind: cluster.KindNode, StartedAt: time.Unix(1_700_000_000, 0),
+			Version: "v1.2.3", Status: cluster.StatusHealthy, Count: n, Fingerprint: "5f1e9a", Gateway: "10.0.0.1:7443",
+			Checks: map[string]bool{cluster.CheckMongoDB: true, cluster.CheckEtcd: true, cluster.CheckCheckpoint: true, cluster.CheckGateway: true},
 		}
 		for p := range held {
-			h.Held = append(h.Held, roster.Held{
+			h.Held = append(h.Held, cluster.HeldPartition{
 				Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: 123_456}, Rate: 12.5, State: "live",
 			})
 		}

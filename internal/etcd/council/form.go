@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/lease"
@@ -28,7 +28,7 @@ func encode(what any) (string, error) {
 
 // encodeHeartbeat writes a heartbeat. Rates are told to a thousandth, those above a hundred to a whole one: what a member says of all
 // partitions that there can be fits into one request then.
-func encodeHeartbeat(h roster.Heartbeat) (string, error) {
+func encodeHeartbeat(h cluster.Heartbeat) (string, error) {
 	h.Held = slices.Clone(h.Held)
 	for i := range h.Held {
 		h.Held[i].Rate = told(h.Held[i].Rate)
@@ -50,8 +50,8 @@ func nodeOf(keys etcd.Keys, key string) (node string, ok bool) {
 }
 
 // seatsOf reads the keys of heartbeats, in their order, which is almost that of the names.
-func seatsOf(keys etcd.Keys, kvs []*mvccpb.KeyValue) []roster.Seat {
-	var seats []roster.Seat
+func seatsOf(keys etcd.Keys, kvs []*mvccpb.KeyValue) []cluster.Member {
+	var seats []cluster.Member
 	for _, kv := range kvs {
 		if node, ok := nodeOf(keys, string(kv.Key)); ok {
 			seats = append(seats, seatOf(node, kv))
@@ -60,8 +60,8 @@ func seatsOf(keys etcd.Keys, kvs []*mvccpb.KeyValue) []roster.Seat {
 	return seats
 }
 
-func seatOf(node string, kv *mvccpb.KeyValue) roster.Seat {
-	seat := roster.Seat{Joined: kv.CreateRevision, Beat: kv.ModRevision}
+func seatOf(node string, kv *mvccpb.KeyValue) cluster.Member {
+	seat := cluster.Member{Joined: kv.CreateRevision, Beat: kv.ModRevision}
 	seat.Garbled = json.Unmarshal(kv.Value, &seat.Heartbeat)
 	switch {
 	case seat.Garbled != nil:
@@ -71,14 +71,14 @@ func seatOf(node string, kv *mvccpb.KeyValue) roster.Seat {
 		seat.Garbled = fmt.Errorf("the heartbeat is that of node %q", seat.Node)
 	}
 	if seat.Garbled != nil {
-		seat.Heartbeat = roster.Heartbeat{Node: node}
+		seat.Heartbeat = cluster.Heartbeat{Node: node}
 	}
 	return seat
 }
 
 // ownersOf reads owner keys. What names no partition of ours is left out.
-func ownersOf(keys etcd.Keys, stands etcd.Standing, kvs []*mvccpb.KeyValue) ([]roster.Owner, error) {
-	owners := make([]roster.Owner, stands.Partitions)
+func ownersOf(keys etcd.Keys, stands etcd.Standing, kvs []*mvccpb.KeyValue) ([]cluster.Owner, error) {
+	owners := make([]cluster.Owner, stands.Partitions)
 	for _, kv := range kvs {
 		p, err := etcd.PartitionOf(keys.Owners(), string(kv.Key))
 		if err != nil || int(p) >= len(owners) {
@@ -88,7 +88,7 @@ func ownersOf(keys etcd.Keys, stands etcd.Standing, kvs []*mvccpb.KeyValue) ([]r
 		if h.Node == "" || h.Process == "" {
 			return nil, fault.Newf(fault.ClusterCorrupt, "%s: the value names no owner", kv.Key)
 		}
-		owners[p] = roster.Owner{Node: h.Node, Process: h.Process, Epoch: epochOf(stands, kv.ModRevision)}
+		owners[p] = cluster.Owner{Node: h.Node, Process: h.Process, Epoch: epochOf(stands, kv.ModRevision)}
 	}
 	return owners, nil
 }
@@ -104,14 +104,14 @@ func epochOf(stands etcd.Standing, revision int64) change.Epoch {
 
 // A planForm is a plan as it stands in the store: each name once, so that a plan of all partitions that there can be fits into one request.
 type planForm struct {
-	roster.Plan
+	cluster.Plan
 
 	// Nodes are the names of the owners, Places by partition an index into them. A plan without them has the names by partition.
 	Nodes  []string `json:"nodes,omitempty"`
 	Places []int    `json:"places,omitempty"`
 }
 
-func encodePlan(p roster.Plan) (string, error) {
+func encodePlan(p cluster.Plan) (string, error) {
 	form := planForm{Plan: p}
 	form.Owners = nil
 	places := make(map[string]int)
@@ -127,10 +127,10 @@ func encodePlan(p roster.Plan) (string, error) {
 }
 
 // plan returns the plan with the names by partition.
-func (f planForm) plan() (roster.Plan, error) {
+func (f planForm) plan() (cluster.Plan, error) {
 	for p, place := range f.Places {
 		if place < 0 || place >= len(f.Nodes) {
-			return roster.Plan{}, fmt.Errorf("partition %d is given to node %d of %d", p, place, len(f.Nodes))
+			return cluster.Plan{}, fmt.Errorf("partition %d is given to node %d of %d", p, place, len(f.Nodes))
 		}
 		if p == 0 {
 			f.Owners = make([]string, len(f.Places))
@@ -141,16 +141,16 @@ func (f planForm) plan() (roster.Plan, error) {
 }
 
 // planOf reads the plan. Its version is the key's, which a hand that writes into it counts up too.
-func planOf(kvs []*mvccpb.KeyValue) (plan roster.Plan, err error) {
+func planOf(kvs []*mvccpb.KeyValue) (plan cluster.Plan, err error) {
 	if len(kvs) == 0 {
-		return roster.Plan{}, nil
+		return cluster.Plan{}, nil
 	}
 	var form planForm
 	if err = json.Unmarshal(kvs[0].Value, &form); err == nil {
 		plan, err = form.plan()
 	}
 	if err != nil {
-		return roster.Plan{}, fault.Newf(fault.ClusterCorrupt, "%s: %w", kvs[0].Key, err)
+		return cluster.Plan{}, fault.Newf(fault.ClusterCorrupt, "%s: %w", kvs[0].Key, err)
 	}
 	plan.Version = uint64(kvs[0].Version)
 	return plan, nil

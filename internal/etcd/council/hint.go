@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/retry"
 )
@@ -69,7 +69,7 @@ func (s *Store) watch(
 func anything(events []*clientv3.Event) bool { return len(events) > 0 }
 
 // statuses are those of the members whose heartbeats have been seen, by key.
-type statuses map[string]roster.Status
+type statuses map[string]cluster.Status
 
 // news reports whether heartbeats tell of more than that their members are well or not as before: who comes, who goes, and whose status
 // changes.
@@ -92,13 +92,13 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 
 // statusOf returns the status that a heartbeat tells, empty where there is none. It reads no further: partitions and metrics, which are
 // most of a heartbeat, stand behind it, and each is read by everybody who takes hints.
-func statusOf(heartbeat []byte) roster.Status {
+func statusOf(heartbeat []byte) cluster.Status {
 	fields := json.NewDecoder(bytes.NewReader(heartbeat))
 	if open, err := fields.Token(); err != nil || open != json.Delim('{') {
 		return ""
 	}
 	for fields.More() {
-		var status roster.Status
+		var status cluster.Status
 		var other json.RawMessage
 		name, err := fields.Token()
 		switch {

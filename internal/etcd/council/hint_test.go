@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
@@ -24,7 +24,7 @@ func disabled(listen, upstream string) *toxiproxy.Proxy {
 }
 
 // until looks at the roster whenever it may have changed until it is as wanted.
-func (p place) until(s *Store, hints <-chan struct{}, wanted func(roster.View) bool) {
+func (p place) until(s *Store, hints <-chan struct{}, wanted func(cluster.View) bool) {
 	p.Helper()
 	for range hints {
 		if wanted(p.view(s)) {
@@ -41,7 +41,7 @@ func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
 	hints := s.Hints(t.Context())
 	for round := range 2 {
 		p.join(other, string(rune('a'+round)))
-		p.until(other, hints, func(v roster.View) bool { return len(v.Members) == 2*round+1 })
+		p.until(other, hints, func(v cluster.View) bool { return len(v.Members) == 2*round+1 })
 		if err := link.Proxy.Update(disabled(link.Proxy.Listen, link.Proxy.Upstream)); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
 		if err := link.Proxy.Start(); err != nil {
 			t.Fatal(err)
 		}
-		p.until(other, hints, func(v roster.View) bool { return len(v.Members) == 2*round+2 })
+		p.until(other, hints, func(v cluster.View) bool { return len(v.Members) == 2*round+2 })
 	}
 }
 
@@ -103,8 +103,8 @@ func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 	for i := range all {
 		all[i] = p.join(s, strconv.Itoa(i))
 	}
-	beat := func(i int, status roster.Status, rate float64) {
-		h := roster.Heartbeat{Node: all[i].node, Process: all[i].process, Status: status, Load: roster.Load{Rate: rate}}
+	beat := func(i int, status cluster.Status, rate float64) {
+		h := cluster.Heartbeat{Node: all[i].node, Process: all[i].process, Status: status, Load: cluster.Load{Rate: rate}}
 		if err := all[i].Beat(t.Context(), h); err != nil {
 			t.Error(err)
 		}
@@ -113,13 +113,13 @@ func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 	for i := range hints {
 		hints[i] = s.Hints(t.Context())
 	}
-	is := func(wanted roster.Status) func(roster.View) bool {
-		return func(v roster.View) bool { return len(v.Members) == members && v.Members[0].Status == wanted }
+	is := func(wanted cluster.Status) func(cluster.View) bool {
+		return func(v cluster.View) bool { return len(v.Members) == members && v.Members[0].Status == wanted }
 	}
-	statuses := []roster.Status{roster.Healthy, roster.Degraded}
+	statuses := []cluster.Status{cluster.StatusHealthy, cluster.StatusDegraded}
 	for round := range 10 { // until those who watch have seen everybody, which other watches tell nothing of
 		for i := range all[1:] {
-			beat(1+i, roster.Healthy, 0)
+			beat(1+i, cluster.StatusHealthy, 0)
 		}
 		beat(0, statuses[(round+1)%2], 0)
 		for i := range hints {
@@ -129,14 +129,14 @@ func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 	looks := make([]int, members)
 	for round := range rounds {
 		for i := range all {
-			beat(i, roster.Healthy, float64(round+1))
+			beat(i, cluster.StatusHealthy, float64(round+1))
 		}
 	}
-	beat(0, roster.Degraded, 0)
+	beat(0, cluster.StatusDegraded, 0)
 	for i := range hints {
-		p.until(s, hints[i], func(v roster.View) bool {
+		p.until(s, hints[i], func(v cluster.View) bool {
 			looks[i]++
-			return is(roster.Degraded)(v)
+			return is(cluster.StatusDegraded)(v)
 		})
 		if looks[i] > 2 { // for the last change, and perhaps for what was told before it was looked at
 			t.Errorf("member %d has looked %d times for %d heartbeats of %d members and one change", i, looks[i], rounds, members)
@@ -179,7 +179,7 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 	defer cancel()
 	unknown := func(what string, err error) {
 		t.Helper()
-		if err == nil || errors.Is(err, roster.ErrLeft) || errors.Is(err, roster.ErrDeposed) ||
+		if err == nil || errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrDeposed) ||
 			!errors.Is(err, context.DeadlineExceeded) && fault.Of(err) != fault.EtcdUnreachable {
 			t.Errorf("%s gave %v", what, err)
 		}
@@ -190,8 +190,8 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 	unknown("renew", err)
 	_, err = m.Claim(ctx, all())
 	unknown("claim", err)
-	unknown("beat", m.Beat(ctx, roster.Heartbeat{Node: "node-a", Process: "a"}))
-	_, err = s.Join(ctx, roster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute)
+	unknown("beat", m.Beat(ctx, cluster.Heartbeat{Node: "node-a", Process: "a"}))
+	_, err = s.Join(ctx, cluster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute)
 	unknown("join", err)
 	_, err = s.Campaign(ctx, "node-a")
 	unknown("campaign", err)
@@ -206,5 +206,5 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 		t.Errorf("%+v after %+v", now, owners)
 	}
 	p.join(s, "c")
-	p.until(s, hints, func(v roster.View) bool { return len(v.Members) == 2 })
+	p.until(s, hints, func(v cluster.View) bool { return len(v.Members) == 2 })
 }

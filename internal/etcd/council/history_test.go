@@ -15,7 +15,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -34,7 +34,7 @@ type chronicle struct {
 
 		operations []porcupine.Operation
 		processes  int
-		claimed    []roster.Owner // by partition, of claims that have returned
+		claimed    []cluster.Owner // by partition, of claims that have returned
 		refused    map[string]int
 	}
 }
@@ -59,7 +59,7 @@ func (c *chronicle) process() int {
 
 // known tells errors after which a call is made again from those that end it.
 func (c *chronicle) known(what string, err error) bool {
-	if err == nil || errors.Is(err, roster.ErrLeft) || errors.Is(err, checkpoint.ErrFenced) {
+	if err == nil || errors.Is(err, cluster.ErrLeft) || errors.Is(err, checkpoint.ErrFenced) {
 		return true
 	}
 	if fault.Of(err) != fault.EtcdUnreachable && !errors.Is(err, context.DeadlineExceeded) {
@@ -78,7 +78,7 @@ type player struct {
 	store       *Store
 	checkpoints *etcd.Store
 	process     int
-	seat        roster.Membership
+	seat        cluster.Membership
 	terms       map[change.Partition]change.Term // as it believes
 }
 
@@ -111,7 +111,7 @@ func (p *player) join() {
 	if p.process == 0 {
 		p.process = p.chronicle.process()
 	}
-	first := roster.Heartbeat{Node: fmt.Sprintf("node-%d", p.client), Process: fmt.Sprint(p.process)}
+	first := cluster.Heartbeat{Node: fmt.Sprintf("node-%d", p.client), Process: fmt.Sprint(p.process)}
 	seat, err := p.store.Join(p.Context(), first, time.Minute)
 	if err != nil {
 		p.known("join", err)
@@ -129,7 +129,7 @@ func (p *player) claim() {
 	}
 	call := time.Since(p.began)
 	owners, err := p.seat.Claim(p.Context(), wanted)
-	if err != nil && !errors.Is(err, roster.ErrLeft) {
+	if err != nil && !errors.Is(err, cluster.ErrLeft) {
 		p.Errorf("claim gave %v", err)
 		return
 	}
@@ -232,7 +232,7 @@ func (p *player) left() { p.seat, p.process = nil, 0 }
 
 // evict plays the leader until the others are done. It is one again when it was for too long without a connection.
 func (c *chronicle) evict(s *Store, rng *rand.Rand, done <-chan struct{}) {
-	var leads roster.Leadership
+	var leads cluster.Leadership
 	defer func() {
 		if leads != nil {
 			_ = leads.Resign(c.Context())
@@ -250,7 +250,7 @@ func (c *chronicle) evict(s *Store, rng *rand.Rand, done <-chan struct{}) {
 			l, err := s.Campaign(c.Context(), "leader")
 			if err == nil {
 				leads = l
-			} else if !errors.Is(err, roster.ErrDeposed) {
+			} else if !errors.Is(err, cluster.ErrDeposed) {
 				c.known("campaign", err)
 			}
 			continue
@@ -258,16 +258,16 @@ func (c *chronicle) evict(s *Store, rng *rand.Rand, done <-chan struct{}) {
 		partition := change.Partition(rng.IntN(parts))
 		c.mu.Lock()
 		victim := c.mu.claimed[partition]
-		c.mu.claimed[partition] = roster.Owner{}
+		c.mu.claimed[partition] = cluster.Owner{}
 		c.mu.Unlock()
-		if victim == (roster.Owner{}) {
+		if victim == (cluster.Owner{}) {
 			continue
 		}
 		call := time.Since(c.began)
 		err := leads.Evict(c.Context(), partition, victim.Epoch)
 		c.note(0, call, deed{kind: "evict", partition: partition, epoch: victim.Epoch.Revision}, outcome{refused: err != nil})
 		switch {
-		case errors.Is(err, roster.ErrDeposed):
+		case errors.Is(err, cluster.ErrDeposed):
 			_ = leads.Resign(c.Context())
 			leads = nil
 		case err != nil:
@@ -303,7 +303,7 @@ func (c *chronicle) spoil(links []*etcdtest.Link, rng *rand.Rand, done <-chan st
 func checkHistory(t *testing.T, endpoints []string, seed uint64, moves int) (operations int, refused map[string]int) {
 	t.Helper()
 	c := &chronicle{place: newPlace(t, endpoints), began: time.Now()}
-	c.mu.claimed, c.mu.refused = make([]roster.Owner, parts), make(map[string]int)
+	c.mu.claimed, c.mu.refused = make([]cluster.Owner, parts), make(map[string]int)
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 	done := make(chan struct{})
 	var players, others sync.WaitGroup

@@ -14,7 +14,6 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -50,7 +49,7 @@ func TestHeartbeatsOfOtherVersionsAndGarbage(t *testing.T) {
 	for _, foreign := range []string{"member/", "member/%zz", "member/a b", "member/x/y", "members", "member"} {
 		p.put(p.key("%s", foreign), "stranger", under)
 	}
-	seen := make(map[string]roster.Seat)
+	seen := make(map[string]cluster.Member)
 	for _, seat := range p.view(s).Members {
 		seen[seat.Node] = seat
 	}
@@ -74,11 +73,11 @@ func TestHeartbeatsOfOtherVersionsAndGarbage(t *testing.T) {
 	}
 
 	// Whose name is taken by such a key is refused, and told whom to wait for or what to do.
-	_, err := s.Join(t.Context(), roster.Heartbeat{Node: "text", Process: "new"}, time.Minute)
+	_, err := s.Join(t.Context(), cluster.Heartbeat{Node: "text", Process: "new"}, time.Minute)
 	if held, ok := errors.AsType[*cluster.HeldError](err); !ok || held.Node != "text" || held.TTL <= 0 {
 		t.Errorf("join gave %v", err)
 	}
-	_, err = s.Join(t.Context(), roster.Heartbeat{Node: "for-ever", Process: "new"}, time.Minute)
+	_, err = s.Join(t.Context(), cluster.Heartbeat{Node: "for-ever", Process: "new"}, time.Minute)
 	if fault.Of(err) != fault.ClusterCorrupt || !strings.Contains(err.Error(), p.key("member/for-ever")) {
 		t.Errorf("join gave %v", err)
 	}
@@ -114,7 +113,7 @@ func TestOwnersThatCannotBeReadAreAFault(t *testing.T) {
 	if got[0].Process != "a" || got[1].Process == "a" || got[1].Epoch.Revision == 0 || got[2].Process != "a" {
 		t.Errorf("%+v", got)
 	}
-	if err := m.Beat(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}); err != nil {
+	if err := m.Beat(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}); err != nil {
 		t.Error(err)
 	}
 	p.delete(p.key("owner/00002"))
@@ -142,7 +141,7 @@ func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = leads.Resign(t.Context()) }()
-	if err := leads.Publish(t.Context(), roster.Plan{Version: 1}); err != nil {
+	if err := leads.Publish(t.Context(), cluster.Plan{Version: 1}); err != nil {
 		t.Fatal(err)
 	}
 	p.put(p.key("plan"), "garbage")
@@ -158,14 +157,14 @@ func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
 	if plan.Version != 4 || plan.Owner(0) != "x" {
 		t.Errorf("%+v", plan)
 	}
-	if err := leads.Publish(t.Context(), roster.Plan{Version: plan.Version + 1}); err != nil {
+	if err := leads.Publish(t.Context(), cluster.Plan{Version: plan.Version + 1}); err != nil {
 		t.Error(err)
 	}
 	p.delete(p.key("plan"))
 	if plan := p.view(s).Plan; plan.Version != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if err := leads.Publish(t.Context(), roster.Plan{Version: 1}); err != nil {
+	if err := leads.Publish(t.Context(), cluster.Plan{Version: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -194,7 +193,7 @@ func TestStrangerWhoCannotBeVotedOutIsAFault(t *testing.T) {
 func TestOriginIsNeededAndMustFit(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
 	wrong := New(p.dial(nil), Config{Partitions: 64})
-	first := roster.Heartbeat{Node: "node-a", Process: "a"}
+	first := cluster.Heartbeat{Node: "node-a", Process: "a"}
 	calls := map[string]func(s *Store) error{
 		"view":     func(s *Store) error { _, err := s.View(t.Context()); return err },
 		"join":     func(s *Store) error { _, err := s.Join(t.Context(), first, time.Minute); return err },
@@ -235,16 +234,16 @@ func TestAdoptionEndsEverything(t *testing.T) {
 	if now := p.view(s).Owners[1]; now != old || now.Epoch.Incarnation != 1 {
 		t.Errorf("what was claimed before the adoption is %+v", now)
 	}
-	if err := m.Beat(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}); !errors.Is(err, roster.ErrLeft) {
+	if err := m.Beat(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("beat gave %v", err)
 	}
-	if _, err := m.Claim(t.Context(), []change.Partition{1, 2}); !errors.Is(err, roster.ErrLeft) {
+	if _, err := m.Claim(t.Context(), []change.Partition{1, 2}); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("claim gave %v", err)
 	}
-	if err := leads.Publish(t.Context(), roster.Plan{Version: 1}); !errors.Is(err, roster.ErrDeposed) {
+	if err := leads.Publish(t.Context(), cluster.Plan{Version: 1}); !errors.Is(err, cluster.ErrDeposed) {
 		t.Errorf("publish gave %v", err)
 	}
-	if err := leads.Evict(t.Context(), 1, old.Epoch); !errors.Is(err, roster.ErrDeposed) {
+	if err := leads.Evict(t.Context(), 1, old.Epoch); !errors.Is(err, cluster.ErrDeposed) {
 		t.Errorf("evict gave %v", err)
 	}
 	if err := leads.Resign(t.Context()); err != nil {
@@ -257,7 +256,7 @@ func TestAdoptionEndsEverything(t *testing.T) {
 	if err := leads.Evict(t.Context(), 1, old.Epoch); err != nil {
 		t.Error(err)
 	}
-	if now := p.view(s).Owners[1]; now != (roster.Owner{}) {
+	if now := p.view(s).Owners[1]; now != (cluster.Owner{}) {
 		t.Errorf("%+v", now)
 	}
 	if err := leads.Resign(t.Context()); err != nil {
@@ -274,10 +273,10 @@ func TestOperatorEndsAMembership(t *testing.T) {
 	m := p.join(s, "a")
 	p.claim(m, 1)
 	p.delete(p.key("member/node-a"))
-	if err := m.Beat(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}); !errors.Is(err, roster.ErrLeft) {
+	if err := m.Beat(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("beat gave %v", err)
 	}
-	if _, err := m.Claim(t.Context(), []change.Partition{1}); !errors.Is(err, roster.ErrLeft) {
+	if _, err := m.Claim(t.Context(), []change.Partition{1}); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("claim gave %v", err)
 	}
 	if view := p.view(s); len(view.Members) != 0 || view.Owners[1].Process != "a" {
@@ -285,13 +284,13 @@ func TestOperatorEndsAMembership(t *testing.T) {
 	}
 	// The process comes back, and what is under its old lease goes.
 	again := p.join(s, "a")
-	if now := p.view(s).Owners[1]; now != (roster.Owner{}) {
+	if now := p.view(s).Owners[1]; now != (cluster.Owner{}) {
 		t.Errorf("%+v", now)
 	}
 	if _, err := p.raw.Revoke(t.Context(), again.lease); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := again.Renew(t.Context()); !errors.Is(err, roster.ErrLeft) {
+	if _, err := again.Renew(t.Context()); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("renew gave %v", err)
 	}
 }
@@ -303,7 +302,7 @@ func TestLeaseBelowTheLeastOfEtcdIsWhatRenewalsTell(t *testing.T) {
 		time.Nanosecond:         time.Second, // the least of the development etcd
 		2500 * time.Millisecond: 3 * time.Second,
 	} {
-		m, err := s.Join(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}, ttl)
+		m, err := s.Join(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,7 +345,7 @@ func TestUserWithoutRightsIsRefused(t *testing.T) {
 	if view := p.view(s); len(view.Members) != 1 {
 		t.Errorf("%+v", view.Members)
 	}
-	if _, err := s.Join(ctx, roster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute); fault.Of(err) != fault.EtcdRefused {
+	if _, err := s.Join(ctx, cluster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute); fault.Of(err) != fault.EtcdRefused {
 		t.Errorf("join gave %v", err)
 	}
 	if _, err := s.Campaign(ctx, "node-b"); fault.Of(err) != fault.EtcdRefused {

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/lease"
@@ -19,7 +19,7 @@ import (
 
 // Campaign implements [roster.Store]. It fails where the lease under which it waits runs out; the caller tries again. A key among the
 // candidates' that is under no lease, so that nobody can ever be elected, is the fault ClusterCorrupt.
-func (s *Store) Campaign(ctx context.Context, node string) (roster.Leadership, error) {
+func (s *Store) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	stands, err := s.client.Origin(ctx, s.cfg.Partitions)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ type leadership struct {
 	watch    sync.WaitGroup
 }
 
-var _ roster.Leadership = (*leadership)(nil)
+var _ cluster.Leadership = (*leadership)(nil)
 
 var errSessionOver = errors.New("the lease of the election has run out")
 
@@ -149,7 +149,7 @@ func (l *leadership) watchKey(ctx context.Context, over <-chan struct{}) {
 		// The watch broke or was long enough, or what comes after the revision is compacted.
 		resp, err := l.txn(ctx)
 		switch {
-		case errors.Is(err, roster.ErrDeposed):
+		case errors.Is(err, cluster.ErrDeposed):
 			return
 		case err == nil:
 			from = resp.Header.Revision
@@ -162,7 +162,7 @@ func (l *leadership) watchKey(ctx context.Context, over <-chan struct{}) {
 func (l *leadership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := l.etcd.Txn(ctx).If(l.leads()...).Then(ops...).Commit()
 	if err == nil && !resp.Succeeded {
-		return nil, roster.ErrDeposed
+		return nil, cluster.ErrDeposed
 	}
 	return resp, err
 }
@@ -176,7 +176,7 @@ func (l *leadership) leads() []clientv3.Cmp {
 func (l *leadership) Lost() <-chan struct{} { return l.lost }
 
 // Publish implements [roster.Leadership]. That the plan stands already is the same, done by a request whose answer got lost.
-func (l *leadership) Publish(ctx context.Context, p roster.Plan) error {
+func (l *leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	value, err := encodePlan(p)
 	if err == nil {
 		err = etcd.Insist(ctx, func() error { return l.publish(ctx, int64(p.Version), value) })
@@ -204,7 +204,7 @@ func (l *leadership) publish(ctx context.Context, version int64, value string) e
 		}
 	}
 	if !resp.Responses[1].GetResponseTxn().Succeeded {
-		return roster.ErrDeposed
+		return cluster.ErrDeposed
 	}
 	return fmt.Errorf("plan %d stands", stands)
 }

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
@@ -42,9 +42,9 @@ func (p place) campaign(s *Store, node string) *leadership {
 	return l.(*leadership)
 }
 
-func (p place) wantDeposed(l roster.Leadership, version uint64) {
+func (p place) wantDeposed(l cluster.Leadership, version uint64) {
 	p.Helper()
-	if err := l.Publish(p.Context(), roster.Plan{Version: version, By: "deposed"}); !errors.Is(err, roster.ErrDeposed) {
+	if err := l.Publish(p.Context(), cluster.Plan{Version: version, By: "deposed"}); !errors.Is(err, cluster.ErrDeposed) {
 		p.Errorf("publish gave %v", err)
 	}
 }
@@ -62,7 +62,7 @@ func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
 		heal := link.Spoil(toxic)
 		second := p.campaign(p.store(nil), "second")
 		plan := p.view(second.Store).Plan
-		if err := second.Publish(t.Context(), roster.Plan{Version: plan.Version + 1, By: "second"}); err != nil {
+		if err := second.Publish(t.Context(), cluster.Plan{Version: plan.Version + 1, By: "second"}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		<-first.Lost()
@@ -113,7 +113,7 @@ func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
 	if err := link.Proxy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Publish(t.Context(), roster.Plan{Version: 1}); err != nil {
+	if err := first.Publish(t.Context(), cluster.Plan{Version: 1}); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -125,7 +125,7 @@ func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
 	<-first.Lost()
 	p.wantDeposed(first, 2)
 	second := p.campaign(first.Store, "second")
-	if err := second.Publish(t.Context(), roster.Plan{Version: 2}); err != nil {
+	if err := second.Publish(t.Context(), cluster.Plan{Version: 2}); err != nil {
 		t.Error(err)
 	}
 }
@@ -199,7 +199,7 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link}, rand.New(rand.NewPCG(1, 2)), done) })
 	const plans = 15
 	for version := range uint64(plans) {
-		if err := leads.Publish(t.Context(), roster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
+		if err := leads.Publish(t.Context(), cluster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/lease"
@@ -21,7 +21,7 @@ import (
 // Join implements [roster.Store]. What an earlier membership of the same process left behind is ended first. Beside a cluster of one it
 // is a *cluster.HeldError too. The ttl is rounded up to seconds, and etcd raises it where it is below its least: renewals tell. The
 // number of partitions must be the origin's and the heartbeat's, else it is the fault CheckpointPartitions.
-func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
+func (s *Store) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
 		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",
 			s.cfg.Partitions, first.Node, first.Count)
@@ -58,7 +58,7 @@ func (s *Store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Durat
 }
 
 // makeWay refuses where another process has the name, or where partitions are owned by who is no member: a cluster of one.
-func (s *Store) makeWay(ctx context.Context, first roster.Heartbeat) error {
+func (s *Store) makeWay(ctx context.Context, first cluster.Heartbeat) error {
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.Members(), clientv3.WithPrefix()),
 		clientv3.OpGet(s.keys.Owners(), clientv3.WithPrefix()),
@@ -110,7 +110,7 @@ type membership struct {
 	claim         string // the value of owner keys
 }
 
-var _ roster.Membership = (*membership)(nil)
+var _ cluster.Membership = (*membership)(nil)
 
 // sit puts the first heartbeat. That it stands under our lease is the same, done by a request whose answer got lost.
 func (m *membership) sit(ctx context.Context, value string) error {
@@ -142,7 +142,7 @@ func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.Txn
 		Then(ops...).
 		Commit()
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && !resp.Succeeded {
-		return nil, fmt.Errorf("the lease is gone, or an operator has deleted the heartbeat's key or adopted the marks: %w", roster.ErrLeft)
+		return nil, fmt.Errorf("the lease is gone, or an operator has deleted the heartbeat's key or adopted the marks: %w", cluster.ErrLeft)
 	}
 	return resp, err
 }
@@ -151,13 +151,13 @@ func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.Txn
 func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 	life, err := m.renewer.Renew(ctx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return 0, fmt.Errorf("lease %x: %w", int64(m.lease), roster.ErrLeft)
+		return 0, fmt.Errorf("lease %x: %w", int64(m.lease), cluster.ErrLeft)
 	}
 	return life, err
 }
 
 // Beat implements [roster.Membership].
-func (m *membership) Beat(ctx context.Context, h roster.Heartbeat) error {
+func (m *membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	value, err := encodeHeartbeat(h)
 	if err == nil {
 		err = etcd.Insist(ctx, func() error {
@@ -172,8 +172,8 @@ func (m *membership) Beat(ctx context.Context, h roster.Heartbeat) error {
 }
 
 // Claim implements [roster.Membership]. An owner whose key cannot be read has no name.
-func (m *membership) Claim(ctx context.Context, partitions []change.Partition) ([]roster.Owner, error) {
-	owners := make([]roster.Owner, 0, len(partitions))
+func (m *membership) Claim(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
+	owners := make([]cluster.Owner, 0, len(partitions))
 	for chunk := range slices.Chunk(partitions, etcd.MaxNested) {
 		err := etcd.Insist(ctx, func() error {
 			some, err := m.claimSome(ctx, chunk)
@@ -188,7 +188,7 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 }
 
 // claimSome claims as many as fit into one transaction. What stands under our lease already, an earlier one has put.
-func (m *membership) claimSome(ctx context.Context, partitions []change.Partition) ([]roster.Owner, error) {
+func (m *membership) claimSome(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
 	claims := make([]clientv3.Op, len(partitions))
 	for i, p := range partitions {
 		if int(p) >= m.cfg.Partitions {
@@ -203,15 +203,15 @@ func (m *membership) claimSome(ctx context.Context, partitions []change.Partitio
 	if err != nil {
 		return nil, err
 	}
-	owners := make([]roster.Owner, len(partitions))
+	owners := make([]cluster.Owner, len(partitions))
 	for i := range owners {
 		put := resp.Responses[i].GetResponseTxn()
 		if put.Succeeded {
-			owners[i] = roster.Owner{Node: m.node, Process: m.process, Epoch: epochOf(m.stands, resp.Header.Revision)}
+			owners[i] = cluster.Owner{Node: m.node, Process: m.process, Epoch: epochOf(m.stands, resp.Header.Revision)}
 			continue
 		}
 		there := lease.Of(put.Responses[0].GetResponseRange().Kvs[0])
-		owners[i] = roster.Owner{Node: there.Node, Process: there.Process, Epoch: epochOf(m.stands, there.Revision)}
+		owners[i] = cluster.Owner{Node: there.Node, Process: there.Process, Epoch: epochOf(m.stands, there.Revision)}
 		if there.Lease != m.lease && there.Process == m.process {
 			owners[i].Process = "" // not under this lease: a hand has written it
 		}
@@ -220,8 +220,8 @@ func (m *membership) claimSome(ctx context.Context, partitions []change.Partitio
 }
 
 // Hand implements [roster.Membership].
-func (m *membership) Hand(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
-	owners := make([]roster.Owner, 0, len(partitions))
+func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
+	owners := make([]cluster.Owner, 0, len(partitions))
 	const most = etcd.MaxNested - 2 // they are nested in one that asks for the other member
 	for from := 0; from < len(partitions); from += most {
 		end := min(from+most, len(partitions))
@@ -238,7 +238,7 @@ func (m *membership) Hand(ctx context.Context, to roster.Seat, partitions []chan
 }
 
 // handSome hands over as many as fit into one transaction. That the other owns one is the same, done by a request whose answer got lost.
-func (m *membership) handSome(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
+func (m *membership) handSome(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
 	seat, err := m.etcd.Get(ctx, m.keys.Member(to.Node))
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (m *membership) handSome(ctx context.Context, to roster.Seat, partitions []
 		if _, err := m.txn(ctx); err != nil { // whose own membership has ended learns that first
 			return nil, err
 		}
-		return nil, roster.ErrAbsent
+		return nil, cluster.ErrAbsent
 	}
 	target := clientv3.LeaseID(seat.Kvs[0].Lease)
 	claim, err := lease.Encode(to.Node, to.Process, time.Now())
@@ -272,16 +272,16 @@ func (m *membership) handSome(ctx context.Context, to roster.Seat, partitions []
 	}
 	handed := resp.Responses[0].GetResponseTxn()
 	if !handed.Succeeded {
-		return nil, roster.ErrAbsent
+		return nil, cluster.ErrAbsent
 	}
-	owners := make([]roster.Owner, len(partitions))
+	owners := make([]cluster.Owner, len(partitions))
 	for i := range owners {
 		put := handed.Responses[i].GetResponseTxn()
 		if put.Succeeded {
-			owners[i] = roster.Owner{Node: to.Node, Process: to.Process, Epoch: epochOf(m.stands, resp.Header.Revision)}
+			owners[i] = cluster.Owner{Node: to.Node, Process: to.Process, Epoch: epochOf(m.stands, resp.Header.Revision)}
 		} else if kvs := put.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			now := lease.Of(kvs[0])
-			owners[i] = roster.Owner{Node: now.Node, Process: now.Process, Epoch: epochOf(m.stands, now.Revision)}
+			owners[i] = cluster.Owner{Node: now.Node, Process: now.Process, Epoch: epochOf(m.stands, now.Revision)}
 		}
 	}
 	return owners, nil

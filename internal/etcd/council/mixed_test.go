@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd/owner"
 )
@@ -17,7 +16,7 @@ import (
 func (p place) solo(takeOver bool) (*owner.Registry, []change.Epoch, error) {
 	p.Helper()
 	r := owner.NewRegistry(p.dial(nil))
-	epochs, err := r.Claim(p.Context(), cluster.Member{Node: "solo", Process: "s"}, n, time.Minute, takeOver)
+	epochs, err := r.Claim(p.Context(), cluster.Identity{Node: "solo", Process: "s"}, n, time.Minute, takeOver)
 	return r, epochs, err
 }
 
@@ -37,13 +36,13 @@ func TestClusterOfOneKeepsMembersOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Renew(t.Context()); !errors.Is(err, roster.ErrLeft) {
+	if _, err := m.Renew(t.Context()); !errors.Is(err, cluster.ErrLeft) {
 		t.Errorf("renew gave %v", err)
 	}
 	if now := p.view(early).Owners; now[3].Process != "s" || now[3].Epoch != epochs[3] {
 		t.Errorf("%+v", now[3])
 	}
-	_, err = early.Join(t.Context(), roster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute)
+	_, err = early.Join(t.Context(), cluster.Heartbeat{Node: "node-b", Process: "b"}, time.Minute)
 	if held, ok = errors.AsType[*cluster.HeldError](err); !ok || held.Node != "solo" || held.Process != "s" || held.TTL <= 0 {
 		t.Fatalf("join gave %v", err)
 	}
@@ -66,8 +65,8 @@ func TestClusterOfOneAndMemberThatComeAtOnceShareNothing(t *testing.T) {
 		var alone []change.Epoch
 		var soloErr error
 		wg.Go(func() { _, alone, soloErr = p.solo(false) })
-		var mine []roster.Owner
-		m, err := s.Join(t.Context(), roster.Heartbeat{Node: "node-a", Process: "a"}, time.Minute)
+		var mine []cluster.Owner
+		m, err := s.Join(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}, time.Minute)
 		if err == nil {
 			mine = p.claim(m, all()...)
 		} else if _, ok := errors.AsType[*cluster.HeldError](err); !ok {

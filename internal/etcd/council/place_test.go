@@ -14,8 +14,8 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/checkpoint/record"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/rostertest/suite"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -128,14 +128,14 @@ func (p place) found(incarnation uint64) {
 
 func (p place) join(s *Store, process string) *membership {
 	p.Helper()
-	m, err := s.Join(p.Context(), roster.Heartbeat{Node: "node-" + process, Process: process}, time.Minute)
+	m, err := s.Join(p.Context(), cluster.Heartbeat{Node: "node-" + process, Process: process}, time.Minute)
 	if err != nil {
 		p.Fatal(err)
 	}
 	return m.(*membership)
 }
 
-func (p place) claim(m roster.Membership, partitions ...change.Partition) []roster.Owner {
+func (p place) claim(m cluster.Membership, partitions ...change.Partition) []cluster.Owner {
 	p.Helper()
 	owners, err := m.Claim(p.Context(), partitions)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p place) claim(m roster.Membership, partitions ...change.Partition) []rost
 	return owners
 }
 
-func (p place) view(s *Store) roster.View {
+func (p place) view(s *Store) cluster.View {
 	p.Helper()
 	view, err := s.View(p.Context())
 	if err != nil {
@@ -178,11 +178,11 @@ func TestStoreIsAStoreOfTheRosterBesideAnIsolatedMember(t *testing.T) {
 
 // testStore runs the suite on an etcd whose first endpoint answers.
 func testStore(t *testing.T, endpoints []string) {
-	suite.Run(t, func(t *testing.T) suite.Harness {
+	clustertest.TestStore(t, func(t *testing.T) clustertest.StoreHarness {
 		p := newPlace(t, endpoints[:1])
 		p.cfg.Endpoints = endpoints
-		return suite.Harness{
-			Store: func() roster.Store { return p.store(nil) }, Wisher: func() roster.Wisher { return p.store(nil) }, Partitions: n,
+		return clustertest.StoreHarness{
+			Store: func() cluster.Store { return p.store(nil) }, Directives: func() cluster.DirectiveStore { return p.store(nil) }, Partitions: n,
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 )
@@ -18,9 +18,9 @@ func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
 	p := newPlace(t, devetcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
-	h := roster.Heartbeat{Node: "node-a", Process: "a", Status: roster.Healthy}
+	h := cluster.Heartbeat{Node: "node-a", Process: "a", Status: cluster.StatusHealthy}
 	for q := range change.Partition(change.MaxPartitions) {
-		h.Held = append(h.Held, roster.Held{
+		h.Held = append(h.Held, cluster.HeldPartition{
 			Partition: q, Epoch: change.Epoch{Incarnation: 1, Revision: 1_234_567_890}, Rate: 100 * math.Abs(math.Sin(float64(q))), State: string(health.Unhealthy),
 		})
 	}
@@ -51,7 +51,7 @@ func TestPlanOfAllPartitionsThatCanBeIsPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = leads.Resign(t.Context()) }()
-	plan := roster.Plan{Version: 1, Reasons: []string{"by hash", "moved"}}
+	plan := cluster.Plan{Version: 1, Reasons: []string{"by hash", "moved"}}
 	for q := range change.MaxPartitions {
 		name := fmt.Sprintf("%s-%d", strings.Repeat("n", 240), q%100)
 		if q%100 == 99 {

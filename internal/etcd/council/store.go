@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 )
 
@@ -34,7 +34,7 @@ type Store struct {
 	keys   etcd.Keys
 }
 
-var _ roster.Store = (*Store)(nil)
+var _ cluster.Store = (*Store)(nil)
 
 // New makes the Store of the client's keys.
 func New(client *etcd.Client, cfg Config) *Store {
@@ -44,7 +44,7 @@ func New(client *etcd.Client, cfg Config) *Store {
 
 // View implements [roster.Store]. The origin must be of N partitions, else it is the fault CheckpointPartitions; without one it is
 // checkpoint.ErrNoOrigin. What cannot be read is the fault ClusterCorrupt; keys that are not of our making are left out.
-func (s *Store) View(ctx context.Context) (roster.View, error) {
+func (s *Store) View(ctx context.Context) (cluster.View, error) {
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.Origin()),
 		clientv3.OpGet(s.keys.Members(), clientv3.WithPrefix()),
@@ -54,16 +54,16 @@ func (s *Store) View(ctx context.Context) (roster.View, error) {
 		clientv3.OpGet(s.keys.Wishes(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
-		return roster.View{}, fmt.Errorf("read the roster: %w", etcd.Named(err))
+		return cluster.View{}, fmt.Errorf("read the roster: %w", etcd.Named(err))
 	}
 	view, err := s.viewOf(resp)
 	if err != nil {
-		return roster.View{}, fmt.Errorf("read the roster: %w", err)
+		return cluster.View{}, fmt.Errorf("read the roster: %w", err)
 	}
 	return view, nil
 }
 
-func (s *Store) viewOf(resp *clientv3.TxnResponse) (view roster.View, err error) {
+func (s *Store) viewOf(resp *clientv3.TxnResponse) (view cluster.View, err error) {
 	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
 	stands, err := etcd.StandingOf(kvs(0), s.cfg.Partitions)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) viewOf(resp *clientv3.TxnResponse) (view roster.View, err error)
 	}
 	view.Revision = resp.Header.Revision
 	view.Members = seatsOf(s.keys, kvs(1))
-	slices.SortFunc(view.Members, func(a, b roster.Seat) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(view.Members, func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
 	if view.Owners, err = ownersOf(s.keys, stands, kvs(2)); err != nil {
 		return view, err
 	}
@@ -81,7 +81,7 @@ func (s *Store) viewOf(resp *clientv3.TxnResponse) (view roster.View, err error)
 	if first := kvs(4); len(first) > 0 && first[0].Lease != 0 {
 		view.Leader = string(first[0].Value)
 	}
-	view.Wishes = wishesOf(s.keys, s.cfg.Partitions, kvs(5))
+	view.Directives = wishesOf(s.keys, s.cfg.Partitions, kvs(5))
 	return view, nil
 }
 

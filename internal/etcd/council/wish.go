@@ -13,15 +13,15 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
-var _ roster.Wisher = (*Store)(nil)
+var _ cluster.DirectiveStore = (*Store)(nil)
 
 // wishesOf reads the keys of wishes. What cannot be read is nobody's wish.
-func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w roster.Wishes) {
+func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w cluster.Directives) {
 	for _, kv := range kvs {
 		key := string(kv.Key)
 		switch {
@@ -32,7 +32,7 @@ func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w roster.
 				continue
 			}
 			if w.Pinned == nil {
-				w.Pinned = make(map[change.Partition]roster.Pin)
+				w.Pinned = make(map[change.Partition]cluster.Pin)
 			}
 			w.Pinned[p] = pin
 		case strings.HasPrefix(key, keys.Drains()):
@@ -41,9 +41,9 @@ func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w roster.
 				continue
 			}
 			if w.Drained == nil {
-				w.Drained = make(map[string]roster.Drain)
+				w.Drained = make(map[string]cluster.Drain)
 			}
-			var drain roster.Drain
+			var drain cluster.Drain
 			_ = json.Unmarshal(kv.Value, &drain) // the key says it
 			w.Drained[node] = drain
 		}
@@ -52,15 +52,15 @@ func wishesOf(keys etcd.Keys, partitions int, kvs []*mvccpb.KeyValue) (w roster.
 }
 
 // pinOf reads a pin, the zero one where it cannot be read.
-func pinOf(kv *mvccpb.KeyValue) (pin roster.Pin) {
+func pinOf(kv *mvccpb.KeyValue) (pin cluster.Pin) {
 	if json.Unmarshal(kv.Value, &pin) != nil {
-		return roster.Pin{}
+		return cluster.Pin{}
 	}
 	return pin
 }
 
 // Pin implements [roster.Wisher]. The ttl is rounded up to seconds.
-func (s *Store) Pin(ctx context.Context, p change.Partition, wish roster.Pin, ttl time.Duration) error {
+func (s *Store) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl time.Duration) error {
 	if int(p) >= s.cfg.Partitions {
 		return fmt.Errorf("pin partition %d of %d", p, s.cfg.Partitions)
 	}
@@ -94,7 +94,7 @@ func (s *Store) Pin(ctx context.Context, p change.Partition, wish roster.Pin, tt
 
 // pin makes one attempt, and reports whether the pin stands under its lease.
 func (s *Store) pin(
-	ctx context.Context, stands etcd.Standing, p change.Partition, wish roster.Pin, value string, id clientv3.LeaseID,
+	ctx context.Context, stands etcd.Standing, p change.Partition, wish cluster.Pin, value string, id clientv3.LeaseID,
 ) (kept bool, err error) {
 	key := s.keys.Pin(p)
 	resp, err := s.etcd.Txn(ctx).
@@ -110,13 +110,13 @@ func (s *Store) pin(
 		return false, checkpoint.ErrOriginMoved
 	}
 	if pin := pinOf(there[0]); !pin.Same(wish) {
-		return false, fmt.Errorf("to node %q, by %q: %w", pin.To, pin.By, roster.ErrPinned)
+		return false, fmt.Errorf("to node %q, by %q: %w", pin.To, pin.By, cluster.ErrPinned)
 	}
 	return clientv3.LeaseID(there[0].Lease) == id, nil
 }
 
 // Unpin implements [roster.Wisher].
-func (s *Store) Unpin(ctx context.Context, p change.Partition, wish roster.Pin) error {
+func (s *Store) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) error {
 	err := etcd.Insist(ctx, func() error {
 		resp, err := s.etcd.Get(ctx, s.keys.Pin(p))
 		if err != nil || len(resp.Kvs) == 0 || !pinOf(resp.Kvs[0]).Same(wish) {
@@ -137,7 +137,7 @@ func (s *Store) Unpin(ctx context.Context, p change.Partition, wish roster.Pin) 
 }
 
 // Drain implements [roster.Wisher].
-func (s *Store) Drain(ctx context.Context, node string, wish roster.Drain) error {
+func (s *Store) Drain(ctx context.Context, node string, wish cluster.Drain) error {
 	stands, err := s.client.Origin(ctx, s.cfg.Partitions)
 	if err != nil {
 		return err

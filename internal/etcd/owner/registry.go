@@ -44,7 +44,7 @@ func NewRegistry(client *etcd.Client) *Registry {
 // to seconds, and etcd raises it where it is below its least. The origin must be of n partitions, else it is the fault
 // CheckpointPartitions; without an origin it is [checkpoint.ErrNoOrigin].
 func (r *Registry) Claim(
-	ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool,
+	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {
 	if err := r.Release(ctx); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (r *Registry) Claim(
 
 // MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of a cluster and may own some at any time, it
 // is a *cluster.HeldError; with takeOver that claim or membership is ended. What an earlier claim of this process left behind is ended too.
-func (r *Registry) MakeWay(ctx context.Context, m cluster.Member, takeOver bool) error {
+func (r *Registry) MakeWay(ctx context.Context, m cluster.Identity, takeOver bool) error {
 	holders, err := r.holders(ctx)
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ import (
 
 const n = checkpointtest.Partitions
 
-func member(process string) cluster.Member {
-	return cluster.Member{Node: "node-" + process, Process: process}
+func member(process string) cluster.Identity {
+	return cluster.Identity{Node: "node-" + process, Process: process}
 }
 
 func (p place) claim(r *Registry, process string, takeOver bool) ([]change.Epoch, error) {

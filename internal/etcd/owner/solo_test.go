@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
@@ -21,7 +22,7 @@ import (
 // solo runs a cluster of one until its terms end or stop is called; serving is closed when it owns the partitions.
 func (p place) solo(process string, takeOver bool) (serving chan []change.Term, stop func(), result chan error) {
 	p.Helper()
-	s := cluster.NewSolo(cluster.SoloConfig{
+	s := agent.NewSolo(agent.SoloConfig{
 		Member:     member(process),
 		Partitions: n,
 		TTL:        5 * time.Second,

@@ -19,10 +19,10 @@ func TestRegistryIsARegistryBesideAnIsolatedMember(t *testing.T) {
 
 // testRegistry runs the suite on an etcd whose first endpoint answers.
 func testRegistry(t *testing.T, endpoints []string) {
-	clustertest.TestRegistry(t, func(t *testing.T) clustertest.Harness {
+	clustertest.TestRegistry(t, func(t *testing.T) clustertest.RegistryHarness {
 		p := newPlace(t, endpoints[:1])
 		p.cfg.Endpoints = endpoints
-		return clustertest.Harness{
+		return clustertest.RegistryHarness{
 			Join:  func() cluster.Registry { return NewRegistry(p.dial(nil)) },
 			Store: etcd.NewStore(p.dial(nil), checkpointtest.Partitions),
 			Take: func(partition change.Partition) {

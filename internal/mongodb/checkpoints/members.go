@@ -25,7 +25,7 @@ type sharedDocument struct {
 // Share says that a member shares the partitions with others, through etcd. From then on nobody claims all of them unless told to take over,
 // not even when the members have ended: they may come back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing
 // is changed.
-func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
+func (o *Owner) Share(ctx context.Context, m cluster.Identity) error {
 	if err := o.Vacate(ctx); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
 }
 
 // MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what Share has said for the member then.
-func (o *Owner) MayShare(ctx context.Context, m cluster.Member) error {
+func (o *Owner) MayShare(ctx context.Context, m cluster.Identity) error {
 	held := o.Vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
 		return errors.Join(held, o.unshare(ctx, bson.E{Key: "process", Value: m.Process}))

@@ -39,12 +39,12 @@ func (s site) store() *Store { return NewStore(s.client, s.name, "c", checkpoint
 // claim claims all partitions, as a cluster of one.
 func (s site) claim(ctx context.Context, process string, takeOver bool) (*Owner, error) {
 	o := NewOwner(s.store())
-	_, err := o.Claim(ctx, cluster.Member{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
+	_, err := o.Claim(ctx, cluster.Identity{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
 	return o, err
 }
 
 func (s site) share(ctx context.Context, process string) error {
-	return NewOwner(s.store()).Share(ctx, cluster.Member{Node: "node-" + process, Process: process})
+	return NewOwner(s.store()).Share(ctx, cluster.Identity{Node: "node-" + process, Process: process})
 }
 
 // holder returns the process that an error says to be in the way, empty for none.
@@ -97,7 +97,7 @@ func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	alone := NewOwner(s.store())
-	if _, err := alone.Claim(t.Context(), cluster.Member{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
+	if _, err := alone.Claim(t.Context(), cluster.Identity{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
 		t.Fatal(err)
 	}
 	for held := true; held; { // for a millisecond at most

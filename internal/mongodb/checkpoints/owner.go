@@ -77,7 +77,7 @@ func (c *claim) revision(p change.Partition) int64 {
 
 // Claim implements cluster.Registry. All partitions get one epoch, above those that documents carry. Nodes that share the
 // partitions hold them, unless it takes over: then they share them no longer.
-func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (o *Owner) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	if !takeOver {
 		if err := o.shared(ctx); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 
 // ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions is there, or is ended. That they share
 // them stays remembered.
-func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)

@@ -63,7 +63,7 @@ func TestRestoredMongoDBIsAdopted(t *testing.T) {
 		t.Helper()
 		store := open()
 		owner := NewOwner(store)
-		epochs, err := owner.Claim(t.Context(), cluster.Member{Node: "n", Process: process}, n, time.Minute, true)
+		epochs, err := owner.Claim(t.Context(), cluster.Identity{Node: "n", Process: process}, n, time.Minute, true)
 		if err != nil {
 			t.Fatal(err)
 		}

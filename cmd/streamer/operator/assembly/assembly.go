@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 // An Assembly is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
@@ -34,7 +34,7 @@ type Plan struct {
 // A Member is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
 // its lease lives.
 type Member struct {
-	roster.Heartbeat
+	cluster.Heartbeat
 
 	// Unread says why the heartbeat cannot be read.
 	Unread  string `json:"unread,omitempty"`
@@ -55,7 +55,7 @@ type Partition struct {
 }
 
 // Of makes the Assembly of a cluster's view.
-func Of(name string, view roster.View) *Assembly {
+func Of(name string, view cluster.View) *Assembly {
 	a := &Assembly{
 		Cluster: name, Leader: view.Leader, Members: []Member{}, Absent: []string{}, Partitions: make([]Partition, len(view.Owners)),
 		Plan: Plan{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
@@ -73,7 +73,7 @@ func Of(name string, view roster.View) *Assembly {
 		p := change.Partition(i)
 		node := view.Plan.Owner(p)
 		a.Partitions[i] = Partition{ID: p, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
-		if owner != (roster.Owner{}) {
+		if owner != (cluster.Owner{}) {
 			a.Partitions[i].Epoch, a.Partitions[i].State = owner.Epoch.String(), states[owner.Epoch][p]
 			owned[owner.Process]++
 		}
