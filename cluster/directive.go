@@ -27,14 +27,14 @@ type Drain struct {
 	At time.Time `json:"at"` // by the clock of who wishes; informative
 }
 
-// Wishes are what operators want of the leader. It does what it can: a pin to a node that takes nothing waits, and where everybody is to be
+// Directives are what operators want of the leader. It does what it can: a pin to a node that takes nothing waits, and where everybody is to be
 // drained nobody is.
 type Directives struct {
 	Pinned  map[change.Partition]Pin
 	Drained map[string]Drain // by node
 }
 
-// A Wisher is the roster for operators. All methods may block on the network until the context ends.
+// A DirectiveStore keeps what operators want. All methods may block on the network until the context ends.
 type DirectiveStore interface {
 	// Pin wishes, for ttl unless it is taken back before, that a partition be a node's. ErrPinned says that another pin of it stands; that
 	// the same one stands is nil.

@@ -24,7 +24,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("held by node %q, process %s", e.Node, e.Process)
 }
 
-// A Member is who claims.
+// An Identity is who claims.
 type Identity struct {
 	Node    string // the configured or derived node id, stable over restarts
 	Process string // a random id of this process

@@ -62,7 +62,7 @@ type Load struct {
 	Queued int64    `json:"queued_bytes"`
 }
 
-// A Held is a partition that a member serves.
+// A HeldPartition is a partition that a member serves.
 type HeldPartition struct {
 	Partition change.Partition `json:"id"`
 	Epoch     change.Epoch     `json:"epoch"`
@@ -70,7 +70,7 @@ type HeldPartition struct {
 	State     string           `json:"state,omitempty"`
 }
 
-// A Seat is a member as the store has it.
+// A Member is a member as the store has it.
 type Member struct {
 	Heartbeat
 

@@ -17,7 +17,7 @@ var (
 	ErrDeposed = errors.New("deposed")
 )
 
-// A Store keeps the roster of one cluster of N partitions. All methods may block on the network until the context ends.
+// A Store keeps the state of one cluster of N partitions. All methods may block on the network until the context ends.
 type Store interface {
 	// View reads everything at one revision. Heartbeats that cannot be read are Garbled; owners and plans that cannot are errors.
 	View(ctx context.Context) (View, error)
@@ -34,7 +34,7 @@ type Store interface {
 	Campaign(ctx context.Context, node string) (Leadership, error)
 }
 
-// A Membership is a place in the roster under a lease.
+// A Membership is a member's place in the cluster, under a lease.
 type Membership interface {
 	// Renew prolongs the lease and returns for how long, counted from when it was called. ErrLeft says that it is gone for good, any
 	// other error that it is unknown. It may not tell of a membership that was ended without its lease: Beat and Claim do.

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/fault"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // What does not belong to a cluster is refused, with a code and a remedy, or left alone. The cluster goes on: nothing moves, nothing is
@@ -23,7 +23,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	f.begin()
 	stop := f.write(200)
 	before := f.view()
-	client := devetcdtest.Client(t, []string{f.etcd})
+	client := etcdtest.Client(t, []string{f.etcd})
 	defer func() { _ = client.Close() }()
 	root := f.lab.marks.(*etcdMarks).root
 	put := func(key, value string, options ...clientv3.OpOption) {

@@ -17,7 +17,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/workload"
 )
@@ -147,7 +146,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 			t.Error(err)
 		}
 	})
-	f.roster = council.New(client, council.Config{Partitions: partitions})
+	f.roster = etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: partitions})
 	return f
 }
 

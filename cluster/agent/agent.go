@@ -63,7 +63,7 @@ const (
 	recoverWithin  = time.Second // of each other
 )
 
-// A Share owns the partitions that the cluster's plan gives to this node.
+// An Agent owns the partitions that the cluster's plan gives to this node.
 type Agent struct {
 	cfg     Config
 	store   cluster.Store
@@ -76,7 +76,7 @@ type Agent struct {
 	blind   atomic.Pointer[error]      // why views have failed since, nil where they have not
 }
 
-// New makes a Share.
+// New makes an Agent.
 func New(cfg Config, store cluster.Store) *Agent {
 	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
 	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)

@@ -24,7 +24,7 @@ type shut struct {
 	reason atomic.Pointer[error]
 }
 
-// Join implements roster.Store.
+// Join implements cluster.Store.
 func (s *shut) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if reason := s.reason.Load(); reason != nil {
 		return nil, *reason

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Trust says how long a claim may be relied on, and when to renew it, on a clock that counts suspension. It is reckoned
+// A leaseDeadline says how long a claim may be relied on, and when to renew it, on a clock that counts suspension. It is reckoned
 // from the moment at which a request was sent, never from that of its answer: the claim's life began then at the earliest.
 type leaseDeadline struct {
 	TTL   time.Duration // the claim's life
@@ -15,7 +15,7 @@ type leaseDeadline struct {
 	Due   time.Duration // the reading at which to renew
 }
 
-// Granted returns the trust in a claim that a request sent then made, or prolonged, for ttl.
+// granted returns the trust in a claim that a request sent then made, or prolonged, for ttl.
 func granted(sent, ttl time.Duration) leaseDeadline {
 	return leaseDeadline{TTL: ttl, Sent: sent, Until: sent + trustedFor(ttl), Due: sent + renewEvery(ttl)}
 }
@@ -49,13 +49,13 @@ func (t leaseDeadline) Pause(now time.Duration, renewing bool) time.Duration {
 	return min(next-now, t.TTL/20)
 }
 
-// RenewEvery is how often a claim is renewed, and how long an answer is waited for.
+// renewEvery is how often a claim is renewed, and how long an answer is waited for.
 func renewEvery(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// TrustedFor is how long a claim is relied on. It leaves a third of its life for terms to end in.
+// trustedFor is how long a claim is relied on. It leaves a third of its life for terms to end in.
 func trustedFor(ttl time.Duration) time.Duration { return ttl - ttl/3 }
 
-// NotRenewed says that a claim was not renewed in time: the last renewal had that failure, nil for no answer.
+// notRenewed says that a claim was not renewed in time: the last renewal had that failure, nil for no answer.
 func notRenewed(failure error) error {
 	if failure == nil {
 		return errors.New("the claim was not renewed in time: no answer, or the process stood still")

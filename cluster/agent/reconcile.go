@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A Difference is what lies between what a member owns and what the plan gives it.
+// A difference is what lies between what a member owns and what the plan gives it.
 type difference struct {
 	Claim   []change.Partition // owned by nobody: to be claimed
 	Release []change.Term      // for others: whoever serves them is to give them up

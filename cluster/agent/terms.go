@@ -10,11 +10,11 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// ReclaimPause is the least time between two claims of one partition: a term that ends again and again must not cost its registry
+// reclaimPause is the least time between two claims of one partition: a term that ends again and again must not cost its registry
 // more than that.
 const reclaimPause = time.Second
 
-// A Holding is the terms of a claim. They end together when owned ends, and one by one.
+// A termSet is the terms of a claim. They end together when owned ends, and one by one.
 type termSet struct {
 	owned context.Context //nolint:containedctx // the terms' contexts are made of it
 	clock func() time.Duration
@@ -27,7 +27,7 @@ type termSet struct {
 	}
 }
 
-// A tenure is the latest term of one partition.
+// A termState is the latest term of one partition.
 type termState struct {
 	term  change.Term
 	epoch change.Epoch
@@ -42,7 +42,7 @@ type termState struct {
 	given    bool // its key has been given back
 }
 
-// New makes a Holding whose terms end with owned, by a clock that counts suspension.
+// newTermSet makes a termSet whose terms end with owned, by a clock that counts suspension.
 func newTermSet(owned context.Context, clock func() time.Duration, t leaseDeadline) *termSet {
 	h := &termSet{owned: owned, clock: clock, Ended: make(chan struct{}, 1)}
 	h.Rely(t)

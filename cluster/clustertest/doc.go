@@ -1,3 +1,3 @@
-// Package rostertest is a store of the roster in memory for tests ([Memory]), in which leases run out by a clock that the test has in its
-// hand, and nodes are cut off as the test wants. Package suite below it is what every store of the roster must pass.
+// Package clustertest is a store of a cluster's state in memory for tests ([Memory]), in which leases run out by the test's clock, and nodes
+// are cut off as the test wants; and the suites that every such store ([TestStore]) and every registry ([TestRegistry]) must pass.
 package clustertest

@@ -17,7 +17,7 @@ var ErrCut = errors.New("the store cannot be reached")
 // ElectionTTL is how long a leader that is cut off remains elected, unless SetElectionTTL says otherwise.
 const ElectionTTL = 10 * time.Second
 
-// A Memory is the store of the roster of one cluster, seen by all its nodes. Every write has a revision of its own; the epoch of a claim
+// A Memory is the store of one cluster, seen by all its nodes. Every write has a revision of its own; the epoch of a claim
 // is of incarnation 1 and its revision. It runs no goroutines, only a timer.
 type Memory struct {
 	partitions int

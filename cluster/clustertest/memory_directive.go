@@ -36,7 +36,7 @@ func (m *Memory) wishes() (w cluster.Directives) {
 	return w
 }
 
-// Pin implements [roster.Wisher].
+// Pin implements [cluster.DirectiveStore].
 func (v view) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl time.Duration) error {
 	return v.call(ctx, v.of, func() error {
 		if int(p) >= v.partitions {
@@ -55,7 +55,7 @@ func (v view) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl
 	})
 }
 
-// Unpin implements [roster.Wisher].
+// Unpin implements [cluster.DirectiveStore].
 func (v view) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) error {
 	return v.call(ctx, v.of, func() error {
 		if stands, pinned := v.mu.pins[p]; pinned && stands.Same(wish) {
@@ -65,7 +65,7 @@ func (v view) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) e
 	})
 }
 
-// Drain implements [roster.Wisher].
+// Drain implements [cluster.DirectiveStore].
 func (v view) Drain(ctx context.Context, node string, wish cluster.Drain) error {
 	return v.call(ctx, v.of, func() error {
 		if _, drained := v.mu.drains[node]; !drained {
@@ -76,7 +76,7 @@ func (v view) Drain(ctx context.Context, node string, wish cluster.Drain) error 
 	})
 }
 
-// Undrain implements [roster.Wisher].
+// Undrain implements [cluster.DirectiveStore].
 func (v view) Undrain(ctx context.Context, node string) error {
 	return v.call(ctx, v.of, func() error {
 		if _, drained := v.mu.drains[node]; drained {

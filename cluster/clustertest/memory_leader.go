@@ -32,10 +32,10 @@ func (l *leadership) do(ctx context.Context, what func() error) error {
 	})
 }
 
-// Lost implements [roster.Leadership].
+// Lost implements [cluster.Leadership].
 func (l *leadership) Lost() <-chan struct{} { return l.lost }
 
-// Publish implements [roster.Leadership].
+// Publish implements [cluster.Leadership].
 func (l *leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	return l.do(ctx, func() error {
 		if stands := l.mu.plan.Version; p.Version != stands+1 {
@@ -47,7 +47,7 @@ func (l *leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	})
 }
 
-// Evict implements [roster.Leadership].
+// Evict implements [cluster.Leadership].
 func (l *leadership) Evict(ctx context.Context, p change.Partition, epoch change.Epoch) error {
 	return l.do(ctx, func() error {
 		if int(p) < l.partitions && l.owned(p) && l.mu.owners[p].Epoch == epoch {
@@ -58,7 +58,7 @@ func (l *leadership) Evict(ctx context.Context, p change.Partition, epoch change
 	})
 }
 
-// Resign implements [roster.Leadership].
+// Resign implements [cluster.Leadership].
 func (l *leadership) Resign(ctx context.Context) error {
 	l.mu.Lock()
 	l.resigned = true

@@ -31,7 +31,7 @@ func (m *membership) do(ctx context.Context, what func() error) error {
 	})
 }
 
-// Renew implements [roster.Membership].
+// Renew implements [cluster.Membership].
 func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 	err := m.do(ctx, func() error {
 		m.lease.until = m.clock() + m.ttl
@@ -43,7 +43,7 @@ func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 	return m.ttl, nil
 }
 
-// Beat implements [roster.Membership].
+// Beat implements [cluster.Membership].
 func (m *membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	return m.do(ctx, func() error {
 		s := m.mu.seats[m.member]
@@ -52,7 +52,7 @@ func (m *membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	})
 }
 
-// Claim implements [roster.Membership].
+// Claim implements [cluster.Membership].
 func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (owners []cluster.Owner, err error) {
 	err = m.do(ctx, func() error {
 		if i := slices.IndexFunc(partitions, func(p change.Partition) bool { return int(p) >= m.partitions }); i >= 0 {
@@ -78,7 +78,7 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 	return owners, nil
 }
 
-// Hand implements [roster.Membership].
+// Hand implements [cluster.Membership].
 func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) (owners []cluster.Owner, err error) {
 	err = m.do(ctx, func() error {
 		other, there := m.mu.seats[to.Node]
@@ -103,7 +103,7 @@ func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []c
 	return owners, nil
 }
 
-// Give implements [roster.Membership].
+// Give implements [cluster.Membership].
 func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	return m.call(ctx, m.of, func() error {
 		given := false
@@ -119,7 +119,7 @@ func (m *membership) Give(ctx context.Context, partitions []change.Partition, ep
 	})
 }
 
-// Leave implements [roster.Membership].
+// Leave implements [cluster.Membership].
 func (m *membership) Leave(ctx context.Context) error {
 	return m.call(ctx, m.of, func() error {
 		m.end(m.lease)

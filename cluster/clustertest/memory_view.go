@@ -20,7 +20,7 @@ type view struct {
 
 var _ cluster.Store = view{}
 
-// View implements [roster.Store].
+// View implements [cluster.Store].
 func (v view) View(ctx context.Context) (now cluster.View, err error) {
 	err = v.call(ctx, v.of, func() error {
 		if why := v.mu.blind[v.of.node]; why != nil {
@@ -60,7 +60,7 @@ func (h *hints) signal() {
 	}
 }
 
-// Hints implements [roster.Store].
+// Hints implements [cluster.Store].
 func (v view) Hints(ctx context.Context) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -76,7 +76,7 @@ func (v view) Hints(ctx context.Context) <-chan struct{} {
 	return h.signals
 }
 
-// Join implements [roster.Store].
+// Join implements [cluster.Store].
 func (v view) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (joined cluster.Membership, err error) {
 	err = v.call(ctx, v.of, func() error {
 		if first.Count != 0 && first.Count != v.partitions {
@@ -97,7 +97,7 @@ func (v view) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Durati
 	return joined, err
 }
 
-// Campaign implements [roster.Store]. A node that is cut off while it waits goes on to wait; when that lasts for too long, Campaign fails.
+// Campaign implements [cluster.Store]. A node that is cut off while it waits goes on to wait; when that lasts for too long, Campaign fails.
 func (v view) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	l := &leadership{view: v, candidate: node, elected: make(chan struct{}), lost: make(chan struct{})}
 	err := v.call(ctx, v.of, func() error {

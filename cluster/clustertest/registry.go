@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A Harness is an empty place for claims and checkpoints.
+// A RegistryHarness is an empty place for claims and checkpoints.
 type RegistryHarness struct {
 	// Join returns a registry as a further process has one.
 	Join func() cluster.Registry

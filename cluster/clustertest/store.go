@@ -12,17 +12,17 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Harness is an empty roster.
+// A StoreHarness is an empty cluster.
 type StoreHarness struct {
 	// Store returns the store as a further process reaches it.
 	Store func() cluster.Store
-	// Wisher returns it as an operator reaches it.
+	// Directives returns it as an operator reaches it.
 	Directives func() cluster.DirectiveStore
 	// Partitions is N, at least 256.
 	Partitions int
 }
 
-// Run runs the suite. Open returns a new, empty roster for every case.
+// TestStore runs the suite. Open returns a new, empty store for every case.
 func TestStore(t *testing.T, open func(t *testing.T) StoreHarness) {
 	t.Helper()
 	cases := []struct {
@@ -114,7 +114,7 @@ func (h storeHarness) campaign(s cluster.Store, node string) cluster.Leadership 
 	return l
 }
 
-// until looks at the roster whenever it may have changed until it is as wanted.
+// until looks at the cluster whenever it may have changed until it is as wanted.
 func (h storeHarness) until(s cluster.Store, hints <-chan struct{}, wanted func(cluster.View) bool) cluster.View {
 	h.Helper()
 	for {

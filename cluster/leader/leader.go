@@ -34,7 +34,7 @@ type Leader struct {
 	}
 }
 
-// NewLeader makes a Leader. The configuration must be valid.
+// New makes a Leader. The configuration must be valid.
 func New(cfg Config, store cluster.Store) *Leader {
 	l := &Leader{cfg: cfg.withDefaults(), store: store}
 	l.metrics = newMetrics(l.cfg.Registerer, l)

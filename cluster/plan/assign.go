@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Member is somebody who may own partitions.
+// A Candidate is somebody who may own partitions.
 type Candidate struct {
 	Node string
 	// Capacity is how much the member should have beside the others, between 1/1000 and 1000. Zero counts as 1, as does what is no
@@ -27,7 +27,7 @@ type Candidate struct {
 type Input struct {
 	// Partitions is N.
 	Partitions int
-	// Members may come in any order; their names are unique.
+	// Candidates may come in any order; their names are unique.
 	Candidates []Candidate
 	// Current is by partition who owns it, empty for nobody. Names that are no members are dead.
 	Current []string
@@ -80,7 +80,7 @@ type seat struct {
 	quota int // its share
 }
 
-// A planner holds a plan while it is made. Members are numbers, in the order of their names.
+// An assigner holds a plan while it is made. Members are numbers, in the order of their names.
 type assigner struct {
 	in      Input
 	members []seat

@@ -71,7 +71,7 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Wishes are what operators want of the plan. The zero value is nothing.
+// Directives are what operators want of the plan. The zero value is nothing.
 type Directives struct {
 	// Drained are members that are to give up what they have.
 	Drained map[string]bool
@@ -79,7 +79,7 @@ type Directives struct {
 	Pinned map[change.Partition]string
 }
 
-// WishesOf are the wishes of a view.
+// DirectivesOf are the wishes of a view.
 func DirectivesOf(view cluster.View) Directives {
 	wishes := Directives{Pinned: make(map[change.Partition]string), Drained: make(map[string]bool)}
 	for p, pin := range view.Directives.Pinned {

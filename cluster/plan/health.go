@@ -47,7 +47,7 @@ type health struct {
 	shared  map[string]time.Duration // checks that half of them fail, since when
 }
 
-// New makes a Census of nobody.
+// newHealth makes a health of nobody.
 func newHealth(cfg Config) *health {
 	return &health{cfg: cfg, members: make(map[string]*member), counts: make(map[string]int), shared: make(map[string]time.Duration)}
 }
@@ -87,16 +87,16 @@ func (c *health) Next() time.Duration { return c.next }
 // Cold says whether the cluster has been off and is waited for.
 func (c *health) Cold() bool { return c.cold }
 
-// Member returns who is or was there by a name, nil if nobody.
+// Of returns who is or was there by a name, nil if nobody.
 func (c *health) Of(node string) *member { return c.members[node] }
 
-// Seats returns who is there, by name. It is valid until the next look.
+// Present returns who is there, by name. It is valid until the next look.
 func (c *health) Present() []*member { return c.present }
 
 // Sharing says whether half of the members fail the same check.
 func (c *health) Sharing() bool { return len(c.shared) > 0 }
 
-// Standings returns how those who are there stand, by name.
+// Statuses returns how those who are there stand, by name.
 func (c *health) Statuses() []MemberStatus {
 	standings := make([]MemberStatus, len(c.present))
 	for i, m := range c.present {
@@ -108,7 +108,7 @@ func (c *health) Statuses() []MemberStatus {
 	return standings
 }
 
-// A Fitness says how good it is to give a member partitions: those of the best that there is are given some.
+// A fitness says how good it is to give a member partitions: those of the best that there is are given some.
 type fitness int
 
 // The fitnesses, the best first.

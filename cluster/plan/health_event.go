@@ -14,7 +14,7 @@ const (
 	StatusRefused cluster.Status = "refused" // it does not fit the cluster, or cannot be read
 )
 
-// A What is what happened.
+// An eventKind is what happened.
 type eventKind int
 
 // What happens to members.
@@ -34,7 +34,7 @@ const (
 	eventBegan                      // the cold start is over, with Number of members
 )
 
-// An Event is something that happened.
+// An event is something that happened.
 type event struct {
 	What   eventKind
 	Member *member // nil for the cluster
@@ -49,7 +49,7 @@ type event struct {
 	Number, Total int
 }
 
-// A Standing is how a member stands with the leader.
+// A MemberStatus is how a member stands with the leader.
 type MemberStatus struct {
 	Node    string         `json:"node"`
 	Kind    cluster.Kind   `json:"kind"`

@@ -19,7 +19,7 @@ const (
 	crashes   = 3                // so many losses make a quick restart lose the place
 )
 
-// A Member is what the leader knows of one name.
+// A member is what the leader knows of one name.
 type member struct {
 	Node     string
 	Kind     cluster.Kind

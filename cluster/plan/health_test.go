@@ -14,7 +14,7 @@ func config() Config {
 	}
 }
 
-// A roomful is a census of members that are looked at by hand.
+// A roomful is the health of members that are looked at by hand.
 type roomful struct {
 	*health
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A State is what the leader knows and remembers. It is made anew with each leadership: the first view tells it how things are, and
+// A Planner is what the leader knows and remembers. It is made anew with each leadership: the first view tells it how things are, and
 // nothing moves because of that. It is not for several goroutines at once.
 type Planner struct {
 	cfg    Config
@@ -82,7 +82,7 @@ func (s *Planner) Step(now time.Duration, view cluster.View, wishes Directives) 
 	return d
 }
 
-// Standings returns how the members stand that are there, by name.
+// Members returns how the members stand that are there, by name.
 func (s *Planner) Members() []MemberStatus { return s.health.Statuses() }
 
 // at asks to be called again at a moment that is yet to come.

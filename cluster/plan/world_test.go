@@ -306,7 +306,7 @@ func (w *world) publish(d plan.Decision) {
 	w.say("plan %d (%s: %s): %d moved, %s", w.plan.Version, d.Replan, w.plan.Cause, d.Moved, ownerCounts(w.plan))
 }
 
-// shares counts what each member has by a plan.
+// ownerCounts counts what each member has by a plan.
 func ownerCounts(p cluster.Plan) string {
 	counts := map[string]int{}
 	for _, node := range p.Owners {

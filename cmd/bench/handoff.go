@@ -19,7 +19,6 @@ import (
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // A contest is a cluster with two gateways, of which partitions change hands.
@@ -215,7 +214,7 @@ const settle = 500 * time.Millisecond
 type testCluster struct {
 	nodes  []*member
 	client *etcd.Client
-	roster *council.Store
+	roster *etcd.ClusterStore
 }
 
 // openCluster starts a cluster of so many nodes, and returns when they share the partitions.
@@ -224,7 +223,7 @@ func openCluster(ctx context.Context, r *Round, nodes int) (*testCluster, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &testCluster{client: client, roster: council.New(client, council.Config{Partitions: r.Partitions})}
+	c := &testCluster{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: r.Partitions})}
 	for i := range nodes {
 		n, err := newMember(r, i)
 		if err == nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // leaseTTL is that of a fleet's nodes: short, so that a demo shows what becomes of a lost node.
@@ -26,7 +25,7 @@ const leaseTTL = 3 * time.Second
 type fleet struct {
 	nodes  []*node
 	client *etcd.Client
-	roster *council.Store
+	roster *etcd.ClusterStore
 }
 
 // A node is one of them, with the same addresses in each life.
@@ -46,7 +45,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{client: client, roster: council.New(client, council.Config{Partitions: d.partitions})}
+	f := &fleet{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: d.partitions})}
 	taken := make(map[string]bool)
 	for i := range d.nodes {
 		http, grpc := "127.0.0.1:0", "127.0.0.1:0"

@@ -42,7 +42,6 @@ func packages() []rule {
 		{"delivery", []string{"change"}, "a stage"},
 		{"ack", []string{"change"}, "a stage"},
 		{"checkpoint", []string{"change", "snapshot"}, "a stage; stores implement its port, not it theirs"},
-		{"checkpoint/record", []string{"change", "checkpoint", "snapshot"}, "the form that stores keep"},
 		{"checkpoint/checkpointtest", []string{"change", "change/changetest", "checkpoint", "snapshot"}, "the suite that every store passes"},
 		{"streamer", []string{"change", "change/extjson", "lane", "lane/plan", "dedup", "gap", "match", "delivery", "checkpoint", "notice", "rescan", "streamer/flight", "streamer/status", "streamer/survey", "internal/retry"}, "the pipeline: all stages, no adapter, no cluster: terms come from the wiring"},
 
@@ -76,24 +75,16 @@ func packages() []rule {
 		{"supervisor", []string{"health"}, "sweeps health endpoints, and knows components by them alone"},
 
 		{"internal/mongodb", []string{"change"}, "the connection that the packages below it share"},
-		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/mongodb/fragment", "internal/retry", "lane"}, "implements lane's source"},
-		{"internal/mongodb/fragment", nil, "pure"},
-		{"internal/mongodb/document", []string{"change", "internal/mongodb"}, "reads documents for rescans"},
-		{"internal/mongodb/checkpoints", []string{"change", "checkpoint", "checkpoint/record", "cluster", "internal/mongodb"}, "implements the checkpoint store and its gap log, and claims"},
+		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/retry", "lane"}, "implements lane's source"},
+		{"internal/mongodb/checkpoints", []string{"change", "checkpoint", "cluster", "internal/mongodb"}, "implements the checkpoint store and its gap log, and claims"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},
-		{"internal/etcd", []string{"change", "checkpoint", "checkpoint/record"}, "the connection, and the store of checkpoints"},
-		{"internal/etcd/lease", []string{"cluster", "internal/etcd"}, "what all who hold keys under leases have in common"},
-		{"internal/etcd/owner", []string{"change", "checkpoint", "cluster", "internal/etcd", "internal/etcd/lease"}, "implements the registry: claims under leases"},
-		{"internal/etcd/council", []string{"change", "checkpoint", "cluster", "internal/etcd", "internal/etcd/lease", "internal/retry"}, "implements the roster's store: leases, election, plans"},
-		{"internal/etcd/bulletin", []string{"internal/etcd", "notice", "notice/history"}, "implements the history of notices"},
-		{"internal/etcd/etcdtest", nil, "gets in the way of connections for tests"},
-		{"internal/admin", []string{"change", "checkpoint", "checkpoint/record", "gap", "notice", "snapshot", "streamer"}, "what operators do to subscribers, apart from how they say it; nodes tell it of their sessions"},
+		{"internal/etcd", []string{"change", "checkpoint", "cluster", "internal/retry", "notice", "notice/history"}, "the connection, and all that is kept in etcd: checkpoints, who is there and owns what, notices"},
+		{"internal/etcd/etcdtest", []string{"internal/devetcd"}, "starts etcd for tests, and gets in the way of connections"},
+		{"internal/admin", []string{"change", "checkpoint", "gap", "notice", "snapshot", "streamer"}, "what operators do to subscribers, apart from how they say it; nodes tell it of their sessions"},
 		{"internal/admin/move", []string{"change", "cluster", "handoff/ledger", "notice"}, "what operators do to partitions while nodes run: writes wishes, and looks"},
 		{"internal/door", []string{"gateway/access", "health", "internal/config"}, "what the servers have in common towards the network"},
 		{"internal/preflight", nil, "judges facts that others find out"},
 		{"internal/preflight/inspect", everything, "brings together who finds out and who judges"},
-		{"internal/mongodb/probe", []string{"internal/mongodb"}, "facts about a deployment"},
-		{"internal/etcd/probe", []string{"internal/etcd"}, "facts about etcd"},
 		{"internal/transcript", nil, "what happens when, in tests"},
 		{"internal/simulation", nil, "a whole cluster that is only tested: there is nothing else in it"},
 		{"internal/retry", nil, "the one way to wait between attempts"},
@@ -108,7 +99,6 @@ func packages() []rule {
 
 		{"internal/devmongo/...", []string{"internal/devmongo/..."}, "a server of its own that must be as wrong or right as MongoDB, whatever ours believes"},
 		{"internal/devetcd", nil, "starts etcd; clients dial it like any other"},
-		{"internal/devetcd/devetcdtest", []string{"internal/devetcd"}, "starts it for a test"},
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/owner"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
@@ -237,9 +236,9 @@ func (p *Place) Nobody(ctx context.Context) error {
 	}
 	store, inMongo := keeper.(*checkpoints.Store)
 	if !inMongo {
-		return owner.NewRegistry(p.etcd).MakeWay(ctx, cluster.Identity{}, false)
+		return etcd.NewRegistry(p.etcd).MakeWay(ctx, cluster.Identity{}, false)
 	}
-	err = checkpoints.NewOwner(store).Vacate(ctx)
+	err = checkpoints.NewRegistry(store).Vacate(ctx)
 	if fault.Of(err) == fault.MongoUnauthorized {
 		return nil
 	}
@@ -284,7 +283,7 @@ func (p *Place) Moved(ctx context.Context, by string) error {
 
 // A sole claims all partitions in MongoDB, as a cluster of one does.
 type sole struct {
-	*checkpoints.Owner
+	*checkpoints.Registry
 
 	at *Place
 	// operator says that it is not for a node: where nodes share the partitions it is enough that none of them is there.
@@ -300,7 +299,7 @@ func (s sole) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Dur
 		return nil, err
 	}
 	if !(shared && takeOver) && !(s.operator && (shared || s.at.etcd != nil)) {
-		return s.Owner.Claim(ctx, m, n, ttl, takeOver)
+		return s.Registry.Claim(ctx, m, n, ttl, takeOver)
 	}
 	client, err := s.at.Etcd(ctx)
 	if err != nil {
@@ -309,7 +308,7 @@ func (s sole) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Dur
 	if _, err := s.at.Verify(ctx); err != nil {
 		return nil, err
 	}
-	members := owner.NewRegistry(client)
+	members := etcd.NewRegistry(client)
 	if !takeOver {
 		if err := members.MakeWay(ctx, m, false); err != nil {
 			return nil, err

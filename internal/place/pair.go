@@ -24,17 +24,17 @@ type pair struct {
 	create func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
 	stands func(context.Context) (checkpoint.Origin, error)                    // likewise
 	roster cluster.Store
-	owner  *checkpoints.Owner
+	owner  *checkpoints.Registry
 }
 
-// members is a roster whose members share checkpoints in MongoDB.
+// members is a cluster whose members share checkpoints in MongoDB.
 type members struct {
 	cluster.Store
 
-	owner *checkpoints.Owner
+	owner *checkpoints.Registry
 }
 
-// Join implements roster.Store. Who has everything as a cluster of one is to be found in MongoDB.
+// Join implements cluster.Store. Who has everything as a cluster of one is to be found in MongoDB.
 func (m members) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	who := cluster.Identity{Node: first.Node, Process: first.Process}
 	if err := m.owner.Share(ctx, who); err != nil {

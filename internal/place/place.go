@@ -16,9 +16,6 @@ import (
 	"github.com/mongostream/streamer/internal/admin/move"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/bulletin"
-	"github.com/mongostream/streamer/internal/etcd/council"
-	"github.com/mongostream/streamer/internal/etcd/owner"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
@@ -102,7 +99,7 @@ func (p *Place) shared(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return checkpoints.NewOwner(store).Shared(ctx)
+	return checkpoints.NewRegistry(store).Shared(ctx)
 }
 
 // openMongo connects to the store of checkpoints in MongoDB.
@@ -125,7 +122,7 @@ func (p *Place) open(ctx context.Context, several bool) error {
 			return err
 		}
 		p.Store = kept
-		p.Owner = sole{Owner: checkpoints.NewOwner(kept), at: p}
+		p.Owner = sole{Registry: checkpoints.NewRegistry(kept), at: p}
 		if !several {
 			return nil
 		}
@@ -136,7 +133,7 @@ func (p *Place) open(ctx context.Context, several bool) error {
 	client := p.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
 	if kept == nil {
-		p.Store, p.Owner = store, owner.NewRegistry(client)
+		p.Store, p.Owner = store, etcd.NewRegistry(client)
 		return nil
 	}
 	p.Store = pair{
@@ -144,7 +141,7 @@ func (p *Place) open(ctx context.Context, several bool) error {
 		create: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
 			return etcd.NewStore(client, o.Partitions).Create(ctx, o)
 		},
-		owner: checkpoints.NewOwner(kept),
+		owner: checkpoints.NewRegistry(kept),
 	}
 	return nil
 }
@@ -167,17 +164,17 @@ func (p *Place) OpenRoster(ctx context.Context) (cluster.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Roster = council.New(client, council.Config{Partitions: p.Config.Cluster.Partitions, ElectionTTL: p.Config.Cluster.LeaseTTL})
+	p.Roster = etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: p.Config.Cluster.Partitions, ElectionTTL: p.Config.Cluster.LeaseTTL})
 	return p.Roster, nil
 }
 
 // UseMongo gives the place a connection to MongoDB, which remains its owner's to close.
 func (p *Place) UseMongo(client *mongodb.Client) { p.mongo, p.lent = client, true }
 
-// Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
+// Members returns the cluster's store for who joins it, nil where there is no etcd. OpenStore comes first.
 func (p *Place) Members() cluster.Store {
 	if two, are := p.Store.(pair); are {
-		return members{p.Roster, checkpoints.NewOwner(two.Store)}
+		return members{p.Roster, checkpoints.NewRegistry(two.Store)}
 	}
 	return p.Roster
 }
@@ -204,8 +201,8 @@ func (p *Place) Shared(ctx context.Context) (move.Cluster, error) {
 	if owned := slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o != (cluster.Owner{}) }); owned && len(view.Members) == 0 {
 		return move.Cluster{}, alone
 	}
-	council := p.Roster.(*council.Store)
-	notices := bulletin.New(p.etcd, bulletin.Config{Process: "operator", Keep: p.Config.Notices.Keep})
+	council := p.Roster.(*etcd.ClusterStore)
+	notices := etcd.NewNoticeStore(p.etcd, etcd.NoticeConfig{Process: "operator", Keep: p.Config.Notices.Keep})
 	return move.Cluster{Roster: council, Wisher: council, History: notices}, nil
 }
 
@@ -222,7 +219,7 @@ func (p *Place) Announce(ctx context.Context, n notice.Notice) (announced bool, 
 		return false, err
 	}
 	n.ID = 1
-	history := bulletin.New(client, bulletin.Config{Process: rand.Text(), Keep: p.Config.Notices.Keep, TTL: p.Config.Notices.TTL})
+	history := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: rand.Text(), Keep: p.Config.Notices.Keep, TTL: p.Config.Notices.TTL})
 	err = history.Append(ctx, []notice.Notice{n})
 	return err == nil, err
 }

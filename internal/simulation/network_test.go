@@ -153,7 +153,7 @@ type store struct {
 	world   *world
 }
 
-// View implements [roster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
+// View implements [cluster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
 func (s store) View(ctx context.Context) (v cluster.View, err error) {
 	v, err = asked(ctx, s.network, s.Store.View)
 	if err == nil && s.process.hoards.Load() && v.Leader != s.process.node.name {
@@ -181,7 +181,7 @@ func asked[T any](ctx context.Context, n *network, do func(context.Context) (T, 
 	return <-answers, nil
 }
 
-// Join implements [roster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
+// Join implements [cluster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
 func (s store) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	m, err := asked(ctx, s.network, func(context.Context) (cluster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
 	if err != nil {
@@ -190,7 +190,7 @@ func (s store) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Durat
 	return membership{s.network, m, s.process}, nil
 }
 
-// Campaign implements [roster.Store].
+// Campaign implements [cluster.Store].
 func (s store) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	s.pass()
 	l, err := s.Store.Campaign(ctx, node)
@@ -209,12 +209,12 @@ type membership struct {
 	process *process
 }
 
-// Renew implements [roster.Membership].
+// Renew implements [cluster.Membership].
 func (m membership) Renew(ctx context.Context) (time.Duration, error) {
 	return asked(ctx, m.network, m.of.Renew)
 }
 
-// Beat implements [roster.Membership].
+// Beat implements [cluster.Membership].
 func (m membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	if m.process.hoards.Load() {
 		h.Status = cluster.StatusUnhealthy
@@ -222,12 +222,12 @@ func (m membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Beat(ctx, h) })
 }
 
-// Claim implements [roster.Membership].
+// Claim implements [cluster.Membership].
 func (m membership) Claim(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
 	return asked(ctx, m.network, func(ctx context.Context) ([]cluster.Owner, error) { return m.of.Claim(ctx, partitions) })
 }
 
-// Hand implements [roster.Membership].
+// Hand implements [cluster.Membership].
 func (m membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
 	m.process.handing(partitions, epochs)
 	if m.process.hoards.Load() {
@@ -244,7 +244,7 @@ func (m membership) Hand(ctx context.Context, to cluster.Member, partitions []ch
 	})
 }
 
-// Give implements [roster.Membership].
+// Give implements [cluster.Membership].
 func (m membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	if m.process.hoards.Load() {
 		return clustertest.ErrCut
@@ -252,7 +252,7 @@ func (m membership) Give(ctx context.Context, partitions []change.Partition, epo
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Give(ctx, partitions, epochs) })
 }
 
-// Leave implements [roster.Membership].
+// Leave implements [cluster.Membership].
 func (m membership) Leave(ctx context.Context) error { return m.call(ctx, m.of.Leave) }
 
 type leadership struct {
@@ -262,10 +262,10 @@ type leadership struct {
 	world *world
 }
 
-// Lost implements [roster.Leadership].
+// Lost implements [cluster.Leadership].
 func (l leadership) Lost() <-chan struct{} { return l.of.Lost() }
 
-// Publish implements [roster.Leadership].
+// Publish implements [cluster.Leadership].
 func (l leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	return l.call(ctx, func(ctx context.Context) error {
 		err := l.of.Publish(ctx, p)
@@ -276,7 +276,7 @@ func (l leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	})
 }
 
-// Evict implements [roster.Leadership].
+// Evict implements [cluster.Leadership].
 func (l leadership) Evict(ctx context.Context, p change.Partition, epoch change.Epoch) error {
 	return l.call(ctx, func(ctx context.Context) error {
 		l.world.evicted(p, epoch)
@@ -284,5 +284,5 @@ func (l leadership) Evict(ctx context.Context, p change.Partition, epoch change.
 	})
 }
 
-// Resign implements [roster.Leadership].
+// Resign implements [cluster.Leadership].
 func (l leadership) Resign(ctx context.Context) error { return l.call(ctx, l.of.Resign) }

@@ -36,6 +36,6 @@ func TestOwnerIsARegistry(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return clustertest.RegistryHarness{Join: func() cluster.Registry { return NewOwner(open()) }, Store: open(), Take: take}
+		return clustertest.RegistryHarness{Join: func() cluster.Registry { return NewRegistry(open()) }, Store: open(), Take: take}
 	})
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
-	etcdprobe "github.com/mongostream/streamer/internal/etcd/probe"
+	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/internal/mongodb/probe"
 	"github.com/mongostream/streamer/internal/place"
 	"github.com/mongostream/streamer/internal/preflight"
 )
@@ -22,7 +21,7 @@ type survey struct {
 	at     *place.Place
 	outage time.Duration
 	mongo  *mongodb.Client
-	can    probe.Streams
+	can    mongodb.Streams
 	reach  mongodb.Reach
 }
 
@@ -77,7 +76,7 @@ func (s *survey) reachMongo(ctx context.Context) (f preflight.Finding, err error
 }
 
 func (s *survey) version(ctx context.Context) (preflight.Finding, error) {
-	text, err := probe.Version(ctx, s.mongo)
+	text, err := mongodb.Version(ctx, s.mongo)
 	return preflight.Version(text), err
 }
 
@@ -86,8 +85,8 @@ func (s *survey) readLog(ctx context.Context) (preflight.Finding, error) {
 }
 
 func (s *survey) streams(ctx context.Context) (f preflight.Finding, err error) {
-	if s.can, err = probe.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
-		s.can, err = probe.TryStreams(ctx, s.mongo, oneDatabase(s.at.Config.MongoDB.Watch))
+	if s.can, err = mongodb.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
+		s.can, err = mongodb.TryStreams(ctx, s.mongo, oneDatabase(s.at.Config.MongoDB.Watch))
 	}
 	return preflight.Streams(s.can.Progress, s.can.StartAfter), err
 }
@@ -104,7 +103,7 @@ func (s *survey) images(ctx context.Context) (preflight.Finding, error) {
 	if f := judge([]string{""}); f.Level == preflight.OK {
 		return f, nil // they are not asked for
 	}
-	missing, err := probe.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
+	missing, err := mongodb.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
 	return judge(missing), err
 }
 
@@ -114,7 +113,7 @@ func (s *survey) oplog(ctx context.Context) (f preflight.Finding, err error) {
 	}
 	log := preflight.Log{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero()}
 	if log.Readable {
-		size, most, known, err := probe.OplogSize(ctx, s.mongo)
+		size, most, known, err := mongodb.OplogSize(ctx, s.mongo)
 		if err != nil {
 			return f, err
 		}
@@ -151,14 +150,14 @@ func orZero(t change.Timestamp) time.Time {
 }
 
 func (s *survey) clock(ctx context.Context) (preflight.Finding, error) {
-	server, sent, received, err := probe.Clock(ctx, s.mongo)
+	server, sent, received, err := mongodb.Clock(ctx, s.mongo)
 	return preflight.Clock(server, sent, received), err
 }
 
 func (s *survey) connections(ctx context.Context) (preflight.Finding, error) {
-	available, known, err := probe.Connections(ctx, s.mongo)
+	available, known, err := mongodb.Connections(ctx, s.mongo)
 	cfg := s.at.Config.MongoDB
-	return preflight.Connections(cfg.MaxStreams, probe.PoolSize(string(cfg.URI)), available, known), err
+	return preflight.Connections(cfg.MaxStreams, mongodb.PoolSize(string(cfg.URI)), available, known), err
 }
 
 func (s *survey) members(ctx context.Context) (f preflight.Finding, err error) {
@@ -166,12 +165,12 @@ func (s *survey) members(ctx context.Context) (f preflight.Finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	alarms, err := etcdprobe.Alarms(ctx, client)
+	alarms, err := etcd.Alarms(ctx, client)
 	if err != nil {
 		return f, err
 	}
 	var members []preflight.Member
-	for _, m := range etcdprobe.Members(ctx, client) {
+	for _, m := range etcd.EndpointStatuses(ctx, client) {
 		members = append(members, preflight.Member{
 			Endpoint: m.Endpoint, Version: m.Version, Leader: m.Leader, Size: m.Size, Quota: m.Quota, Err: m.Err,
 		})
@@ -185,16 +184,16 @@ func (s *survey) compaction(ctx context.Context) (f preflight.Finding, err error
 		return f, err
 	}
 	revision := int64(0)
-	for _, m := range etcdprobe.Members(ctx, client) {
+	for _, m := range etcd.EndpointStatuses(ctx, client) {
 		revision = max(revision, m.Revision)
 	}
-	first, err := etcdprobe.Keeps(ctx, client, 1)
+	first, err := etcd.HasRevision(ctx, client, 1)
 	if err != nil {
 		return f, err
 	}
 	many := false
 	if revision > preflight.ManyRevisions {
-		if many, err = etcdprobe.Keeps(ctx, client, revision-preflight.ManyRevisions); err != nil {
+		if many, err = etcd.HasRevision(ctx, client, revision-preflight.ManyRevisions); err != nil {
 			return f, err
 		}
 	}
@@ -212,10 +211,10 @@ func (s *survey) store(ctx context.Context) (f preflight.Finding, err error) {
 		if err != nil {
 			return f, err
 		}
-		return preflight.Finding{Level: preflight.OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcdprobe.MayWrite(ctx, client)
+		return preflight.Finding{Level: preflight.OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcd.MayWrite(ctx, client)
 	}
 	for _, kind := range []string{".checkpoints", ".cluster", ".gaps"} {
-		if err := probe.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
+		if err := mongodb.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
 			return f, err
 		}
 	}
