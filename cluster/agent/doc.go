@@ -7,7 +7,7 @@
 //	  └───── detached: all terms have ended, before anything else was done; comes back after two good answers within a second,
 //	         always with a new lease and new epochs
 //
-// A [Agent] does not decide who owns what: it reads the plan, and claims in transactions which succeed only where nobody else owns the
+// An [Agent] does not decide who owns what: it reads the plan, and claims in transactions which succeed only where nobody else owns the
 // partition. What the plan gives to others it has its server give up softly ([Config].Release), and then gives the key back. Hints only
 // say when to look; what counts is the next view, and there is one every 2 s without any.
 //

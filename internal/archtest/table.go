@@ -75,7 +75,7 @@ func packages() []rule {
 		{"supervisor", []string{"health"}, "sweeps health endpoints, and knows components by them alone"},
 
 		{"internal/mongodb", []string{"change"}, "the connection that the packages below it share"},
-		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/retry", "lane"}, "implements lane's source"},
+		{"internal/mongodb/stream", []string{"change", "gap", "internal/mongodb", "internal/retry", "oplog"}, "implements the log's source"},
 		{"internal/mongodb/checkpoints", []string{"change", "checkpoint", "cluster", "internal/mongodb"}, "implements the checkpoint store and its gap log, and claims"},
 		{"internal/mongodb/mongodbtest", []string{"internal/mongodb"}, "connects tests"},
 		{"internal/etcd", []string{"change", "checkpoint", "cluster", "internal/retry", "notice", "notice/history"}, "the connection, and all that is kept in etcd: checkpoints, who is there and owns what, notices"},
@@ -93,7 +93,7 @@ func packages() []rule {
 		{"internal/archtest", nil, "reads sources, links none"},
 		{"internal/profile", []string{"change"}, "looks into the process, and at how far its partitions are"},
 		{"internal/place", []string{"change", "checkpoint", "cluster", "internal/admin", "internal/admin/move", "internal/config", "internal/etcd", "internal/etcd/...", "internal/mongodb", "internal/mongodb/...", "notice"}, "connects as the configuration says, for nodes and operators"},
-		{"internal/member", []string{"change", "checkpoint", "cluster", "cluster/...", "gateway/connect", "gateway/fanout", "handoff", "handoff/ledger", "lane", "notice", "streamer"}, "who decides what is the node's, and the node that serves it"},
+		{"internal/member", []string{"change", "checkpoint", "cluster", "cluster/...", "gateway", "notice", "oplog", "streamer"}, "who decides what is the node's, and the node that serves it"},
 		{"internal/wiring", everything, "the wiring that the commands share"},
 		{"internal/workload", []string{"change"}, "measures ours from outside: writes to MongoDB and looks at what arrives"},
 
