@@ -137,7 +137,7 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 	var mu sync.Mutex
 	var taken []time.Time
 	take := func(key string, p change.Partition, value string) {
-		mark, _, err := record.DecodeMark(key, p, partitions, []byte(value))
+		mark, _, err := checkpoint.DecodeMark(key, p, partitions, []byte(value))
 		if err != nil {
 			f.t.Error(err)
 		}

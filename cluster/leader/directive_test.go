@@ -8,6 +8,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 )
 
 // What operators wish is planned: a node that is drained loses everything and gets nothing back until that is taken back, and a partition
@@ -15,7 +16,7 @@ import (
 func TestOperatorsWishesAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 16
-		c := newNodes(t, leader.Config{Partitions: n, Expected: 3, Settle: 2 * time.Second})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: n, Expected: 3, Settle: 2 * time.Second}})
 		defer c.close()
 		operator := c.memory.Operator("operator")
 		view := func() cluster.View {

@@ -82,7 +82,7 @@ var (
 // lead governs until that is over, and says why it is.
 func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints <-chan struct{}) error {
 	l.mu.Lock()
-	l.mu.state, l.mu.last, l.mu.plan = plan.New(l.cfg.policy()), plan.Decision{}, cluster.Plan{}
+	l.mu.state, l.mu.last, l.mu.plan = plan.New(l.cfg.Config), plan.Decision{}, cluster.Plan{}
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,9 +149,8 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 		return 0, errElsewhere
 	}
 	began := time.Now()
-	wishes := plan.DirectivesOf(view)
 	l.mu.Lock()
-	d := l.mu.state.Step(l.cfg.Clock(), view, wishes)
+	d := l.mu.state.Step(l.cfg.Clock(), view)
 	l.mu.last, l.mu.plan = d, view.Plan
 	l.mu.Unlock()
 	l.metrics.steps.Observe(time.Since(began).Seconds())

@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/notice"
 )
@@ -172,7 +173,7 @@ func (c *nodes) settled() bool { return c.served() == c.cfg.Partitions && len(c.
 
 func TestClusterIsGoverned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 24, Expected: 3})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 24, Expected: 3}})
 		defer c.close()
 		c.start("a", "node-0", "node-1", "node-2")
 		c.within(5*time.Second, "the cold start", c.settled)
@@ -213,7 +214,7 @@ func TestClusterIsGoverned(t *testing.T) {
 
 func TestLeaderThatIsCutOffResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 6, Expected: 2})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 6, Expected: 2}})
 		defer c.close()
 		c.start("a", "node-0", "node-1")
 		c.within(5*time.Second, "the cold start", c.settled)
@@ -232,7 +233,7 @@ func TestLeaderThatIsCutOffResigns(t *testing.T) {
 // others lead, and get what it had. Where the cluster is corrupt, for all nodes, nothing moves.
 func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 12, Expected: 3})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 12, Expected: 3}})
 		defer c.close()
 		c.start("a", "node-0", "node-1", "node-2")
 		c.within(5*time.Second, "the cold start", c.settled)
@@ -278,7 +279,7 @@ func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
 
 func TestLeaderGoesOnAfterTheStoreWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 6, Expected: 2})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 6, Expected: 2}})
 		defer c.close()
 		c.start("a", "node-0", "node-1")
 		c.within(5*time.Second, "the cold start", c.settled)
@@ -309,7 +310,7 @@ func TestLeaderGoesOnAfterTheStoreWasAway(t *testing.T) {
 
 func TestLostAnswerToAPlanIsNoOtherPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 6, Expected: 3})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 6, Expected: 3}})
 		defer c.close()
 		c.start("a", "node-0", "node-1", "node-2")
 		c.within(5*time.Second, "the cold start", c.settled)
@@ -330,7 +331,7 @@ func TestLostAnswerToAPlanIsNoOtherPlan(t *testing.T) {
 
 func TestLeaderTellsOnTheBoardAndInMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, leader.Config{Partitions: 6, Expected: 3})
+		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 6, Expected: 3}})
 		defer c.close()
 		c.start("a", "node-0", "node-1", "node-2")
 		c.within(5*time.Second, "the cold start", c.settled)

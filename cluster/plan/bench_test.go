@@ -47,7 +47,7 @@ func BenchmarkThousandHeartbeatsASecond(b *testing.B) {
 				v.Members[beaten%members].Beat = v.Revision
 				beaten++
 			}
-			if d := s.Step(now, v, plan.Directives{}); len(d.Notices) > 0 {
+			if d := s.Step(now, v); len(d.Notices) > 0 {
 				b.Fatalf("%+v", d)
 			}
 		}
@@ -73,7 +73,7 @@ func TestStateOfTwentyMembersTakesLessThanAMebibyte(t *testing.T) {
 			v.Members[m].Process = fmt.Sprint(i / 50)
 			v.Members[m].Checks[cluster.CheckMongoDB] = i%7 > 0 || m > 0
 		}
-		s.Step(time.Hour+time.Duration(i)*time.Second, v, plan.Directives{})
+		s.Step(time.Hour+time.Duration(i)*time.Second, v)
 	}
 	taken := int64(heap()) - int64(before)
 	t.Logf("%d KiB", taken>>10)

@@ -11,20 +11,51 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// Config says how a cluster is governed. The leader's Config has the same fields and says what they mean; their defaults are here.
+// Config says how a cluster is planned.
 type Config struct {
-	Node                    string
-	Partitions, Expected    int
-	TTL, Beat, Late, Silent time.Duration
-	Confirm, Settle, Grace  time.Duration
-	Moves                   int
-	Rebalance               time.Duration
-	RebalanceFloor          float64
-	RebalanceCooldown       time.Duration
-	ResyncDelay             time.Duration
-	ResyncRate              int
-	Failures, Successes     int
-	OpenFor                 time.Duration
+	// Node is the leader's own node; its heartbeat tells whether heartbeats come through at all. Required.
+	Node string
+	// Partitions is N. Required.
+	Partitions int
+	// Expected is how many nodes a cold start waits for, at most as long as Settle. Defaults to 0: as long as Settle, unless all nodes of
+	// the last plan are there before.
+	Expected int
+
+	// TTL is how long leases live unless they are renewed. Defaults to 10 s.
+	TTL time.Duration
+	// Beat is how often members send heartbeats; the leader looks at least as often. Defaults to 2 s.
+	Beat time.Duration
+	// Late is the age of a heartbeat at which its member is degraded. Defaults to 3.5 times Beat.
+	Late time.Duration
+	// Silent is the age at which it is dead, though its lease lives. Defaults to 6 times Beat.
+	Silent time.Duration
+	// Confirm is for how long a critical check has to fail before its member is unhealthy and loses what it has. Defaults to 3 times Beat.
+	Confirm time.Duration
+	// Settle is how long a new member has been there, and no other has come or gone, before it is given partitions. Defaults to 10 s.
+	Settle time.Duration
+	// Grace is how long a member may take until it serves what the plan gives it. Defaults to 2 times TTL.
+	Grace time.Duration
+
+	// Moves is how many partitions at most are moved at a time between members that live, for balance. Defaults to N/16, at least 2:
+	// throughput exchanges pairs.
+	Moves int
+	// Rebalance is how often the partitions' rates are looked at anew. Defaults to 1 min.
+	Rebalance time.Duration
+	// RebalanceFloor is how many events a second a member must have more or less than its share for partitions to be exchanged. Defaults to 10.
+	RebalanceFloor float64
+	// RebalanceCooldown is how long a partition that has moved is not exchanged. Defaults to 1 h.
+	RebalanceCooldown time.Duration
+
+	// ResyncDelay is how long after a restart a member is resynced. Defaults to 5 s.
+	ResyncDelay time.Duration
+	// ResyncRate is how many partitions are resynced a second, of all members. Defaults to 10.
+	ResyncRate int
+
+	// Failures is how many failures open a member's assignment breaker, OpenFor how long it is open at first, Successes how many successes
+	// close it then. Default to 3, 30 s and 2.
+	Failures  int
+	OpenFor   time.Duration
+	Successes int
 }
 
 // WithDefaults returns the configuration with its defaults filled in.
@@ -71,24 +102,22 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Directives are what operators want of the plan. The zero value is nothing.
-type Directives struct {
-	// Drained are members that are to give up what they have.
-	Drained map[string]bool
-	// Pinned says where partitions are to be, where those members take them.
-	Pinned map[change.Partition]string
+// directives are what operators want of the plan: members that are to give up what they have, and where partitions are to be, where those
+// members take them.
+type directives struct {
+	drained map[string]bool
+	pinned  map[change.Partition]string
 }
 
-// DirectivesOf are the wishes of a view.
-func DirectivesOf(view cluster.View) Directives {
-	wishes := Directives{Pinned: make(map[change.Partition]string), Drained: make(map[string]bool)}
+func directivesOf(view cluster.View) directives {
+	d := directives{pinned: make(map[change.Partition]string), drained: make(map[string]bool)}
 	for p, pin := range view.Directives.Pinned {
-		wishes.Pinned[p] = pin.To
+		d.pinned[p] = pin.To
 	}
 	for node := range view.Directives.Drained {
-		wishes.Drained[node] = true
+		d.drained[node] = true
 	}
-	return wishes
+	return d
 }
 
 // A Decision is what is to be done: publish the plan, then evict, tell, and look again.

@@ -12,7 +12,7 @@ import (
 )
 
 // plan publishes the next plan if that which stands is not right.
-func (s *Planner) plan(wishes Directives) {
+func (s *Planner) plan(want directives) {
 	if s.view.Plan.Version >= s.pending { // what the last was made for is done, up to joins that it was not enough for
 		goesOn := func(c cause) bool { return !s.balanced && c.replan == ReplanJoin }
 		done := slices.DeleteFunc(s.causes[:s.covered:s.covered], func(c cause) bool { return !goesOn(c) })
@@ -22,11 +22,11 @@ func (s *Planner) plan(wishes Directives) {
 		}
 		s.trading = 0
 	}
-	s.wish(wishes)
+	s.note(want)
 	if s.health.Cold() {
 		return
 	}
-	in := s.input(wishes)
+	in := s.input(want)
 	if len(in.Candidates) == 0 || s.same(in) {
 		return
 	}
@@ -93,15 +93,15 @@ func (s *Planner) cause() (Replan, string) {
 	return s.causes[0].replan, strings.Join(texts, ", ")
 }
 
-// wish notes what operators want anew.
-func (s *Planner) wish(wishes Directives) {
-	for _, node := range slices.Sorted(maps.Keys(wishes.Drained)) {
-		if wishes.Drained[node] && !s.drained[node] {
+// note notes what operators want anew.
+func (s *Planner) note(want directives) {
+	for _, node := range slices.Sorted(maps.Keys(want.drained)) {
+		if want.drained[node] && !s.drained[node] {
 			s.because(ReplanDirective, node, "is drained")
 		}
 	}
-	s.drained = maps.Clone(wishes.Drained)
-	if !maps.Equal(wishes.Pinned, s.last.Pinned) && len(wishes.Pinned) > 0 && !s.health.Sharing() {
+	s.drained = maps.Clone(want.drained)
+	if !maps.Equal(want.pinned, s.last.Pinned) && len(want.pinned) > 0 && !s.health.Sharing() {
 		s.because(ReplanDirective, "", "an operator's wish")
 	}
 }
@@ -113,8 +113,8 @@ func (s *Planner) same(in Input) bool {
 }
 
 // input says what is to be planned with.
-func (s *Planner) input(wishes Directives) Input {
-	members, trials, fit := s.eligible(wishes)
+func (s *Planner) input(want directives) Input {
+	members, trials, fit := s.eligible(want)
 	in := Input{
 		Partitions: s.cfg.Partitions, Candidates: members, Moves: s.cfg.Moves, Floor: s.cfg.RebalanceFloor, Exchanges: exchanges, Cooling: make([]bool, len(s.parts)),
 	}
@@ -155,7 +155,7 @@ func (s *Planner) input(wishes Directives) Input {
 		in.Moves = 0
 	}
 	if !s.health.Sharing() {
-		in.Pinned = maps.Clone(wishes.Pinned)
+		in.Pinned = maps.Clone(want.pinned)
 	}
 	if !s.must && in.Moves > 0 && len(trials) > 0 {
 		in.Moves = 1 // it may be dark for the grace time
@@ -168,7 +168,7 @@ func (s *Planner) input(wishes Directives) Input {
 
 // eligible says who keeps and who takes partitions, who is to be tried, and whether those who take are fit. A partition with a doubtful
 // owner is better off than one without.
-func (s *Planner) eligible(wishes Directives) (members []Candidate, trials []int, healthy bool) {
+func (s *Planner) eligible(want directives) (members []Candidate, trials []int, healthy bool) {
 	seats := s.health.Present()
 	fitness := make([]fitness, 0, len(seats))
 	best := unfit
@@ -176,7 +176,7 @@ func (s *Planner) eligible(wishes Directives) (members []Candidate, trials []int
 		if !m.Serves() || m.Status == StatusRefused && !m.Garbled {
 			continue
 		}
-		keeps := m.Keeps() && !wishes.Drained[m.Node]
+		keeps := m.Keeps() && !want.drained[m.Node]
 		f, try := s.health.Fitness(m)
 		if !keeps {
 			f = unfit

@@ -39,7 +39,7 @@ func TestPlansAreSoundAndComeToRest(t *testing.T) {
 			w.befall(t, rapid.SampledFrom(nodes).Draw(t, "node"))
 		}
 		// Everybody is well again.
-		w.wishes, w.failures = plan.Directives{}, 0
+		w.directives, w.failures = cluster.Directives{}, 0
 		for _, node := range nodes {
 			a := w.actors[node]
 			if !a.alive {
@@ -119,9 +119,9 @@ func (w *world) befall(t *rapid.T, node string) {
 	case "garbled":
 		a.garbled = true
 	case "drain":
-		w.wishes.Drained = map[string]bool{node: true}
+		w.drain(node)
 	case "pin":
-		w.wishes.Pinned = map[change.Partition]string{0: node}
+		w.pin(node, 0)
 	case "restart all":
 		w.join(w.names()...)
 	case "blind":
@@ -136,7 +136,7 @@ func (w *world) sound(d plan.Decision, before cluster.Plan) {
 	for _, m := range w.state.Members() {
 		standings[m.Node] = m
 		fit = fit || (m.Status == cluster.StatusHealthy || m.Status == cluster.StatusStarting) && m.Settled && m.Breaker == plan.BreakerClosed &&
-			!w.wishes.Drained[m.Node]
+			!w.drained(m.Node)
 	}
 	for p, node := range d.Publish.Owners {
 		if node == before.Owner(change.Partition(p)) || node == w.owners[p].Node {
@@ -147,7 +147,7 @@ func (w *world) sound(d plan.Decision, before cluster.Plan) {
 		case node == "" && fit:
 			w.t.Fatalf("partition %d is planned to nobody", p)
 		case node == "":
-		case !there, slices.Contains([]cluster.Status{plan.StatusDead, plan.StatusRefused, cluster.StatusStopping, cluster.StatusUnhealthy}, m.Status), w.wishes.Drained[node]:
+		case !there, slices.Contains([]cluster.Status{plan.StatusDead, plan.StatusRefused, cluster.StatusStopping, cluster.StatusUnhealthy}, m.Status), w.drained(node):
 			w.t.Fatalf("partition %d is planned to %s: %+v", p, node, m)
 		case m.Kind == cluster.KindGateway:
 			w.t.Fatalf("partition %d is planned to a gateway", p)
@@ -269,7 +269,7 @@ func TestWhatHalfFailToServeIsNobodysFailure(t *testing.T) {
 func TestHolderThatMakesProgressIsNotLate(t *testing.T) {
 	const s = time.Second
 	for name, leave := range map[string]func(w *world, a *actor){
-		"drained":  func(w *world, a *actor) { w.wishes.Drained = map[string]bool{a.node: true} },
+		"drained":  func(w *world, a *actor) { w.drain(a.node) },
 		"stopping": func(w *world, a *actor) { a.stopping = true; w.beat(a) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func New(cfg Config) *Planner {
 
 // Step decides what is to be done in view of everything at now, by a clock that goes on while the machine is suspended. Times between
 // steps in which the leader did not look count against nobody.
-func (s *Planner) Step(now time.Duration, view cluster.View, wishes Directives) Decision {
+func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	s.turn++
 	elapsed, blind := now-s.now, time.Duration(0)
 	if s.turn > 1 && elapsed > 2*s.cfg.Beat {
@@ -73,7 +73,7 @@ func (s *Planner) Step(now time.Duration, view cluster.View, wishes Directives) 
 	s.observe()
 	s.hear(s.health.Judge())
 	s.verify()
-	s.plan(wishes)
+	s.plan(directivesOf(view))
 	s.resync(elapsed)
 
 	s.at(s.health.Next())

@@ -128,7 +128,7 @@ func (f *fleet) step() {
 			Joined: 1, Beat: f.turn,
 		})
 	}
-	d := f.state.Step(f.now, view, plan.Directives{})
+	d := f.state.Step(f.now, view)
 	if d.Publish == nil {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/internal/transcript"
@@ -134,9 +133,10 @@ func TestTranscripts(t *testing.T) {
 		},
 		"drained": func(t *testing.T) *world {
 			w := three(t, 12)
-			w.wishes.Drained = map[string]bool{"node-2": true}
+			w.drain("node-2")
 			w.run(10 * s)
-			w.wishes = plan.Directives{Pinned: map[change.Partition]string{0: "node-2", 1: "node-2"}}
+			w.directives = cluster.Directives{}
+			w.pin("node-2", 0, 1)
 			w.run(30 * s)
 			return w
 		},
@@ -257,7 +257,7 @@ func TestTranscripts(t *testing.T) {
 		},
 		"hoarding-drained-owner": func(t *testing.T) *world { // it has to
 			w := three(t, 12)
-			w.wishes.Drained = map[string]bool{"node-1": true}
+			w.drain("node-1")
 			w.actors["node-1"].hoard = true
 			w.run(40 * s)
 			return w

@@ -54,15 +54,15 @@ type tester interface {
 
 // A world is a cluster in which time passes in ticks. Everybody in it follows the plan as the real ones do, unless told otherwise.
 type world struct {
-	t        tester
-	cfg      plan.Config
-	now      time.Duration
-	revision int64
-	actors   map[string]*actor
-	owners   []cluster.Owner
-	plan     cluster.Plan
-	rates    map[change.Partition]float64
-	wishes   plan.Directives
+	t          tester
+	cfg        plan.Config
+	now        time.Duration
+	revision   int64
+	actors     map[string]*actor
+	owners     []cluster.Owner
+	plan       cluster.Plan
+	rates      map[change.Partition]float64
+	directives cluster.Directives
 
 	state    *plan.Planner
 	stepped  int64 // the revision at the last step
@@ -216,7 +216,7 @@ func (w *world) act(a *actor) {
 }
 
 func (w *world) view() cluster.View {
-	v := cluster.View{Revision: w.revision, Owners: slices.Clone(w.owners), Plan: w.plan, Leader: w.cfg.Node}
+	v := cluster.View{Revision: w.revision, Owners: slices.Clone(w.owners), Plan: w.plan, Leader: w.cfg.Node, Directives: w.directives}
 	for _, name := range w.names() {
 		a := w.actors[name]
 		if a.joined == 0 {
@@ -229,6 +229,24 @@ func (w *world) view() cluster.View {
 		v.Members = append(v.Members, seat)
 	}
 	return v
+}
+
+// drain has an operator want that a node have nothing.
+func (w *world) drain(node string) {
+	w.directives.Drained = map[string]cluster.Drain{node: {}}
+}
+
+func (w *world) drained(node string) bool {
+	_, drained := w.directives.Drained[node]
+	return drained
+}
+
+// pin has an operator want partitions to be a node's.
+func (w *world) pin(node string, partitions ...change.Partition) {
+	w.directives.Pinned = make(map[change.Partition]cluster.Pin)
+	for _, p := range partitions {
+		w.directives.Pinned[p] = cluster.Pin{To: node}
+	}
 }
 
 // run lets time pass.
@@ -255,7 +273,7 @@ func (w *world) newLeader(node string) {
 func (w *world) step() {
 	w.stepped = w.revision
 	w.steps++
-	d := w.state.Step(w.now, w.view(), w.wishes)
+	d := w.state.Step(w.now, w.view())
 	w.next = d.Next
 	if d.Next <= w.now {
 		w.t.Fatalf("at %s: look again at %s", w.now, d.Next)

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
@@ -107,8 +108,10 @@ func New(cfg Config) *Member {
 	}, cfg.Roster)
 	m.mover = newMover(m)
 	m.leader = leader.New(leader.Config{
-		Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
-		Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
+		Config: plan.Config{
+			Node: cfg.Member.Node, Partitions: cfg.Partitions, Expected: cfg.Expected, Settle: cfg.Settle, TTL: cfg.TTL,
+			Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
+		},
 		Trusted: m.leads, Board: cfg.Board, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Roster)
 	return m
