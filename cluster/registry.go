@@ -12,11 +12,11 @@ import (
 // ErrLost says that a claim is gone: it ran out, or another process took over.
 var ErrLost = errors.New("claim lost")
 
-// A HeldError says that another process owns partitions and is alive.
+// A HeldError says that a living process owns partitions, or has the node's name.
 type HeldError struct {
 	Node    string        // the other's node id
 	Process string        // its process id
-	TTL     time.Duration // how long its claim lives unless it renews it
+	TTL     time.Duration // how long its claim lives unless it is renewed
 }
 
 // Error names the owner.
@@ -24,13 +24,13 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("held by node %q, process %s", e.Node, e.Process)
 }
 
-// An Identity is who claims.
+// An Identity names a process of a node.
 type Identity struct {
 	Node    string // the configured or derived node id, stable over restarts
 	Process string // a random id of this process
 }
 
-// A Registry keeps the ownership of partitions. All methods may block on the network until the context ends.
+// A Registry keeps who owns all partitions of a cluster of one. All methods may block on the network until the context ends.
 type Registry interface {
 	// Claim takes the ownership of partitions 0 to n-1 under a claim that lives for ttl unless renewed, and returns their
 	// epochs in order. Where another living process owns one, it returns a *HeldError and has claimed nothing; with

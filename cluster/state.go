@@ -6,16 +6,16 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Status is how a member does by its own account.
+// A Status is a member's condition by its own account.
 type Status string
 
 // The statuses.
 const (
 	StatusStarting  Status = "starting"
 	StatusHealthy   Status = "healthy"
-	StatusDegraded  Status = "degraded"  // keeps what it has, gets nothing new
-	StatusUnhealthy Status = "unhealthy" // loses what it has
-	StatusStopping  Status = "stopping"  // gives up what it has
+	StatusDegraded  Status = "degraded"  // keeps its partitions, gets no new ones
+	StatusUnhealthy Status = "unhealthy" // loses its partitions
+	StatusStopping  Status = "stopping"  // gives up its partitions
 )
 
 // A Kind is what a member is.
@@ -44,11 +44,11 @@ type Heartbeat struct {
 	Version   string          `json:"version,omitempty"`
 	Status    Status          `json:"status,omitempty"`
 	Checks    map[string]bool `json:"checks,omitempty"`
-	// Capacity is how much the member takes beside the others. Zero counts as 1.
+	// Capacity is the member's relative share of the partitions. Zero counts as 1.
 	Capacity float64 `json:"capacity,omitempty"`
 	// Gateway is the address at which gateways reach the member, empty for none.
 	Gateway string `json:"gateway,omitempty"`
-	// Partitions is N as the member is configured, Fingerprint what it opens streams with.
+	// Count is N as the member is configured, Fingerprint that of the settings with which it opens streams.
 	Count       int             `json:"partition_count,omitempty"`
 	Fingerprint string          `json:"fingerprint,omitempty"`
 	Load        Load            `json:"metrics"`

@@ -51,8 +51,6 @@ type Config struct {
 const (
 	defaultTTL = 10 * time.Second
 
-	claimRetry     = 200 * time.Millisecond // between two attempts to get what another process holds
-	joinGrace      = 2 * time.Second        // how much longer than its lease can live it is waited for
 	releaseTimeout = 3 * time.Second
 
 	heartbeatEvery = 2 * time.Second
@@ -110,13 +108,14 @@ func New(cfg Config, store cluster.Store) *Agent {
 // returns what serve returns.
 func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) error {
 	lifetime := context.WithoutCancel(ctx)
-	m, trust, err := s.join(ctx)
+	m, deadline, err := s.join(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	s.cfg.Log.Info("joined the cluster", "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
 	serving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var served error
@@ -126,7 +125,7 @@ func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) 
 		served = serve(serving)
 	}()
 	for m != nil {
-		a := s.attach(lifetime, m, trust)
+		a := s.attach(lifetime, m, deadline)
 		lost := a.run(lifetime, serving.Done(), done)
 		s.detach(a, lost)
 		a.asking.Wait() // it has been told to end
@@ -134,7 +133,7 @@ func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) 
 			s.leave(lifetime, m)
 			break
 		}
-		m, trust, err = s.reattach(lifetime, m, done)
+		m, deadline, err = s.reattach(lifetime, m, done)
 		if err != nil {
 			stop(change.ErrTermLost)
 			<-done
@@ -242,35 +241,16 @@ func (s *Agent) Trusted() bool {
 
 // join joins the cluster as soon as no other process has the node's name.
 func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
-	var waitUntil time.Duration // 0 before the first refusal
-	for {
-		sent := s.cfg.Clock()
-		m, err := s.tryJoin(ctx)
-		held, isHeld := errors.AsType[*cluster.HeldError](err)
-		switch {
-		case err == nil:
-			s.cfg.Log.Info("joined the cluster", "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
-			return m, granted(sent, s.cfg.TTL), nil
-		case !isHeld:
-			return nil, leaseDeadline{}, fmt.Errorf("join the cluster: %w", err)
-		case waitUntil == 0:
-			life := max(s.cfg.TTL, held.TTL) + joinGrace
-			waitUntil = s.cfg.Clock() + life
+	return acquire(ctx, acquisition[cluster.Membership]{
+		verb: "join the cluster", ttl: s.cfg.TTL, clock: s.cfg.Clock, try: s.tryJoin,
+		waiting: func(by *cluster.HeldError, atMost time.Duration) {
 			s.cfg.Log.Info("another process has this node's name: waiting for its lease to run out",
-				"node", held.Node, "process", held.Process, "at_most", life)
-		case s.cfg.Clock() >= waitUntil:
-			return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
-		}
-		if err := retry.Sleep(ctx, claimRetry); err != nil {
-			return nil, leaseDeadline{}, err
-		}
-	}
+				"node", by.Node, "process", by.Process, "at_most", atMost)
+		},
+	})
 }
 
-// tryJoin takes no longer than the lease can be trusted.
 func (s *Agent) tryJoin(ctx context.Context) (cluster.Membership, error) {
-	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
-	defer cancel()
 	return s.store.Join(ctx, s.report(), s.cfg.TTL)
 }
 
@@ -385,7 +365,7 @@ func (s *Agent) rejoin(ctx context.Context, old cluster.Membership) (cluster.Mem
 		return nil, leaseDeadline{}, fmt.Errorf("end the old lease: %w", err)
 	}
 	sent := s.cfg.Clock()
-	m, err := s.tryJoin(ctx)
+	m, err := within(ctx, trustedFor(s.cfg.TTL), s.tryJoin)
 	return m, granted(sent, s.cfg.TTL), err
 }
 

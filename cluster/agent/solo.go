@@ -13,7 +13,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/retry"
 )
 
 // SoloConfig says what a Solo claims, and for whom.
@@ -67,17 +66,18 @@ func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
 // restarts after a crash so waits for its own former claim. After that it returns the fault NodeRunning. A ctx that ends
 // before serve is called is a planned stop. Otherwise Run returns what serve returns.
 func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
-	epochs, trust, err := s.claim(ctx)
+	epochs, deadline, err := s.claim(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	s.cfg.Log.Info("partitions claimed", "partitions", len(epochs), "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
 	s.first = epochs
 	lifetime := context.WithoutCancel(ctx)
 	owned, end := context.WithCancelCause(lifetime)
-	held := newTermSet(owned, s.cfg.Clock, trust)
+	held := newTermSet(owned, s.cfg.Clock, deadline)
 	s.held.Store(held)
 	terms := held.Begin(partitionsUpTo(len(epochs)), epochs, s.cfg.Clock())
 	serving, stop := context.WithCancelCause(ctx)
@@ -89,7 +89,7 @@ func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []
 		served = serve(serving, terms)
 	}()
 
-	lost := s.keep(lifetime, held, trust, serving.Done(), done)
+	lost := s.keep(lifetime, held, deadline, serving.Done(), done)
 	if lost != nil {
 		end(change.ErrTermLost)
 		stop(change.ErrTermLost)
@@ -119,36 +119,16 @@ func (s *Solo) Ended(term change.Term) {
 
 // claim claims the partitions as soon as nobody holds them.
 func (s *Solo) claim(ctx context.Context) ([]change.Epoch, leaseDeadline, error) {
-	var waitUntil time.Duration // 0 before the first refusal
-	for {
-		sent := s.cfg.Clock()
-		epochs, err := s.tryClaim(ctx)
-		held, isHeld := errors.AsType[*cluster.HeldError](err)
-		switch {
-		case err == nil:
-			s.cfg.Log.Info("partitions claimed", "partitions", len(epochs), "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
-			return epochs, granted(sent, s.cfg.TTL), nil
-		case !isHeld:
-			return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)
-		case waitUntil == 0:
-			life := max(s.cfg.TTL, held.TTL) + joinGrace
-			waitUntil = s.cfg.Clock() + life
+	return acquire(ctx, acquisition[[]change.Epoch]{
+		verb: "claim partitions", ttl: s.cfg.TTL, clock: s.cfg.Clock,
+		try: func(ctx context.Context) ([]change.Epoch, error) {
+			return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
+		},
+		waiting: func(by *cluster.HeldError, atMost time.Duration) {
 			s.cfg.Log.Info("another process holds the partitions: waiting for its claim to run out",
-				"node", held.Node, "process", held.Process, "at_most", life)
-		case s.cfg.Clock() >= waitUntil:
-			return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
-		}
-		if err := retry.Sleep(ctx, claimRetry); err != nil {
-			return nil, leaseDeadline{}, err
-		}
-	}
-}
-
-// tryClaim takes no longer than the claim can be trusted.
-func (s *Solo) tryClaim(ctx context.Context) ([]change.Epoch, error) {
-	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
-	defer cancel()
-	return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
+				"node", by.Node, "process", by.Process, "at_most", atMost)
+		},
+	})
 }
 
 // keep keeps the claim alive until done is closed, and claims the partitions again whose terms have ended, until stopping is closed.

@@ -121,7 +121,7 @@ func (h storeHarness) until(s cluster.Store, hints <-chan struct{}, wanted func(
 		select {
 		case <-hints:
 		case <-h.Context().Done():
-			h.Fatal("the roster never was as wanted")
+			h.Fatal("the cluster never was as wanted")
 		}
 		if view := h.view(s); wanted(view) {
 			return view

@@ -60,13 +60,13 @@ func (l *Leader) Run(ctx context.Context) error {
 			continue
 		}
 		failures = 0
-		l.cfg.Log.Info("this node leads the cluster")
+		l.cfg.Log.Info("gained cluster leadership")
 		why := l.lead(ctx, leadership, hints)
 		l.resign(ctx, leadership)
 		l.mu.Lock()
 		l.mu.state = nil
 		l.mu.Unlock()
-		l.cfg.Log.Info("this node leads the cluster no more", "reason", why)
+		l.cfg.Log.Info("lost cluster leadership", "reason", why)
 		if ctx.Err() == nil && !errors.Is(why, errUntrusted) {
 			_ = wait.Wait(ctx, 1)
 		}
@@ -108,12 +108,12 @@ func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints 
 			return err
 		case err != nil:
 			if failures++; failures == 1 {
-				l.cfg.Log.Warn("the cluster cannot be governed for now", "error", err)
+				l.cfg.Log.Warn("cannot lead the cluster for now", "error", err)
 			}
 			l.metrics.failures.Inc()
 			next = l.cfg.Clock() + min(l.cfg.Beat, 100*time.Millisecond<<min(failures, 5))
 		case failures > 0:
-			l.cfg.Log.Info("the cluster is governed again", "failures", failures)
+			l.cfg.Log.Info("leading the cluster again", "failures", failures)
 			failures = 0
 		}
 		now := l.cfg.Clock()
@@ -198,7 +198,7 @@ func (l *Leader) resign(ctx context.Context, leadership cluster.Leadership) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 	defer cancel()
 	if err := leadership.Resign(ctx); err != nil {
-		l.cfg.Log.Warn("the leadership was not given up, and runs out by itself", "error", err)
+		l.cfg.Log.Warn("cannot resign cluster leadership: it expires by itself", "error", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *Planner) died(e event) {
 		heard = fmt.Sprintf("%.1fs ago", e.For.Seconds())
 	}
 	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
-		Text: fmt.Sprintf("%s is dead: %s. What it had goes to others: %s.", m.Node, e.Why, some(len(orphans), "partition")),
+		Text: fmt.Sprintf("%s is dead: %s. Reassigning its %s.", m.Node, e.Why, some(len(orphans), "partition")),
 		Fields: map[string]any{
 			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": heard,
 		}})

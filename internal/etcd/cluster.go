@@ -53,11 +53,11 @@ func (s *ClusterStore) View(ctx context.Context) (cluster.View, error) {
 		clientv3.OpGet(s.keys.directives(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
-		return cluster.View{}, fmt.Errorf("read the roster: %w", withCode(err))
+		return cluster.View{}, fmt.Errorf("read the state of the cluster: %w", withCode(err))
 	}
 	view, err := s.viewOf(resp)
 	if err != nil {
-		return cluster.View{}, fmt.Errorf("read the roster: %w", err)
+		return cluster.View{}, fmt.Errorf("read the state of the cluster: %w", err)
 	}
 	return view, nil
 }

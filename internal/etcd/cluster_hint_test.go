@@ -166,8 +166,8 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 	listen = endpoints[0]
 	raw := etcdtest.Client(t, endpoints)
 	t.Cleanup(func() { _ = raw.Close() })
-	p := clusterPlace{t, Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1"}, raw}
-	p.found(1)
+	p := clusterPlace{place{t, Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1"}, raw}}
+	p.origin(1)
 	s := p.store(nil)
 	m := p.join(s, "a")
 	owners := p.claim(m, 1, 2)

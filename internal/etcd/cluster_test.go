@@ -1,15 +1,12 @@
 package etcd
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
@@ -19,21 +16,13 @@ import (
 
 const n = checkpointtest.Partitions
 
-// lost is how a call ends whose connection breaks before the answer.
-// A place is where the keys of one test stand.
-type clusterPlace struct {
-	*testing.T
-
-	cfg Config
-	raw *clientv3.Client
-}
+// A clusterPlace is a place with an origin.
+type clusterPlace struct{ place }
 
 func newClusterPlace(t *testing.T, endpoints []string) clusterPlace {
 	t.Helper()
-	raw := etcdtest.Client(t, endpoints)
-	t.Cleanup(func() { _ = raw.Close() })
-	p := clusterPlace{t, Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c1"}, raw}
-	p.found(1)
+	p := clusterPlace{newPlace(t, endpoints)}
+	p.origin(1)
 	return p
 }
 
@@ -43,44 +32,10 @@ func own(t *testing.T) clusterPlace {
 	return newClusterPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 }
 
-// link makes a link to the place.
-func (p clusterPlace) link() *etcdtest.Link {
-	p.Helper()
-	l, _ := etcdtest.NewLink(p.T, strings.TrimPrefix(p.cfg.Endpoints[0], "http://"))
-	return l
-}
-
-// dial connects a client that lives as long as the test, through a link if there is one.
-func (p clusterPlace) dial(l *etcdtest.Link) *Client {
-	p.Helper()
-	cfg := p.cfg
-	var client *Client
-	var err error
-	if l == nil {
-		client, err = Dial(p.Context(), cfg)
-	} else {
-		cfg.Endpoints = []string{l.Proxy.Listen}
-		client, err = dialWith(p.Context(), cfg, l.Options()...)
-	}
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			p.Error(err)
-		}
-	})
-	return client
-}
-
 // store is the store as a process reaches it.
 func (p clusterPlace) store(l *etcdtest.Link) *ClusterStore {
 	p.Helper()
 	return NewClusterStore(p.dial(l), ClusterConfig{Partitions: n, ElectionTTL: 2 * time.Second})
-}
-
-func (p clusterPlace) key(format string, args ...any) string {
-	return p.cfg.Prefix + "/" + p.cfg.Cluster + "/" + fmt.Sprintf(format, args...)
 }
 
 func (p clusterPlace) put(key, value string, options ...clientv3.OpOption) {
@@ -95,18 +50,6 @@ func (p clusterPlace) delete(key string) {
 	if _, err := p.raw.Delete(p.Context(), key); err != nil {
 		p.Fatal(err)
 	}
-}
-
-// found makes the origin of an incarnation.
-func (p clusterPlace) found(incarnation uint64) {
-	p.Helper()
-	origin := checkpointtest.Origin("c1")
-	origin.Incarnation = incarnation
-	value, err := checkpoint.EncodeOrigin(origin)
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.put(p.key("origin"), string(value))
 }
 
 func (p clusterPlace) join(s *ClusterStore, process string) *membership {
@@ -153,9 +96,9 @@ func all() []change.Partition {
 	return all
 }
 
-func TestStoreIsAStoreOfTheRoster(t *testing.T) { testStore(t, etcdtest.Endpoints(t)) }
+func TestClusterStoreIsAStore(t *testing.T) { testStore(t, etcdtest.Endpoints(t)) }
 
-func TestStoreIsAStoreOfTheRosterBesideAnIsolatedMember(t *testing.T) {
+func TestClusterStoreIsAStoreBesideAnIsolatedMember(t *testing.T) {
 	testStore(t, etcdtest.Isolated(t))
 }
 

@@ -49,7 +49,7 @@ func (p registryPlace) save(store *Store, term change.Term, event int) error {
 
 func TestSoloWaitsForTheClaimOfACrashedProcess(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	crashed := NewRegistry(p.dial(nil))
 	for err := rpctypes.ErrLeaseNotFound; errors.Is(err, rpctypes.ErrLeaseNotFound); { // a busy machine may be too slow to claim in time
 		_, err = crashed.Claim(t.Context(), member("crashed"), n, time.Second, false)
@@ -77,7 +77,7 @@ func TestSoloWaitsForTheClaimOfACrashedProcess(t *testing.T) {
 
 func TestSoloThatIsTakenOverEndsItsTerms(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	store := NewStore(p.dial(nil), n)
 	serving, stopFirst, first := p.solo("first", false)
 	defer stopFirst()

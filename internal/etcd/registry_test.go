@@ -24,6 +24,14 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
+// A registryPlace is a place for registries.
+type registryPlace struct{ place }
+
+func newRegistryPlace(t *testing.T, endpoints []string) registryPlace {
+	t.Helper()
+	return registryPlace{newPlace(t, endpoints)}
+}
+
 func member(process string) cluster.Identity {
 	return cluster.Identity{Node: "node-" + process, Process: process}
 }
@@ -70,7 +78,7 @@ func (p registryPlace) leases() []clientv3.LeaseID {
 
 func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
-	p.found(3)
+	p.origin(3)
 	client := p.dial(nil)
 	store, registry := NewStore(client, n), NewRegistry(client)
 	before := time.Now()
@@ -121,7 +129,7 @@ func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 
 func TestClaimAgainHasHigherEpochs(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	last := p.mustClaim(registry, "a", false)
 	// Once by the same registry, once by one that knows nothing of the first two, in the same process.
@@ -141,7 +149,7 @@ func TestClaimAgainHasHigherEpochs(t *testing.T) {
 
 func TestClaimOfWhatIsHeldTakesNothing(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	first, second := NewRegistry(p.dial(nil)), NewRegistry(p.dial(nil))
 	p.mustClaim(first, "a", false)
 	before := p.owners()
@@ -167,7 +175,7 @@ func TestClaimOfWhatIsHeldTakesNothing(t *testing.T) {
 
 func TestClaimThatMeetsAnotherOnItsWayGivesBackWhatItTook(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	// Another one claims a partition of the last transaction, after this one has looked.
@@ -189,7 +197,7 @@ func TestClaimThatMeetsAnotherOnItsWayGivesBackWhatItTook(t *testing.T) {
 
 func TestTakeOverEndsTheClaimOfTheOther(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	client := p.dial(nil)
 	store := NewStore(client, n)
 	first, second := NewRegistry(client), NewRegistry(p.dial(nil))
@@ -220,7 +228,7 @@ func TestTakeOverEndsTheClaimOfTheOther(t *testing.T) {
 
 func TestTakeOverOfKeysThatNobodyRenews(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	p.put(p.key("owner/00003"), []byte("not an owner"))
 	registry := NewRegistry(p.dial(nil))
 	if _, err := p.claim(registry, "a", false); err == nil || fault.Of(err) != "" {
@@ -234,7 +242,7 @@ func TestTakeOverOfKeysThatNobodyRenews(t *testing.T) {
 // lost is what a request whose answer got lost with the connection ends with.
 func TestRegistryClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	l.Next(func(ctx context.Context, send func(context.Context) error) error {
@@ -254,7 +262,7 @@ func TestRegistryClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 
 func TestClaimWhoseRequestArrivesLateChangesNothing(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	var late func(context.Context) error
@@ -289,7 +297,7 @@ func TestClaimWhoseRequestArrivesLateChangesNothing(t *testing.T) {
 
 func TestClaimEndsWithItsContext(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -310,7 +318,7 @@ func TestClaimEndsWithItsContext(t *testing.T) {
 
 func TestOfManyClaimsOneWins(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
@@ -346,7 +354,7 @@ func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
 	if _, err := p.claim(registry, "a", false); !errors.Is(err, checkpoint.ErrNoOrigin) {
 		t.Errorf("without an origin: %v", err)
 	}
-	p.found(1)
+	p.origin(1)
 	if _, err := registry.Claim(t.Context(), member("a"), 64, time.Minute, false); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("of another number of partitions: %v", err)
 	}
@@ -354,7 +362,7 @@ func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
 
 func TestRenewTellsWhatEtcdGrants(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Nanosecond:         time.Second, // the least of the development etcd
@@ -371,7 +379,7 @@ func TestRenewTellsWhatEtcdGrants(t *testing.T) {
 
 func TestRenewWithoutAConnectionKnowsNothing(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	p.mustClaim(registry, "a", false)
@@ -389,7 +397,7 @@ func TestRenewWithoutAConnectionKnowsNothing(t *testing.T) {
 
 func TestClaimRunsOutWhenNobodyRenewsIt(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
-	p.found(1)
+	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	watch := p.raw.Watch(t.Context(), p.key("owner/00255"))
 	if _, err := registry.Claim(t.Context(), member("a"), n, time.Second, false); err != nil {
@@ -408,7 +416,7 @@ func TestClaimRunsOutWhenNobodyRenewsIt(t *testing.T) {
 
 func TestReclaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	l := p.link()
 	registry := NewRegistry(p.dial(l))
 	before := p.mustClaim(registry, "a", false)
@@ -446,7 +454,7 @@ func TestReclaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 
 func TestReclaimOfWhatAnotherHasTaken(t *testing.T) {
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
-	p.found(1)
+	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	p.mustClaim(registry, "a", false)
 	p.put(p.key("owner/00007"), []byte(`{"node":"node-b","process":"b"}`))

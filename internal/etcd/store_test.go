@@ -47,8 +47,15 @@ func newPlace(t *testing.T, endpoints []string) place {
 	return place{t, Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c1"}, raw}
 }
 
+// link makes a link to the place.
+func (p place) link() *etcdtest.Link {
+	p.Helper()
+	l, _ := etcdtest.NewLink(p.T, strings.TrimPrefix(p.cfg.Endpoints[0], "http://"))
+	return l
+}
+
 // dial connects a client that lives as long as the test, through a link if there is one.
-func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
+func (p place) dial(l *etcdtest.Link) *Client {
 	p.Helper()
 	cfg := p.cfg
 	var client *Client
@@ -56,7 +63,7 @@ func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
 	if l == nil {
 		client, err = Dial(p.Context(), cfg)
 	} else {
-		cfg.Endpoints = []string{endpoint}
+		cfg.Endpoints = []string{l.Proxy.Listen}
 		client, err = dialWith(p.Context(), cfg, l.Options()...)
 	}
 	if err != nil {
@@ -71,16 +78,16 @@ func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
 }
 
 // store connects a store, through a link if there is one.
-func (p place) store(l *etcdtest.Link, endpoint string) *Store {
+func (p place) store(l *etcdtest.Link) *Store {
 	p.Helper()
-	return NewStore(p.dial(l, endpoint), checkpointtest.Partitions)
+	return NewStore(p.dial(l), checkpointtest.Partitions)
 }
 
 // linked connects a store through a link of its own.
 func (p place) linked() (*Store, *etcdtest.Link) {
 	p.Helper()
-	l, endpoint := etcdtest.NewLink(p.T, strings.TrimPrefix(p.cfg.Endpoints[0], "http://"))
-	return p.store(l, endpoint), l
+	l := p.link()
+	return p.store(l), l
 }
 
 func (p place) key(format string, args ...any) string {
@@ -158,7 +165,7 @@ func openerOn(endpoints []string) func(t *testing.T) checkpointtest.Harness {
 				}
 				return p.begin(o.Incarnation, partitions...)
 			},
-			Reopen: func() checkpointtest.Store { return p.store(nil, "") },
+			Reopen: func() checkpointtest.Store { return p.store(nil) },
 			Put:    func(k checkpoint.Key, stored []byte) { p.put(p.checkpoint(k), stored) },
 			PutGap: func(id string, stored []byte) { p.put(p.key("gap/%s", id), stored) },
 			Raw:    func(k checkpoint.Key) []byte { return p.get(p.checkpoint(k)) },
@@ -239,7 +246,7 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 			t.Errorf("round %d: %d transactions for %d partitions, want 3", round, got, len(terms))
 		}
 	}
-	other := p.store(nil, "")
+	other := p.store(nil)
 	save(other, 20)
 	before := l.Transactions.Load()
 	save(store, 15)
@@ -257,7 +264,7 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	stands, err := store.readOrigin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +291,7 @@ func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	old := p.begin(1, 0, 1)
 	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, old); err != nil {
 		t.Fatal(err)
@@ -350,7 +357,7 @@ func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
 
 func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
-	store := p.store(nil, "")
+	store := p.store(nil)
 	term := p.begin(1, 0)[0]
 	c := checkpointtest.Shared(term, checkpointtest.Event(1))
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -393,7 +400,7 @@ func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
 func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	client := p.dial(nil, "")
+	client := p.dial(nil)
 	store := NewStore(client, 64)
 	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("origin: %v", err)
@@ -411,7 +418,7 @@ func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	term := p.begin(1, 7)[0]
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(1))})[0]; err != nil {
 		t.Fatal(err)
@@ -438,7 +445,7 @@ func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
 // What is stored of a subscriber is read page by page.
 func TestListReadsManyPages(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
-	store := p.store(nil, "")
+	store := p.store(nil)
 	var all []checkpoint.Checkpoint
 	for n := range 4*pageLength + 7 {
 		all = append(all, checkpointtest.Exclusive(fmt.Sprintf("gw-%04d", n), checkpoint.Claim{Number: 1}, checkpointtest.Event(n+1)))
@@ -461,7 +468,7 @@ func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
-	other := p.store(nil, "")
+	other := p.store(nil)
 	claim := func(s *Store, process string, started time.Time) checkpoint.Claim {
 		t.Helper()
 		c, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: process, Started: started}, checkpointtest.Exclusive("gw/1", checkpoint.Claim{}, checkpointtest.Event(1)))

@@ -51,9 +51,9 @@ type Config struct {
 	// Address is that of the node's HTTP server, for people to find.
 	Address string
 
-	// Registry is that of a cluster of one, Roster that of several nodes.
+	// Registry is that of a cluster of one, Cluster the store of several nodes.
 	Registry cluster.Registry
-	Roster   cluster.Store
+	Cluster  cluster.Store
 
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
@@ -79,7 +79,7 @@ type Config struct {
 type Member struct {
 	cfg    Config
 	solo   *agent.Solo  // in a cluster of one
-	share  *agent.Agent // in one of several, like the leader
+	agent  *agent.Agent // in one of several, like the leader
 	leader *leader.Leader
 	mover  *mover
 	terms  terms
@@ -102,10 +102,10 @@ func New(cfg Config) *Member {
 		return m
 	}
 	m.told = newTopologist()
-	m.share = agent.New(agent.Config{
+	m.agent = agent.New(agent.Config{
 		Member: cfg.Member, TTL: cfg.TTL, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
-	}, cfg.Roster)
+	}, cfg.Cluster)
 	m.mover = newMover(m)
 	m.leader = leader.New(leader.Config{
 		Config: plan.Config{
@@ -113,14 +113,14 @@ func New(cfg Config) *Member {
 			Rebalance: cfg.Rebalance, RebalanceFloor: cfg.RebalanceFloor, RebalanceCooldown: cfg.RebalanceCooldown,
 		},
 		Trusted: m.leads, Board: cfg.Board, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
-	}, cfg.Roster)
+	}, cfg.Cluster)
 	return m
 }
 
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
 func (m *Member) Run(ctx context.Context) error {
-	if m.share != nil {
-		return m.givingBack(ctx, m.share, func() error { return m.share.Run(ctx, m.serveShare) })
+	if m.agent != nil {
+		return m.givingBack(ctx, m.agent, func() error { return m.agent.Run(ctx, m.serveShare) })
 	}
 	return m.givingBack(ctx, m.solo, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
@@ -178,24 +178,24 @@ func (m *Member) Topology() gateway.Topologist {
 }
 
 // leads reports whether the node may lead: it is a member, and can read what the cluster shares.
-func (m *Member) leads() bool { return m.share.Trusted() && m.share.Sees() == nil }
+func (m *Member) leads() bool { return m.agent.Trusted() && m.agent.Sees() == nil }
 
 // Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
 func (m *Member) Sees() error {
-	if m.share == nil {
+	if m.agent == nil {
 		return nil
 	}
-	return m.share.Sees()
+	return m.agent.Sees()
 }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
-func (m *Member) DeadlineLag() time.Duration { return m.share.DeadlineLag() }
+func (m *Member) DeadlineLag() time.Duration { return m.agent.DeadlineLag() }
 
 // Trusted reports whether the node may hand anything to anybody now.
-func (m *Member) Trusted() bool { return m.share == nil || m.share.Trusted() }
+func (m *Member) Trusted() bool { return m.agent == nil || m.agent.Trusted() }
 
 // Alone reports whether this is a cluster of one.
-func (m *Member) Alone() bool { return m.share == nil }
+func (m *Member) Alone() bool { return m.agent == nil }
 
 // Leads reports whether what one node of the cluster does for all of them is this node's to do.
 func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
@@ -218,7 +218,7 @@ func (m *Member) Served() error {
 	}
 	view, known := m.View()
 	switch {
-	case !m.share.Trusted():
+	case !m.agent.Trusted():
 		return errors.New("the node is not a member of its cluster now")
 	case !known || view.Plan.Version == 0:
 		return errors.New("the cluster has no plan yet")
@@ -270,7 +270,7 @@ func (m *Member) report() cluster.Heartbeat {
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.share.Renewed() && m.share.Sees() == nil, cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
+			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.agent.Renewed() && m.agent.Sees() == nil, cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}
 	switch {

@@ -67,7 +67,7 @@ func (v *mover) release(terms []change.Term) {
 	case v.asks <- terms:
 	default:
 		for _, term := range terms {
-			v.share.Keep(term)
+			v.agent.Keep(term)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (v *mover) byTarget(terms []change.Term) map[string][]change.Term {
 	for _, term := range terms {
 		to := view.Plan.Owner(term.Partition)
 		if _, takes := target(view, to); !takes || to == v.cfg.Member.Node {
-			v.share.Keep(term)
+			v.agent.Keep(term)
 			continue
 		}
 		leaving[to] = append(leaving[to], term)
@@ -106,7 +106,7 @@ func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) 
 	v.cfg.Node.Release(ctx, terms)
 	asking, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	n, err := v.share.Hand(asking, to, terms)
+	n, err := v.agent.Hand(asking, to, terms)
 	took := time.Since(begun)
 	v.handed.WithLabelValues("moved").Add(float64(n))
 	v.handed.WithLabelValues("given_back").Add(float64(len(terms) - n))
@@ -158,7 +158,7 @@ func (m *Member) drain(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	begun := time.Now()
-	for len(m.cfg.Node.Status()) > 0 && m.share.Trusted() && m.others() {
+	for len(m.cfg.Node.Status()) > 0 && m.agent.Trusted() && m.others() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
