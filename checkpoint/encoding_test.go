@@ -224,7 +224,8 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 	}
 	other := shared.Key
 	other.Partition++
-	if _, _, err := checkpoint.DecodeEntry("history/x", other, []byte(whole)); fault.Of(err) != fault.CheckpointCorrupt || !strings.Contains(err.Error(), "history/x") {
+	if _, _, err := checkpoint.DecodeEntry("history/x", other, []byte(whole)); fault.Of(err) != fault.CheckpointCorrupt ||
+		!strings.Contains(err.Error(), "history/x") {
 		t.Errorf("an entry of another key: %v", err)
 	}
 }
@@ -507,7 +508,8 @@ func FuzzDecode(f *testing.F) {
 		} else if text, err := checkpoint.Encode(c, trail); err != nil && !strings.Contains(err.Error(), "at most") {
 			t.Fatal(err)
 		} else if err == nil {
-			if again, gotTrail, err := checkpoint.Decode("key", anyName, partitions, text); err != nil || !cmp.Equal(c, again, cmpopts.EquateEmpty()) || gotTrail != trail && trail.Entries > 0 {
+			if again, gotTrail, err := checkpoint.Decode("key", anyName, partitions, text); err != nil ||
+				!cmp.Equal(c, again, cmpopts.EquateEmpty()) || gotTrail != trail && trail.Entries > 0 {
 				t.Fatalf("%v came back as %v, %v", c, again, err)
 			}
 		}

@@ -34,9 +34,9 @@
 // # When nobody answers
 //
 // A Solo goes on while its registry is away: a renewal that gets no answer ends no term, as long as the process looks at
-// the clock often enough to show that it does not stand still. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When the registry is back
-// and the claim has run out meanwhile, everything is claimed anew under higher epochs, unless another process has it: then terms end
-// with change.ErrTermLost. They end so too, as ever, when the process stood still for longer than a claim is relied on, when a claim is
+// the clock often enough to show that it does not stand still. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When
+// the registry is back and the claim has run out meanwhile, everything is claimed anew under higher epochs, unless another process
+// has it: then terms end with change.ErrTermLost. They end so too, as ever, when the process stood still for longer than a claim is relied on, when a claim is
 // gone that cannot have run out, and when the store is not the one of the first claim (adopted, restored, emptied).
 //
 // The trade: a second process that reaches the registry while the first does not may claim the partitions as soon as the first one's
@@ -47,8 +47,8 @@
 //
 // # Stopping
 //
-// A term ends when it is lost, alone or with all the others, and else not before its consumers have ended: the claim is kept alive while they hand over
-// what is in flight and save their last marks, then it is released and a successor need not wait.
+// A term ends when it is lost, alone or with all the others, and else not before its consumers have ended: the claim is kept alive while
+// they hand over what is in flight and save their last marks, then it is released and a successor need not wait.
 //
 // # Terms
 //

@@ -39,7 +39,8 @@ func TestWhatIsHandedOverIsNotGivenBack(t *testing.T) {
 	epoch := change.Epoch{Incarnation: 1, Revision: 7}
 	term := h.Begin([]change.Partition{0}, []change.Epoch{epoch}, time.Second)[0]
 	view := cluster.View{
-		Owners: []cluster.Owner{{Node: "a", Process: "p", Epoch: epoch}, {Node: "a", Process: "p", Epoch: epoch}}, Plan: cluster.Plan{Owners: []string{"b", "a"}},
+		Owners: []cluster.Owner{{Node: "a", Process: "p", Epoch: epoch}, {Node: "a", Process: "p", Epoch: epoch}},
+		Plan:   cluster.Plan{Owners: []string{"b", "a"}},
 	}
 	look := func() difference {
 		return h.Reconcile(view, "a", "p", 2*time.Second, 2*time.Second, time.Hour, false)

@@ -79,7 +79,8 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 }
 
 // Hand implements [cluster.Membership].
-func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) (owners []cluster.Owner, err error) {
+func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition,
+	epochs []change.Epoch) (owners []cluster.Owner, err error) {
 	err = m.do(ctx, func() error {
 		other, there := m.mu.seats[to.Node]
 		if !there || other.Process != to.Process {

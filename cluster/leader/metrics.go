@@ -74,7 +74,8 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(leaderDesc, 1)
 	gauge(planDesc, int(now.Plan.Version))
 	members := map[cluster.Status]int{
-		cluster.StatusStarting: 0, cluster.StatusHealthy: 0, cluster.StatusDegraded: 0, cluster.StatusUnhealthy: 0, cluster.StatusStopping: 0, plan.StatusDead: 0, plan.StatusRefused: 0,
+		cluster.StatusStarting: 0, cluster.StatusHealthy: 0, cluster.StatusDegraded: 0, cluster.StatusUnhealthy: 0, cluster.StatusStopping: 0,
+		plan.StatusDead: 0, plan.StatusRefused: 0,
 	}
 	breakers := map[string]int{plan.BreakerClosed: 0, plan.BreakerHalfOpen: 0, plan.BreakerOpen: 0}
 	for _, m := range now.Members {

@@ -84,7 +84,8 @@ func TestPlansExplainThemselves(t *testing.T) {
 	explain("node-1 has the busiest partitions", plan.Input{Candidates: four, Moves: 2, Rates: rates})
 	explain("everybody is within the tolerance", plan.Input{Candidates: four, Moves: 2, Rates: rates})
 	explain("an operator pins two partitions", plan.Input{Candidates: four, Moves: 1, Pinned: map[change.Partition]string{3: "node-4", 8: "node-4"}})
-	explain("node-4 has what is pinned, and gives others", plan.Input{Candidates: four, Moves: 4, Pinned: map[change.Partition]string{3: "node-4", 8: "node-4"}})
+	explain("node-4 has what is pinned, and gives others", plan.Input{Candidates: four, Moves: 4,
+		Pinned: map[change.Partition]string{3: "node-4", 8: "node-4"}})
 	degraded := crew(4)
 	degraded[2].Takes = false
 	explain("node-3 is degraded and node-1 unhealthy", plan.Input{Candidates: append([]plan.Candidate{{Node: "node-1"}}, degraded[1:]...), Moves: 2})

@@ -53,13 +53,17 @@ func TestStatusFollowsHeartbeatReportAndChecks(t *testing.T) {
 		silent    bool
 		looks     looks
 	}{
-		"well":                {cluster.Heartbeat{Status: cluster.StatusHealthy}, false, looks{{0, cluster.StatusHealthy}, {time.Minute, cluster.StatusHealthy}}},
+		"well": {cluster.Heartbeat{Status: cluster.StatusHealthy}, false, looks{
+			{0, cluster.StatusHealthy}, {time.Minute, cluster.StatusHealthy},
+		}},
 		"of an older version": {cluster.Heartbeat{}, false, looks{{0, cluster.StatusHealthy}}},
 		"of a newer version":  {cluster.Heartbeat{Status: "splendid"}, false, looks{{0, cluster.StatusHealthy}}},
 		"calls itself dead":   {cluster.Heartbeat{Status: StatusDead}, false, looks{{0, cluster.StatusHealthy}}},
 		"starting":            {cluster.Heartbeat{Status: cluster.StatusStarting}, false, looks{{0, cluster.StatusStarting}}},
 		"stopping":            {cluster.Heartbeat{Status: cluster.StatusStopping}, false, looks{{0, cluster.StatusStopping}}},
-		"degraded":            {cluster.Heartbeat{Status: cluster.StatusDegraded}, false, looks{{0, cluster.StatusDegraded}, {time.Minute, cluster.StatusDegraded}}},
+		"degraded": {cluster.Heartbeat{Status: cluster.StatusDegraded}, false, looks{
+			{0, cluster.StatusDegraded}, {time.Minute, cluster.StatusDegraded},
+		}},
 		"calls itself unhealthy": {cluster.Heartbeat{Status: cluster.StatusUnhealthy}, false,
 			looks{{0, cluster.StatusDegraded}, {5 * time.Second, cluster.StatusDegraded}, {time.Second, cluster.StatusUnhealthy}}},
 		"fails a check": {cluster.Heartbeat{Checks: map[string]bool{"disk_ok": false}}, false,
@@ -68,7 +72,8 @@ func TestStatusFollowsHeartbeatReportAndChecks(t *testing.T) {
 			looks{{0, cluster.StatusDegraded}, {5 * time.Second, cluster.StatusDegraded}, {time.Second, cluster.StatusUnhealthy}}},
 		"other partitions": {cluster.Heartbeat{Count: 9}, false, looks{{0, StatusRefused}}},
 		"silent": {cluster.Heartbeat{}, true,
-			looks{{0, cluster.StatusHealthy}, {6 * time.Second, cluster.StatusHealthy}, {time.Second, cluster.StatusDegraded}, {4 * time.Second, cluster.StatusDegraded}, {time.Second, StatusDead}}},
+			looks{{0, cluster.StatusHealthy}, {6 * time.Second, cluster.StatusHealthy}, {time.Second, cluster.StatusDegraded},
+				{4 * time.Second, cluster.StatusDegraded}, {time.Second, StatusDead}}},
 		"silent and stopping": {cluster.Heartbeat{Status: cluster.StatusStopping}, true,
 			looks{{0, cluster.StatusStopping}, {7 * time.Second, cluster.StatusStopping}, {5 * time.Second, StatusDead}}},
 	} {
@@ -185,7 +190,8 @@ func TestStrangersAreForgotten(t *testing.T) {
 	r := newRoomful("leader")
 	r.look(0)
 	for i := range 5000 {
-		r.view.Members = append(r.view.Members[:1], cluster.Member{Joined: 1, Heartbeat: cluster.Heartbeat{Node: "stranger-" + time.Duration(i).String(), Process: "1"}})
+		r.view.Members = append(r.view.Members[:1], cluster.Member{Joined: 1,
+			Heartbeat: cluster.Heartbeat{Node: "stranger-" + time.Duration(i).String(), Process: "1"}})
 		r.look(10 * time.Millisecond)
 	}
 	known := 0

@@ -108,7 +108,8 @@ func (s *Planner) note(want directives) {
 
 // same says whether the input asks for what the last did, which was that nothing be changed.
 func (s *Planner) same(in Input) bool {
-	return in.Partitions == s.last.Partitions && in.Moves == s.last.Moves && in.Exchanges == s.last.Exchanges && slices.Equal(in.Candidates, s.last.Candidates) &&
+	return in.Partitions == s.last.Partitions && in.Moves == s.last.Moves && in.Exchanges == s.last.Exchanges &&
+		slices.Equal(in.Candidates, s.last.Candidates) &&
 		slices.Equal(in.Current, s.last.Current) && slices.Equal(in.Rates, s.last.Rates) && slices.Equal(in.Cooling, s.last.Cooling) && maps.Equal(in.Pinned, s.last.Pinned)
 }
 
@@ -116,7 +117,8 @@ func (s *Planner) same(in Input) bool {
 func (s *Planner) input(want directives) Input {
 	members, trials, fit := s.eligible(want)
 	in := Input{
-		Partitions: s.cfg.Partitions, Candidates: members, Moves: s.cfg.Moves, Floor: s.cfg.RebalanceFloor, Exchanges: exchanges, Cooling: make([]bool, len(s.parts)),
+		Partitions: s.cfg.Partitions, Candidates: members, Moves: s.cfg.Moves, Floor: s.cfg.RebalanceFloor, Exchanges: exchanges,
+		Cooling: make([]bool, len(s.parts)),
 	}
 	s.measure()
 	in.Rates = s.rates.partitions

@@ -147,7 +147,8 @@ func (w *world) sound(d plan.Decision, before cluster.Plan) {
 		case node == "" && fit:
 			w.t.Fatalf("partition %d is planned to nobody", p)
 		case node == "":
-		case !there, slices.Contains([]cluster.Status{plan.StatusDead, plan.StatusRefused, cluster.StatusStopping, cluster.StatusUnhealthy}, m.Status), w.drained(node):
+		case !there, w.drained(node),
+			slices.Contains([]cluster.Status{plan.StatusDead, plan.StatusRefused, cluster.StatusStopping, cluster.StatusUnhealthy}, m.Status):
 			w.t.Fatalf("partition %d is planned to %s: %+v", p, node, m)
 		case m.Kind == cluster.KindGateway:
 			w.t.Fatalf("partition %d is planned to a gateway", p)

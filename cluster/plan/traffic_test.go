@@ -86,8 +86,9 @@ type fleet struct {
 
 func newFleet(t *testing.T, seed uint64, cfg plan.Config, nodes int, of traffic) *fleet {
 	f := &fleet{
-		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Hour, beat: cfg.WithDefaults().Beat, state: plan.New(cfg), owners: make([]cluster.Owner, cfg.Partitions),
-		rates: make([]float64, cfg.Partitions), left: map[string]time.Duration{},
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Hour, beat: cfg.WithDefaults().Beat, state: plan.New(cfg),
+		owners: make([]cluster.Owner, cfg.Partitions),
+		rates:  make([]float64, cfg.Partitions), left: map[string]time.Duration{},
 	}
 	for i := range nodes {
 		f.nodes = append(f.nodes, fmt.Sprintf("node-%02d", i))

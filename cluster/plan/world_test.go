@@ -110,7 +110,8 @@ func (w *world) join(nodes ...string) {
 			w.actors[node] = a
 		}
 		w.drop(a)
-		*a = actor{node: node, process: a.process + 1, kind: a.kind, count: a.count, started: w.now, alive: true, joined: w.wrote(), status: cluster.StatusHealthy}
+		*a = actor{node: node, process: a.process + 1, kind: a.kind, count: a.count, started: w.now, alive: true, joined: w.wrote(),
+			status: cluster.StatusHealthy}
 		a.serving, a.giving = map[change.Partition]time.Duration{}, map[change.Partition]time.Duration{}
 		a.nextAt = w.now
 		w.beat(a)

@@ -24,7 +24,7 @@ type leaseRenewer struct {
 	end    context.CancelFunc            // of the stream
 }
 
-// newLeaseRenewer makes a Renewer.
+// newLeaseRenewer makes a leaseRenewer.
 func newLeaseRenewer(c *Client, id clientv3.LeaseID) *leaseRenewer {
 	return &leaseRenewer{client: c, lease: id, turn: make(chan struct{}, 1)}
 }

@@ -270,7 +270,8 @@ func (m *Member) report() cluster.Heartbeat {
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.agent.Renewed() && m.agent.Sees() == nil, cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
+			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.agent.Renewed() && m.agent.Sees() == nil,
+			cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}
 	switch {

@@ -94,7 +94,8 @@ func target(v cluster.View, node string) (cluster.Member, bool) {
 		return cluster.Member{}, false
 	}
 	s := v.Members[i]
-	return s, s.Garbled == nil && s.Kind != cluster.KindGateway && s.Checks[cluster.CheckMongoDB] && (s.Status == cluster.StatusHealthy || s.Status == cluster.StatusDegraded)
+	return s, s.Garbled == nil && s.Kind != cluster.KindGateway && s.Checks[cluster.CheckMongoDB] &&
+		(s.Status == cluster.StatusHealthy || s.Status == cluster.StatusDegraded)
 }
 
 // handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be

@@ -61,7 +61,9 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 
 	// After a restore revisions begin anew, in another incarnation.
 	restored := moved
-	restored.Revision, restored.Owners = 3, []cluster.Owner{{Node: "node-1", Process: "p1", Epoch: change.Epoch{Incarnation: 2, Revision: 2}}, {}, {}, {}}
+	restored.Revision, restored.Owners = 3, []cluster.Owner{
+		{Node: "node-1", Process: "p1", Epoch: change.Epoch{Incarnation: 2, Revision: 2}}, {}, {}, {},
+	}
 	told.viewed(restored)
 	if got, _ := told.Follow(t.Context(), 0); got.Version <= 12 || !slices.Equal(got.Owners, []int{0, -1, -1, -1}) {
 		t.Errorf("after a restore: %+v", got)

@@ -61,7 +61,8 @@ func play(t *testing.T, run func(s *stage)) {
 }
 
 func (s *stage) join(node string) {
-	m, err := s.memory.For(node).Join(s.t.Context(), cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy, Version: "v1.0.0"}, time.Hour)
+	m, err := s.memory.For(node).Join(s.t.Context(), cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy,
+		Version: "v1.0.0"}, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func (s *stage) beat(ctx context.Context, node string) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if !s.mute[node] {
-			_ = s.members[node].Beat(ctx, cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy, Version: "v1.0.0", Held: s.held[node]})
+			_ = s.members[node].Beat(ctx, cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy, Version: "v1.0.0",
+				Held: s.held[node]})
 		}
 		s.mu.Unlock()
 		select {

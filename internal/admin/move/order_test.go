@@ -35,7 +35,8 @@ func fleet() cluster.View {
 		Members: []cluster.Member{
 			seatOf("a", "v1.2.0", cluster.StatusHealthy), seatOf("b", "v1.2.0", cluster.StatusHealthy), seatOf("newer", "v1.10.0-rc.1", cluster.StatusHealthy),
 			seatOf("older", "v1.1.9", cluster.StatusHealthy), seatOf("odd", "devel", cluster.StatusHealthy), seatOf("sick", "v1.2.0", cluster.StatusDegraded),
-			seatOf("ill", "v1.2.0", cluster.StatusUnhealthy), seatOf("new", "v1.2.0", cluster.StatusStarting), seatOf("leaving", "v1.2.0", cluster.StatusStopping),
+			seatOf("ill", "v1.2.0", cluster.StatusUnhealthy), seatOf("new", "v1.2.0", cluster.StatusStarting),
+			seatOf("leaving", "v1.2.0", cluster.StatusStopping),
 			garbled, gateway, cut, fewer,
 		},
 		Owners: []cluster.Owner{own("a"), own("b"), own("newer"), {}},

@@ -97,7 +97,8 @@ func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	alone := NewRegistry(s.store())
-	if _, err := alone.Claim(t.Context(), cluster.Identity{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
+	if _, err := alone.Claim(t.Context(), cluster.Identity{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	for held := true; held; { // for a millisecond at most
