@@ -8,7 +8,7 @@ FUZZTIME ?= 60s
 
 # What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
 # processes, of which CI runs two tests with it. make race runs all of them with it.
-PLAIN := ./checkpoint/record ./cluster/assign ./cluster/govern/policy ./cmd/bench ./cmd/streamer ./internal/archtest
+PLAIN := ./checkpoint/record ./cluster/plan ./cmd/bench ./cmd/streamer ./internal/archtest
 
 .PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
 

@@ -27,5 +27,10 @@
 //
 //	session ──Progress──► Writer ──[]Checkpoint──► Store (etcd, MongoDB, memory)
 //
-// Package record is the stored form for etcd and MongoDB; package checkpointtest is the suite that every store passes.
+// # Encoding
+//
+// Stores keep checkpoints, origins and the gap log as JSON that an operator can read with etcdctl or mongosh. A reader refuses a newer
+// version than its own and tolerates fields that it does not know; whoever changes the meaning of a field raises the version. What is refused
+// is a fault that names where it is stored: CheckpointNewer, CheckpointPartitions, or CheckpointCorrupt. Errors never show a token, which
+// contains a document's key. A checkpoint's trail says how many entries its history has had, and when the last one was made.
 package checkpoint

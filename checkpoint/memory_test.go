@@ -6,7 +6,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/checkpoint/record"
 )
 
 func openMemory(t *testing.T) checkpointtest.Harness {
@@ -37,7 +36,7 @@ func openMemory(t *testing.T) checkpointtest.Harness {
 				if c.Key != k {
 					continue
 				}
-				stored, err := record.EncodeCheckpoint(c, checkpoint.Trail{})
+				stored, err := checkpoint.Encode(c, checkpoint.Trail{})
 				if err != nil {
 					t.Fatal(err)
 				}

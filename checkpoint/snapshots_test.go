@@ -8,7 +8,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -33,7 +32,7 @@ func TestSnapshotsOfPartitionsThatAreCountedAnewAreOfAll(t *testing.T) {
 		if diff := cmp.Diff(all, merged.Snapshots); err != nil || !changed || diff != "" {
 			t.Errorf("%t, %v, merged for %d partitions (-want +got):\n%s", changed, err, partitions, diff)
 		}
-		if _, err := record.EncodeCheckpoint(merged, checkpoint.Trail{}); err != nil {
+		if _, err := checkpoint.Encode(merged, checkpoint.Trail{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,39 +1,12 @@
-// Package cluster decides which node owns which partition.
+// Package cluster holds the nouns of a cluster, and the ports through which nodes, the leader and operators reach the store that keeps
+// its state: who is there ([Heartbeat], [Member]), who owns what ([Owner]), who should own what ([Plan]), and all of it at one revision
+// ([View]).
 //
-// A single node is a cluster of one: [Solo] claims every partition through the same [Registry] that a cluster uses, keeps
-// the claim alive, and ends its terms before the claim can have run out. A second process on the same marks is refused.
+// A member is in the store under a lease: when the lease ends, its heartbeat and everything that it owns are gone. A partition's epoch is
+// the revision at which its ownership was written, so that a later claim has a higher epoch. The leader alone writes the plan, in
+// transactions that hold only while it is elected. Operators write directives ([Directives]), and the leader plans with them. A watch
+// is a hint; what counts is the next View.
 //
-//	claim ──► terms run ◄──renewed
-//	  │            ├── one is taken away ─────► that term ends ──► given back ──► claimed again
-//	  │            ├── asked to stop ─────────► serve ends in its own time ──► released
-//	  │            ├── ran out unanswered ────► all terms end ──► claimed anew, claimed again
-//	  │ held       └── stood still, or taken ─► terms end (change.ErrTermLost) ──► serve ends
-//	  ▼
-//	wait TTL + 2 s, then STRM-NODE-RUNNING
-//
-// # Deadlines
-//
-// A claim lives for a TTL from the moment at which a renewal was sent, never from the moment at which its answer came. Solo
-// renews it every TTL/5 and ends its terms at sent + TTL − TTL/3: whoever claims the partitions after the TTL finds nobody
-// who still believes to own them. The clock goes on while the machine is suspended ([SinceBoot]); timers do not, so the
-// clock is looked at every TTL/20.
-//
-// # When nobody answers
-//
-// A Solo goes on while its registry is away: a renewal that gets no answer ends no term, as long as the process looks at
-// the clock often enough to show that it does not stand still. How far the node may get is bounded by checkpoint.Policy.MaxUnsaved. When the registry is back
-// and the claim has run out meanwhile, everything is claimed anew under higher epochs, unless another process has it: then terms end
-// with change.ErrTermLost. They end so too, as ever, when the process stood still for longer than a claim is relied on, when a claim is
-// gone that cannot have run out, and when the store is not the one of the first claim (adopted, restored, emptied).
-//
-// The trade: a second process that reaches the registry while the first does not may claim the partitions as soon as the first one's
-// claim has run out, and both hand out changes until the first gets an answer or has come to MaxUnsaved. What the first hands out is true
-// log, and who gets a change from both knows it by its position. No mark can be harmed: the first one's epochs are refused. A single
-// node that stopped with every outage of its store would be worse; a cluster of several has somebody else to go on, and there the
-// lease rules.
-//
-// # Stopping
-//
-// A term ends when it is lost, alone or with all the others, and else not before its consumers have ended: the claim is kept alive while they hand over
-// what is in flight and save their last marks, then it is released and a successor need not wait.
+// A node without a cluster claims all partitions through a [Registry], which keeps other processes out. Package agent is what a node does
+// to own partitions, package leader what the elected node does, and package plan decides, without doing anything, who should own what.
 package cluster

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // With marks in MongoDB etcd is lost, or is another cluster's: no node starts, because epochs would not be above those of the marks. Once an
@@ -25,7 +25,7 @@ func TestClusterIsAdoptedAfterEtcdWasReplaced(t *testing.T) {
 	}
 
 	key := "/test/" + f.lab.cluster + "/origin"
-	client := devetcdtest.Client(t, []string{f.etcd})
+	client := etcdtest.Client(t, []string{f.etcd})
 	resp, err := client.Get(t.Context(), key)
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("%v: %+v", err, resp)

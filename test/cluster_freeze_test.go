@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/fault"
 )
@@ -137,7 +136,7 @@ func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted f
 	var mu sync.Mutex
 	var taken []time.Time
 	take := func(key, value string) {
-		c, _, err := record.DecodeCheckpoint(key, func(checkpoint.Key) string { return key }, partitions, []byte(value))
+		c, _, err := checkpoint.Decode(key, func(checkpoint.Key) string { return key }, partitions, []byte(value))
 		if err != nil {
 			f.t.Error(err)
 		}

@@ -10,9 +10,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // What does not belong to a cluster is refused, with a code and a remedy, or left alone. The cluster goes on: nothing moves, nothing is
@@ -23,7 +23,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	f.begin()
 	stop := f.write(200)
 	before := f.view()
-	client := devetcdtest.Client(t, []string{f.etcd})
+	client := etcdtest.Client(t, []string{f.etcd})
 	defer func() { _ = client.Close() }()
 	root := f.lab.store.(*etcdStore).root
 	put := func(key, value string, options ...clientv3.OpOption) {
@@ -54,7 +54,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	// Garbage in a member's own key lasts until its next heartbeat.
 	put("member/node-1", "garbage", clientv3.WithIgnoreLease())
 	until(t, "the next heartbeat mends it", func() bool {
-		return slices.ContainsFunc(f.view().Members, func(s roster.Seat) bool { return s.Node == "node-1" && s.Garbled == nil })
+		return slices.ContainsFunc(f.view().Members, func(s cluster.Member) bool { return s.Node == "node-1" && s.Garbled == nil })
 	})
 
 	// Nodes that do not fit.

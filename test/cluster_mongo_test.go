@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/client"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 // MongoDB has no primary for anybody, for longer than a node may fail a check alone. No partition is moved for it, and everything goes on where
@@ -32,9 +32,9 @@ func TestNoPrimaryForEverybodyMovesNothing(t *testing.T) {
 	}
 	set("alwaysOn")
 	began := time.Now()
-	failing := func(s roster.Seat) bool { ok, told := s.Checks[roster.CheckMongoDB]; return told && !ok }
+	failing := func(s cluster.Member) bool { ok, told := s.Checks[cluster.CheckMongoDB]; return told && !ok }
 	until(t, "all nodes say that MongoDB is away", func() bool {
-		return !slices.ContainsFunc(f.view().Members, func(s roster.Seat) bool { return !failing(s) })
+		return !slices.ContainsFunc(f.view().Members, func(s cluster.Member) bool { return !failing(s) })
 	})
 	told := time.Now()
 	rest := time.NewTimer(8 * time.Second) // a node that fails alone loses what it has after 6
@@ -121,7 +121,7 @@ func TestNodesThatRestartTogetherMakeNoStorm(t *testing.T) {
 		})
 	}
 	within := time.Since(killed)
-	var view roster.View
+	var view cluster.View
 	until(t, "everybody has a share", func() bool {
 		view = f.view()
 		return !slices.ContainsFunc(f.ships, func(s *ship) bool { n := len(epochs(view, s.name)); return n < 3 || n > 5 })

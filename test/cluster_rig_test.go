@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/workload"
 )
@@ -40,8 +39,8 @@ type fleet struct {
 	direct []string // endpoints that nodes reach without a link, if any
 	dir    string   // of the fleet's own etcd, empty where it is the lab's
 	server *server
-	tapped bool         // marks in MongoDB go through taps too: it must be a development one
-	roster roster.Store // past all links
+	tapped bool          // marks in MongoDB go through taps too: it must be a development one
+	roster cluster.Store // past all links
 	ships  []*ship
 
 	ledger  workload.Ledger
@@ -147,7 +146,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 			t.Error(err)
 		}
 	})
-	f.roster = council.New(client, council.Config{Partitions: partitions})
+	f.roster = etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: partitions})
 	return f
 }
 
@@ -254,7 +253,7 @@ func (f *fleet) write(rate int) (stop func()) {
 }
 
 // view looks at the cluster as it stands in etcd.
-func (f *fleet) view() roster.View {
+func (f *fleet) view() cluster.View {
 	f.t.Helper()
 	view, err := f.roster.View(f.t.Context())
 	if err != nil {
@@ -266,7 +265,7 @@ func (f *fleet) view() roster.View {
 // settled waits until every partition has an owner that reports to serve it, under another epoch than before, and returns the epochs.
 func (f *fleet) settled(before map[change.Partition]change.Epoch, within time.Duration) map[change.Partition]change.Epoch {
 	f.t.Helper()
-	var view roster.View
+	var view cluster.View
 	if !comesWithin(within, func() bool {
 		if seen, err := f.roster.View(f.t.Context()); err == nil { // at first there is no origin
 			view = seen
@@ -279,7 +278,7 @@ func (f *fleet) settled(before map[change.Partition]change.Epoch, within time.Du
 }
 
 // epochs are those of the partitions that a node owns, or of all of them.
-func epochs(view roster.View, node string) map[change.Partition]change.Epoch {
+func epochs(view cluster.View, node string) map[change.Partition]change.Epoch {
 	all := map[change.Partition]change.Epoch{}
 	for p, o := range view.Owners {
 		if node == "" || o.Node == node {
@@ -290,16 +289,16 @@ func epochs(view roster.View, node string) map[change.Partition]change.Epoch {
 }
 
 // served reports whether every partition is served by its owner's account, and none under an epoch of before.
-func served(view roster.View, before map[change.Partition]change.Epoch) bool {
+func served(view cluster.View, before map[change.Partition]change.Epoch) bool {
 	for i, owner := range view.Owners {
 		p := change.Partition(i)
 		old, had := before[p]
-		told := slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
-			return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
-				return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+		told := slices.ContainsFunc(view.Members, func(s cluster.Member) bool {
+			return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h cluster.HeldPartition) bool {
+				return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(cluster.StatusStarting)
 			})
 		})
-		if owner == (roster.Owner{}) || had && old == owner.Epoch || !told {
+		if owner == (cluster.Owner{}) || had && old == owner.Epoch || !told {
 			return false
 		}
 	}
@@ -399,7 +398,7 @@ func (f *fleet) judge() {
 }
 
 // moved returns the partitions that have another owner in the second view than in the first.
-func moved(a, b roster.View) (some []change.Partition) {
+func moved(a, b cluster.View) (some []change.Partition) {
 	for p := range a.Owners {
 		if a.Owners[p] != b.Owners[p] {
 			some = append(some, change.Partition(p))

@@ -21,9 +21,9 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // partitions is the number that the nodes of these tests have, unless a test says otherwise.
@@ -74,7 +74,7 @@ func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 	switch backend {
 	case "etcd":
 		if len(endpoints) == 0 {
-			endpoints = devetcdtest.Endpoints(t)
+			endpoints = etcdtest.Endpoints(t)
 		}
 		l.store = newEtcdStore(l, endpoints)
 	case "mongo":

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // TestMain builds the program once, with the race detector where the tests have it.
 func TestMain(m *testing.M) {
-	if devetcdtest.RunMember() {
+	if etcdtest.RunMember() {
 		return
 	}
 	if address := os.Getenv(gatewayVariable); address != "" {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/client"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -96,7 +96,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			}
 			victim.launch()
 			until(t, "it is back", func() bool {
-				return slices.ContainsFunc(f.view().Members, func(s roster.Seat) bool { return s.Node == victim.name && s.Status == roster.Healthy })
+				return slices.ContainsFunc(f.view().Members, func(s cluster.Member) bool { return s.Node == victim.name && s.Status == cluster.StatusHealthy })
 			})
 			if had := epochs(f.view(), victim.name); len(had) != 0 {
 				t.Errorf("a node that is to be empty has got %v", had)
@@ -124,8 +124,8 @@ func TestImpossibleMovesAreRefused(t *testing.T) {
 	refused := func(code fault.Code, says string, args ...string) {
 		t.Helper()
 		f.lab.operate(args...).refused(code, says)
-		if now := f.view(); len(now.Wishes.Pinned)+len(now.Wishes.Drained) > 0 || now.Plan.Version != before.Plan.Version {
-			t.Errorf("%v: plan %d, %+v", args, now.Plan.Version, now.Wishes)
+		if now := f.view(); len(now.Directives.Pinned)+len(now.Directives.Drained) > 0 || now.Plan.Version != before.Plan.Version {
+			t.Errorf("%v: plan %d, %+v", args, now.Plan.Version, now.Directives)
 		}
 	}
 	refused(fault.HandoffUnknown, "node-9", "handoff", "0", "--to", "node-9")

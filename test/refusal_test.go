@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint/record"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
@@ -259,12 +259,12 @@ func edit(l *lab, p change.Partition, field string, value any) {
 // moveOrigin makes the marks those of another deployment.
 func moveOrigin(l *lab) {
 	l.t.Helper()
-	o, err := record.DecodeOrigin("origin", 0, []byte(l.store.origin()))
+	o, err := checkpoint.DecodeOrigin("origin", 0, []byte(l.store.origin()))
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	o.Source = "replicaset/elsewhere/0123456789abcdef01234567"
-	value, err := record.EncodeOrigin(o)
+	value, err := checkpoint.EncodeOrigin(o)
 	if err != nil {
 		l.t.Fatal(err)
 	}

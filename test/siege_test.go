@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/client"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // siegeTTL is the life of leases while members of etcd fail: its own leader takes up to 2 s to be replaced.
@@ -29,10 +29,10 @@ func TestNodesJoinAndComeBackBesideAFaultyEtcdMember(t *testing.T) {
 	for _, name := range []string{"isolated follower", "paused follower"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			etcd := devetcdtest.StartCluster(t, 3)
+			etcd := etcdtest.StartCluster(t, 3)
 			f := fleetBeside(t, etcd)
-			faults := devetcdtest.Faults()
-			fault := faults[slices.IndexFunc(faults, func(f devetcdtest.Fault) bool { return f.Name == name })]
+			faults := etcdtest.Faults()
+			fault := faults[slices.IndexFunc(faults, func(f etcdtest.Fault) bool { return f.Name == name })]
 			heal := fault.Inject(fault.Victim(etcd))
 			f.begin()
 			stop := f.write(200)
@@ -59,7 +59,7 @@ func TestNodesJoinAndComeBackBesideAFaultyEtcdMember(t *testing.T) {
 }
 
 // fleetBeside makes a fleet of three that reaches an etcd without links.
-func fleetBeside(t *testing.T, etcd *devetcdtest.Cluster) *fleet {
+func fleetBeside(t *testing.T, etcd *etcdtest.Cluster) *fleet {
 	t.Helper()
 	l := labOn(t, "etcd", devmongotest.Start(t, devmongo.Config{}).URI(), etcd.Endpoints()...)
 	f := plan(t, l, "STREAMER_CLUSTER_LEASE_TTL="+siegeTTL.String())
@@ -70,13 +70,13 @@ func fleetBeside(t *testing.T, etcd *devetcdtest.Cluster) *fleet {
 
 // besiege lets each of the faults last for so long; without names, each that there is.
 func besiege(t *testing.T, length time.Duration, names ...string) {
-	etcd := devetcdtest.StartCluster(t, 3)
+	etcd := etcdtest.StartCluster(t, 3)
 	f := fleetBeside(t, etcd)
 	f.begin()
 	all := f.attend("all", client.All, f.addresses()...)
 	owned := f.attend("owned", client.Owned, f.addresses()...)
 	stop := f.write(200)
-	for _, fault := range devetcdtest.Faults() {
+	for _, fault := range etcdtest.Faults() {
 		if len(names) > 0 && !slices.Contains(names, fault.Name) {
 			continue
 		}

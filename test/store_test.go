@@ -13,8 +13,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
@@ -52,9 +52,9 @@ type etcdStore struct {
 }
 
 func newEtcdStore(l *lab, endpoints []string) *etcdStore {
-	m := &etcdStore{lab: l, endpoints: endpoints, prefix: devetcdtest.Prefix(l.t, endpoints)}
+	m := &etcdStore{lab: l, endpoints: endpoints, prefix: etcdtest.Prefix(l.t, endpoints)}
 	m.root = m.prefix + "/" + l.cluster + "/"
-	m.client = devetcdtest.Client(l.t, endpoints)
+	m.client = etcdtest.Client(l.t, endpoints)
 	ours, err := etcd.Dial(l.t.Context(), etcd.Config{Endpoints: endpoints, Prefix: m.prefix, Cluster: l.cluster})
 	if err != nil {
 		l.t.Fatal(err)

@@ -105,7 +105,7 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 			unasked(t, f, strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "OWNER", owner, "OTHER", other), "handoff", "drain")
 			f.lab.result("drain", owner, "--yes")
 			f.lab.operate("drain", owner, "--undo").refused(fault.CommandUnconfirmed, "terminal")
-			if len(f.view().Wishes.Drained) != 1 {
+			if len(f.view().Directives.Drained) != 1 {
 				t.Error("a drain was taken back unasked")
 			}
 			for _, s := range f.ships {
@@ -139,7 +139,7 @@ func unasked(t *testing.T, f *fleet, with *strings.Replacer, commands ...string)
 			f.lab.operate(given...).refused(fault.CommandUnconfirmed, "terminal")
 		}
 	}
-	if w := f.view().Wishes; len(w.Pinned)+len(w.Drained) > 0 && slices.Contains(commands, "handoff") {
+	if w := f.view().Directives; len(w.Pinned)+len(w.Drained) > 0 && slices.Contains(commands, "handoff") {
 		t.Errorf("wished unasked: %+v", w)
 	}
 }

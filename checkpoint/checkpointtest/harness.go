@@ -77,7 +77,7 @@ const (
 	OtherKey
 )
 
-// Of returns a checkpoint of a key that is damaged in this way, in the form that package record gives checkpoints.
+// Of returns a checkpoint of a key that is damaged in this way, encoded as stores keep it.
 func (d Damage) Of(k checkpoint.Key) []byte {
 	if d == OtherKey {
 		k.Subscriber += "-2"

@@ -1,2 +1,3 @@
-// Package clustertest is what every registry must pass, together with the store of marks whose fence it feeds.
+// Package clustertest is a store of a cluster's state in memory for tests ([Memory]), in which leases run out by the test's clock, and nodes
+// are cut off as the test wants; and the suites that every such store ([TestStore]) and every registry ([TestRegistry]) must pass.
 package clustertest

@@ -25,8 +25,8 @@ func contenders() map[string]func() contender {
 		"naive":     func() contender { return &stream{decode: true} },
 		"grpc":      func() contender { return &subscriber{} },
 		"sse":       func() contender { return &browsers{} },
-		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*cluster).drain} },
-		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*cluster).restart} },
+		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
+		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*testCluster).restart} },
 	}
 }
 

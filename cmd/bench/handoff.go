@@ -17,18 +17,17 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/client"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // A handoffContender is a cluster with two gateways, of which partitions change hands.
 type handoffContender struct {
 	nodes int
-	move  func(*cluster, context.Context) error
+	move  func(*testCluster, context.Context) error
 
 	round   *round
-	cluster *cluster
+	cluster *testCluster
 	follows *follower // follows the owners
 	stays   *follower // has one session
 }
@@ -211,20 +210,20 @@ var _ contender = (*handoffContender)(nil)
 // settle is how long a cluster that begins waits for its nodes.
 const settle = 500 * time.Millisecond
 
-// A cluster is some nodes, and a look at what they agree on.
-type cluster struct {
+// A testCluster is some nodes, and a look at what they agree on.
+type testCluster struct {
 	nodes  []*member
 	client *etcd.Client
-	roster *council.Store
+	roster *etcd.ClusterStore
 }
 
 // openCluster starts a cluster of so many nodes, and returns when they share the partitions.
-func openCluster(ctx context.Context, r *round, nodes int) (*cluster, error) {
+func openCluster(ctx context.Context, r *round, nodes int) (*testCluster, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: []string{r.Etcd}, Prefix: "/streamer", Cluster: r.Name})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{client: client, roster: council.New(client, council.Config{Partitions: r.Partitions})}
+	c := &testCluster{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: r.Partitions})}
 	for i := range nodes {
 		n, err := newMember(r, i)
 		if err == nil {
@@ -235,7 +234,7 @@ func openCluster(ctx context.Context, r *round, nodes int) (*cluster, error) {
 			return nil, errors.Join(err, c.close())
 		}
 	}
-	err = c.until(ctx, "the nodes share the partitions", func(v roster.View) bool {
+	err = c.until(ctx, "the nodes share the partitions", func(v cluster.View) bool {
 		count := make(map[string]int)
 		for p, owner := range v.Owners {
 			if owner.Node != v.Plan.Owners[p] || !serves(v, change.Partition(p)) {
@@ -251,7 +250,7 @@ func openCluster(ctx context.Context, r *round, nodes int) (*cluster, error) {
 	return c, nil
 }
 
-func (c *cluster) close() error {
+func (c *testCluster) close() error {
 	var errs []error
 	for _, n := range c.nodes {
 		errs = append(errs, n.end())
@@ -260,7 +259,7 @@ func (c *cluster) close() error {
 }
 
 // addresses are where gateways reach the nodes.
-func (c *cluster) addresses() (all []string) {
+func (c *testCluster) addresses() (all []string) {
 	for _, n := range c.nodes {
 		all = append(all, n.address)
 	}
@@ -268,7 +267,7 @@ func (c *cluster) addresses() (all []string) {
 }
 
 // until waits until a view is as wanted.
-func (c *cluster) until(ctx context.Context, what string, wanted func(roster.View) bool) error {
+func (c *testCluster) until(ctx context.Context, what string, wanted func(cluster.View) bool) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -284,17 +283,17 @@ func (c *cluster) until(ctx context.Context, what string, wanted func(roster.Vie
 }
 
 // serves reports whether a partition's owner says that it serves it.
-func serves(v roster.View, p change.Partition) bool {
+func serves(v cluster.View, p change.Partition) bool {
 	owner := v.Owners[p]
-	return owner.Process != "" && slices.ContainsFunc(v.Members, func(s roster.Seat) bool {
-		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
-			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+	return owner.Process != "" && slices.ContainsFunc(v.Members, func(s cluster.Member) bool {
+		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h cluster.HeldPartition) bool {
+			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(cluster.StatusStarting)
 		})
 	})
 }
 
 // owned returns the partitions of a node.
-func (c *cluster) owned(ctx context.Context, n *member) (map[change.Partition]bool, error) {
+func (c *testCluster) owned(ctx context.Context, n *member) (map[change.Partition]bool, error) {
 	view, err := c.roster.View(ctx)
 	if err != nil {
 		return nil, err
@@ -309,12 +308,12 @@ func (c *cluster) owned(ctx context.Context, n *member) (map[change.Partition]bo
 }
 
 // drain has the first node give up what it has, and waits until the others serve it.
-func (c *cluster) drain(ctx context.Context) error {
+func (c *testCluster) drain(ctx context.Context) error {
 	from := c.nodes[0]
-	if err := c.roster.Drain(ctx, from.id, roster.Drain{By: "bench", At: time.Now()}); err != nil {
+	if err := c.roster.Drain(ctx, from.id, cluster.Drain{By: "bench", At: time.Now()}); err != nil {
 		return err
 	}
-	return c.until(ctx, from.id+" has given up what it had", func(v roster.View) bool {
+	return c.until(ctx, from.id+" has given up what it had", func(v cluster.View) bool {
 		for p, owner := range v.Owners {
 			if owner.Process == from.process || !serves(v, change.Partition(p)) {
 				return false
@@ -325,7 +324,7 @@ func (c *cluster) drain(ctx context.Context) error {
 }
 
 // restart stops the first node, starts it again, and waits until it serves everything. It waits for no further nodes this time.
-func (c *cluster) restart(ctx context.Context) error {
+func (c *testCluster) restart(ctx context.Context) error {
 	n := c.nodes[0]
 	if err := n.end(); err != nil {
 		return err
@@ -333,7 +332,7 @@ func (c *cluster) restart(ctx context.Context) error {
 	if err := n.start(ctx, 0); err != nil {
 		return err
 	}
-	return c.until(ctx, n.id+" serves again", func(v roster.View) bool {
+	return c.until(ctx, n.id+" serves again", func(v cluster.View) bool {
 		for p, owner := range v.Owners {
 			if owner.Process != n.process || !serves(v, change.Partition(p)) {
 				return false

@@ -14,9 +14,8 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/council"
 )
 
 // leaseTTL is that of a fleet's nodes: short, so that a demo shows what becomes of a lost node.
@@ -26,7 +25,7 @@ const leaseTTL = 3 * time.Second
 type fleet struct {
 	nodes  []*node
 	client *etcd.Client
-	roster *council.Store
+	roster *etcd.ClusterStore
 }
 
 // A node is one of them, with the same addresses in each life.
@@ -46,7 +45,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{client: client, roster: council.New(client, council.Config{Partitions: d.partitions})}
+	f := &fleet{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: d.partitions})}
 	taken := make(map[string]bool)
 	for i := range d.nodes {
 		http, grpc := "127.0.0.1:0", "127.0.0.1:0"
@@ -161,7 +160,7 @@ func (f *fleet) close() error {
 // settled waits until every partition is served by a member that says so, and none of them at the epochs given. It returns the epochs.
 func (f *fleet) settled(ctx context.Context, before map[change.Partition]change.Epoch) (map[change.Partition]change.Epoch, error) {
 	epochs := make(map[change.Partition]change.Epoch)
-	err := f.until(ctx, func(view roster.View) bool {
+	err := f.until(ctx, func(view cluster.View) bool {
 		for p, o := range view.Owners {
 			epochs[change.Partition(p)] = o.Epoch
 		}
@@ -171,7 +170,7 @@ func (f *fleet) settled(ctx context.Context, before map[change.Partition]change.
 }
 
 // until waits until a view is as wanted.
-func (f *fleet) until(ctx context.Context, wanted func(roster.View) bool) error {
+func (f *fleet) until(ctx context.Context, wanted func(cluster.View) bool) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
@@ -187,10 +186,10 @@ func (f *fleet) until(ctx context.Context, wanted func(roster.View) bool) error 
 }
 
 // serves reports whether every partition is owned, not at the epochs of before, and reported by its owner.
-func serves(view roster.View, before map[change.Partition]change.Epoch) bool {
+func serves(view cluster.View, before map[change.Partition]change.Epoch) bool {
 	for i, owner := range view.Owners {
 		p := change.Partition(i)
-		if old, known := before[p]; owner == (roster.Owner{}) || known && owner.Epoch == old {
+		if old, known := before[p]; owner == (cluster.Owner{}) || known && owner.Epoch == old {
 			return false
 		}
 		if !reported(view, p) {
@@ -201,11 +200,11 @@ func serves(view roster.View, before map[change.Partition]change.Epoch) bool {
 }
 
 // reported reports whether a partition's owner says that it serves it.
-func reported(view roster.View, p change.Partition) bool {
+func reported(view cluster.View, p change.Partition) bool {
 	owner := view.Owners[p]
-	return slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
-		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
-			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(roster.Starting)
+	return slices.ContainsFunc(view.Members, func(s cluster.Member) bool {
+		return s.Process == owner.Process && slices.ContainsFunc(s.Held, func(h cluster.HeldPartition) bool {
+			return h.Partition == p && h.Epoch == owner.Epoch && h.State != string(cluster.StatusStarting)
 		})
 	})
 }

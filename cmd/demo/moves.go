@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 // A move is a partition that went from one living node to another.
@@ -111,14 +111,14 @@ func (d *demo) move(ctx context.Context, f *fleet) (move, error) {
 	p := d.gaps.begin(len(view.Owners))
 	others := slices.DeleteFunc(slices.Clone(f.nodes), func(n *node) bool { return n.id == view.Owners[p].Node })
 	m := move{Partition: p, From: view.Owners[p].Node, To: others[rand.IntN(len(others))].id}
-	wish := roster.Pin{To: m.To, By: "demo", At: time.Now()}
+	wish := cluster.Pin{To: m.To, By: "demo", At: time.Now()}
 	begun := time.Now()
 	if err := f.roster.Pin(ctx, p, wish, moveTimeout); err != nil {
 		return m, fmt.Errorf("wish for partition %d to move: %w", p, err)
 	}
 	moving, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	err = f.until(moving, func(view roster.View) bool { return view.Owners[p].Node == m.To && reported(view, p) })
+	err = f.until(moving, func(view cluster.View) bool { return view.Owners[p].Node == m.To && reported(view, p) })
 	m.Seconds = time.Since(begun).Seconds()
 	pause(ctx, overlap)
 	m.Gap = float64(d.gaps.end(p).Microseconds()) / 1000

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -46,17 +45,17 @@ func Export(ctx context.Context, s Store, by string) (Archive, error) {
 
 // Write writes the archive as one JSON document.
 func (a Archive) Write(w io.Writer) error {
-	origin, err := record.EncodeOrigin(a.Origin)
+	origin, err := checkpoint.EncodeOrigin(a.Origin)
 	if err != nil {
 		return err
 	}
-	backend, err := record.EncodeBackend(a.Origin.Backend)
+	backend, err := checkpoint.EncodeBackend(a.Origin.Backend)
 	if err != nil {
 		return err
 	}
 	out := archived{Version: archiveVersion, At: a.At, By: a.By, Origin: origin, Backend: backend, Checkpoints: make([]json.RawMessage, len(a.Checkpoints))}
 	for i, c := range a.Checkpoints {
-		if out.Checkpoints[i], err = record.EncodeCheckpoint(c, checkpoint.Trail{}); err != nil {
+		if out.Checkpoints[i], err = checkpoint.Encode(c, checkpoint.Trail{}); err != nil {
 			return err
 		}
 	}
@@ -94,17 +93,17 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 		return corrupt(err)
 	}
 	a := Archive{At: in.At, By: in.By}
-	if a.Origin, err = record.DecodeOrigin(name+", origin", 0, in.Origin); err != nil {
+	if a.Origin, err = checkpoint.DecodeOrigin(name+", origin", 0, in.Origin); err != nil {
 		return Archive{}, err
 	}
-	if a.Origin.Backend, err = record.DecodeBackend(name+", backend", in.Backend); err != nil {
+	if a.Origin.Backend, err = checkpoint.DecodeBackend(name+", backend", in.Backend); err != nil {
 		return Archive{}, err
 	}
 	there := make(map[checkpoint.Key]bool, len(in.Checkpoints))
 	for i, text := range in.Checkpoints {
 		called := fmt.Sprintf("%s, checkpoint %d", name, i+1)
 		whose := func(checkpoint.Key) string { return called }
-		c, _, err := record.DecodeCheckpoint(called, whose, a.Origin.Partitions, text)
+		c, _, err := checkpoint.Decode(called, whose, a.Origin.Partitions, text)
 		if err != nil {
 			return Archive{}, err
 		}

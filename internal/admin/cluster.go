@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -18,8 +18,8 @@ type History interface {
 
 // A Cluster is where partitions move.
 type Cluster struct {
-	Roster     roster.Store
-	Directives roster.Wisher
+	Roster     cluster.Store
+	Directives cluster.DirectiveStore
 	History    History
 	// HeartbeatInterval is how often nodes send heartbeats. Defaults to 2 s.
 	HeartbeatInterval time.Duration
@@ -36,7 +36,7 @@ const (
 )
 
 // watch looks at the cluster until look says that it is over, has an error, or the context ends.
-func (c Cluster) watch(ctx context.Context, look func(roster.View) (over bool, err error)) error {
+func (c Cluster) watch(ctx context.Context, look func(cluster.View) (over bool, err error)) error {
 	watching, cancel := context.WithCancel(ctx)
 	hints := c.Roster.Hints(watching)
 	defer func() {
@@ -67,25 +67,25 @@ func (c Cluster) watch(ctx context.Context, look func(roster.View) (over bool, e
 }
 
 // seat returns the seat of a node.
-func seat(v roster.View, node string) (roster.Seat, bool) {
-	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == node })
+func seat(v cluster.View, node string) (cluster.Member, bool) {
+	i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == node })
 	if i < 0 {
-		return roster.Seat{}, false
+		return cluster.Member{}, false
 	}
 	return v.Members[i], true
 }
 
 // serves reports whether a node owns a partition and says that it serves it.
-func serves(v roster.View, node string, p change.Partition) bool {
+func serves(v cluster.View, node string, p change.Partition) bool {
 	owner := v.Owners[p]
 	s, there := seat(v, node)
-	return there && owner.Node == node && owner.Process == s.Process && slices.ContainsFunc(s.Held, func(h roster.Held) bool {
+	return there && owner.Node == node && owner.Process == s.Process && slices.ContainsFunc(s.Held, func(h cluster.HeldPartition) bool {
 		return h.Partition == p && h.Epoch == owner.Epoch
 	})
 }
 
 // owned counts the partitions that a node owns.
-func owned(v roster.View, node string) (n int) {
+func owned(v cluster.View, node string) (n int) {
 	for _, o := range v.Owners {
 		if o.Node == node {
 			n++

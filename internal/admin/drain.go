@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -47,12 +47,12 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 		}
 	}
 	if err == nil {
-		err = c.Directives.Drain(ctx, d.Node, roster.Drain{By: d.By, At: begun.UTC()})
+		err = c.Directives.Drain(ctx, d.Node, cluster.Drain{By: d.By, At: begun.UTC()})
 	}
 	if err != nil {
 		return done, err
 	}
-	err = c.watch(ctx, func(v roster.View) (over bool, err error) {
+	err = c.watch(ctx, func(v cluster.View) (over bool, err error) {
 		left := owned(v, d.Node)
 		if left != done.Left && d.Progress != nil {
 			d.Progress(left)
@@ -74,19 +74,19 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 }
 
 // check refuses to drain who is not there, and where nobody could take what it has.
-func (d Drain) check(v roster.View) error {
+func (d Drain) check(v cluster.View) error {
 	s, there := seat(v, d.Node)
 	switch {
 	case !there && (slices.Contains(v.Plan.Owners, d.Node) || owned(v, d.Node) > 0):
 		return fault.Newf(fault.HandoffDead, "node %q is in the plan but not running: there is nothing to drain", d.Node)
 	case !there:
 		return fault.Newf(fault.HandoffUnknown, "node %q", d.Node)
-	case s.Kind == roster.Gateway:
+	case s.Kind == cluster.KindGateway:
 		return fault.Newf(fault.HandoffUnknown, "%q is a gateway", d.Node)
 	}
-	takes := func(s roster.Seat) bool {
-		_, drained := v.Wishes.Drained[s.Node]
-		return s.Node != d.Node && s.Garbled == nil && s.Kind != roster.Gateway && s.Status == roster.Healthy && !drained
+	takes := func(s cluster.Member) bool {
+		_, drained := v.Directives.Drained[s.Node]
+		return s.Node != d.Node && s.Garbled == nil && s.Kind != cluster.KindGateway && s.Status == cluster.StatusHealthy && !drained
 	}
 	if !slices.ContainsFunc(v.Members, takes) {
 		return fault.Newf(fault.DrainNobody, "node %q has %d partitions", d.Node, owned(v, d.Node))
@@ -101,7 +101,7 @@ func Undrain(ctx context.Context, c Cluster, node string, ask func() error) erro
 	if err != nil {
 		return err
 	}
-	if _, known := view.Wishes.Drained[node]; !known {
+	if _, known := view.Directives.Drained[node]; !known {
 		return fault.Newf(fault.CommandBadArgument, "node %q is not being drained", node)
 	}
 	if ask != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -69,9 +69,9 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 			return w.done, err
 		}
 	}
-	pin := roster.Pin{To: h.To, By: h.By, At: w.started.UTC()}
+	pin := cluster.Pin{To: h.To, By: h.By, At: w.started.UTC()}
 	err := c.Directives.Pin(ctx, h.Partition, pin, h.For)
-	if errors.Is(err, roster.ErrPinned) {
+	if errors.Is(err, cluster.ErrPinned) {
 		return w.done, fault.New(fault.HandoffMoving, err)
 	}
 	if err == nil {
@@ -89,7 +89,7 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 
 // validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a member without heartbeats may be detached.
 func (w *pendingHandoff) validate(ctx context.Context) error {
-	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		owner, err := w.check(v, w.silentFor(v), w.cluster.silenceLimit())
 		if err != nil {
 			return true, err
@@ -100,7 +100,7 @@ func (w *pendingHandoff) validate(ctx context.Context) error {
 }
 
 // silentFor notes heartbeats of the recipient and returns the time since the last one. The first one seen may be old.
-func (w *pendingHandoff) silentFor(v roster.View) time.Duration {
+func (w *pendingHandoff) silentFor(v cluster.View) time.Duration {
 	now := time.Now()
 	s, there := seat(v, w.To)
 	switch {
@@ -125,7 +125,7 @@ func (w *pendingHandoff) report(format string, args ...any) {
 func (w *pendingHandoff) wait(ctx context.Context) error {
 	until := time.Now().Add(w.For)
 	planned := false
-	return w.cluster.watch(ctx, func(v roster.View) (over bool, err error) {
+	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		switch silent := w.silentFor(v); {
 		case serves(v, w.To, w.Partition):
 			w.done.Epoch = v.Owners[w.Partition].Epoch.String()
@@ -149,13 +149,13 @@ func (w *pendingHandoff) wait(ctx context.Context) error {
 	})
 }
 
-func absent(v roster.View, node string) bool {
+func absent(v cluster.View, node string) bool {
 	_, there := seat(v, node)
 	return !there
 }
 
 // timeoutError says why the time was not enough.
-func (w *pendingHandoff) timeoutError(v roster.View, planned bool) error {
+func (w *pendingHandoff) timeoutError(v cluster.View, planned bool) error {
 	switch {
 	case v.Leader == "":
 		return fault.Newf(fault.HandoffAbandoned, "the cluster has no leader, after %s", w.For)

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
 // check returns the owner of the partition, or the fault that says why it cannot be handed over. The recipient has sent no heartbeat for silent,
 // of which limit is too long.
-func (h Handoff) check(v roster.View, silent, limit time.Duration) (owner roster.Owner, err error) {
+func (h Handoff) check(v cluster.View, silent, limit time.Duration) (owner cluster.Owner, err error) {
 	if int(h.Partition) >= len(v.Owners) {
 		return owner, fault.Newf(fault.CommandBadArgument, "partition %d of %d", h.Partition, len(v.Owners))
 	}
@@ -30,45 +30,45 @@ func (h Handoff) check(v roster.View, silent, limit time.Duration) (owner roster
 	if older, ok := olderThan(to.Version, versionOf(v, owner.Node)); ok && older && !h.AllowOlder {
 		return owner, fault.Newf(fault.HandoffOlder, "node %q runs %s, node %q runs %s", h.To, to.Version, owner.Node, versionOf(v, owner.Node))
 	}
-	if pin, pinned := v.Wishes.Pinned[h.Partition]; pinned {
+	if pin, pinned := v.Directives.Pinned[h.Partition]; pinned {
 		return owner, fault.Newf(fault.HandoffMoving, "partition %d is already directed to node %q by %q", h.Partition, pin.To, pin.By)
 	}
 	return owner, nil
 }
 
 // recipient returns the seat of the node that is to own the partition, or the fault that says why it cannot.
-func (h Handoff) recipient(v roster.View, silent, limit time.Duration) (roster.Seat, error) {
-	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == h.To })
+func (h Handoff) recipient(v cluster.View, silent, limit time.Duration) (cluster.Member, error) {
+	i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == h.To })
 	if i < 0 {
-		if slices.Contains(v.Plan.Owners, h.To) || slices.ContainsFunc(v.Owners, func(w roster.Owner) bool { return w.Node == h.To }) {
-			return roster.Seat{}, fault.Newf(fault.HandoffDead, "node %q is in the plan but not running", h.To)
+		if slices.Contains(v.Plan.Owners, h.To) || slices.ContainsFunc(v.Owners, func(w cluster.Owner) bool { return w.Node == h.To }) {
+			return cluster.Member{}, fault.Newf(fault.HandoffDead, "node %q is in the plan but not running", h.To)
 		}
-		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "node %q", h.To)
+		return cluster.Member{}, fault.Newf(fault.HandoffUnknown, "node %q", h.To)
 	}
 	to := v.Members[i]
-	_, drained := v.Wishes.Drained[h.To]
-	etcd, told := to.Checks[roster.CheckEtcd]
+	_, drained := v.Directives.Drained[h.To]
+	etcd, told := to.Checks[cluster.CheckEtcd]
 	switch {
 	case to.Garbled != nil:
-		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q: its heartbeat cannot be read: %w", h.To, to.Garbled)
-	case to.Kind == roster.Gateway:
-		return roster.Seat{}, fault.Newf(fault.HandoffUnknown, "%q is a gateway", h.To)
+		return cluster.Member{}, fault.Newf(fault.HandoffUnfit, "node %q: its heartbeat cannot be read: %w", h.To, to.Garbled)
+	case to.Kind == cluster.KindGateway:
+		return cluster.Member{}, fault.Newf(fault.HandoffUnknown, "%q is a gateway", h.To)
 	case silent >= limit:
-		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q has sent no heartbeat for %s", h.To, silent.Round(time.Second))
+		return cluster.Member{}, fault.Newf(fault.HandoffDetached, "node %q has sent no heartbeat for %s", h.To, silent.Round(time.Second))
 	case told && !etcd:
-		return roster.Seat{}, fault.Newf(fault.HandoffDetached, "node %q cannot reach its store", h.To)
-	case to.Status != roster.Healthy:
-		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is %s", h.To, to.Status)
+		return cluster.Member{}, fault.Newf(fault.HandoffDetached, "node %q cannot reach its store", h.To)
+	case to.Status != cluster.StatusHealthy:
+		return cluster.Member{}, fault.Newf(fault.HandoffUnfit, "node %q is %s", h.To, to.Status)
 	case drained:
-		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is being drained", h.To)
+		return cluster.Member{}, fault.Newf(fault.HandoffUnfit, "node %q is being drained", h.To)
 	case to.Count != 0 && to.Count != len(v.Owners):
-		return roster.Seat{}, fault.Newf(fault.HandoffUnfit, "node %q is configured for %d partitions, not %d", h.To, to.Count, len(v.Owners))
+		return cluster.Member{}, fault.Newf(fault.HandoffUnfit, "node %q is configured for %d partitions, not %d", h.To, to.Count, len(v.Owners))
 	}
 	return to, nil
 }
 
-func versionOf(v roster.View, node string) string {
-	if i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == node }); i >= 0 {
+func versionOf(v cluster.View, node string) string {
+	if i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == node }); i >= 0 {
 		return v.Members[i].Version
 	}
 	return ""

@@ -8,38 +8,39 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
-func seatOf(node, version string, status roster.Status) roster.Seat {
-	return roster.Seat{Heartbeat: roster.Heartbeat{
-		Node: node, Process: node + "1", Kind: roster.Node, Version: version, Status: status, Count: 4,
-		Checks: map[string]bool{roster.CheckEtcd: true},
+func seatOf(node, version string, status cluster.Status) cluster.Member {
+	return cluster.Member{Heartbeat: cluster.Heartbeat{
+		Node: node, Process: node + "1", Kind: cluster.KindNode, Version: version, Status: status, Count: 4,
+		Checks: map[string]bool{cluster.CheckEtcd: true},
 	}}
 }
 
 // sampleView is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but dead.
-func sampleView() roster.View {
-	own := func(node string) roster.Owner {
-		return roster.Owner{Node: node, Process: node + "1", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
+func sampleView() cluster.View {
+	own := func(node string) cluster.Owner {
+		return cluster.Owner{Node: node, Process: node + "1", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
 	}
-	garbled := roster.Seat{Heartbeat: roster.Heartbeat{Node: "garbled"}, Garbled: errors.New("half a heartbeat")}
-	gateway := seatOf("gate", "v1.2.0", roster.Healthy)
-	gateway.Kind = roster.Gateway
-	cut := seatOf("cut", "v1.2.0", roster.Healthy)
-	cut.Checks = map[string]bool{roster.CheckEtcd: false}
-	fewer := seatOf("fewer", "v1.2.0", roster.Healthy)
+	garbled := cluster.Member{Heartbeat: cluster.Heartbeat{Node: "garbled"}, Garbled: errors.New("half a heartbeat")}
+	gateway := seatOf("gate", "v1.2.0", cluster.StatusHealthy)
+	gateway.Kind = cluster.KindGateway
+	cut := seatOf("cut", "v1.2.0", cluster.StatusHealthy)
+	cut.Checks = map[string]bool{cluster.CheckEtcd: false}
+	fewer := seatOf("fewer", "v1.2.0", cluster.StatusHealthy)
 	fewer.Count = 2
-	return roster.View{
-		Members: []roster.Seat{
-			seatOf("a", "v1.2.0", roster.Healthy), seatOf("b", "v1.2.0", roster.Healthy), seatOf("newer", "v1.10.0-rc.1", roster.Healthy),
-			seatOf("older", "v1.1.9", roster.Healthy), seatOf("odd", "devel", roster.Healthy), seatOf("sick", "v1.2.0", roster.Degraded),
-			seatOf("ill", "v1.2.0", roster.Unhealthy), seatOf("new", "v1.2.0", roster.Starting), seatOf("leaving", "v1.2.0", roster.Stopping),
+	return cluster.View{
+		Members: []cluster.Member{
+			seatOf("a", "v1.2.0", cluster.StatusHealthy), seatOf("b", "v1.2.0", cluster.StatusHealthy), seatOf("newer", "v1.10.0-rc.1", cluster.StatusHealthy),
+			seatOf("older", "v1.1.9", cluster.StatusHealthy), seatOf("odd", "devel", cluster.StatusHealthy), seatOf("sick", "v1.2.0", cluster.StatusDegraded),
+			seatOf("ill", "v1.2.0", cluster.StatusUnhealthy), seatOf("new", "v1.2.0", cluster.StatusStarting),
+			seatOf("leaving", "v1.2.0", cluster.StatusStopping),
 			garbled, gateway, cut, fewer,
 		},
-		Owners: []roster.Owner{own("a"), own("b"), own("newer"), {}},
-		Plan:   roster.Plan{Version: 3, Owners: []string{"a", "b", "newer", "d"}},
+		Owners: []cluster.Owner{own("a"), own("b"), own("newer"), {}},
+		Plan:   cluster.Plan{Version: 3, Owners: []string{"a", "b", "newer", "d"}},
 	}
 }
 
@@ -89,7 +90,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 		one, other := version.Draw(t, "one"), version.Draw(t, "other")
 		refused := func(from, to string) bool {
 			v := sampleView()
-			v.Members = []roster.Seat{seatOf("a", from, roster.Healthy), seatOf("b", to, roster.Healthy)}
+			v.Members = []cluster.Member{seatOf("a", from, cluster.StatusHealthy), seatOf("b", to, cluster.StatusHealthy)}
 			_, err := Handoff{To: "b"}.check(v, 0, 6*time.Second)
 			return fault.Of(err) == fault.HandoffOlder
 		}

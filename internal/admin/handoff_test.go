@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
@@ -29,12 +29,12 @@ func (b *book) Read(context.Context, int64) ([]notice.Notice, int64, error) { re
 // A stage is a cluster of two nodes, whose parts a test plays.
 type stage struct {
 	t       *testing.T
-	memory  *rostertest.Memory
+	memory  *clustertest.Memory
 	book    *book
 	cluster admin.Cluster
-	members map[string]roster.Membership
-	owners  []roster.Owner
-	held    map[string][]roster.Held
+	members map[string]cluster.Membership
+	owners  []cluster.Owner
+	held    map[string][]cluster.HeldPartition
 	mute    map[string]bool // sends no heartbeats
 	mu      sync.Mutex
 }
@@ -42,8 +42,8 @@ type stage struct {
 // play has a test play on a stage where node a owns everything and node b nothing.
 func play(t *testing.T, run func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, memory: rostertest.NewMemory(partitions, nil), book: &book{}, members: map[string]roster.Membership{},
-			held: map[string][]roster.Held{}, mute: map[string]bool{}}
+		s := &stage{t: t, memory: clustertest.NewMemory(partitions, nil), book: &book{}, members: map[string]cluster.Membership{},
+			held: map[string][]cluster.HeldPartition{}, mute: map[string]bool{}}
 		s.cluster = admin.Cluster{Roster: s.memory.For("operator"), Directives: s.memory.Operator("operator"), History: s.book}
 		ctx, stop := context.WithCancel(t.Context())
 		var beating sync.WaitGroup
@@ -59,7 +59,8 @@ func play(t *testing.T, run func(s *stage)) {
 }
 
 func (s *stage) join(node string) {
-	m, err := s.memory.For(node).Join(s.t.Context(), roster.Heartbeat{Node: node, Process: "p" + node, Status: roster.Healthy, Version: "v1.0.0"}, time.Hour)
+	m, err := s.memory.For(node).Join(s.t.Context(), cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy,
+		Version: "v1.0.0"}, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func (s *stage) beat(ctx context.Context, node string) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if !s.mute[node] {
-			_ = s.members[node].Beat(ctx, roster.Heartbeat{Node: node, Process: "p" + node, Status: roster.Healthy, Version: "v1.0.0", Held: s.held[node]})
+			_ = s.members[node].Beat(ctx, cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy, Version: "v1.0.0",
+				Held: s.held[node]})
 		}
 		s.mu.Unlock()
 		select {
@@ -84,7 +86,7 @@ func (s *stage) beat(ctx context.Context, node string) {
 	}
 }
 
-func (s *stage) claim(node string, all ...change.Partition) []roster.Owner {
+func (s *stage) claim(node string, all ...change.Partition) []cluster.Owner {
 	owners, err := s.members[node].Claim(s.t.Context(), all)
 	if err != nil {
 		s.t.Fatal(err)
@@ -92,7 +94,7 @@ func (s *stage) claim(node string, all ...change.Partition) []roster.Owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range all {
-		s.held[node] = append(s.held[node], roster.Held{Partition: p, Epoch: owners[i].Epoch})
+		s.held[node] = append(s.held[node], cluster.HeldPartition{Partition: p, Epoch: owners[i].Epoch})
 	}
 	return owners
 }
@@ -109,19 +111,19 @@ func (s *stage) give(p change.Partition) {
 func (s *stage) plan(version uint64, to string) {
 	l, err := s.memory.For("a").Campaign(s.t.Context(), "a")
 	if err == nil {
-		err = errors.Join(l.Publish(s.t.Context(), roster.Plan{Version: version, Owners: []string{to, "a", "a", "a"}}), l.Resign(s.t.Context()))
+		err = errors.Join(l.Publish(s.t.Context(), cluster.Plan{Version: version, Owners: []string{to, "a", "a", "a"}}), l.Resign(s.t.Context()))
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *stage) wishes() roster.Wishes {
+func (s *stage) wishes() cluster.Directives {
 	view, err := s.memory.For("operator").View(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return view.Wishes
+	return view.Directives
 }
 
 func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
@@ -167,11 +169,11 @@ func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
 		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "has no leader"},
 		"it is wished elsewhere": {
 			func(s *stage) {
-				_ = s.cluster.Directives.Pin(s.t.Context(), 0, roster.Pin{To: "c", By: "bob"}, time.Hour)
+				_ = s.cluster.Directives.Pin(s.t.Context(), 0, cluster.Pin{To: "c", By: "bob"}, time.Hour)
 			}, fault.HandoffMoving, "bob",
 		},
 		"it is to be empty": {
-			func(s *stage) { _ = s.cluster.Directives.Drain(s.t.Context(), "b", roster.Drain{By: "bob"}) }, fault.HandoffUnfit, "being drained",
+			func(s *stage) { _ = s.cluster.Directives.Drain(s.t.Context(), "b", cluster.Drain{By: "bob"}) }, fault.HandoffUnfit, "being drained",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,8 +283,8 @@ func TestListTellsTheNewestFirstAndNoMoreThanIsKept(t *testing.T) {
 			digest("too old", 1), digest("b", many...), {Kind: notice.KindMoved}, {Kind: notice.KindHandedOver, At: at, Fields: map[string]any{"partitions": "shortened"}},
 			digest("c", 1, 2, 3, 7),
 		}
-		_ = s.cluster.Directives.Pin(s.t.Context(), 2, roster.Pin{To: "b", By: "ann"}, time.Hour)
-		_ = s.cluster.Directives.Drain(s.t.Context(), "a", roster.Drain{By: "bob"})
+		_ = s.cluster.Directives.Pin(s.t.Context(), 2, cluster.Pin{To: "b", By: "ann"}, time.Hour)
+		_ = s.cluster.Directives.Drain(s.t.Context(), "a", cluster.Drain{By: "bob"})
 		list, err := admin.ListMoves(s.t.Context(), s.cluster)
 		if err != nil || len(list.Recent) != 2 || list.Recent[0].To != "c" || list.Recent[1].To != "b" {
 			t.Fatalf("%+v, %v", list, err)

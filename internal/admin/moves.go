@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -54,11 +54,11 @@ func ListMoves(ctx context.Context, c Cluster) (*MoveList, error) {
 		return nil, err
 	}
 	l := &MoveList{Recent: recentHandoffs(notices), Pinned: map[string]Directive{}, Drained: map[string]Directive{}}
-	l.addDirectives(view.Wishes)
+	l.addDirectives(view.Directives)
 	return l, nil
 }
 
-func (l *MoveList) addDirectives(w roster.Wishes) {
+func (l *MoveList) addDirectives(w cluster.Directives) {
 	for p, pin := range w.Pinned {
 		l.Pinned[strconv.Itoa(int(p))] = Directive{To: pin.To, By: pin.By, At: pin.At}
 	}

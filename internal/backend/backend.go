@@ -11,14 +11,10 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/bulletin"
-	"github.com/mongostream/streamer/internal/etcd/council"
-	"github.com/mongostream/streamer/internal/etcd/owner"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
@@ -48,7 +44,7 @@ type Conn struct {
 	// nil where there is no etcd. All are nil until OpenStore.
 	Store  Store
 	Owner  cluster.Registry
-	Roster roster.Store
+	Roster cluster.Store
 
 	application   string
 	logger        *slog.Logger
@@ -102,7 +98,7 @@ func (c *Conn) shared(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return checkpoints.NewOwner(store).Shared(ctx)
+	return checkpoints.NewRegistry(store).Shared(ctx)
 }
 
 // openMongo connects to the store of checkpoints in MongoDB.
@@ -125,7 +121,7 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 			return err
 		}
 		c.Store = kept
-		c.Owner = soleOwner{Owner: checkpoints.NewOwner(kept), conn: c}
+		c.Owner = soleOwner{Registry: checkpoints.NewRegistry(kept), conn: c}
 		if !several {
 			return nil
 		}
@@ -136,7 +132,7 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 	client := c.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
 	if kept == nil {
-		c.Store, c.Owner = store, owner.NewRegistry(client)
+		c.Store, c.Owner = store, etcd.NewRegistry(client)
 		return nil
 	}
 	c.Store = sharedStore{
@@ -144,7 +140,7 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 		create: func(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
 			return etcd.NewStore(client, o.Partitions).Create(ctx, o)
 		},
-		owner: checkpoints.NewOwner(kept),
+		owner: checkpoints.NewRegistry(kept),
 	}
 	return nil
 }
@@ -162,12 +158,12 @@ func (c *Conn) OpenAsStored(ctx context.Context) error {
 }
 
 // OpenRoster connects to etcd alone and returns what several nodes have in common.
-func (c *Conn) OpenRoster(ctx context.Context) (roster.Store, error) {
+func (c *Conn) OpenRoster(ctx context.Context) (cluster.Store, error) {
 	client, err := c.Etcd(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.Roster = council.New(client, council.Config{Partitions: c.Config.Cluster.Partitions, ElectionTTL: c.Config.Cluster.LeaseTTL})
+	c.Roster = etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: c.Config.Cluster.Partitions, ElectionTTL: c.Config.Cluster.LeaseTTL})
 	return c.Roster, nil
 }
 
@@ -175,9 +171,9 @@ func (c *Conn) OpenRoster(ctx context.Context) (roster.Store, error) {
 func (c *Conn) UseMongo(client *mongodb.Client) { c.mongo, c.borrowedMongo = client, true }
 
 // Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
-func (c *Conn) Members() roster.Store {
+func (c *Conn) Members() cluster.Store {
 	if two, are := c.Store.(sharedStore); are {
-		return sharedRoster{c.Roster, checkpoints.NewOwner(two.Store)}
+		return sharedRoster{c.Roster, checkpoints.NewRegistry(two.Store)}
 	}
 	return c.Roster
 }
@@ -201,11 +197,11 @@ func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
 	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return admin.Cluster{}, err
 	}
-	if owned := slices.ContainsFunc(view.Owners, func(o roster.Owner) bool { return o != (roster.Owner{}) }); owned && len(view.Members) == 0 {
+	if owned := slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o != (cluster.Owner{}) }); owned && len(view.Members) == 0 {
 		return admin.Cluster{}, alone
 	}
-	council := c.Roster.(*council.Store)
-	notices := bulletin.New(c.etcd, bulletin.Config{Process: "operator", Keep: c.Config.Notices.Keep})
+	council := c.Roster.(*etcd.ClusterStore)
+	notices := etcd.NewNoticeStore(c.etcd, etcd.NoticeConfig{Process: "operator", Keep: c.Config.Notices.Keep})
 	return admin.Cluster{Roster: council, Directives: council, History: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
 }
 
@@ -222,7 +218,7 @@ func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, e
 		return false, err
 	}
 	n.ID = 1
-	history := bulletin.New(client, bulletin.Config{Process: rand.Text(), Keep: c.Config.Notices.Keep, TTL: c.Config.Notices.TTL})
+	history := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: rand.Text(), Keep: c.Config.Notices.Keep, TTL: c.Config.Notices.TTL})
 	err = history.Append(ctx, []notice.Notice{n})
 	return err == nil, err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/owner"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
@@ -237,9 +236,9 @@ func (c *Conn) CheckVacant(ctx context.Context) error {
 	}
 	store, inMongo := keeper.(*checkpoints.Store)
 	if !inMongo {
-		return owner.NewRegistry(c.etcd).MakeWay(ctx, cluster.Member{}, false)
+		return etcd.NewRegistry(c.etcd).MakeWay(ctx, cluster.Identity{}, false)
 	}
-	err = checkpoints.NewOwner(store).Vacate(ctx)
+	err = checkpoints.NewRegistry(store).Vacate(ctx)
 	if fault.Of(err) == fault.MongoUnauthorized {
 		return nil
 	}
@@ -284,7 +283,7 @@ func (c *Conn) RecordMove(ctx context.Context, by string) error {
 
 // A soleOwner claims all partitions in MongoDB, as a cluster of one does.
 type soleOwner struct {
-	*checkpoints.Owner
+	*checkpoints.Registry
 
 	conn *Conn
 	// operator says that it is not for a node: where nodes share the partitions it is enough that none of them is there.
@@ -294,13 +293,13 @@ type soleOwner struct {
 // Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked there whether they are members still: who
 // takes over ends their memberships, and an operator's claim is refused beside them. Nobody joins beside a claim that stands, so that it is
 // made before.
-func (s soleOwner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (s soleOwner) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	shared, err := s.Shared(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !(shared && takeOver) && !(s.operator && (shared || s.conn.etcd != nil)) {
-		return s.Owner.Claim(ctx, m, n, ttl, takeOver)
+		return s.Registry.Claim(ctx, m, n, ttl, takeOver)
 	}
 	client, err := s.conn.Etcd(ctx)
 	if err != nil {
@@ -309,7 +308,7 @@ func (s soleOwner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.
 	if _, err := s.conn.VerifyOrigin(ctx); err != nil {
 		return nil, err
 	}
-	members := owner.NewRegistry(client)
+	members := etcd.NewRegistry(client)
 	if !takeOver {
 		if err := members.MakeWay(ctx, m, false); err != nil {
 			return nil, err

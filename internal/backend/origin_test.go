@@ -17,13 +17,13 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/etcd/bulletin"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 	"github.com/mongostream/streamer/notice"
@@ -48,8 +48,8 @@ func newSite(t *testing.T, etcds int) *site {
 	s.mongo = mongodbtest.Dial(t, s.uri)
 	s.database = mongodbtest.Database(t, s.mongo)
 	for range etcds {
-		endpoints := devetcdtest.Endpoints(t)
-		client := devetcdtest.Client(t, endpoints)
+		endpoints := etcdtest.Endpoints(t)
+		client := etcdtest.Client(t, endpoints)
 		t.Cleanup(func() { _ = client.Close() })
 		s.etcds, s.endpoints = append(s.etcds, client), append(s.endpoints, endpoints[0])
 	}
@@ -308,7 +308,7 @@ func TestCompletingAnOriginDisturbsNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		older := roster.Heartbeat{Node: "older", Process: "p", Kind: roster.Node, Status: roster.Healthy}
+		older := cluster.Heartbeat{Node: "older", Process: "p", Kind: cluster.KindNode, Status: cluster.StatusHealthy}
 		m, err := c.Members().Join(t.Context(), older, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -354,7 +354,7 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := c.Members().Join(t.Context(), roster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
+				m, err := c.Members().Join(t.Context(), cluster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
 				if err == nil {
 					err = m.Leave(t.Context())
 				}
@@ -410,7 +410,7 @@ func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.node.backend == "mongo" && c.node.nodes > 1 {
-			m, err := n.Members().Join(t.Context(), roster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
+			m, err := n.Members().Join(t.Context(), cluster.Heartbeat{Node: "n", Process: "p"}, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -435,7 +435,7 @@ func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		heard, _, err := bulletin.New(client, bulletin.Config{Process: "p"}).Read(t.Context(), 0)
+		heard, _, err := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: "p"}).Read(t.Context(), 0)
 		if err != nil || len(heard) != 2 || heard[1].Kind != notice.KindRewound || heard[1].Fields["subscriber"] != "a" {
 			t.Errorf("%s: %+v, %v", c.node, heard, err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/roster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
@@ -24,20 +23,20 @@ type sharedStore struct {
 	etcd   *etcd.Store                                                         // has the origin and no checkpoints
 	create func(context.Context, checkpoint.Origin) (checkpoint.Origin, error) // there, of any number of partitions
 	stored func(context.Context) (checkpoint.Origin, error)                    // likewise
-	roster roster.Store
-	owner  *checkpoints.Owner
+	roster cluster.Store
+	owner  *checkpoints.Registry
 }
 
 // sharedRoster is a roster whose members share checkpoints in MongoDB.
 type sharedRoster struct {
-	roster.Store
+	cluster.Store
 
-	owner *checkpoints.Owner
+	owner *checkpoints.Registry
 }
 
-// Join implements roster.Store. Who has everything as a cluster of one is to be found in MongoDB.
-func (m sharedRoster) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
-	who := cluster.Member{Node: first.Node, Process: first.Process}
+// Join implements cluster.Store. Who has everything as a cluster of one is to be found in MongoDB.
+func (m sharedRoster) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
+	who := cluster.Identity{Node: first.Node, Process: first.Process}
 	if err := m.owner.Share(ctx, who); err != nil {
 		return nil, err
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // Each fault of one member leaves the others at work, and that one without an answer; it answers again when the fault is over.
 func TestClusterOutlivesFaultsOfOneMember(t *testing.T) {
-	cluster := devetcdtest.StartCluster(t, 3)
-	for _, f := range devetcdtest.Faults() {
+	cluster := etcdtest.StartCluster(t, 3)
+	for _, f := range etcdtest.Faults() {
 		t.Run(f.Name, func(t *testing.T) {
 			victim := f.Victim(cluster)
 			heal := f.Inject(victim)
@@ -25,7 +25,7 @@ func TestClusterOutlivesFaultsOfOneMember(t *testing.T) {
 			if got := get(t, others, "k"); got != f.Name {
 				t.Errorf("the others say %q", got)
 			}
-			client := devetcdtest.Client(t, []string{victim.Endpoint()})
+			client := etcdtest.Client(t, []string{victim.Endpoint()})
 			defer func() { _ = client.Close() }()
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			if _, err := client.Get(ctx, "k"); err == nil && !f.Answers {
@@ -44,7 +44,7 @@ func TestClusterOutlivesFaultsOfOneMember(t *testing.T) {
 // write writes through members of which one may have lost its leader a moment ago.
 func write(t *testing.T, endpoints []string, value string) {
 	t.Helper()
-	client := devetcdtest.Client(t, endpoints)
+	client := etcdtest.Client(t, endpoints)
 	defer func() { _ = client.Close() }()
 	var err error
 	for range 30 {

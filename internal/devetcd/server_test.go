@@ -9,11 +9,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/internal/devetcd"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 func TestMain(m *testing.M) {
-	if !devetcdtest.RunMember() {
+	if !etcdtest.RunMember() {
 		goleak.VerifyTestMain(m)
 	}
 }
@@ -38,7 +38,7 @@ func run(t *testing.T, cfg devetcd.Config) (endpoints []string, stop func()) {
 
 func put(t *testing.T, endpoints []string, key, value string) {
 	t.Helper()
-	client := devetcdtest.Client(t, endpoints)
+	client := etcdtest.Client(t, endpoints)
 	defer func() { _ = client.Close() }()
 	if _, err := client.Put(t.Context(), key, value); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func put(t *testing.T, endpoints []string, key, value string) {
 
 func get(t *testing.T, endpoints []string, key string) string {
 	t.Helper()
-	client := devetcdtest.Client(t, endpoints)
+	client := etcdtest.Client(t, endpoints)
 	defer func() { _ = client.Close() }()
 	resp, err := client.Get(t.Context(), key)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestServersDoNotMeet(t *testing.T) {
 
 func TestServerStopsWithAWatchOpen(t *testing.T) {
 	endpoints, stop := run(t, devetcd.Config{Dir: t.TempDir()})
-	client := devetcdtest.Client(t, endpoints)
+	client := etcdtest.Client(t, endpoints)
 	defer func() { _ = client.Close() }()
 	watch := client.Watch(t.Context(), "k")
 	if _, err := client.Put(t.Context(), "k", "v"); err != nil {
@@ -119,10 +119,10 @@ func TestListenRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestPrefixIsEmptiedAtTheEnd(t *testing.T) {
-	endpoints := devetcdtest.Endpoints(t)
+	endpoints := etcdtest.Endpoints(t)
 	var prefix string
 	t.Run("use", func(t *testing.T) {
-		prefix = devetcdtest.Prefix(t, endpoints)
+		prefix = etcdtest.Prefix(t, endpoints)
 		put(t, endpoints, prefix+"/k", "v")
 	})
 	if got := get(t, endpoints, prefix+"/k"); got != "" {

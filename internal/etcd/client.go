@@ -65,17 +65,17 @@ const (
 type Client struct {
 	etcd      *clientv3.Client // without a connection of its own
 	endpoints *endpoints
-	keys      Keys
+	keys      keys
 
 	id, prefix string
 }
 
 // Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are the faults
 // EtcdUnreachable and EtcdRefused, or of the TLS files.
-func Dial(ctx context.Context, cfg Config) (*Client, error) { return DialWith(ctx, cfg) }
+func Dial(ctx context.Context, cfg Config) (*Client, error) { return dialWith(ctx, cfg) }
 
-// DialWith is Dial with further options, for tests that get in the way of calls.
-func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Client, error) {
+// dialWith is Dial with further options, for tests that get in the way of calls.
+func dialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Client, error) {
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, defaultLeaseTTL)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -87,7 +87,7 @@ func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Cli
 	defer cancel()
 	c.endpoints.wait(ctx)
 	var resp *clientv3.GetResponse
-	if resp, err = c.etcd.Get(ctx, c.keys.Origin(), clientv3.WithKeysOnly()); err == nil {
+	if resp, err = c.etcd.Get(ctx, c.keys.origin(), clientv3.WithKeysOnly()); err == nil {
 		c.id = clusterID(resp.Header)
 		return c, nil
 	}
@@ -100,7 +100,7 @@ func DialWith(ctx context.Context, cfg Config, options ...grpc.DialOption) (*Cli
 		return nil, fault.Newf(fault.EtcdUnreachable, "no answer from %s within %s: %s", where, timeout,
 			cmp.Or(c.endpoints.lastFailure(), context.DeadlineExceeded.Error()))
 	}
-	return nil, fmt.Errorf("reach %s: %w", where, Named(err))
+	return nil, fmt.Errorf("reach %s: %w", where, withCode(err))
 }
 
 // open makes a client that has sent nothing yet.
@@ -120,9 +120,6 @@ func open(cfg Config, options ...grpc.DialOption) (*Client, error) {
 	}, nil
 }
 
-// Driver returns what etcd's own client does through the connection, for the packages below this one.
-func (c *Client) Driver() *clientv3.Client { return c.etcd }
-
 // Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were set up alike have in common, and the prefix.
 func (c *Client) Backend() checkpoint.Backend {
 	return checkpoint.Backend{Etcd: c.id, Prefix: c.prefix}
@@ -136,14 +133,14 @@ func clusterID(h *pb.ResponseHeader) string {
 	return strconv.FormatUint(h.GetClusterId(), 16)
 }
 
-// KeepAlive opens a stream on which leases are renewed: each request is answered, in order. It ends with the context, and when an answer
+// keepAlive opens a stream on which leases are renewed: each request is answered, in order. It ends with the context, and when an answer
 // does not come in time.
-func (c *Client) KeepAlive(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c *Client) keepAlive(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
 	return pb.NewLeaseClient(c.endpoints).LeaseKeepAlive(ctx)
 }
 
-// Endpoints returns the addresses that the client was given.
-func (c *Client) Endpoints() []string {
+// addresses returns the addresses that the client was given.
+func (c *Client) addresses() []string {
 	addresses := make([]string, len(c.endpoints.all))
 	for i, at := range c.endpoints.all {
 		addresses[i] = at.address
@@ -151,8 +148,8 @@ func (c *Client) Endpoints() []string {
 	return addresses
 }
 
-// Status asks one of the endpoints how it is, and no other.
-func (c *Client) Status(ctx context.Context, address string) (*clientv3.StatusResponse, error) {
+// status asks one of the endpoints how it is, and no other.
+func (c *Client) status(ctx context.Context, address string) (*clientv3.StatusResponse, error) {
 	i := slices.IndexFunc(c.endpoints.all, func(at *endpoint) bool { return at.address == address })
 	if i < 0 {
 		return nil, fmt.Errorf("%s is none of the endpoints", address)
@@ -160,9 +157,6 @@ func (c *Client) Status(ctx context.Context, address string) (*clientv3.StatusRe
 	one := clientv3.NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(c.endpoints.all[i].conn), c.etcd)
 	return one.Status(ctx, address)
 }
-
-// Keys returns the names of the cluster's keys.
-func (c *Client) Keys() Keys { return c.keys }
 
 // Close ends the connection.
 func (c *Client) Close() error {

@@ -1,4 +1,4 @@
-package etcd_test
+package etcd
 
 import (
 	"context"
@@ -29,9 +29,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/devetcd"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
-	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/owner"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 // listen listens without ever answering.
@@ -49,17 +47,17 @@ func TestDialNamesWhatIsWrong(t *testing.T) {
 	gone := listen(t)
 	notEtcd := listen(t)
 	for name, c := range map[string]struct {
-		cfg  etcd.Config
+		cfg  Config
 		text string
 	}{
-		"nobody there":              {etcd.Config{Endpoints: []string{"127.0.0.1:1"}}, "connection refused"},
-		"nobody there, with a user": {etcd.Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p"}, "connection refused"},
-		"no answer":                 {etcd.Config{Endpoints: []string{notEtcd}}, notEtcd},
-		"several, none there":       {etcd.Config{Endpoints: []string{"127.0.0.1:1", gone}}, "127.0.0.1:1, " + gone},
-		"no such host":              {etcd.Config{Endpoints: []string{"nowhere.invalid:2379"}}, "nowhere.invalid"},
+		"nobody there":              {Config{Endpoints: []string{"127.0.0.1:1"}}, "connection refused"},
+		"nobody there, with a user": {Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p"}, "connection refused"},
+		"no answer":                 {Config{Endpoints: []string{notEtcd}}, notEtcd},
+		"several, none there":       {Config{Endpoints: []string{"127.0.0.1:1", gone}}, "127.0.0.1:1, " + gone},
+		"no such host":              {Config{Endpoints: []string{"nowhere.invalid:2379"}}, "nowhere.invalid"},
 	} {
 		c.cfg.DialTimeout = 300 * time.Millisecond
-		client, err := etcd.Dial(t.Context(), c.cfg)
+		client, err := Dial(t.Context(), c.cfg)
 		if err == nil {
 			_ = client.Close()
 		}
@@ -70,14 +68,14 @@ func TestDialNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
-	for name, cfg := range map[string]etcd.Config{
+	for name, cfg := range map[string]Config{
 		"without a user": {Endpoints: []string{listen(t)}, DialTimeout: time.Hour},
 		"with a user":    {Endpoints: []string{listen(t)}, DialTimeout: time.Hour, Username: "u", Password: "p"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error)
 		go func() {
-			_, err := etcd.Dial(ctx, cfg)
+			_, err := Dial(ctx, cfg)
 			result <- err
 		}()
 		cancel()
@@ -88,14 +86,14 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestDialRefusesUnreadableFiles(t *testing.T) {
-	for name, cfg := range map[string]etcd.Config{
+	for name, cfg := range map[string]Config{
 		"no such CA":         {CAFile: "missing.pem"},
 		"a key alone":        {KeyFile: "missing.pem"},
 		"no such cert":       {CertFile: "missing.pem", KeyFile: "missing.pem"},
 		"a cert that is one": {CertFile: "client_test.go", KeyFile: "client_test.go"},
 	} {
 		cfg.Endpoints = []string{"127.0.0.1:1"}
-		if _, err := etcd.Dial(t.Context(), cfg); err == nil || fault.Of(err) != "" {
+		if _, err := Dial(t.Context(), cfg); err == nil || fault.Of(err) != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -104,14 +102,14 @@ func TestDialRefusesUnreadableFiles(t *testing.T) {
 // secured starts an etcd with users: root, and "streamer", which may use what stands under /streamer/ and nothing else.
 func secured(t *testing.T) (endpoints []string) {
 	t.Helper()
-	endpoints = devetcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})
+	endpoints = etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})
 	secure(t, endpoints)
 	return endpoints
 }
 
 func secure(t *testing.T, endpoints []string) {
 	t.Helper()
-	raw := devetcdtest.Client(t, endpoints)
+	raw := etcdtest.Client(t, endpoints)
 	defer func() { _ = raw.Close() }()
 	ctx := t.Context()
 	for _, step := range []func() error{
@@ -135,14 +133,14 @@ func secure(t *testing.T, endpoints []string) {
 
 func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 	endpoints := secured(t)
-	for name, cfg := range map[string]etcd.Config{
+	for name, cfg := range map[string]Config{
 		"no user":        {Prefix: "/streamer"},
 		"wrong password": {Prefix: "/streamer", Username: "streamer", Password: "wrong"},
 		"unknown user":   {Prefix: "/streamer", Username: "nobody", Password: "secret"},
 		"other prefix":   {Prefix: "/elsewhere", Username: "streamer", Password: "secret"},
 	} {
 		cfg.Endpoints, cfg.Cluster = endpoints, "c1"
-		_, err := etcd.Dial(t.Context(), cfg)
+		_, err := Dial(t.Context(), cfg)
 		if fault.Of(err) != fault.EtcdRefused {
 			t.Errorf("%s: %v", name, err)
 		} else if strings.Contains(err.Error(), "secret") {
@@ -150,21 +148,21 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 		}
 	}
 
-	client, err := etcd.Dial(t.Context(), etcd.Config{
+	client, err := Dial(t.Context(), Config{
 		Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1", Username: "streamer", Password: "secret",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	store, registry := etcd.NewStore(client, checkpointtest.Partitions), owner.NewRegistry(client)
+	store, registry := NewStore(client, checkpointtest.Partitions), NewRegistry(client)
 	if _, err := store.Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
 	var epochs []change.Epoch
-	for _, m := range []cluster.Member{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
+	for _, m := range []cluster.Identity{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
 		// The second takes over from the first, which is another registry's.
-		registry = owner.NewRegistry(client)
+		registry = NewRegistry(client)
 		if epochs, err = registry.Claim(t.Context(), m, checkpointtest.Partitions, time.Minute, true); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +197,7 @@ func TestRenewalsCheckNoPassword(t *testing.T) {
 		defer mu.Unlock()
 		return sent[method]
 	}
-	client, err := etcd.DialWith(t.Context(), etcd.Config{
+	client, err := dialWith(t.Context(), Config{
 		Endpoints: server, Prefix: "/streamer", Cluster: "c1", Username: "streamer", Password: "secret",
 	}, grpc.WithChainUnaryInterceptor(func(
 		ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -216,11 +214,11 @@ func TestRenewalsCheckNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := etcd.NewStore(client, checkpointtest.Partitions).Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
+	if _, err := NewStore(client, checkpointtest.Partitions).Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
-	registry := owner.NewRegistry(client)
-	if _, err := registry.Claim(t.Context(), cluster.Member{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Minute, false); err != nil {
+	registry := NewRegistry(client)
+	if _, err := registry.Claim(t.Context(), cluster.Identity{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -338,24 +336,24 @@ func join(conn net.Conn, upstream string) {
 func TestDialWithTLS(t *testing.T) {
 	caFile, server := certificates(t)
 	otherCA, _ := certificates(t)
-	endpoint := encrypted(t, server, devetcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})[0])
+	endpoint := encrypted(t, server, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})[0])
 	for _, address := range []string{endpoint, "https://" + endpoint} {
-		client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{address}, CAFile: caFile})
+		client, err := Dial(t.Context(), Config{Endpoints: []string{address}, CAFile: caFile})
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if _, err := etcd.NewStore(client, 1).Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
+		if _, err := NewStore(client, 1).Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
 			t.Errorf("%s: %v", address, err)
 		}
 		_ = client.Close()
 	}
-	for name, cfg := range map[string]etcd.Config{
+	for name, cfg := range map[string]Config{
 		"another authority": {Endpoints: []string{endpoint}, CAFile: otherCA},
 		"no authority":      {Endpoints: []string{"https://" + endpoint}},
 	} {
 		cfg.DialTimeout = 2 * time.Second // the system's certificates are read first
-		if _, err := etcd.Dial(t.Context(), cfg); fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), "certificate") {
+		if _, err := Dial(t.Context(), cfg); fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -146,7 +146,7 @@ func (e *endpoints) close() error {
 const retryFor = 5 * time.Second
 
 // Invoke implements [grpc.ClientConnInterface]. It retries where etcd has refused to carry the request out, or it is safe to carry it out twice:
-// until the context ends, or for retryFor if that has no deadline. Otherwise it returns an error that [Insist] takes for an unknown outcome.
+// until the context ends, or for retryFor if that has no deadline. Otherwise it returns an error that [retryUncertain] takes for an unknown outcome.
 func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	kind, repeatable := classOf(args)

@@ -1,4 +1,4 @@
-package etcd_test
+package etcd
 
 import (
 	"context"
@@ -10,18 +10,15 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
-	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
-	"github.com/mongostream/streamer/internal/etcd/lease"
 )
 
 // Whatever happens to the one of three members that a client uses, its requests, renewals and watches go on at the others: long before it
 // could have lost a lease of 5 s.
 func TestFaultsOfOneMemberHoldNobodyUp(t *testing.T) {
 	const leaseTTL = 5 * time.Second
-	cluster := devetcdtest.StartCluster(t, 3)
-	for _, f := range devetcdtest.Faults() {
+	cluster := etcdtest.StartCluster(t, 3)
+	for _, f := range etcdtest.Faults() {
 		t.Run(f.Name, func(t *testing.T) {
 			victim := f.Victim(cluster)
 			client := dialAt(t, cluster, victim, leaseTTL)
@@ -53,14 +50,14 @@ func TestFaultsOfOneMemberHoldNobodyUp(t *testing.T) {
 }
 
 // dialAt connects a client whose first requests go to a member.
-func dialAt(t *testing.T, cluster *devetcdtest.Cluster, member *devetcdtest.Member, leaseTTL time.Duration) *etcd.Client {
+func dialAt(t *testing.T, cluster *etcdtest.Cluster, member *etcdtest.Member, leaseTTL time.Duration) *Client {
 	t.Helper()
 	for {
-		client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: cluster.Endpoints(), Prefix: "/p", Cluster: "c1", LeaseTTL: leaseTTL})
+		client, err := Dial(t.Context(), Config{Endpoints: cluster.Endpoints(), Prefix: "/p", Cluster: "c1", LeaseTTL: leaseTTL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if client.First() == member.Endpoint() {
+		if client.endpoints.choose(nil).address == member.Endpoint() {
 			t.Cleanup(func() {
 				if err := client.Close(); err != nil {
 					t.Error(err)
@@ -75,26 +72,26 @@ func dialAt(t *testing.T, cluster *devetcdtest.Cluster, member *devetcdtest.Memb
 }
 
 // requestsOf are requests of every kind.
-func requestsOf(t *testing.T, client *etcd.Client) map[string]func(context.Context) error {
+func requestsOf(t *testing.T, client *Client) map[string]func(context.Context) error {
 	t.Helper()
-	store := etcd.NewStore(client, checkpointtest.Partitions)
+	store := NewStore(client, checkpointtest.Partitions)
 	if _, err := store.Create(t.Context(), checkpointtest.Origin("c1")); err != nil {
 		t.Fatal(err)
 	}
-	id, _, err := lease.Grant(t.Context(), client, time.Hour)
+	id, _, err := grantLease(t.Context(), client, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewer := lease.NewRenewer(client, id)
+	renewer := newLeaseRenewer(client, id)
 	t.Cleanup(renewer.Close)
 	if _, err := renewer.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	watch := client.Driver().Watch(clientv3.WithRequireLeader(t.Context()), client.Keys().Plan(), clientv3.WithCreatedNotify())
+	watch := client.etcd.Watch(clientv3.WithRequireLeader(t.Context()), client.keys.plan(), clientv3.WithCreatedNotify())
 	<-watch
 	put := func(ctx context.Context) (revision int64, err error) {
-		err = etcd.Insist(ctx, func() error {
-			resp, err := client.Driver().Put(ctx, client.Keys().Plan(), "")
+		err = retryUncertain(ctx, func() error {
+			resp, err := client.etcd.Put(ctx, client.keys.plan(), "")
 			if err == nil {
 				revision = resp.Header.Revision
 			}
@@ -123,7 +120,7 @@ func requestsOf(t *testing.T, client *etcd.Client) map[string]func(context.Conte
 
 // Where all endpoints are slow, none is at fault: answers are waited for, also those that take longer than an attempt may at first.
 func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
-	upstream := strings.TrimPrefix(devetcdtest.Endpoints(t)[0], "http://")
+	upstream := strings.TrimPrefix(etcdtest.Endpoints(t)[0], "http://")
 	var links []*etcdtest.Link
 	var endpoints []string
 	for range 3 {
@@ -131,8 +128,8 @@ func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 		links, endpoints = append(links, l), append(endpoints, endpoint)
 	}
 	const leaseTTL = 1200 * time.Millisecond // an attempt takes 100 ms at first
-	prefix := devetcdtest.Prefix(t, []string{upstream})
-	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c1", LeaseTTL: leaseTTL})
+	prefix := etcdtest.Prefix(t, []string{upstream})
+	client, err := Dial(t.Context(), Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c1", LeaseTTL: leaseTTL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,21 +149,21 @@ func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 
 // A request that no endpoint answers ends, also where its context has no deadline.
 func TestRequestWithoutADeadlineEnds(t *testing.T) {
-	upstream := devetcdtest.Endpoints(t)
+	upstream := etcdtest.Endpoints(t)
 	var links []*etcdtest.Link
 	var endpoints []string
 	for range 3 {
 		l, endpoint := etcdtest.NewLink(t, strings.TrimPrefix(upstream[0], "http://"))
 		links, endpoints = append(links, l), append(endpoints, endpoint)
 	}
-	client, err := etcd.Dial(t.Context(), etcd.Config{
-		Endpoints: endpoints, Prefix: devetcdtest.Prefix(t, upstream), Cluster: "c1", LeaseTTL: 1200 * time.Millisecond,
+	client, err := Dial(t.Context(), Config{
+		Endpoints: endpoints, Prefix: etcdtest.Prefix(t, upstream), Cluster: "c1", LeaseTTL: 1200 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	store := etcd.NewStore(client, checkpointtest.Partitions)
+	store := NewStore(client, checkpointtest.Partitions)
 	for _, l := range links {
 		l.Cut()
 	}

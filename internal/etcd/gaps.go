@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 )
 
 // AddGap implements [checkpoint.GapKeeper].
@@ -18,12 +17,12 @@ func (s *Store) AddGap(ctx context.Context, g checkpoint.Gap) error {
 	for {
 		var count int64
 		added := false
-		err := Insist(ctx, func() (err error) {
+		err := retryUncertain(ctx, func() (err error) {
 			added, count, err = s.addGap(ctx, g)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("write the gap log: %w", Named(err))
+			return fmt.Errorf("write the gap log: %w", withCode(err))
 		}
 		if !added {
 			continue // somebody else wrote the entry meanwhile
@@ -45,13 +44,13 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, count
 	}
 	var revision int64
 	if len(resp.Kvs) > 0 {
-		known, err := record.DecodeGap(key, resp.Kvs[0].Value)
+		known, err := checkpoint.DecodeGap(key, resp.Kvs[0].Value)
 		if err != nil {
 			return false, 0, err
 		}
 		g, revision = known.Again(g), resp.Kvs[0].ModRevision
 	}
-	value, err := record.EncodeGap(g)
+	value, err := checkpoint.EncodeGap(g)
 	if err != nil {
 		return false, 0, err
 	}
@@ -72,7 +71,7 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, count
 func (s *Store) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
 	resp, err := s.client.etcd.Get(ctx, s.client.keys.gaps(), clientv3.WithPrefix())
 	if err != nil {
-		return nil, fmt.Errorf("read the gap log: %w", Named(err))
+		return nil, fmt.Errorf("read the gap log: %w", withCode(err))
 	}
 	return decodeGaps(resp.Kvs)
 }
@@ -81,7 +80,7 @@ func decodeGaps(kvs []*mvccpb.KeyValue) ([]checkpoint.Gap, error) {
 	gaps := make([]checkpoint.Gap, 0, len(kvs))
 	var unread []error
 	for _, kv := range kvs {
-		g, err := record.DecodeGap(string(kv.Key), kv.Value)
+		g, err := checkpoint.DecodeGap(string(kv.Key), kv.Value)
 		if err != nil {
 			unread = append(unread, err)
 			continue
@@ -97,16 +96,16 @@ func (s *Store) dropGaps(ctx context.Context) error {
 	prefix := s.client.keys.gaps()
 	resp, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
-		return fmt.Errorf("read the gap log: %w", Named(err))
+		return fmt.Errorf("read the gap log: %w", withCode(err))
 	}
 	gaps, _ := decodeGaps(resp.Kvs) // one that cannot be read stays, and counts
 	for _, g := range gaps[:min(len(gaps), max(0, len(resp.Kvs)-checkpoint.MaxGaps))] {
-		err := Insist(ctx, func() error {
+		err := retryUncertain(ctx, func() error {
 			_, err := s.client.etcd.Delete(ctx, prefix+g.ID())
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("drop from the gap log: %w", Named(err))
+			return fmt.Errorf("drop from the gap log: %w", withCode(err))
 		}
 	}
 	return nil

@@ -10,11 +10,10 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 )
 
-// A Standing is the origin as it stood at a revision.
-type Standing struct {
+// An originState is the origin as it stood at a revision.
+type originState struct {
 	checkpoint.Origin
 
 	Revision int64
@@ -24,57 +23,57 @@ type Standing struct {
 
 // Fences reports whether an epoch cannot own anything under the origin: it is of another incarnation, or of no claim (0 is
 // the revision of a key that is not there).
-func (o Standing) Fences(e change.Epoch) bool {
+func (o originState) Fences(e change.Epoch) bool {
 	return e.Incarnation != o.Incarnation || e.Revision == 0
 }
 
-// Is is the condition that the origin still stands as it stood then.
-func (c *Client) Is(o Standing) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(c.keys.Origin()), "=", o.Revision)
+// is is the condition that the origin still stands as it stood then.
+func (c *Client) is(o originState) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(c.keys.origin()), "=", o.Revision)
 }
 
-// Origin reads the origin, which must be of the given number of partitions unless that is 0.
-func (c *Client) Origin(ctx context.Context, partitions int) (Standing, error) {
-	resp, err := c.etcd.Get(ctx, c.keys.Origin(), clientv3.WithPrefix())
+// origin reads the origin, which must be of the given number of partitions unless that is 0.
+func (c *Client) origin(ctx context.Context, partitions int) (originState, error) {
+	resp, err := c.etcd.Get(ctx, c.keys.origin(), clientv3.WithPrefix())
 	if err != nil {
-		return Standing{}, fmt.Errorf("read origin: %w", Named(err))
+		return originState{}, fmt.Errorf("read origin: %w", withCode(err))
 	}
 	return c.standing(resp.Kvs, partitions)
 }
 
 // standing is Origin with what was read at its key and below.
-func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (Standing, error) {
+func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (originState, error) {
 	at := func(key string) []*mvccpb.KeyValue {
 		return slices.DeleteFunc(slices.Clone(kvs), func(kv *mvccpb.KeyValue) bool { return string(kv.Key) != key })
 	}
-	stands, err := StandingOf(at(c.keys.Origin()), partitions)
-	if kvs := at(c.keys.Backend()); err == nil && len(kvs) > 0 {
+	stands, err := originStateOf(at(c.keys.origin()), partitions)
+	if kvs := at(c.keys.backend()); err == nil && len(kvs) > 0 {
 		stands.backend = kvs[0].ModRevision
-		stands.Backend, err = record.DecodeBackend(string(kvs[0].Key), kvs[0].Value)
+		stands.Backend, err = checkpoint.DecodeBackend(string(kvs[0].Key), kvs[0].Value)
 	}
 	if err != nil {
-		return Standing{}, err
+		return originState{}, err
 	}
 	return stands, nil
 }
 
-// StandingOf is Origin with what was read at its key alone, without the backend.
-func StandingOf(kvs []*mvccpb.KeyValue, partitions int) (Standing, error) {
+// originStateOf is Origin with what was read at its key alone, without the backend.
+func originStateOf(kvs []*mvccpb.KeyValue, partitions int) (originState, error) {
 	if len(kvs) == 0 {
-		return Standing{}, checkpoint.ErrNoOrigin
+		return originState{}, checkpoint.ErrNoOrigin
 	}
 	kv := kvs[0]
-	o, err := record.DecodeOrigin(string(kv.Key), partitions, kv.Value)
+	o, err := checkpoint.DecodeOrigin(string(kv.Key), partitions, kv.Value)
 	if err != nil {
-		return Standing{}, err
+		return originState{}, err
 	}
-	return Standing{Origin: o, Revision: kv.ModRevision}, nil
+	return originState{Origin: o, Revision: kv.ModRevision}, nil
 }
 
-// Nest makes nested transactions in one, as long as the origin is the one that stands; else it is checkpoint.ErrOriginMoved. etcd
+// nest makes nested transactions in one, as long as the origin is the one that stands; else it is checkpoint.ErrOriginMoved. etcd
 // takes MaxNested of them where none has more than two operations.
-func (c *Client) Nest(ctx context.Context, stands Standing, nested []clientv3.Op) (*clientv3.TxnResponse, error) {
-	resp, err := c.etcd.Txn(ctx).If(c.Is(stands)).Then(nested...).Commit()
+func (c *Client) nest(ctx context.Context, stands originState, nested []clientv3.Op) (*clientv3.TxnResponse, error) {
+	resp, err := c.etcd.Txn(ctx).If(c.is(stands)).Then(nested...).Commit()
 	if err == nil && !resp.Succeeded {
 		err = checkpoint.ErrOriginMoved
 	}
@@ -82,18 +81,18 @@ func (c *Client) Nest(ctx context.Context, stands Standing, nested []clientv3.Op
 }
 
 // create writes the origin if there is none and returns the one that stands.
-func (c *Client) create(ctx context.Context, o checkpoint.Origin) (Standing, error) {
-	value, err := record.EncodeOrigin(o)
+func (c *Client) create(ctx context.Context, o checkpoint.Origin) (originState, error) {
+	value, err := checkpoint.EncodeOrigin(o)
 	if err != nil {
-		return Standing{}, err
+		return originState{}, err
 	}
 	puts, err := c.putBackend(o.Backend)
 	if err != nil {
-		return Standing{}, err
+		return originState{}, err
 	}
-	key := c.keys.Origin()
+	key := c.keys.origin()
 	var resp *clientv3.TxnResponse
-	err = Insist(ctx, func() error {
+	err = retryUncertain(ctx, func() error {
 		resp, err = c.etcd.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(append(puts, clientv3.OpPut(key, string(value)))...).
@@ -101,44 +100,44 @@ func (c *Client) create(ctx context.Context, o checkpoint.Origin) (Standing, err
 		return err
 	})
 	if err != nil {
-		return Standing{}, fmt.Errorf("write origin: %w", Named(err))
+		return originState{}, fmt.Errorf("write origin: %w", withCode(err))
 	}
 	if resp.Succeeded {
-		return Standing{Origin: o, Revision: resp.Header.Revision, backend: resp.Header.Revision}, nil
+		return originState{Origin: o, Revision: resp.Header.Revision, backend: resp.Header.Revision}, nil
 	}
-	return c.Origin(ctx, o.Partitions)
+	return c.origin(ctx, o.Partitions)
 }
 
 // putBackend returns the operation that writes a backend, none where nothing is known of it.
 func (c *Client) putBackend(b checkpoint.Backend) ([]clientv3.Op, error) {
-	value, err := record.EncodeBackend(b)
+	value, err := checkpoint.EncodeBackend(b)
 	if err != nil || value == nil {
 		return nil, err
 	}
-	return []clientv3.Op{clientv3.OpPut(c.keys.Backend(), string(value))}, nil
+	return []clientv3.Op{clientv3.OpPut(c.keys.backend(), string(value))}, nil
 }
 
 // complete writes what the origin does not say of its backend. The origin's own key is not written: its revision is compared by everything
 // that is done under it.
-func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Backend) (Standing, error) {
+func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Backend) (originState, error) {
 	for {
-		stands, err := c.Origin(ctx, partitions)
+		stands, err := c.origin(ctx, partitions)
 		if err != nil || stands.Backend.With(b) == stands.Backend {
 			return stands, err
 		}
 		puts, err := c.putBackend(stands.Backend.With(b))
 		if err != nil {
-			return Standing{}, err
+			return originState{}, err
 		}
-		err = Insist(ctx, func() error {
+		err = retryUncertain(ctx, func() error {
 			_, err := c.etcd.Txn(ctx).
-				If(c.Is(stands), clientv3.Compare(clientv3.ModRevision(c.keys.Backend()), "=", stands.backend)).
+				If(c.is(stands), clientv3.Compare(clientv3.ModRevision(c.keys.backend()), "=", stands.backend)).
 				Then(puts...).
 				Commit()
 			return err
 		})
 		if err != nil {
-			return Standing{}, fmt.Errorf("complete origin: %w", Named(err))
+			return originState{}, fmt.Errorf("complete origin: %w", withCode(err))
 		}
 	}
 }
@@ -148,12 +147,12 @@ func (c *Client) adopt(ctx context.Context, last, next checkpoint.Origin) error 
 	if err := next.Follows(last); err != nil {
 		return err
 	}
-	value, err := record.EncodeOrigin(next)
+	value, err := checkpoint.EncodeOrigin(next)
 	if err != nil {
 		return err
 	}
-	return Insist(ctx, func() error {
-		stands, err := c.Origin(ctx, last.Partitions)
+	return retryUncertain(ctx, func() error {
+		stands, err := c.origin(ctx, last.Partitions)
 		switch {
 		case err != nil:
 			return err
@@ -166,7 +165,7 @@ func (c *Client) adopt(ctx context.Context, last, next checkpoint.Origin) error 
 		if err != nil {
 			return err
 		}
-		_, err = c.Nest(ctx, stands, append(puts, clientv3.OpPut(c.keys.Origin(), string(value))))
+		_, err = c.nest(ctx, stands, append(puts, clientv3.OpPut(c.keys.origin(), string(value))))
 		return err
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -18,15 +17,15 @@ import (
 // earlier than next's start, and nobody may be a member or own anything: else it is
 // the fault NodeRunning. Where last does not stand it is checkpoint.ErrOriginMoved; that next stands already is nil.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
-	value, err := record.EncodeOrigin(next)
+	value, err := checkpoint.EncodeOrigin(next)
 	for done := false; err == nil && !done; {
-		err = Insist(ctx, func() error {
+		err = retryUncertain(ctx, func() error {
 			done, err = s.client.repartition(ctx, last, next, string(value))
 			return err
 		})
 	}
 	if err != nil {
-		return checkpoint.Origin{}, fmt.Errorf("repartition: %w", Named(err))
+		return checkpoint.Origin{}, fmt.Errorf("repartition: %w", withCode(err))
 	}
 	s.forgetOrigin()
 	return next, nil
@@ -36,7 +35,7 @@ func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (
 func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, value string) (done bool, err error) {
 	one := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1)}
 	read, err := c.etcd.Txn(ctx).Then(
-		clientv3.OpGet(c.keys.Origin(), clientv3.WithPrefix()), clientv3.OpGet(c.keys.Members(), one...), clientv3.OpGet(c.keys.Owners(), one...),
+		clientv3.OpGet(c.keys.origin(), clientv3.WithPrefix()), clientv3.OpGet(c.keys.members(), one...), clientv3.OpGet(c.keys.owners(), one...),
 		clientv3.OpGet(c.keys.shared(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
@@ -57,7 +56,7 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 		}
 	}
 	for _, kv := range read.Responses[3].GetResponseRange().Kvs {
-		m, _, err := record.DecodeCheckpoint(string(kv.Key), c.keys.checkpoint, last.Partitions, kv.Value)
+		m, _, err := checkpoint.Decode(string(kv.Key), c.keys.checkpoint, last.Partitions, kv.Value)
 		if err != nil {
 			return false, err
 		}
@@ -73,10 +72,10 @@ func (c *Client) repartition(ctx context.Context, last, next checkpoint.Origin, 
 		return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
 	}
 	resp, err := c.etcd.Txn(ctx).
-		If(c.Is(stands), none(c.keys.Members()), none(c.keys.Owners()),
+		If(c.is(stands), none(c.keys.members()), none(c.keys.owners()),
 			clientv3.Compare(clientv3.ModRevision(c.keys.shared()), "<", read.Header.Revision+1).WithPrefix()).
-		Then(append(puts, clientv3.OpPut(c.keys.Origin(), value), clientv3.OpDelete(c.keys.shared(), clientv3.WithPrefix()),
-			clientv3.OpDelete(c.keys.Plan()), clientv3.OpDelete(c.keys.Pins(), clientv3.WithPrefix()))...).
+		Then(append(puts, clientv3.OpPut(c.keys.origin(), value), clientv3.OpDelete(c.keys.shared(), clientv3.WithPrefix()),
+			clientv3.OpDelete(c.keys.plan()), clientv3.OpDelete(c.keys.pins(), clientv3.WithPrefix()))...).
 		Commit()
 	return err == nil && resp.Succeeded, err
 }

@@ -45,13 +45,13 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 	}
 	for len(queue) > 0 {
 		var batch, rest []*write
-		err := Insist(ctx, func() (err error) {
+		err := retryUncertain(ctx, func() (err error) {
 			batch, rest, err = s.commit(ctx, queue)
 			return err
 		})
 		if err != nil {
 			for _, w := range batch {
-				*w.result = fmt.Errorf("save checkpoint of %s: %w", w.checkpoint.Key, Named(err))
+				*w.result = fmt.Errorf("save checkpoint of %s: %w", w.checkpoint.Key, withCode(err))
 			}
 		}
 		queue = rest
@@ -62,7 +62,7 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 // settle says what became of a write. One that is refused after an attempt of which nobody knows whether it was made may have been saved before.
 func (w *write) settle(err error) {
 	if w.doubt != nil && (errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrRewound)) {
-		err = fmt.Errorf("save a checkpoint that is refused by now: %w", Named(w.doubt))
+		err = fmt.Errorf("save a checkpoint that is refused by now: %w", withCode(w.doubt))
 	}
 	*w.result = err
 }
@@ -74,9 +74,9 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 	if err != nil {
 		return queue, nil, err
 	}
-	bytes, nested := 0, make([]clientv3.Op, 0, min(len(queue), MaxNested))
+	bytes, nested := 0, make([]clientv3.Op, 0, min(len(queue), maxNested))
 	for i, w := range queue {
-		if len(batch) == MaxNested {
+		if len(batch) == maxNested {
 			rest = queue[i:]
 			break
 		}
@@ -98,7 +98,7 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 	if len(batch) == 0 {
 		return nil, rest, nil
 	}
-	resp, err := s.client.Nest(ctx, stands, nested)
+	resp, err := s.client.nest(ctx, stands, nested)
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		s.forgetOrigin()
 		return nil, slices.Concat(batch, rest), nil
@@ -152,7 +152,7 @@ func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	expected, otherwise := []clientv3.Cmp{unchanged(key, w.over)}, []clientv3.Op{clientv3.OpGet(key)}
 	if c := w.checkpoint; c.Shared {
 		expected = append(expected, s.client.owns(c.Partition, c.Epoch))
-		otherwise = append(otherwise, clientv3.OpGet(s.client.keys.Owner(c.Partition), clientv3.WithKeysOnly()))
+		otherwise = append(otherwise, clientv3.OpGet(s.client.keys.owner(c.Partition), clientv3.WithKeysOnly()))
 	}
 	return clientv3.OpTxn(expected, puts, otherwise), size, nil
 }
@@ -186,7 +186,7 @@ func (s *Store) readBack(w *write, read []*etcdserverpb.ResponseOp) (settled boo
 }
 
 // standing returns the origin as it was last seen, or reads it where it is unknown or not that of all the writes.
-func (s *Store) standing(ctx context.Context, queue []*write) (Standing, error) {
+func (s *Store) standing(ctx context.Context, queue []*write) (originState, error) {
 	s.mu.Lock()
 	stands := s.mu.origin
 	s.mu.Unlock()

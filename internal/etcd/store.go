@@ -13,12 +13,11 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 )
 
 const (
-	// MaxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
-	MaxNested = 126
+	// maxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
+	maxNested = 126
 	// pageLength is how many checkpoints are read at once: in the worst case one has more than a megabyte.
 	pageLength = 100
 	// maxSeen bounds what is remembered of checkpoints that may be saved again; forgotten ones are read.
@@ -33,7 +32,7 @@ type Store struct {
 	mu struct {
 		sync.Mutex
 
-		origin Standing // zero when unknown
+		origin originState // zero when unknown
 		seen   map[checkpoint.Key]seen
 	}
 }
@@ -66,7 +65,7 @@ func NewStore(client *Client, partitions int) *Store {
 func (s *Store) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
 	resp, err := s.client.etcd.Get(ctx, s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber}))
 	if err != nil {
-		return nil, fmt.Errorf("read checkpoints of %s: %w", subscriber, Named(err))
+		return nil, fmt.Errorf("read checkpoints of %s: %w", subscriber, withCode(err))
 	}
 	all, unread := s.decodeAll(nil, resp.Kvs)
 	shared, err := s.list(ctx, s.client.keys.partitions(subscriber))
@@ -88,7 +87,7 @@ func (s *Store) list(ctx context.Context, prefix string) (all []checkpoint.Check
 	for from, more := prefix, true; more; {
 		page, failed := s.client.etcd.Get(ctx, from, end, clientv3.WithLimit(pageLength))
 		if failed != nil {
-			return nil, fmt.Errorf("read checkpoints: %w", Named(failed))
+			return nil, fmt.Errorf("read checkpoints: %w", withCode(failed))
 		}
 		var unread error
 		all, unread = s.decodeAll(all, page.Kvs)
@@ -104,7 +103,7 @@ func (s *Store) list(ctx context.Context, prefix string) (all []checkpoint.Check
 func (s *Store) decodeAll(all []checkpoint.Checkpoint, kvs []*mvccpb.KeyValue) ([]checkpoint.Checkpoint, error) {
 	var unread []error
 	for _, kv := range kvs {
-		c, _, err := record.DecodeCheckpoint(string(kv.Key), s.client.keys.checkpoint, s.partitions, kv.Value)
+		c, _, err := checkpoint.Decode(string(kv.Key), s.client.keys.checkpoint, s.partitions, kv.Value)
 		if err != nil {
 			unread = append(unread, err)
 			continue
@@ -117,7 +116,7 @@ func (s *Store) decodeAll(all []checkpoint.Checkpoint, kvs []*mvccpb.KeyValue) (
 // Delete implements [checkpoint.Store].
 func (s *Store) Delete(ctx context.Context, subscriber string) error {
 	exclusive, shared := s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber}), s.client.keys.partitions(subscriber)
-	err := Insist(ctx, func() error {
+	err := retryUncertain(ctx, func() error {
 		_, err := s.client.etcd.Txn(ctx).Then(
 			clientv3.OpDelete(exclusive), clientv3.OpDelete(s.client.keys.history(exclusive), clientv3.WithPrefix()),
 			clientv3.OpDelete(shared, clientv3.WithPrefix()), clientv3.OpDelete(s.client.keys.histories(subscriber), clientv3.WithPrefix()),
@@ -125,7 +124,7 @@ func (s *Store) Delete(ctx context.Context, subscriber string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("delete checkpoints of %s: %w", subscriber, Named(err))
+		return fmt.Errorf("delete checkpoints of %s: %w", subscriber, withCode(err))
 	}
 	return nil
 }
@@ -134,12 +133,12 @@ func (s *Store) Delete(ctx context.Context, subscriber string) error {
 func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Checkpoint, error) {
 	resp, err := s.client.etcd.Get(ctx, s.client.keys.history(s.client.keys.checkpoint(k)), clientv3.WithPrefix())
 	if err != nil {
-		return nil, fmt.Errorf("read history of %s: %w", k, Named(err))
+		return nil, fmt.Errorf("read history of %s: %w", k, withCode(err))
 	}
-	entries := make(record.History, 0, len(resp.Kvs))
+	entries := make(checkpoint.History, 0, len(resp.Kvs))
 	var unread []error
 	for _, kv := range resp.Kvs {
-		c, trail, err := record.DecodeEntry(string(kv.Key), k, kv.Value)
+		c, trail, err := checkpoint.DecodeEntry(string(kv.Key), k, kv.Value)
 		if err != nil {
 			unread = append(unread, err)
 			continue
@@ -173,13 +172,13 @@ func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.
 // Adopt implements [checkpoint.Adopter]. The origin is compared by every transaction, so the one put ends every epoch before.
 func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := s.client.adopt(ctx, last, next); err != nil {
-		return fmt.Errorf("adopt: %w", Named(err))
+		return fmt.Errorf("adopt: %w", withCode(err))
 	}
 	return nil
 }
 
-func (s *Store) readOrigin(ctx context.Context) (Standing, error) {
-	stands, err := s.client.Origin(ctx, s.partitions)
+func (s *Store) readOrigin(ctx context.Context) (originState, error) {
+	stands, err := s.client.origin(ctx, s.partitions)
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -191,7 +190,7 @@ func (s *Store) readOrigin(ctx context.Context) (Standing, error) {
 func (s *Store) forgetOrigin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.origin = Standing{}
+	s.mu.origin = originState{}
 }
 
 // read reads what a checkpoint's key holds, and remembers it.
@@ -206,7 +205,7 @@ func (s *Store) read(ctx context.Context, k checkpoint.Key) (seen, error) {
 // look decodes what a checkpoint's key was read to hold, and remembers it.
 func (s *Store) look(k checkpoint.Key, kvs []*mvccpb.KeyValue) (what seen, err error) {
 	if len(kvs) > 0 {
-		c, trail, err := record.DecodeCheckpoint(string(kvs[0].Key), s.client.keys.checkpoint, s.partitions, kvs[0].Value)
+		c, trail, err := checkpoint.Decode(string(kvs[0].Key), s.client.keys.checkpoint, s.partitions, kvs[0].Value)
 		if err != nil {
 			return seen{}, err
 		}
@@ -235,7 +234,7 @@ func (s *Store) lastSeen(k checkpoint.Key) seen {
 // revision yet.
 func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, size int, after seen, err error) {
 	next, entry := over.trail.Next(c)
-	value, err := record.EncodeCheckpoint(c, next)
+	value, err := checkpoint.Encode(c, next)
 	if err != nil {
 		return nil, 0, seen{}, err
 	}
@@ -243,7 +242,7 @@ func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, si
 	puts, size = []clientv3.Op{clientv3.OpPut(key, string(value))}, len(key)+len(value)
 	if entry {
 		at := s.client.keys.entry(key, next.Slot())
-		if value, err = record.EncodeCheckpoint(c.Entry(), next); err != nil {
+		if value, err = checkpoint.Encode(c.Entry(), next); err != nil {
 			return nil, 0, seen{}, err
 		}
 		puts, size = append(puts, clientv3.OpPut(at, string(value))), size+len(at)+len(value)
@@ -258,10 +257,10 @@ func unchanged(key string, what seen) clientv3.Cmp {
 
 // owns is the condition that the epoch owns the partition.
 func (c *Client) owns(p change.Partition, e change.Epoch) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(c.keys.Owner(p)), "=", int64(e.Revision))
+	return clientv3.Compare(clientv3.ModRevision(c.keys.owner(p)), "=", int64(e.Revision))
 }
 
-func fencedByOrigin(p change.Partition, e change.Epoch, stands Standing) error {
+func fencedByOrigin(p change.Partition, e change.Epoch, stands originState) error {
 	return fmt.Errorf("partition %d, epoch %s, incarnation is %d: %w", p, e, stands.Incarnation, checkpoint.ErrFenced)
 }
 
@@ -275,7 +274,7 @@ func fencedByOwner(p change.Partition, e change.Epoch, owner []*mvccpb.KeyValue)
 // ClaimTerms implements [checkpoint.Claimer]. The owner keys are the fence, so nothing is written.
 func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
 	claimed := make([]checkpoint.Checkpoint, 0, len(terms))
-	for chunk := range slices.Chunk(terms, MaxNested) {
+	for chunk := range slices.Chunk(terms, maxNested) {
 		found, err := s.claimTerms(ctx, subscriber, chunk)
 		for errors.Is(err, checkpoint.ErrOriginMoved) {
 			found, err = s.claimTerms(ctx, subscriber, chunk)
@@ -305,12 +304,12 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 		reads[i] = clientv3.OpTxn(
 			[]clientv3.Cmp{s.client.owns(t.Partition, t.Epoch)},
 			[]clientv3.Op{clientv3.OpGet(s.client.keys.checkpoint(keyOf(t)))},
-			[]clientv3.Op{clientv3.OpGet(s.client.keys.Owner(t.Partition), clientv3.WithKeysOnly())},
+			[]clientv3.Op{clientv3.OpGet(s.client.keys.owner(t.Partition), clientv3.WithKeysOnly())},
 		)
 	}
-	resp, err := s.client.Nest(ctx, stands, reads)
+	resp, err := s.client.nest(ctx, stands, reads)
 	if err != nil {
-		return nil, Named(err)
+		return nil, withCode(err)
 	}
 	claimed := make([]checkpoint.Checkpoint, len(terms))
 	for i, t := range terms {
@@ -336,13 +335,13 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 	first, err := first.Trimmed()
 	var claimed checkpoint.Checkpoint
 	for done := false; err == nil && !done; {
-		err = Insist(ctx, func() error {
+		err = retryUncertain(ctx, func() error {
 			claimed, done, err = s.claimName(ctx, c, first)
 			return err
 		})
 	}
 	if err != nil {
-		return checkpoint.Checkpoint{}, fmt.Errorf("claim subscriber %q: %w", first.Subscriber, Named(err))
+		return checkpoint.Checkpoint{}, fmt.Errorf("claim subscriber %q: %w", first.Subscriber, withCode(err))
 	}
 	return claimed, nil
 }
@@ -368,7 +367,7 @@ func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoi
 		next.Claim = claim
 		after = seen{checkpoint: &next, trail: what.trail} // who saves may change, and the history does not
 		var value []byte
-		value, err = record.EncodeCheckpoint(next, what.trail)
+		value, err = checkpoint.Encode(next, what.trail)
 		puts = []clientv3.Op{clientv3.OpPut(key, string(value))}
 	}
 	if err != nil {
@@ -395,7 +394,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 		return err
 	}
 	oldest, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend), clientv3.WithLimit(min(all.Count-checkpoint.MaxSubscribers, MaxNested)))
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend), clientv3.WithLimit(min(all.Count-checkpoint.MaxSubscribers, maxNested)))
 	if err != nil || len(oldest.Kvs) == 0 {
 		return err
 	}
@@ -419,7 +418,7 @@ func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position
 		return stands.Rewound(to, o.Incarnation, by, why)
 	})
 	if err != nil {
-		return checkpoint.Checkpoint{}, fmt.Errorf("rewind: %w", Named(err))
+		return checkpoint.Checkpoint{}, fmt.Errorf("rewind: %w", withCode(err))
 	}
 	return moved, nil
 }
@@ -430,7 +429,7 @@ func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 		return c.Imported(stands, o)
 	})
 	if err != nil {
-		return fmt.Errorf("put: %w", Named(err))
+		return fmt.Errorf("put: %w", withCode(err))
 	}
 	return nil
 }
@@ -460,7 +459,7 @@ func (s *Store) move(
 		if err != nil {
 			return false, err
 		}
-		resp, err := s.client.etcd.Txn(ctx).If(s.client.Is(stands), unchanged(s.client.keys.checkpoint(k), what)).Then(puts...).Commit()
+		resp, err := s.client.etcd.Txn(ctx).If(s.client.is(stands), unchanged(s.client.keys.checkpoint(k), what)).Then(puts...).Commit()
 		if sent = err != nil; sent || !resp.Succeeded {
 			return false, err
 		}
@@ -469,7 +468,7 @@ func (s *Store) move(
 		return true, nil
 	}
 	for done := false; err == nil && !done; {
-		err = Insist(ctx, func() error {
+		err = retryUncertain(ctx, func() error {
 			done, err = try()
 			return err
 		})

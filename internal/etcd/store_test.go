@@ -18,14 +18,12 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
 func TestMain(m *testing.M) {
-	if devetcdtest.RunMember() {
+	if etcdtest.RunMember() {
 		return
 	}
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
@@ -44,13 +42,20 @@ type place struct {
 
 func newPlace(t *testing.T, endpoints []string) place {
 	t.Helper()
-	raw := devetcdtest.Client(t, endpoints)
+	raw := etcdtest.Client(t, endpoints)
 	t.Cleanup(func() { _ = raw.Close() })
-	return place{t, Config{Endpoints: endpoints, Prefix: devetcdtest.Prefix(t, endpoints), Cluster: "c1"}, raw}
+	return place{t, Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c1"}, raw}
+}
+
+// link makes a link to the place.
+func (p place) link() *etcdtest.Link {
+	p.Helper()
+	l, _ := etcdtest.NewLink(p.T, strings.TrimPrefix(p.cfg.Endpoints[0], "http://"))
+	return l
 }
 
 // dial connects a client that lives as long as the test, through a link if there is one.
-func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
+func (p place) dial(l *etcdtest.Link) *Client {
 	p.Helper()
 	cfg := p.cfg
 	var client *Client
@@ -58,8 +63,8 @@ func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
 	if l == nil {
 		client, err = Dial(p.Context(), cfg)
 	} else {
-		cfg.Endpoints = []string{endpoint}
-		client, err = DialWith(p.Context(), cfg, l.Options()...)
+		cfg.Endpoints = []string{l.Proxy.Listen}
+		client, err = dialWith(p.Context(), cfg, l.Options()...)
 	}
 	if err != nil {
 		p.Fatal(err)
@@ -73,16 +78,16 @@ func (p place) dial(l *etcdtest.Link, endpoint string) *Client {
 }
 
 // store connects a store, through a link if there is one.
-func (p place) store(l *etcdtest.Link, endpoint string) *Store {
+func (p place) store(l *etcdtest.Link) *Store {
 	p.Helper()
-	return NewStore(p.dial(l, endpoint), checkpointtest.Partitions)
+	return NewStore(p.dial(l), checkpointtest.Partitions)
 }
 
 // linked connects a store through a link of its own.
 func (p place) linked() (*Store, *etcdtest.Link) {
 	p.Helper()
-	l, endpoint := etcdtest.NewLink(p.T, strings.TrimPrefix(p.cfg.Endpoints[0], "http://"))
-	return p.store(l, endpoint), l
+	l := p.link()
+	return p.store(l), l
 }
 
 func (p place) key(format string, args ...any) string {
@@ -103,7 +108,7 @@ func (p place) origin(incarnation uint64) {
 	p.Helper()
 	origin := checkpointtest.Origin("c1")
 	origin.Incarnation = incarnation
-	value, err := record.EncodeOrigin(origin)
+	value, err := checkpoint.EncodeOrigin(origin)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -139,7 +144,7 @@ func (p place) get(key string) []byte {
 
 // opener opens stores for the suites, all on one etcd.
 func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
-	return openerOn(devetcdtest.Endpoints(t))
+	return openerOn(etcdtest.Endpoints(t))
 }
 
 // openerOn opens stores on an etcd whose first endpoint answers.
@@ -154,13 +159,13 @@ func openerOn(endpoints []string) func(t *testing.T) checkpointtest.Harness {
 				if p.get(p.key("origin")) == nil {
 					p.origin(1)
 				}
-				o, err := record.DecodeOrigin("origin", checkpointtest.Partitions, p.get(p.key("origin")))
+				o, err := checkpoint.DecodeOrigin("origin", checkpointtest.Partitions, p.get(p.key("origin")))
 				if err != nil {
 					t.Fatal(err)
 				}
 				return p.begin(o.Incarnation, partitions...)
 			},
-			Reopen: func() checkpointtest.Store { return p.store(nil, "") },
+			Reopen: func() checkpointtest.Store { return p.store(nil) },
 			Put:    func(k checkpoint.Key, stored []byte) { p.put(p.checkpoint(k), stored) },
 			PutGap: func(id string, stored []byte) { p.put(p.key("gap/%s", id), stored) },
 			Raw:    func(k checkpoint.Key) []byte { return p.get(p.checkpoint(k)) },
@@ -178,10 +183,10 @@ func (p place) checkpoint(k checkpoint.Key) string {
 // fill puts many checkpoints.
 func (p place) fill(all []checkpoint.Checkpoint) {
 	p.Helper()
-	for chunk := range slices.Chunk(all, MaxNested) {
+	for chunk := range slices.Chunk(all, maxNested) {
 		var puts []clientv3.Op
 		for _, c := range chunk {
-			value, err := record.EncodeCheckpoint(c, checkpoint.Trail{})
+			value, err := checkpoint.Encode(c, checkpoint.Trail{})
 			if err != nil {
 				p.Fatal(err)
 			}
@@ -196,13 +201,13 @@ func (p place) fill(all []checkpoint.Checkpoint) {
 func TestStoreIsAStore(t *testing.T) { checkpointtest.TestStore(t, opener(t)) }
 
 func TestStoreIsAStoreBesideAnIsolatedMember(t *testing.T) {
-	checkpointtest.TestStore(t, openerOn(devetcdtest.Isolated(t)))
+	checkpointtest.TestStore(t, openerOn(etcdtest.Isolated(t)))
 }
 
 func TestStoreCountsAnew(t *testing.T) {
 	checkpointtest.TestRepartition(t, opener(t), func(h checkpointtest.Harness) {
 		c := h.Store.(*Store).client
-		if _, err := c.etcd.Delete(t.Context(), c.keys.Owners(), clientv3.WithPrefix()); err != nil {
+		if _, err := c.etcd.Delete(t.Context(), c.keys.owners(), clientv3.WithPrefix()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -217,7 +222,7 @@ func allPartitions() []change.Partition {
 }
 
 func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
 	terms := p.begin(1, allPartitions()...)
@@ -241,7 +246,7 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 			t.Errorf("round %d: %d transactions for %d partitions, want 3", round, got, len(terms))
 		}
 	}
-	other := p.store(nil, "")
+	other := p.store(nil)
 	save(other, 20)
 	before := l.Transactions.Load()
 	save(store, 15)
@@ -257,15 +262,15 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 }
 
 func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	stands, err := store.readOrigin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var nested []clientv3.Op
-	for i := range MaxNested + 1 {
+	for i := range maxNested + 1 {
 		term := change.Term{Partition: change.Partition(i), Epoch: change.Epoch{Incarnation: 1, Revision: 1}}
 		c := checkpointtest.Shared(term, checkpointtest.Event(1))
 		c.Reason = checkpoint.ReasonFinal // an entry of the history too: two operations
@@ -275,18 +280,18 @@ func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 		}
 		nested = append(nested, op)
 	}
-	if _, err := store.client.Nest(t.Context(), stands, nested[:MaxNested]); err != nil {
-		t.Errorf("%d: %v", MaxNested, err)
+	if _, err := store.client.nest(t.Context(), stands, nested[:maxNested]); err != nil {
+		t.Errorf("%d: %v", maxNested, err)
 	}
-	if _, err := store.client.Nest(t.Context(), stands, nested); !errors.Is(err, rpctypes.ErrTooManyOps) {
+	if _, err := store.client.nest(t.Context(), stands, nested); !errors.Is(err, rpctypes.ErrTooManyOps) {
 		t.Errorf("%d: %v, so more would fit", len(nested), err)
 	}
 }
 
 func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	old := p.begin(1, 0, 1)
 	if _, err := store.ClaimTerms(t.Context(), checkpointtest.Subscriber, old); err != nil {
 		t.Fatal(err)
@@ -330,7 +335,7 @@ func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
 var lost = status.Error(codes.Unavailable, "error reading from server: EOF") //nolint:gochecknoglobals // a constant
 
 func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
 	old := p.begin(1, 0)[0]
@@ -351,8 +356,8 @@ func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
 }
 
 func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
-	store := p.store(nil, "")
+	p := newPlace(t, etcdtest.Endpoints(t))
+	store := p.store(nil)
 	term := p.begin(1, 0)[0]
 	c := checkpointtest.Shared(term, checkpointtest.Event(1))
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; !errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -393,9 +398,9 @@ func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
 }
 
 func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	client := p.dial(nil, "")
+	client := p.dial(nil)
 	store := NewStore(client, 64)
 	if _, err := store.Origin(t.Context()); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("origin: %v", err)
@@ -411,9 +416,9 @@ func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 }
 
 func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
-	store := p.store(nil, "")
+	store := p.store(nil)
 	term := p.begin(1, 7)[0]
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(1))})[0]; err != nil {
 		t.Fatal(err)
@@ -439,8 +444,8 @@ func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
 
 // What is stored of a subscriber is read page by page.
 func TestListReadsManyPages(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
-	store := p.store(nil, "")
+	p := newPlace(t, etcdtest.Endpoints(t))
+	store := p.store(nil)
 	var all []checkpoint.Checkpoint
 	for n := range 4*pageLength + 7 {
 		all = append(all, checkpointtest.Exclusive(fmt.Sprintf("gw-%04d", n), checkpoint.Claim{Number: 1}, checkpointtest.Event(n+1)))
@@ -460,10 +465,10 @@ func TestListReadsManyPages(t *testing.T) {
 
 // A save that meets what somebody else has written meanwhile is merged with that, or refused.
 func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
-	other := p.store(nil, "")
+	other := p.store(nil)
 	claim := func(s *Store, process string, started time.Time) checkpoint.Claim {
 		t.Helper()
 		c, err := s.ClaimName(t.Context(), checkpoint.Claim{Process: process, Started: started}, checkpointtest.Exclusive("gw/1", checkpoint.Claim{}, checkpointtest.Event(1)))
@@ -521,7 +526,7 @@ func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
 
 // A save that was made before its answer got lost, and is fenced when it is made again, may have been saved: nobody is told that it was not.
 func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
 	term := p.begin(1, 0)[0]
@@ -545,7 +550,7 @@ func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
 
 // What the network does to a Save: it fails in time, and a later one succeeds.
 func TestSaveOverABadNetwork(t *testing.T) {
-	endpoints := devetcdtest.Endpoints(t)
+	endpoints := etcdtest.Endpoints(t)
 	for name, toxic := range map[string]string{
 		"cut":             `{"name": "x", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
 		"answers cut":     `{"name": "x", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`,
@@ -591,7 +596,7 @@ func TestSaveOverABadNetwork(t *testing.T) {
 }
 
 func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
-	p := newPlace(t, devetcdtest.Endpoints(t))
+	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
 	term := p.begin(1, 0)[0]
@@ -613,11 +618,11 @@ func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
 // FuzzPartitionOf reads any key.
 func FuzzPartitionOf(f *testing.F) {
 	k := newKeys("/streamer", "c1")
-	f.Add(k.Owner(0))
-	f.Add(k.Owner(change.MaxPartitions - 1))
-	f.Add(k.Owners() + "-0001")
+	f.Add(k.owner(0))
+	f.Add(k.owner(change.MaxPartitions - 1))
+	f.Add(k.owners() + "-0001")
 	f.Fuzz(func(t *testing.T, key string) {
-		if p, err := PartitionOf(k.Owners(), k.Owners()+key); err == nil && k.Owner(p) != k.Owners()+key {
+		if p, err := partitionOf(k.owners(), k.owners()+key); err == nil && k.owner(p) != k.owners()+key {
 			t.Fatalf("%q gave partition %d", key, p)
 		}
 	})

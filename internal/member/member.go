@@ -17,9 +17,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/govern"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/leader"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
@@ -28,7 +27,7 @@ import (
 
 // Config says who the member is, and what it serves with. Everything is required unless it says more.
 type Config struct {
-	Member     cluster.Member
+	Member     cluster.Identity
 	Partitions int
 	TTL        time.Duration // of the lease
 	// TakeOver ends the ownership of another process. It is for a cluster of one.
@@ -45,7 +44,7 @@ type Config struct {
 	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
 	HeartbeatInterval time.Duration
 	// Leader has the other settings with which the node leads the cluster. What is above, and identities, are filled in.
-	Leader govern.Config
+	Leader leader.Config
 
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
 	// where there is none.
@@ -56,9 +55,9 @@ type Config struct {
 	// Address is that of the node's HTTP server, for people to find.
 	Address string
 
-	// Registry is that of a cluster of one, Roster that of several nodes.
+	// Registry is that of a cluster of one, Cluster the store of several nodes.
 	Registry cluster.Registry
-	Roster   roster.Store
+	Cluster  cluster.Store
 
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
@@ -83,14 +82,14 @@ type Config struct {
 // A Member is a node's place in its cluster.
 type Member struct {
 	cfg    Config
-	solo   *cluster.Solo // in a cluster of one
-	share  *share.Share  // in one of several, like the leader
-	leader *govern.Leader
+	solo   *agent.Solo  // in a cluster of one
+	agent  *agent.Agent // in one of several, like the leader
+	leader *leader.Leader
 	mover  *mover
 	terms  terms
-	view   atomic.Pointer[roster.View] // the last one, nil before
-	told   *topologist                 // nil in a cluster of one
-	begun  atomic.Bool                 // the log has been open
+	view   atomic.Pointer[cluster.View] // the last one, nil before
+	told   *topologist                  // nil in a cluster of one
+	begun  atomic.Bool                  // the log has been open
 }
 
 // New makes a Member.
@@ -100,31 +99,31 @@ func New(cfg Config) *Member {
 	}
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
-		m.solo = cluster.NewSolo(cluster.SoloConfig{
+		m.solo = agent.NewSolo(agent.SoloConfig{
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
 		return m
 	}
 	m.told = newTopologist()
-	m.share = share.New(share.Config{
+	m.agent = agent.New(agent.Config{
 		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
-	}, cfg.Roster)
+	}, cfg.Cluster)
 	m.mover = newMover(m)
-	leader := cfg.Leader
-	leader.Node, leader.Partitions, leader.Expected, leader.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
-	leader.TTL, leader.Beat, leader.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
-	leader.RebalanceFloor, leader.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
-	leader.Trusted, leader.Board, leader.Clock, leader.Log, leader.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
-	m.leader = govern.NewLeader(leader, cfg.Roster)
+	c := cfg.Leader
+	c.Node, c.Partitions, c.Expected, c.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
+	c.TTL, c.Beat, c.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
+	c.RebalanceFloor, c.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
+	c.Trusted, c.Board, c.Clock, c.Log, c.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
+	m.leader = leader.New(c, cfg.Cluster)
 	return m
 }
 
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
 func (m *Member) Run(ctx context.Context) error {
-	if m.share != nil {
-		return m.givingBack(ctx, m.share, func() error { return m.share.Run(ctx, m.serveShare) })
+	if m.agent != nil {
+		return m.givingBack(ctx, m.agent, func() error { return m.agent.Run(ctx, m.serveShare) })
 	}
 	return m.givingBack(ctx, m.solo, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
@@ -168,7 +167,7 @@ func (m *Member) serveShare(ctx context.Context) error {
 }
 
 // viewed takes a view of the cluster.
-func (m *Member) viewed(v roster.View) {
+func (m *Member) viewed(v cluster.View) {
 	m.view.Store(&v)
 	m.told.viewed(v)
 }
@@ -182,34 +181,34 @@ func (m *Member) Topology() gateway.Topologist {
 }
 
 // leads reports whether the node may lead: it is a member, and can read what the cluster shares.
-func (m *Member) leads() bool { return m.share.Trusted() && m.share.Sees() == nil }
+func (m *Member) leads() bool { return m.agent.Trusted() && m.agent.Sees() == nil }
 
 // Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
 func (m *Member) Sees() error {
-	if m.share == nil {
+	if m.agent == nil {
 		return nil
 	}
-	return m.share.Sees()
+	return m.agent.Sees()
 }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
-func (m *Member) DeadlineLag() time.Duration { return m.share.DeadlineLag() }
+func (m *Member) DeadlineLag() time.Duration { return m.agent.DeadlineLag() }
 
 // Trusted reports whether the node may hand anything to anybody now.
-func (m *Member) Trusted() bool { return m.share == nil || m.share.Trusted() }
+func (m *Member) Trusted() bool { return m.agent == nil || m.agent.Trusted() }
 
 // Alone reports whether this is a cluster of one.
-func (m *Member) Alone() bool { return m.share == nil }
+func (m *Member) Alone() bool { return m.agent == nil }
 
 // Leads reports whether what one node of the cluster does for all of them is this node's to do.
 func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
 
 // View returns the last view of the cluster; none before the first and in a cluster of one.
-func (m *Member) View() (roster.View, bool) {
+func (m *Member) View() (cluster.View, bool) {
 	if v := m.view.Load(); v != nil {
 		return *v, true
 	}
-	return roster.View{}, false
+	return cluster.View{}, false
 }
 
 // Served returns what the node does not serve yet of what is its own, nil where that is nothing.
@@ -222,7 +221,7 @@ func (m *Member) Served() error {
 	}
 	view, known := m.View()
 	switch {
-	case !m.share.Trusted():
+	case !m.agent.Trusted():
 		return errors.New("the node is not a member of its cluster now")
 	case !known || view.Plan.Version == 0:
 		return errors.New("the cluster has no plan yet")
@@ -262,31 +261,32 @@ func (m *Member) Alike() error {
 }
 
 // report is what the node says of itself to the others.
-func (m *Member) report() roster.Heartbeat {
+func (m *Member) report() cluster.Heartbeat {
 	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
 	if open {
 		m.begun.Store(true)
 	}
-	h := roster.Heartbeat{
-		Version: cfg.Version, Status: roster.Healthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
+	h := cluster.Heartbeat{
+		Version: cfg.Version, Status: cluster.StatusHealthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
 		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
-		Load: roster.Load{Queued: int64(load.Bytes)},
+		Load: cluster.Load{Queued: int64(load.Bytes)},
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			roster.CheckMongoDB: open, roster.CheckEtcd: m.share.Renewed() && m.share.Sees() == nil, roster.CheckCheckpoint: !failing, roster.CheckGateway: load.Ready,
+			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.agent.Renewed() && m.agent.Sees() == nil,
+			cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}
 	switch {
 	case cfg.Stopping():
-		h.Status = roster.Stopping
+		h.Status = cluster.StatusStopping
 	case !m.begun.Load():
-		h.Status = roster.Starting
+		h.Status = cluster.StatusStarting
 	case !open, failing:
-		h.Status = roster.Degraded
+		h.Status = cluster.StatusDegraded
 	}
 	for _, p := range cfg.Node.Status() {
-		h.Held = append(h.Held, roster.Held{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
+		h.Held = append(h.Held, cluster.HeldPartition{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
 		h.Load.Rate += p.Rate
 		if p.Lag != nil && (h.Load.Lag == nil || *h.Load.Lag < p.Lag.Seconds()) {
 			lag := p.Lag.Seconds()

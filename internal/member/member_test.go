@@ -20,7 +20,7 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := &registry{partitions: partitions}
-	m := New(Config{Node: node, Registry: registry, Partitions: partitions, Member: cluster.Member{Node: "n", Process: "p"}})
+	m := New(Config{Node: node, Registry: registry, Partitions: partitions, Member: cluster.Identity{Node: "n", Process: "p"}})
 	if err := m.Run(ctx); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
@@ -47,7 +47,7 @@ type registry struct {
 	released   bool
 }
 
-func (r *registry) Claim(context.Context, cluster.Member, int, time.Duration, bool) ([]change.Epoch, error) {
+func (r *registry) Claim(context.Context, cluster.Identity, int, time.Duration, bool) ([]change.Epoch, error) {
 	return r.epochs(), nil
 }
 

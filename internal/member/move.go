@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -67,7 +67,7 @@ func (v *mover) release(terms []change.Term) {
 	case v.asks <- terms:
 	default:
 		for _, term := range terms {
-			v.share.Keep(term)
+			v.agent.Keep(term)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (v *mover) byTarget(terms []change.Term) map[string][]change.Term {
 	for _, term := range terms {
 		to := view.Plan.Owner(term.Partition)
 		if _, takes := target(view, to); !takes || to == v.cfg.Member.Node {
-			v.share.Keep(term)
+			v.agent.Keep(term)
 			continue
 		}
 		leaving[to] = append(leaving[to], term)
@@ -88,13 +88,14 @@ func (v *mover) byTarget(terms []change.Term) map[string][]change.Term {
 }
 
 // target returns the member that takes what the plan gives to a node.
-func target(v roster.View, node string) (roster.Seat, bool) {
-	i := slices.IndexFunc(v.Members, func(s roster.Seat) bool { return s.Node == node })
+func target(v cluster.View, node string) (cluster.Member, bool) {
+	i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == node })
 	if i < 0 {
-		return roster.Seat{}, false
+		return cluster.Member{}, false
 	}
 	s := v.Members[i]
-	return s, s.Garbled == nil && s.Kind != roster.Gateway && s.Checks[roster.CheckMongoDB] && (s.Status == roster.Healthy || s.Status == roster.Degraded)
+	return s, s.Garbled == nil && s.Kind != cluster.KindGateway && s.Checks[cluster.CheckMongoDB] &&
+		(s.Status == cluster.StatusHealthy || s.Status == cluster.StatusDegraded)
 }
 
 // handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be
@@ -106,7 +107,7 @@ func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) 
 	v.cfg.Node.Release(ctx, terms)
 	asking, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	n, err := v.share.Hand(asking, to, terms)
+	n, err := v.agent.Hand(asking, to, terms)
 	took := time.Since(begun)
 	v.handed.WithLabelValues("moved").Add(float64(n))
 	v.handed.WithLabelValues("given_back").Add(float64(len(terms) - n))
@@ -133,7 +134,7 @@ func partitionsOf(terms []change.Term) []change.Partition {
 }
 
 // movedNotice tells operators of a handoff.
-func movedNotice(from string, plan roster.Plan, to string, terms []change.Term, handed int, took time.Duration) notice.Notice {
+func movedNotice(from string, plan cluster.Plan, to string, terms []change.Term, handed int, took time.Duration) notice.Notice {
 	partitions := partitionsOf(terms)
 	slices.Sort(partitions)
 	n := notice.Notice{
@@ -158,7 +159,7 @@ func (m *Member) drain(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	begun := time.Now()
-	for len(m.cfg.Node.Status()) > 0 && m.share.Trusted() && m.others() {
+	for len(m.cfg.Node.Status()) > 0 && m.agent.Trusted() && m.others() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -172,7 +173,7 @@ func (m *Member) drain(ctx context.Context) {
 // others reports whether somebody else could take partitions.
 func (m *Member) others() bool {
 	view, _ := m.View()
-	return slices.ContainsFunc(view.Members, func(s roster.Seat) bool {
-		return s.Garbled == nil && s.Node != m.cfg.Member.Node && s.Kind != roster.Gateway && s.Status == roster.Healthy
+	return slices.ContainsFunc(view.Members, func(s cluster.Member) bool {
+		return s.Garbled == nil && s.Node != m.cfg.Member.Node && s.Kind != cluster.KindGateway && s.Status == cluster.StatusHealthy
 	})
 }

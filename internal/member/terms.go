@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/share"
+	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -68,16 +67,16 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	return ended
 }
 
-// A taker takes back terms of which nothing is done any more.
-type taker interface{ Ended(change.Term) }
+// An owner takes back terms of which nothing is done any more.
+type owner interface{ Ended(change.Term) }
 
 var (
-	_ taker = (*cluster.Solo)(nil)
-	_ taker = (*share.Share)(nil)
+	_ owner = (*agent.Solo)(nil)
+	_ owner = (*agent.Agent)(nil)
 )
 
 // givingBack tells the owner, while run runs, which terms the node has ended.
-func (m *Member) givingBack(ctx context.Context, o taker, run func() error) error {
+func (m *Member) givingBack(ctx context.Context, o owner, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -88,7 +87,7 @@ func (m *Member) givingBack(ctx context.Context, o taker, run func() error) erro
 
 // giveBack tells the owner which terms the node has ended, because the store refused a mark, the term's context has ended, or the
 // partition goes to another node, until the context ends.
-func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o taker) {
+func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o owner) {
 	tick := time.NewTicker(giveBackEvery)
 	defer tick.Stop()
 	for {

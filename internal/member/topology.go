@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
 )
 
@@ -32,7 +32,7 @@ func newTopologist() *topologist {
 const revisions = 1 << 48
 
 // viewed takes a view. A topology is of the revision at which it was first seen; revisions begin anew with an incarnation.
-func (t *topologist) viewed(v roster.View) {
+func (t *topologist) viewed(v cluster.View) {
 	next := topologyOf(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,11 +53,11 @@ func (t *topologist) viewed(v roster.View) {
 }
 
 // topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one whose seat is gone owns nothing.
-func topologyOf(v roster.View) gateway.Topology {
+func topologyOf(v cluster.View) gateway.Topology {
 	t := gateway.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
 	places := make(map[string]int)
 	for _, m := range v.Members {
-		if m.Garbled == nil && m.Kind != roster.Gateway {
+		if m.Garbled == nil && m.Kind != cluster.KindGateway {
 			places[m.Process] = len(t.Nodes)
 			t.Nodes = append(t.Nodes, gateway.NodeAddress{Name: m.Node, Address: m.Gateway})
 		}

@@ -9,26 +9,26 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTopologySaysWhoOwnsWhat(t *testing.T) {
-	seat := func(node, process, gateway string) roster.Seat {
-		return roster.Seat{Heartbeat: roster.Heartbeat{Node: node, Process: process, Gateway: gateway}}
+	seat := func(node, process, gateway string) cluster.Member {
+		return cluster.Member{Heartbeat: cluster.Heartbeat{Node: node, Process: process, Gateway: gateway}}
 	}
-	owner := func(process string, revision uint64) roster.Owner {
-		return roster.Owner{Process: process, Epoch: change.Epoch{Incarnation: 1, Revision: revision}}
+	owner := func(process string, revision uint64) cluster.Owner {
+		return cluster.Owner{Process: process, Epoch: change.Epoch{Incarnation: 1, Revision: revision}}
 	}
-	view := roster.View{
+	view := cluster.View{
 		Revision: 9,
-		Members: []roster.Seat{
-			seat("node-1", "p1", "host:1"), {Heartbeat: roster.Heartbeat{Node: "x"}, Garbled: errors.New("garbled")}, seat("node-2", "p2", ""),
-			{Heartbeat: roster.Heartbeat{Node: "g", Process: "pg", Kind: roster.Gateway}},
+		Members: []cluster.Member{
+			seat("node-1", "p1", "host:1"), {Heartbeat: cluster.Heartbeat{Node: "x"}, Garbled: errors.New("garbled")}, seat("node-2", "p2", ""),
+			{Heartbeat: cluster.Heartbeat{Node: "g", Process: "pg", Kind: cluster.KindGateway}},
 		},
-		Owners: []roster.Owner{owner("p2", 3), {}, owner("gone", 4), owner("p1", 5)},
+		Owners: []cluster.Owner{owner("p2", 3), {}, owner("gone", 4), owner("p1", 5)},
 	}
 	told := newTopologist()
 	told.viewed(view)
@@ -61,13 +61,15 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 
 	// After a restore revisions begin anew, in another incarnation.
 	restored := moved
-	restored.Revision, restored.Owners = 3, []roster.Owner{{Node: "node-1", Process: "p1", Epoch: change.Epoch{Incarnation: 2, Revision: 2}}, {}, {}, {}}
+	restored.Revision, restored.Owners = 3, []cluster.Owner{
+		{Node: "node-1", Process: "p1", Epoch: change.Epoch{Incarnation: 2, Revision: 2}}, {}, {}, {},
+	}
 	told.viewed(restored)
 	if got, _ := told.Follow(t.Context(), 0); got.Version <= 12 || !slices.Equal(got.Owners, []int{0, -1, -1, -1}) {
 		t.Errorf("after a restore: %+v", got)
 	}
 	last, _ := told.Follow(t.Context(), 0)
-	restored.Revision, restored.Owners = 4, make([]roster.Owner, 4)
+	restored.Revision, restored.Owners = 4, make([]cluster.Owner, 4)
 	told.viewed(restored)
 	if got, _ := told.Follow(t.Context(), 0); got.Version <= last.Version || got.Owners[0] != -1 {
 		t.Errorf("nobody owns anything: %+v", got)
@@ -79,14 +81,14 @@ func TestNodesThatReadSomethingElseAreFound(t *testing.T) {
 	if err := m.Alike(); err != nil {
 		t.Errorf("alone: %v", err)
 	}
-	seat := func(node, fingerprint string) roster.Seat {
-		return roster.Seat{Heartbeat: roster.Heartbeat{Node: node, Fingerprint: fingerprint}}
+	seat := func(node, fingerprint string) cluster.Member {
+		return cluster.Member{Heartbeat: cluster.Heartbeat{Node: node, Fingerprint: fingerprint}}
 	}
-	m.view.Store(&roster.View{Members: []roster.Seat{seat("node-1", "a"), seat("older", "")}})
+	m.view.Store(&cluster.View{Members: []cluster.Member{seat("node-1", "a"), seat("older", "")}})
 	if err := m.Alike(); err != nil {
 		t.Errorf("all alike: %v", err)
 	}
-	m.view.Store(&roster.View{Members: []roster.Seat{seat("node-1", "a"), seat("node-2", "b")}})
+	m.view.Store(&cluster.View{Members: []cluster.Member{seat("node-1", "a"), seat("node-2", "b")}})
 	if err := m.Alike(); err == nil || !strings.Contains(err.Error(), "node-2") || strings.Contains(err.Error(), "node-1") {
 		t.Errorf("node-2 reads something else: %v", err)
 	}

@@ -11,9 +11,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
-	etcdprobe "github.com/mongostream/streamer/internal/etcd/probe"
+	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/internal/mongodb/probe"
 )
 
 // An inspector finds out what the checks judge.
@@ -21,7 +20,7 @@ type inspector struct {
 	conn   *backend.Conn
 	outage time.Duration
 	mongo  *mongodb.Client
-	can    probe.Streams
+	can    mongodb.Streams
 	reach  mongodb.Reach
 }
 
@@ -78,7 +77,7 @@ func (s *inspector) reachMongo(ctx context.Context) (f finding, err error) {
 }
 
 func (s *inspector) version(ctx context.Context) (finding, error) {
-	text, err := probe.Version(ctx, s.mongo)
+	text, err := mongodb.Version(ctx, s.mongo)
 	return judgeVersion(text), err
 }
 
@@ -87,8 +86,8 @@ func (s *inspector) readLog(ctx context.Context) (finding, error) {
 }
 
 func (s *inspector) streams(ctx context.Context) (f finding, err error) {
-	if s.can, err = probe.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
-		s.can, err = probe.TryStreams(ctx, s.mongo, oneDatabase(s.conn.Config.MongoDB.Watch))
+	if s.can, err = mongodb.TryStreams(ctx, s.mongo, ""); fault.Of(err) == fault.MongoUnauthorized {
+		s.can, err = mongodb.TryStreams(ctx, s.mongo, oneDatabase(s.conn.Config.MongoDB.Watch))
 	}
 	return judgeStreams(s.can.Progress, s.can.StartAfter), err
 }
@@ -105,7 +104,7 @@ func (s *inspector) images(ctx context.Context) (finding, error) {
 	if f := judge([]string{""}); f.Level == OK {
 		return f, nil // they are not asked for
 	}
-	missing, err := probe.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
+	missing, err := mongodb.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
 	return judge(missing), err
 }
 
@@ -115,7 +114,7 @@ func (s *inspector) oplog(ctx context.Context) (f finding, err error) {
 	}
 	log := oplogFacts{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero()}
 	if log.Readable {
-		size, most, known, err := probe.OplogSize(ctx, s.mongo)
+		size, most, known, err := mongodb.OplogSize(ctx, s.mongo)
 		if err != nil {
 			return f, err
 		}
@@ -152,14 +151,14 @@ func orZero(t change.Timestamp) time.Time {
 }
 
 func (s *inspector) clock(ctx context.Context) (finding, error) {
-	server, sent, received, err := probe.Clock(ctx, s.mongo)
+	server, sent, received, err := mongodb.Clock(ctx, s.mongo)
 	return judgeClock(server, sent, received), err
 }
 
 func (s *inspector) connections(ctx context.Context) (finding, error) {
-	available, known, err := probe.Connections(ctx, s.mongo)
+	available, known, err := mongodb.Connections(ctx, s.mongo)
 	cfg := s.conn.Config.MongoDB
-	return judgeConnections(cfg.MaxStreams, probe.PoolSize(string(cfg.URI)), available, known), err
+	return judgeConnections(cfg.MaxStreams, mongodb.PoolSize(string(cfg.URI)), available, known), err
 }
 
 func (s *inspector) members(ctx context.Context) (f finding, err error) {
@@ -167,12 +166,12 @@ func (s *inspector) members(ctx context.Context) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	alarms, err := etcdprobe.Alarms(ctx, client)
+	alarms, err := etcd.Alarms(ctx, client)
 	if err != nil {
 		return f, err
 	}
 	var members []etcdMember
-	for _, m := range etcdprobe.Members(ctx, client) {
+	for _, m := range etcd.EndpointStatuses(ctx, client) {
 		members = append(members, etcdMember{
 			Endpoint: m.Endpoint, Version: m.Version, Leader: m.Leader, Size: m.Size, Quota: m.Quota, Err: m.Err,
 		})
@@ -186,16 +185,16 @@ func (s *inspector) compaction(ctx context.Context) (f finding, err error) {
 		return f, err
 	}
 	revision := int64(0)
-	for _, m := range etcdprobe.Members(ctx, client) {
+	for _, m := range etcd.EndpointStatuses(ctx, client) {
 		revision = max(revision, m.Revision)
 	}
-	first, err := etcdprobe.Keeps(ctx, client, 1)
+	first, err := etcd.HasRevision(ctx, client, 1)
 	if err != nil {
 		return f, err
 	}
 	many := false
 	if revision > manyRevisions {
-		if many, err = etcdprobe.Keeps(ctx, client, revision-manyRevisions); err != nil {
+		if many, err = etcd.HasRevision(ctx, client, revision-manyRevisions); err != nil {
 			return f, err
 		}
 	}
@@ -213,10 +212,10 @@ func (s *inspector) store(ctx context.Context) (f finding, err error) {
 		if err != nil {
 			return f, err
 		}
-		return finding{Level: OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcdprobe.MayWrite(ctx, client)
+		return finding{Level: OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcd.MayWrite(ctx, client)
 	}
 	for _, kind := range []string{".checkpoints", ".cluster", ".gaps"} {
-		if err := probe.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
+		if err := mongodb.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
 			return f, err
 		}
 	}

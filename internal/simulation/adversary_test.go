@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 const (
@@ -355,7 +355,7 @@ func (a *adversary) calm() {
 	}
 	view, err := a.roster.For("observer").View(context.Background())
 	for _, m := range view.Members {
-		if err != nil || m.Status != roster.Healthy {
+		if err != nil || m.Status != cluster.StatusHealthy {
 			a.wrong("in the end %s says that it is %s: %v, %v", m.Node, m.Status, m.Checks, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -62,8 +62,8 @@ func (s *shelf) stands(k checkpoint.Key) checkpoint.Checkpoint {
 }
 
 // within has do carried out at one moment of the roster and the shelf.
-func (s *shelf) within(do func(owners []roster.Owner) error) (err error) {
-	s.world.roster.Within(func(owners []roster.Owner) {
+func (s *shelf) within(do func(owners []cluster.Owner) error) (err error) {
+	s.world.roster.Within(func(owners []cluster.Owner) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err = errAway; !s.mu.failed {
@@ -76,8 +76,8 @@ func (s *shelf) within(do func(owners []roster.Owner) error) (err error) {
 // save takes one checkpoint.
 func (s *shelf) save(from *process, c checkpoint.Checkpoint) error {
 	w := s.world
-	return s.within(func(owners []roster.Owner) error {
-		var owner roster.Owner
+	return s.within(func(owners []cluster.Owner) error {
+		var owner cluster.Owner
 		if c.Shared {
 			owner = owners[c.Partition]
 		}
@@ -117,7 +117,7 @@ func (w *world) refused(from *process, c checkpoint.Checkpoint, why string) {
 }
 
 // accepted looks at a checkpoint that was taken.
-func (w *world) accepted(from *process, before, c, after checkpoint.Checkpoint, owner roster.Owner) {
+func (w *world) accepted(from *process, before, c, after checkpoint.Checkpoint, owner cluster.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.figures.checkpoints++
@@ -157,7 +157,7 @@ func (w *world) accepted(from *process, before, c, after checkpoint.Checkpoint, 
 // rewind moves a checkpoint back, as an operator does.
 func (s *shelf) rewind(k checkpoint.Key, back time.Duration) {
 	w := s.world
-	_ = s.within(func([]roster.Owner) error {
+	_ = s.within(func([]cluster.Owner) error {
 		stands := s.stands(k)
 		if stands.Position.IsZero() {
 			return nil
@@ -237,7 +237,7 @@ func (c checkpoints) Load(ctx context.Context, subscriber string) ([]checkpoint.
 		if err := c.reach(); err != nil {
 			return nil, err
 		}
-		err = c.within(func([]roster.Owner) error {
+		err = c.within(func([]cluster.Owner) error {
 			all, err = c.shelf.Load(ctx, subscriber)
 			return err
 		})
@@ -254,7 +254,7 @@ func (c checkpoints) ClaimTerms(ctx context.Context, subscriber string, terms []
 		if err := c.reach(); err != nil {
 			return nil, err
 		}
-		err = c.within(func(owners []roster.Owner) error {
+		err = c.within(func(owners []cluster.Owner) error {
 			for _, term := range terms {
 				if owner := owners[term.Partition]; c.keyed && owner.Epoch != term.Epoch {
 					return fmt.Errorf("partition %d, epoch %s, owner %s: %w", term.Partition, term.Epoch, owner.Epoch, checkpoint.ErrFenced)
@@ -277,7 +277,7 @@ func (c checkpoints) ClaimName(ctx context.Context, claim checkpoint.Claim, firs
 		if err := c.reach(); err != nil {
 			return claimed, err
 		}
-		err = c.within(func([]roster.Owner) error {
+		err = c.within(func([]cluster.Owner) error {
 			claimed, err = c.Memory.ClaimName(ctx, claim, first)
 			return err
 		})

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 )
 
 // A network is what lies between one process and the stores. What was sent is carried out, whatever becomes of who sent it.
@@ -118,7 +118,7 @@ func (n *network) call(ctx context.Context, do func(context.Context) error) erro
 	n.pass()
 	f := n.fate()
 	if f.dead || f.lost && !f.hangs {
-		return rostertest.ErrCut
+		return clustertest.ErrCut
 	}
 	answer := make(chan error, 1)
 	n.running.Go(func() {
@@ -132,7 +132,7 @@ func (n *network) call(ctx context.Context, do func(context.Context) error) erro
 		case !f.unheard:
 			answer <- err
 		case !f.hangs:
-			answer <- rostertest.ErrCut
+			answer <- clustertest.ErrCut
 		}
 	})
 	defer n.pass()
@@ -148,13 +148,13 @@ func (n *network) call(ctx context.Context, do func(context.Context) error) erro
 type store struct {
 	*network
 
-	roster.Store
+	cluster.Store
 	process *process
 	world   *world
 }
 
-// View implements [roster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
-func (s store) View(ctx context.Context) (v roster.View, err error) {
+// View implements [cluster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
+func (s store) View(ctx context.Context) (v cluster.View, err error) {
 	v, err = asked(ctx, s.network, s.Store.View)
 	if err == nil && s.process.hoards.Load() && v.Leader != s.process.node.name {
 		for p, o := range v.Owners {
@@ -181,17 +181,17 @@ func asked[T any](ctx context.Context, n *network, do func(context.Context) (T, 
 	return <-answers, nil
 }
 
-// Join implements [roster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
-func (s store) Join(ctx context.Context, first roster.Heartbeat, ttl time.Duration) (roster.Membership, error) {
-	m, err := asked(ctx, s.network, func(context.Context) (roster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
+// Join implements [cluster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
+func (s store) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
+	m, err := asked(ctx, s.network, func(context.Context) (cluster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
 	if err != nil {
 		return nil, err
 	}
 	return membership{s.network, m, s.process}, nil
 }
 
-// Campaign implements [roster.Store].
-func (s store) Campaign(ctx context.Context, node string) (roster.Leadership, error) {
+// Campaign implements [cluster.Store].
+func (s store) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	s.pass()
 	l, err := s.Store.Campaign(ctx, node)
 	s.pass()
@@ -205,35 +205,35 @@ func (s store) Campaign(ctx context.Context, node string) (roster.Leadership, er
 type membership struct {
 	*network
 
-	of      roster.Membership
+	of      cluster.Membership
 	process *process
 }
 
-// Renew implements [roster.Membership].
+// Renew implements [cluster.Membership].
 func (m membership) Renew(ctx context.Context) (time.Duration, error) {
 	return asked(ctx, m.network, m.of.Renew)
 }
 
-// Beat implements [roster.Membership].
-func (m membership) Beat(ctx context.Context, h roster.Heartbeat) error {
+// Beat implements [cluster.Membership].
+func (m membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	if m.process.hoards.Load() {
-		h.Status = roster.Unhealthy
+		h.Status = cluster.StatusUnhealthy
 	}
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Beat(ctx, h) })
 }
 
-// Claim implements [roster.Membership].
-func (m membership) Claim(ctx context.Context, partitions []change.Partition) ([]roster.Owner, error) {
-	return asked(ctx, m.network, func(ctx context.Context) ([]roster.Owner, error) { return m.of.Claim(ctx, partitions) })
+// Claim implements [cluster.Membership].
+func (m membership) Claim(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
+	return asked(ctx, m.network, func(ctx context.Context) ([]cluster.Owner, error) { return m.of.Claim(ctx, partitions) })
 }
 
-// Hand implements [roster.Membership].
-func (m membership) Hand(ctx context.Context, to roster.Seat, partitions []change.Partition, epochs []change.Epoch) ([]roster.Owner, error) {
+// Hand implements [cluster.Membership].
+func (m membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
 	m.process.handing(partitions, epochs)
 	if m.process.hoards.Load() {
-		return nil, rostertest.ErrCut
+		return nil, clustertest.ErrCut
 	}
-	return asked(ctx, m.network, func(ctx context.Context) ([]roster.Owner, error) {
+	return asked(ctx, m.network, func(ctx context.Context) ([]cluster.Owner, error) {
 		owners, err := m.of.Hand(ctx, to, partitions, epochs)
 		for _, o := range owners {
 			if o.Process == to.Process {
@@ -244,29 +244,29 @@ func (m membership) Hand(ctx context.Context, to roster.Seat, partitions []chang
 	})
 }
 
-// Give implements [roster.Membership].
+// Give implements [cluster.Membership].
 func (m membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	if m.process.hoards.Load() {
-		return rostertest.ErrCut
+		return clustertest.ErrCut
 	}
 	return m.call(ctx, func(ctx context.Context) error { return m.of.Give(ctx, partitions, epochs) })
 }
 
-// Leave implements [roster.Membership].
+// Leave implements [cluster.Membership].
 func (m membership) Leave(ctx context.Context) error { return m.call(ctx, m.of.Leave) }
 
 type leadership struct {
 	*network
 
-	of    roster.Leadership
+	of    cluster.Leadership
 	world *world
 }
 
-// Lost implements [roster.Leadership].
+// Lost implements [cluster.Leadership].
 func (l leadership) Lost() <-chan struct{} { return l.of.Lost() }
 
-// Publish implements [roster.Leadership].
-func (l leadership) Publish(ctx context.Context, p roster.Plan) error {
+// Publish implements [cluster.Leadership].
+func (l leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	return l.call(ctx, func(ctx context.Context) error {
 		err := l.of.Publish(ctx, p)
 		if err == nil {
@@ -276,7 +276,7 @@ func (l leadership) Publish(ctx context.Context, p roster.Plan) error {
 	})
 }
 
-// Evict implements [roster.Leadership].
+// Evict implements [cluster.Leadership].
 func (l leadership) Evict(ctx context.Context, p change.Partition, epoch change.Epoch) error {
 	return l.call(ctx, func(ctx context.Context) error {
 		l.world.evicted(p, epoch)
@@ -284,5 +284,5 @@ func (l leadership) Evict(ctx context.Context, p change.Partition, epoch change.
 	})
 }
 
-// Resign implements [roster.Leadership].
+// Resign implements [cluster.Leadership].
 func (l leadership) Resign(ctx context.Context) error { return l.call(ctx, l.of.Resign) }

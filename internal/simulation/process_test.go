@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/member"
@@ -107,8 +107,8 @@ func (n *node) start() {
 		Overlap: time.Second, FlushTimeout: 2 * time.Second, CheckpointTimeout: saving, Logger: logger,
 	}, hub, p.log, checkpoints{network: p.network, shelf: w.shelf, process: p})
 	p.member = member.New(member.Config{
-		Member: cluster.Member{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
-		Gateway: p.id, Fingerprint: "f", Roster: store{p.network, w.roster.For(p.id), p, w}, DrainTimeout: 2 * ttl,
+		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
+		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, DrainTimeout: 2 * ttl,
 		Announce: func(streamer.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
 		Clock: p.clock, Logger: logger,
 	})
@@ -122,7 +122,7 @@ func (n *node) start() {
 		err := p.live(ctx)
 		w.forget(p)
 		w.say("%s has ended: %v", p.id, err)
-		if code := fault.Of(err); err != nil && code != fault.NodeTermLost && code != fault.NodeRunning && !errors.Is(err, rostertest.ErrCut) &&
+		if code := fault.Of(err); err != nil && code != fault.NodeTermLost && code != fault.NodeRunning && !errors.Is(err, clustertest.ErrCut) &&
 			!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
 			w.wrong("%s ended with %v", p.id, err)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/cluster/roster"
-	"github.com/mongostream/streamer/cluster/rostertest"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/internal/transcript"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
@@ -33,7 +33,7 @@ type world struct {
 	credit     int // events, of each session
 	origin     checkpoint.Origin
 	source     *oplogtest.Log
-	roster     *rostertest.Memory
+	roster     *clustertest.Memory
 	shelf      *shelf
 	nodes      []*node
 	clients    []*client
@@ -101,7 +101,7 @@ func newWorld(seed uint64, breaks breakage) *world {
 	w.source.Tick(1)
 	_, last := w.source.Reach()
 	w.origin = checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: w.partitions, Start: last}
-	w.roster = rostertest.NewMemory(w.partitions, w.now)
+	w.roster = clustertest.NewMemory(w.partitions, w.now)
 	w.roster.SetElectionTTL(ttl)
 	w.shelf = newShelf(w, breaks.fence || r.IntN(3) > 0)
 	for range w.partitions + 1 {
@@ -241,7 +241,7 @@ func (w *world) evicted(p change.Partition, epoch change.Epoch) {
 	w.mu.figures.evictions++
 }
 
-func (w *world) published(p roster.Plan) {
+func (w *world) published(p cluster.Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.plans++

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
@@ -31,10 +31,11 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 func TestStallIsRecordedAndProfilesAreServed(t *testing.T) {
-	mongo, etcd, dir, lines := devmongotest.Start(t, devmongo.Config{}), devetcdtest.Endpoints(t), t.TempDir(), make(logged, 1000)
+	mongo, etcd, dir, lines := devmongotest.Start(t, devmongo.Config{}), etcdtest.Endpoints(t), t.TempDir(), make(logged, 1000)
 	cfg, err := config.Load("", []string{
 		"STREAMER_MONGODB_URI=" + mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + strings.Join(etcd, ","),
-		"STREAMER_ETCD_PREFIX=" + devetcdtest.Prefix(t, etcd), "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_NODE_ID=n", "STREAMER_CLUSTER_PARTITIONS=2",
+		"STREAMER_ETCD_PREFIX=" + etcdtest.Prefix(t, etcd), "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0",
+		"STREAMER_NODE_ID=n", "STREAMER_CLUSTER_PARTITIONS=2",
 		"STREAMER_DEBUG_LISTEN=127.0.0.1:0", "STREAMER_DEBUG_DUMP_DIR=" + dir, "STREAMER_DEBUG_STALL_THRESHOLD=1s",
 		"STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=1ms",
 	})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/internal/etcd"
-	"github.com/mongostream/streamer/internal/etcd/bulletin"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/notice/webhook"
 	"github.com/mongostream/streamer/streamer"
@@ -27,7 +26,7 @@ func (s *Service) newBoard() *notice.Board {
 // keepHistory has the cluster's notices kept in etcd.
 func (s *Service) keepHistory(client *etcd.Client) {
 	cfg := s.opts.Config.Notices
-	s.channels.history = bulletin.New(client, bulletin.Config{Process: s.opts.Process, Keep: cfg.Keep, TTL: cfg.TTL})
+	s.channels.history = etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: s.opts.Process, Keep: cfg.Keep, TTL: cfg.TTL})
 }
 
 // openChannels puts the cluster's history on the board, before anybody looks at it, and makes what carries notices on. A history that

@@ -20,10 +20,10 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -49,8 +49,8 @@ type rig struct {
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	t.Helper()
-	server, endpoints := devmongotest.Start(t, cfg), devetcdtest.Endpoints(t)
-	prefix := devetcdtest.Prefix(t, endpoints)
+	server, endpoints := devmongotest.Start(t, cfg), etcdtest.Endpoints(t)
+	prefix := etcdtest.Prefix(t, endpoints)
 	kept, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c", DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)

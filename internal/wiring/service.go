@@ -17,8 +17,8 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/govern"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
@@ -74,7 +74,7 @@ type Service struct {
 	channels   channels
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
-	roster     roster.Store // nil without etcd
+	roster     cluster.Store // nil without etcd
 	member     *member.Member
 	closers    []func() // in the order of opening
 }
@@ -187,23 +187,27 @@ const silence = 10 * time.Second
 func (s *Service) buildMember() {
 	cfg := s.opts.Config
 	s.member = member.New(member.Config{
-		Member: cluster.Member{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
+		Member: cluster.Identity{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
-		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Roster: s.roster, Node: s.node, Log: s.log, Board: s.board, Stopping: s.stopping.Load,
-		Logger: s.logger, Registerer: s.registry,
+		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
+		Stopping: s.stopping.Load,
+		Logger:   s.logger, Registerer: s.registry,
 	})
 }
 
 // leaderConfig returns the settings with which the node leads the cluster.
-func leaderConfig(c config.Cluster) govern.Config {
-	return govern.Config{
-		RoundFloor: c.RoundFloor, Debounce: c.RebalanceDebounce, ResyncDelay: c.Resync.Debounce, ResyncRate: c.Resync.RateLimit,
-		Failures: c.AssignmentCircuit.FailureThreshold, OpenFor: c.AssignmentCircuit.HalfOpenTimeout, Successes: c.AssignmentCircuit.SuccessThreshold,
+func leaderConfig(c config.Cluster) leader.Config {
+	return leader.Config{
+		RoundFloor: c.RoundFloor, Debounce: c.RebalanceDebounce,
+		Config: plan.Config{
+			ResyncDelay: c.Resync.Debounce, ResyncRate: c.Resync.RateLimit,
+			Failures: c.AssignmentCircuit.FailureThreshold, OpenFor: c.AssignmentCircuit.HalfOpenTimeout, Successes: c.AssignmentCircuit.SuccessThreshold,
+		},
 	}
 }
 

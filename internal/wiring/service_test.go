@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongostream/streamer/cluster/govern"
+	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/internal/config"
 )
 
@@ -18,8 +19,9 @@ func TestLeaderLeadsAsConfigured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := govern.Config{
-		RoundFloor: 60 * time.Millisecond, Debounce: 2 * time.Second, ResyncDelay: 6 * time.Second, ResyncRate: 11, Failures: 4, OpenFor: 31 * time.Second, Successes: 3,
+	want := leader.Config{
+		RoundFloor: 60 * time.Millisecond, Debounce: 2 * time.Second,
+		Config: plan.Config{ResyncDelay: 6 * time.Second, ResyncRate: 11, Failures: 4, OpenFor: 31 * time.Second, Successes: 3},
 	}
 	if got := leaderConfig(cfg.Cluster); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

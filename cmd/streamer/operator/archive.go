@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -105,8 +106,8 @@ func apply(ctx context.Context, conn *backend.Conn, plan *admin.ImportPlan, from
 		return err
 	}
 	by := operatorName()
-	solo := cluster.NewSolo(cluster.SoloConfig{
-		Member: cluster.Member{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
+	solo := agent.NewSolo(agent.SoloConfig{
+		Member: cluster.Identity{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
 	}, conn.Owner)
 	applied := false
 	err := solo.Run(ctx, func(ctx context.Context, terms []change.Term) error {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/roster"
+	"github.com/mongostream/streamer/cluster"
 )
 
 // A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
@@ -34,7 +34,7 @@ type planView struct {
 // A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
 // its lease lives.
 type memberView struct {
-	roster.Heartbeat
+	cluster.Heartbeat
 
 	// Unread says why the heartbeat cannot be read.
 	Unread  string `json:"unread,omitempty"`
@@ -55,7 +55,7 @@ type partitionView struct {
 }
 
 // newClusterView makes the clusterView of what etcd holds.
-func newClusterView(name string, view roster.View) *clusterView {
+func newClusterView(name string, view cluster.View) *clusterView {
 	a := &clusterView{
 		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),
 		Plan: planView{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
@@ -73,7 +73,7 @@ func newClusterView(name string, view roster.View) *clusterView {
 		p := change.Partition(i)
 		node := view.Plan.Owner(p)
 		a.Partitions[i] = partitionView{ID: p, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
-		if owner != (roster.Owner{}) {
+		if owner != (cluster.Owner{}) {
 			a.Partitions[i].Epoch, a.Partitions[i].State = owner.Epoch.String(), states[owner.Epoch][p]
 			owned[owner.Process]++
 		}

@@ -28,9 +28,9 @@ import (
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devetcd/devetcdtest"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
-	"github.com/mongostream/streamer/internal/etcd/bulletin"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 	"github.com/mongostream/streamer/notice"
@@ -56,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 	uri := devmongotest.URI(t)
 	d.mongo = mongodbtest.Dial(t, uri)
 	for key, value := range map[string]string{
-		"MONGODB_URI": uri, "MARKS_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": devetcdtest.Endpoints(t)[0],
+		"MONGODB_URI": uri, "MARKS_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": etcdtest.Endpoints(t)[0],
 		"ETCD_PREFIX": "/" + strings.ToLower(rand.Text()), "CLUSTER_PARTITIONS": "2", "CLUSTER_ID": "c",
 	} {
 		t.Setenv("STREAMER_"+key, value)
@@ -267,7 +267,7 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard, _, err := bulletin.New(client, bulletin.Config{Process: "n"}).Read(t.Context(), 0)
+	heard, _, err := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: "n"}).Read(t.Context(), 0)
 	if err != nil || len(heard) != 1 || heard[0].Kind != notice.KindRewound || heard[0].Fields["subscriber"] != "stdout" {
 		t.Errorf("%+v, %v", heard, err)
 	}

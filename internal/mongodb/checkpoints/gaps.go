@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
@@ -53,13 +52,13 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err e
 		return false, err
 	}
 	if !missing {
-		known, err := record.DecodeGap(s.gapName(id), []byte(d.Gap))
+		known, err := checkpoint.DecodeGap(s.gapName(id), []byte(d.Gap))
 		if err != nil {
 			return false, err
 		}
 		g = known.Again(g)
 	}
-	text, err := record.EncodeGap(g)
+	text, err := checkpoint.EncodeGap(g)
 	if err != nil {
 		return false, err
 	}
@@ -92,7 +91,7 @@ func (s *Store) Gaps(ctx context.Context) (gaps []checkpoint.Gap, err error) {
 			id = cursor.Current.Lookup("_id").String()
 		}
 		text, _ := cursor.Current.Lookup(gapField).StringValueOK()
-		g, err := record.DecodeGap(s.gapName(id), []byte(text))
+		g, err := checkpoint.DecodeGap(s.gapName(id), []byte(text))
 		if err != nil {
 			unread = append(unread, err)
 			continue

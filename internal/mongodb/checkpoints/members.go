@@ -25,7 +25,7 @@ type sharedDocument struct {
 // Share says that a member shares the partitions with others, through etcd. From then on nobody claims all of them unless told to take over,
 // not even when the members have ended: they may come back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing
 // is changed.
-func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
+func (o *Registry) Share(ctx context.Context, m cluster.Identity) error {
 	if err := o.Vacate(ctx); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (o *Owner) Share(ctx context.Context, m cluster.Member) error {
 }
 
 // MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what Share has said for the member then.
-func (o *Owner) MayShare(ctx context.Context, m cluster.Member) error {
+func (o *Registry) MayShare(ctx context.Context, m cluster.Identity) error {
 	held := o.Vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
 		return errors.Join(held, o.unshare(ctx, bson.E{Key: "process", Value: m.Process}))
@@ -48,7 +48,7 @@ func (o *Owner) MayShare(ctx context.Context, m cluster.Member) error {
 }
 
 // Shared reports whether nodes share the partitions, through etcd, or did when the last of them ended.
-func (o *Owner) Shared(ctx context.Context) (bool, error) {
+func (o *Registry) Shared(ctx context.Context) (bool, error) {
 	err := o.shared(ctx)
 	if _, are := errors.AsType[*cluster.HeldError](err); are {
 		return true, nil
@@ -58,7 +58,7 @@ func (o *Owner) Shared(ctx context.Context) (bool, error) {
 
 // Vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has run out: who made it may only have stood
 // still.
-func (o *Owner) Vacate(ctx context.Context) error {
+func (o *Registry) Vacate(ctx context.Context) error {
 	d, err := o.owner(ctx)
 	if err != nil || d == nil || d.Process == "" {
 		return err
@@ -87,7 +87,7 @@ func (d *ownerDocument) lives(now time.Time) bool {
 }
 
 // shared returns a *cluster.HeldError where nodes share the partitions.
-func (o *Owner) shared(ctx context.Context) error {
+func (o *Registry) shared(ctx context.Context) error {
 	var d sharedDocument
 	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
 	switch {
@@ -100,10 +100,10 @@ func (o *Owner) shared(ctx context.Context) error {
 }
 
 // Unshare takes back what Share has said, whoever it has said it for.
-func (o *Owner) Unshare(ctx context.Context) error { return o.unshare(ctx) }
+func (o *Registry) Unshare(ctx context.Context) error { return o.unshare(ctx) }
 
 // unshare takes back what Share has said, or what it has said for a process.
-func (o *Owner) unshare(ctx context.Context, of ...bson.E) error {
+func (o *Registry) unshare(ctx context.Context, of ...bson.E) error {
 	_, err := o.store.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...), toNobody())
 	if err != nil {
 		return fmt.Errorf("take over from who shares the partitions: %w", mongodb.AsFault(err))

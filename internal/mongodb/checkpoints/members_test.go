@@ -37,14 +37,14 @@ func newSite(t *testing.T) site {
 func (s site) store() *Store { return NewStore(s.client, s.name, "c", checkpointtest.Partitions) }
 
 // claim claims all partitions, as a cluster of one.
-func (s site) claim(ctx context.Context, process string, takeOver bool) (*Owner, error) {
-	o := NewOwner(s.store())
-	_, err := o.Claim(ctx, cluster.Member{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
+func (s site) claim(ctx context.Context, process string, takeOver bool) (*Registry, error) {
+	o := NewRegistry(s.store())
+	_, err := o.Claim(ctx, cluster.Identity{Node: "alone", Process: process}, checkpointtest.Partitions, time.Minute, takeOver)
 	return o, err
 }
 
 func (s site) share(ctx context.Context, process string) error {
-	return NewOwner(s.store()).Share(ctx, cluster.Member{Node: "node-" + process, Process: process})
+	return NewRegistry(s.store()).Share(ctx, cluster.Identity{Node: "node-" + process, Process: process})
 }
 
 // holder returns the process that an error says to be in the way, empty for none.
@@ -96,8 +96,9 @@ func TestPartitionsThatAreSharedAreClaimedByNobodyAlone(t *testing.T) {
 func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	alone := NewOwner(s.store())
-	if _, err := alone.Claim(t.Context(), cluster.Member{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond, false); err != nil {
+	alone := NewRegistry(s.store())
+	if _, err := alone.Claim(t.Context(), cluster.Identity{Node: "alone", Process: "p"}, checkpointtest.Partitions, time.Millisecond,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	for held := true; held; { // for a millisecond at most
@@ -118,7 +119,7 @@ func TestOneThatClaimsAndOneThatSharesAtOnce(t *testing.T) {
 	won := map[string]int{}
 	for round := range 100 {
 		var claimed, shared error
-		var alone *Owner
+		var alone *Registry
 		var both sync.WaitGroup
 		both.Go(func() { alone, claimed = s.claim(t.Context(), fmt.Sprint("p", round), false) })
 		both.Go(func() { shared = s.share(t.Context(), fmt.Sprint("m", round)) })

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
@@ -40,20 +39,20 @@ func (s *Store) origin(ctx context.Context, partitions int) (d originDocument, o
 		return d, o, fmt.Errorf("read origin: %w", mongodb.AsFault(err))
 	}
 	name := s.cluster.Database().Name() + "." + s.cluster.Name() + "/" + originID
-	if o, err = record.DecodeOrigin(name, partitions, []byte(d.Origin)); err != nil {
+	if o, err = checkpoint.DecodeOrigin(name, partitions, []byte(d.Origin)); err != nil {
 		return d, o, err
 	}
-	o.Backend, err = record.DecodeBackend(name+".backend", []byte(d.Backend))
+	o.Backend, err = checkpoint.DecodeBackend(name+".backend", []byte(d.Backend))
 	return d, o, err
 }
 
 // originOf returns an origin as it is stored.
 func originOf(o checkpoint.Origin) (d originDocument, err error) {
-	text, err := record.EncodeOrigin(o)
+	text, err := checkpoint.EncodeOrigin(o)
 	if err != nil {
 		return d, err
 	}
-	backend, err := record.EncodeBackend(o.Backend)
+	backend, err := checkpoint.EncodeBackend(o.Backend)
 	return originDocument{ID: originID, Origin: string(text), Backend: string(backend)}, err
 }
 

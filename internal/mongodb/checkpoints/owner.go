@@ -22,10 +22,10 @@ import (
 // ownerID is the _id of the owner's document.
 const ownerID = "owner"
 
-// An Owner keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster of one without etcd. One
+// A Registry keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster of one without etcd. One
 // document holds the owner, its epoch and a stamp of the server's clock that each renewal sets; a claim whose stamp is older than
 // its TTL, by that same clock, has run out.
-type Owner struct {
+type Registry struct {
 	store *Store
 
 	mu struct {
@@ -34,10 +34,10 @@ type Owner struct {
 	}
 }
 
-var _ cluster.Registry = (*Owner)(nil)
+var _ cluster.Registry = (*Registry)(nil)
 
-// NewOwner makes the registry beside a store of checkpoints.
-func NewOwner(s *Store) *Owner { return &Owner{store: s} }
+// NewRegistry makes the registry beside a store of checkpoints.
+func NewRegistry(s *Store) *Registry { return &Registry{store: s} }
 
 type ownerDocument struct {
 	Node        string `bson:"node"`
@@ -77,7 +77,7 @@ func (c *claim) revision(p change.Partition) int64 {
 
 // Claim implements cluster.Registry. All partitions get one epoch, above those that documents carry. Nodes that share the
 // partitions hold them, unless it takes over: then they share them no longer.
-func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	if !takeOver {
 		if err := o.shared(ctx); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (o *Owner) Claim(ctx context.Context, m cluster.Member, n int, ttl time.Dur
 
 // ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions is there, or is ended. That they share
 // them stays remembered.
-func (o *Owner) ClaimAnyway(ctx context.Context, m cluster.Member, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
+func (o *Registry) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrLost, err)
@@ -141,7 +141,7 @@ func (d *ownerDocument) epochs(n int) []change.Epoch {
 }
 
 // owner reads the owner's document, nil where there is none.
-func (o *Owner) owner(ctx context.Context) (*ownerDocument, error) {
+func (o *Registry) owner(ctx context.Context) (*ownerDocument, error) {
 	var d ownerDocument
 	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -155,7 +155,7 @@ func (o *Owner) owner(ctx context.Context) (*ownerDocument, error) {
 
 // replace writes a claim in the place of the one that was read. Whoever changed the document meanwhile, the owner by a renewal or
 // another claimant, holds it; with force only another claimant does.
-func (o *Owner) replace(ctx context.Context, before, claim *ownerDocument, force bool) error {
+func (o *Registry) replace(ctx context.Context, before, claim *ownerDocument, force bool) error {
 	set := bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: "node", Value: claim.Node}, {Key: "process", Value: claim.Process}, {Key: "incarnation", Value: claim.Incarnation},
@@ -194,7 +194,7 @@ func (o *Owner) replace(ctx context.Context, before, claim *ownerDocument, force
 }
 
 // Renew implements cluster.Registry.
-func (o *Owner) Renew(ctx context.Context) (ttl time.Duration, taken []change.Partition, err error) {
+func (o *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change.Partition, err error) {
 	claim := o.claim()
 	if claim == nil {
 		return 0, nil, cluster.ErrLost
@@ -216,7 +216,7 @@ func (o *Owner) Renew(ctx context.Context) (ttl time.Duration, taken []change.Pa
 
 // missing returns the partitions of which a document carries a higher epoch than the claim gave them. ErrLost says that an operator has
 // adopted the checkpoints, which ends all claims from before.
-func (o *Owner) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
+func (o *Registry) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
 	if err := o.adopted(ctx, claim); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (o *Owner) missing(ctx context.Context, claim *claim) ([]change.Partition, 
 }
 
 // adopted returns ErrLost where the origin is not of the claim's incarnation.
-func (o *Owner) adopted(ctx context.Context, claim *claim) error {
+func (o *Registry) adopted(ctx context.Context, claim *claim) error {
 	origin, err := o.store.Origin(ctx)
 	if err == nil && int64(origin.Incarnation) != claim.Incarnation {
 		return fmt.Errorf("an operator has adopted the checkpoints: %w", cluster.ErrLost)
@@ -261,7 +261,7 @@ func (s *Store) Highest(ctx context.Context, incarnation int64) (int64, error) {
 }
 
 // Reclaim implements cluster.Registry: the partitions get one epoch, above every other.
-func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]change.Epoch, error) {
+func (o *Registry) Reclaim(ctx context.Context, partitions []change.Partition) ([]change.Epoch, error) {
 	stands := o.claim()
 	if stands == nil {
 		return nil, cluster.ErrLost
@@ -294,7 +294,7 @@ func (o *Owner) Reclaim(ctx context.Context, partitions []change.Partition) ([]c
 }
 
 // Release implements cluster.Registry: it leaves the document, whose revision the next claim goes on from, without an owner.
-func (o *Owner) Release(ctx context.Context) error {
+func (o *Registry) Release(ctx context.Context) error {
 	claim := o.claim()
 	if claim == nil {
 		return nil
@@ -307,13 +307,13 @@ func (o *Owner) Release(ctx context.Context) error {
 	return nil
 }
 
-func (o *Owner) claim() *claim {
+func (o *Registry) claim() *claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.claim
 }
 
-func (o *Owner) setClaim(c *claim) {
+func (o *Registry) setClaim(c *claim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.claim = c

@@ -17,7 +17,7 @@ import (
 
 func TestOwnerIsARegistry(t *testing.T) {
 	uri := devmongotest.URI(t)
-	clustertest.TestRegistry(t, func(t *testing.T) clustertest.Harness {
+	clustertest.TestRegistry(t, func(t *testing.T) clustertest.RegistryHarness {
 		c := mongodbtest.Dial(t, uri)
 		name := mongodbtest.Database(t, c)
 		open := func() *Store { return NewStore(c, name, "c", checkpointtest.Partitions) }
@@ -36,6 +36,6 @@ func TestOwnerIsARegistry(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return clustertest.Harness{Join: func() cluster.Registry { return NewOwner(open()) }, Store: open(), Take: take}
+		return clustertest.RegistryHarness{Join: func() cluster.Registry { return NewRegistry(open()) }, Store: open(), Take: take}
 	})
 }

@@ -59,11 +59,11 @@ func TestRestoredMongoDBIsAdopted(t *testing.T) {
 	name := mongodbtest.Database(t, c)
 	const n = 8
 	open := func() *Store { return NewStore(c, name, "c", n) }
-	claim := func(process string) (*Store, *Owner, change.Term) {
+	claim := func(process string) (*Store, *Registry, change.Term) {
 		t.Helper()
 		store := open()
-		owner := NewOwner(store)
-		epochs, err := owner.Claim(t.Context(), cluster.Member{Node: "n", Process: process}, n, time.Minute, true)
+		owner := NewRegistry(store)
+		epochs, err := owner.Claim(t.Context(), cluster.Identity{Node: "n", Process: process}, n, time.Minute, true)
 		if err != nil {
 			t.Fatal(err)
 		}

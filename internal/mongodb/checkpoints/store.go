@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/checkpoint/record"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/mongodb"
 )
@@ -132,7 +131,7 @@ func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	}
 	text, _ := stored.StringValueOK()
 	nameOf := func(k checkpoint.Key) string { return s.name(idOf(k)) }
-	c, trail, err := record.DecodeCheckpoint(s.name(d.id), nameOf, s.partitions, []byte(text))
+	c, trail, err := checkpoint.Decode(s.name(d.id), nameOf, s.partitions, []byte(text))
 	if err == nil {
 		d.checkpoint, d.trail = &c, trail
 	}
@@ -208,11 +207,11 @@ func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Che
 	if err != nil {
 		return nil, fault.Newf(fault.CheckpointCorrupt, "%s: %w", s.name(id)+"."+historyField, err)
 	}
-	var entries record.History
+	var entries checkpoint.History
 	var unread []error
 	for _, e := range elements {
 		text, _ := e.Value().StringValueOK()
-		c, trail, err := record.DecodeEntry(s.name(id)+"."+historyField+"."+e.Key(), k, []byte(text))
+		c, trail, err := checkpoint.DecodeEntry(s.name(id)+"."+historyField+"."+e.Key(), k, []byte(text))
 		if err != nil {
 			unread = append(unread, err)
 			continue
@@ -387,13 +386,13 @@ func (s *Store) update(k checkpoint.Key, d document, w write, version bson.Objec
 		if !w.unnoted {
 			trail, entry = trail.Next(*w.checkpoint)
 		}
-		text, err := record.EncodeCheckpoint(*w.checkpoint, trail)
+		text, err := checkpoint.Encode(*w.checkpoint, trail)
 		if err != nil {
 			return nil, err
 		}
 		set = append(set, bson.E{Key: checkpointField, Value: string(text)})
 		if entry {
-			if text, err = record.EncodeCheckpoint(w.checkpoint.Entry(), trail); err != nil {
+			if text, err = checkpoint.Encode(w.checkpoint.Entry(), trail); err != nil {
 				return nil, err
 			}
 			set = append(set, bson.E{Key: historyField + "." + strconv.Itoa(trail.Slot()), Value: string(text)})

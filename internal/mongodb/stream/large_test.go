@@ -72,7 +72,7 @@ func TestBrokenBetweenFragmentsBeginsWithTheFirst(t *testing.T) {
 	text := s.large(12 << 20) // two fragments of which no reply holds both
 	s.read(open, 2)
 	before := st.position
-	for !st.parts.Pending() {
+	for !st.parts.pending {
 		reply, err := open.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -407,7 +407,7 @@ func TestSplitsThatVaryAreReadAgain(t *testing.T) {
 		}
 		after := fmt.Sprint("after", round)
 		s.insert(after)
-		for !st.parts.Pending() {
+		for !st.parts.pending {
 			if _, err := open.Next(t.Context()); err != nil {
 				t.Fatal(err)
 			}

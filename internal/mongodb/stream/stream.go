@@ -14,7 +14,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/internal/mongodb/fragment"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/oplog"
 )
@@ -45,7 +44,7 @@ type stream struct {
 	ended    bool            // an invalidate has ended the cursor, which an opening by time would bring again
 	exact    bool            // open behind a token though the oplog cannot be looked at
 	lenient  bool            // images are asked for as far as they are there
-	parts    fragment.Assembly
+	parts    assembly
 	opened   int // openings that the cursor has behind it, the driver's own included
 	failures int // in a row, since the last reply
 	unknown  int // of those, with a code of no known meaning
@@ -117,7 +116,7 @@ func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 // mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last token that it saw. Between two fragments
 // it may not: the server may split the event differently now. Where the oplog cannot be looked at it may not either: whether the
 // token is still there cannot be proven, while the server checks a time.
-func (st *stream) mayStay() bool { return !st.parts.Pending() && !st.source.client.Blind() }
+func (st *stream) mayStay() bool { return !st.parts.pending && !st.source.client.Blind() }
 
 // noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
 func (st *stream) noteProgress(now time.Time) {
@@ -174,15 +173,15 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 // take adds an event to a reply, or keeps a fragment until the event is whole.
 func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
 	reply.Size += len(event)
-	if fragment.Is(event) {
-		joined, err := st.parts.Add(event)
+	if isFragment(event) {
+		joined, err := st.parts.add(event)
 		if err != nil || joined == nil {
 			return err
 		}
 		event = joined
 		reply.Size += len(event)
 	} else {
-		st.parts = fragment.Assembly{}
+		st.parts = assembly{}
 	}
 	if st.ladder.view.less() || st.lenient && st.source.cfg.Watch.lacks(event) {
 		event = marked(event)
@@ -193,7 +192,7 @@ func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
 
 // reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
 func (st *stream) reach(reply *oplog.Reply, to change.Position) {
-	if st.parts.Pending() {
+	if st.parts.pending {
 		if n := len(reply.Events); n > 0 {
 			if e, err := change.Parse(reply.Events[n-1]); err == nil {
 				to = e.Position()
@@ -253,7 +252,7 @@ func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error)
 
 // failed decides what becomes of a stream that broke: without an error it is to be opened again.
 func (st *stream) failed(ctx context.Context, err error) error {
-	between := st.parts.Pending()
+	between := st.parts.pending
 	st.close()
 	st.source.metrics.failures.Inc()
 	class, at := mongodb.Classify(err), timeIn(err)
@@ -268,7 +267,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 		return nil
 	case class == mongodb.BadToken, class == mongodb.Lost:
 		return st.gone(ctx, st.lost(ctx, err))
-	case class == mongodb.Poison, errors.Is(err, fragment.ErrSequence):
+	case class == mongodb.Poison, errors.Is(err, errSequence):
 		return st.less(ctx, err, at)
 	case class == mongodb.NoImage && !st.lenient:
 		st.relent(err)
@@ -418,7 +417,7 @@ func (st *stream) lost(ctx context.Context, cause error) error {
 // close closes the cursor on the server too, within a bounded time. Where that fails, or the driver has given the cursor up before, its
 // id is kept.
 func (st *stream) close() {
-	st.parts = fragment.Assembly{} // an event begins with its first fragment when the stream is opened again
+	st.parts = assembly{} // an event begins with its first fragment when the stream is opened again
 	if st.cursor == nil {
 		return
 	}

@@ -1,0 +1,251 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// A stored is a checkpoint.Checkpoint as it is stored.
+type stored struct {
+	Version     int                           `json:"v"`
+	Partitions  int                           `json:"n"`
+	Subscriber  string                        `json:"subscriber"`
+	Partition   *change.Partition             `json:"partition,omitempty"` // of a shared one
+	Position    position                      `json:"position"`
+	Positions   map[change.Partition]position `json:"positions,omitempty"`
+	Snapshots   []progress                    `json:"snapshots,omitempty"`
+	Generation  uint64                        `json:"generation,omitempty"`
+	Claim       *claim                        `json:"claim,omitempty"` // of an exclusive one
+	Epoch       string                        `json:"epoch,omitempty"` // of a shared one
+	Fingerprint string                        `json:"fingerprint"`
+	At          time.Time                     `json:"at"`
+	By          string                        `json:"by"`
+	Reason      Reason                        `json:"reason"`
+	Note        string                        `json:"note,omitempty"`
+	History     *trail                        `json:"history,omitempty"`
+}
+
+// A claim is a checkpoint.Claim as it is stored.
+type claim struct {
+	Number  uint64    `json:"number"`
+	Process string    `json:"process"`
+	Started time.Time `json:"started"`
+	Node    string    `json:"node"`
+	By      string    `json:"by,omitempty"`
+}
+
+// A progress is a snapshot.Progress as it is stored.
+type progress struct {
+	Subscription string             `json:"subscription"`
+	Filter       uint64             `json:"filter"`
+	Reason       snapshot.Reason    `json:"reason"`
+	Partitions   []change.Partition `json:"partitions,omitempty"`
+	Listed       bool               `json:"listed,omitempty"`
+	Left         []left             `json:"left,omitempty"`
+	Done         bool               `json:"done,omitempty"`
+	Read         uint64             `json:"read,omitempty"`
+	Estimated    uint64             `json:"estimated,omitempty"`
+}
+
+// A left is a snapshot.Left as it is stored.
+type left struct {
+	DB    string `json:"db"`
+	Coll  string `json:"coll"`
+	From  *value `json:"from,omitempty"`
+	Until *value `json:"until,omitempty"`
+	Round bool   `json:"round,omitempty"`
+}
+
+// A value is a change.Value as it is stored.
+type value struct {
+	Type byte   `json:"type"`
+	Data []byte `json:"data"` // base64
+}
+
+// A trail is a checkpoint.Trail as it is stored.
+type trail struct {
+	Entries uint64    `json:"entries"`
+	Last    time.Time `json:"last"`
+}
+
+// Encode returns the stored form of a checkpoint, which it trims, with its trail. One that [DecodeCheckpoint] would not read back, or
+// whose form is larger than checkpoint.MaxBytes, is an error.
+func Encode(c Checkpoint, t Trail) ([]byte, error) {
+	text, err := encodeCheckpoint(c, t)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint of %s: %w", c.Key, err)
+	}
+	return text, nil
+}
+
+func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
+	c, err := c.Trimmed()
+	if err != nil {
+		return nil, err
+	}
+	s := stored{
+		Version:     version,
+		Partitions:  c.Partitions,
+		Subscriber:  c.Subscriber,
+		Position:    positionOf(c.Position),
+		Generation:  c.Generation,
+		Fingerprint: c.Fingerprint,
+		At:          c.At,
+		By:          c.By,
+		Reason:      c.Reason,
+		Note:        c.Note,
+	}
+	if c.Shared {
+		s.Partition, s.Epoch = &c.Partition, c.Epoch.String()
+	} else {
+		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By}
+	}
+	for p, at := range c.Positions {
+		if s.Positions == nil {
+			s.Positions = make(map[change.Partition]position, len(c.Positions))
+		}
+		s.Positions[p] = positionOf(at)
+	}
+	for _, p := range c.Snapshots {
+		s.Snapshots = append(s.Snapshots, progressOf(p))
+	}
+	if t.Entries > 0 {
+		s.History = &trail{Entries: t.Entries, Last: t.Last.UTC()}
+	}
+	if _, _, err := s.parse(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(s)
+	if err == nil && len(text) > MaxBytes {
+		err = fmt.Errorf("it has %d bytes, at most %d are kept", len(text), MaxBytes)
+	}
+	return text, err
+}
+
+// Decode reads the checkpoint that is stored under name, which must be the one that nameOf gives its key, and its trail. A shared one
+// must have been made for the given number of partitions, of which 0 means any.
+func Decode(name string, nameOf func(Key) string, partitions int, text []byte) (Checkpoint, Trail, error) {
+	return decodeCheckpoint(name, partitions, text, func(k Key) bool { return nameOf(k) == name })
+}
+
+// DecodeEntry reads the entry of the history of k that is stored under name. It may have been made for any number of partitions.
+func DecodeEntry(name string, k Key, text []byte) (Checkpoint, Trail, error) {
+	return decodeCheckpoint(name, 0, text, func(of Key) bool { return of == k })
+}
+
+func decodeCheckpoint(name string, partitions int, text []byte, is func(Key) bool) (c Checkpoint, t Trail, err error) {
+	var s stored
+	if err := decode(name, text, &s); err != nil {
+		return c, t, err
+	}
+	if s.Partition == nil {
+		partitions = 0
+	}
+	if err := checkPartitions(name, s.Partitions, partitions); err != nil {
+		return c, t, err
+	}
+	c, t, err = s.parse()
+	if err == nil && !is(c.Key) {
+		err = fmt.Errorf("it is of %s", c.Key)
+	}
+	if err != nil {
+		return Checkpoint{}, Trail{}, corrupt(name, err)
+	}
+	return c, t, nil
+}
+
+// parse returns the checkpoint if it makes sense.
+func (s *stored) parse() (c Checkpoint, t Trail, err error) {
+	c = Checkpoint{
+		Key: Key{Subscriber: s.Subscriber}, Partitions: s.Partitions, Generation: s.Generation, Fingerprint: s.Fingerprint, At: s.At, By: s.By,
+		Reason: s.Reason, Note: s.Note,
+	}
+	switch {
+	case s.Partition != nil:
+		c.Shared, c.Partition = true, *s.Partition
+		if c.Epoch, err = parseEpoch(s.Epoch); err != nil {
+			return c, t, err
+		}
+	case s.Claim == nil:
+		return c, t, errors.New("it has neither a partition nor a claim")
+	default:
+		c.Claim = Claim{Number: s.Claim.Number, Process: s.Claim.Process, Started: s.Claim.Started, Node: s.Claim.Node, By: s.Claim.By}
+	}
+	if c.Position, err = s.Position.parse(); err != nil {
+		return c, t, err
+	}
+	for p, at := range s.Positions {
+		if c.Positions == nil {
+			c.Positions = make(map[change.Partition]change.Position, len(s.Positions))
+		}
+		if c.Positions[p], err = at.parse(); err != nil {
+			return c, t, fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	for _, p := range s.Snapshots {
+		progress, err := p.parse()
+		if err != nil {
+			return c, t, fmt.Errorf("snapshot of subscription %q: %w", p.Subscription, err)
+		}
+		c.Snapshots = append(c.Snapshots, progress)
+	}
+	if s.History != nil {
+		t = Trail{Entries: s.History.Entries, Last: s.History.Last.UTC()}
+	}
+	c, err = c.Trimmed()
+	return c, t, err
+}
+
+func progressOf(p snapshot.Progress) progress {
+	s := progress{
+		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Read: p.Read,
+		Estimated: p.Estimated,
+	}
+	for _, l := range p.Left {
+		s.Left = append(s.Left, left{DB: l.Namespace.DB, Coll: l.Namespace.Coll, From: valueOf(l.From), Until: valueOf(l.Until), Round: l.Round})
+	}
+	return s
+}
+
+// parse returns the progress if it makes sense.
+func (s *progress) parse() (snapshot.Progress, error) {
+	p := snapshot.Progress{
+		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Read: s.Read,
+		Estimated: s.Estimated,
+	}
+	for _, l := range s.Left {
+		from, err := l.From.parse()
+		if err != nil {
+			return p, err
+		}
+		until, err := l.Until.parse()
+		if err != nil {
+			return p, err
+		}
+		p.Left = append(p.Left, snapshot.Left{Namespace: change.Namespace{DB: l.DB, Coll: l.Coll}, From: from, Until: until, Round: l.Round})
+	}
+	return p, nil
+}
+
+func valueOf(v change.Value) *value {
+	if v.IsZero() {
+		return nil
+	}
+	return &value{Type: v.Type, Data: v.Data}
+}
+
+// parse returns the value, which is zero where there is none.
+func (s *value) parse() (change.Value, error) {
+	switch {
+	case s == nil:
+		return change.Value{}, nil
+	case s.Type == 0:
+		return change.Value{}, errors.New("an _id of no type")
+	}
+	return change.Value{Type: s.Type, Data: s.Data}, nil
+}

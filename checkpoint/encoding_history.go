@@ -1,0 +1,30 @@
+package checkpoint
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A History is the entries of the history of one checkpoint, as they are read.
+type History []entry
+
+type entry struct {
+	checkpoint Checkpoint
+	trail      Trail
+}
+
+// Add adds an entry.
+func (h *History) Add(c Checkpoint, t Trail) { *h = append(*h, entry{c, t}) }
+
+// Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1 again where partitions are counted anew, which
+// raises the incarnation.
+func (h *History) Newest() []Checkpoint {
+	slices.SortFunc(*h, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))
+	})
+	all := make([]Checkpoint, len(*h))
+	for i, e := range *h {
+		all[i] = e.checkpoint
+	}
+	return all
+}

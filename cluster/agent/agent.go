@@ -1,0 +1,384 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
+)
+
+// Config says who takes a share of a cluster's partitions, and what is done with it.
+type Config struct {
+	Member cluster.Identity
+	// TTL is how long the membership lives unless it is renewed. Defaults to 10 s.
+	TTL time.Duration
+	// HeartbeatInterval is how often heartbeats are sent. Defaults to 2 s.
+	HeartbeatInterval time.Duration
+	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not block.
+	Report func() cluster.Heartbeat
+	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error it is
+	// asked to take them in parts; partitions of those that it does not take at all are given back and claimed once more, a little later.
+	// Required.
+	Resume func(ctx context.Context, terms []change.Term) error
+	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and calls
+	// Hand, or Ended, or Keep. It must not block. Required.
+	Release func(terms []change.Term)
+	// Detached hears that the node has left the cluster because its lease may have run out, Attached that it is back. Neither may block.
+	// Default to nothing.
+	Detached func(cause error)
+	Attached func()
+	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
+	Viewed func(cluster.View)
+	// RetryWindow is how long partitions that another node still owns are asked for again and again. Defaults to 2 s.
+	RetryWindow time.Duration
+	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
+	Clock func() time.Duration
+	// Log defaults to none.
+	Log *slog.Logger
+	// Registerer takes the metrics; nil registers them nowhere.
+	Registerer prometheus.Registerer
+}
+
+const (
+	defaultTTL = 10 * time.Second
+
+	releaseTimeout = 3 * time.Second
+
+	defaultBeat   = 2 * time.Second
+	changesEvery  = 250 * time.Millisecond // between heartbeats that tell of changes
+	viewEvery     = 2 * time.Second        // for what no hint was heard of
+	recoverPause  = 250 * time.Millisecond
+	recoverStreak = 2           // good renewals in a row before a detached node comes back
+	recoverWithin = time.Second // of each other
+)
+
+// An Agent owns the partitions that the cluster's plan gives to this node.
+type Agent struct {
+	cfg     Config
+	store   cluster.Store
+	metrics metrics
+	started time.Time
+	held    atomic.Pointer[attachment] // nil while detached
+	renewed atomic.Bool                // the last renewal succeeded
+	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
+	viewed  atomic.Int64               // that of the last view, 0 before the first
+	blind   atomic.Pointer[error]      // why views have failed since, nil where they have not
+}
+
+// New makes an Agent.
+func New(cfg Config, store cluster.Store) *Agent {
+	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
+	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, defaultBeat)
+	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Clock == nil {
+		cfg.Clock = cluster.SinceBoot
+	}
+	if cfg.Detached == nil {
+		cfg.Detached = func(error) {}
+	}
+	if cfg.Attached == nil {
+		cfg.Attached = func() {}
+	}
+	if cfg.Viewed == nil {
+		cfg.Viewed = func(cluster.View) {}
+	}
+	s := &Agent{cfg: cfg, store: store, started: time.Now()}
+	s.metrics = newMetrics(cfg.Registerer, s)
+	return s
+}
+
+// Run joins the cluster, calls serve, and until that returns claims what the plan gives to this node and gives up what it gives to others.
+// Then it leaves. It returns after everything that it started has ended.
+//
+// Terms end when the lease may have run out: all at once, before anything else is done about it. The node is detached then, but serve goes
+// on, and as soon as the store answers again the node comes back with a new lease and new terms. When ctx ends, it is handed to serve as
+// the sign to come to its end, and no more terms begin; those that run live until serve returns.
+//
+// Where another process has the node's name, Run waits as long as that one's lease can live unless renewed, and then returns the fault
+// NodeRunning; NodeTermLost where that happens to a detached node. A ctx that ends before serve is called is a planned stop. Otherwise Run
+// returns what serve returns.
+func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) error {
+	lifetime := context.WithoutCancel(ctx)
+	m, deadline, err := s.join(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	s.cfg.Log.Info("joined the cluster", "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
+	serving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var served error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		served = serve(serving)
+	}()
+	for m != nil {
+		a := s.attach(lifetime, m, deadline)
+		lost := a.run(lifetime, serving.Done(), done)
+		s.detach(a, lost)
+		a.asking.Wait() // it has been told to end
+		if lost == nil {
+			s.leave(lifetime, m)
+			break
+		}
+		m, deadline, err = s.reattach(lifetime, m, done)
+		if err != nil {
+			stop(change.ErrTermLost)
+			<-done
+			return errors.Join(fault.New(fault.NodeTermLost, err), ignoring(served, change.ErrTermLost, context.Canceled))
+		}
+	}
+	<-done
+	return served
+}
+
+// ignoring returns err unless it is one of those.
+func ignoring(err error, those ...error) error {
+	for _, e := range those {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+// Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
+func (s *Agent) Ended(term change.Term) {
+	if held := s.held.Load(); held != nil {
+		held.terms.Back(term)
+	}
+}
+
+// Hand gives terms of which nothing is done any more to a member that the plan gives their partitions to. It returns for how many that is
+// known to have been done. The others are claimed by whoever the plan wants, once they have been given back.
+func (s *Agent) Hand(ctx context.Context, to cluster.Member, terms []change.Term) (handed int, err error) {
+	held := s.held.Load()
+	if held == nil {
+		return 0, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
+	}
+	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
+	for i, term := range terms {
+		partitions[i], epochs[i] = term.Partition, term.Epoch
+	}
+	owners, err := held.membership.Hand(ctx, to, partitions, epochs)
+	for i := range owners {
+		if owners[i].Process == to.Process {
+			handed++
+		}
+	}
+	for _, term := range terms {
+		held.terms.Back(term)
+	}
+	return handed, err
+}
+
+// Keep takes back that a term is to be given up: the plan is looked at again with the next view.
+func (s *Agent) Keep(term change.Term) {
+	if held := s.held.Load(); held != nil {
+		held.terms.Keep(term.Partition, term.Epoch)
+	}
+}
+
+// Renewed reports whether the last renewal of the lease succeeded.
+func (s *Agent) Renewed() bool { return s.renewed.Load() }
+
+// DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the sending of the last renewal that succeeded
+// and the TTL, less now. The node is detached when a third of the TTL is left; from then on, until it is back, the lag is that of the lease
+// that it had, and becomes negative. It is 0 before there is a lease.
+func (s *Agent) DeadlineLag() time.Duration {
+	deadline := time.Duration(s.lease.Load())
+	if deadline == 0 {
+		return 0
+	}
+	return deadline - s.cfg.Clock()
+}
+
+// Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node does not know what the others do or what the
+// plan is. It is detached then, also where it can renew its lease, unless the cluster was read and is corrupt.
+func (s *Agent) Sees() error {
+	failure, age := s.blind.Load(), s.viewAge()
+	if failure == nil || age < trustedFor(s.cfg.TTL) {
+		return nil
+	}
+	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
+}
+
+// viewAge is how long ago the cluster was read last, 0 before it was.
+func (s *Agent) viewAge() time.Duration {
+	viewed := time.Duration(s.viewed.Load())
+	if viewed == 0 {
+		return 0
+	}
+	return s.cfg.Clock() - viewed
+}
+
+// seen notes that the cluster was read.
+func (s *Agent) seen() {
+	s.blind.Store(nil)
+	s.viewed.Store(max(int64(s.cfg.Clock()), 1)) // a clock may begin at 0
+}
+
+// rely notes until when a lease lives.
+func (s *Agent) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
+
+// Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
+func (s *Agent) Trusted() bool {
+	held := s.held.Load()
+	return held != nil && held.terms.Trusted()
+}
+
+// join joins the cluster as soon as no other process has the node's name.
+func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
+	return acquire(ctx, acquisition[cluster.Membership]{
+		verb: "join the cluster", ttl: s.cfg.TTL, clock: s.cfg.Clock, try: s.tryJoin,
+		waiting: func(by *cluster.HeldError, atMost time.Duration) {
+			s.cfg.Log.Info("another process has this node's name: waiting for its lease to run out",
+				"node", by.Node, "process", by.Process, "at_most", atMost)
+		},
+	})
+}
+
+func (s *Agent) tryJoin(ctx context.Context) (cluster.Membership, error) {
+	return s.store.Join(ctx, s.report(), s.cfg.TTL)
+}
+
+// report is the node's heartbeat now.
+func (s *Agent) report() cluster.Heartbeat {
+	var h cluster.Heartbeat
+	if s.cfg.Report != nil {
+		h = s.cfg.Report()
+	}
+	h.Node, h.Process, h.StartedAt, h.Kind = s.cfg.Member.Node, s.cfg.Member.Process, s.started, cluster.KindNode
+	return h
+}
+
+// attach makes the node a member in earnest.
+func (s *Agent) attach(ctx context.Context, m cluster.Membership, t leaseDeadline) *attachment {
+	owned, end := context.WithCancelCause(ctx)
+	a := &attachment{
+		Agent: s, membership: m, deadline: t, end: end, terms: newTermSet(owned, s.cfg.Clock, t),
+		answers: make(chan func() error, requests), blocked: make(map[change.Partition]time.Duration),
+	}
+	s.held.Store(a)
+	s.renewed.Store(true)
+	s.rely(t)
+	s.seen() // joining was one
+	s.metrics.detached.Set(0)
+	s.cfg.Attached()
+	return a
+}
+
+// detach ends the terms, before anything else is done. A nil cause is a planned stop.
+func (s *Agent) detach(a *attachment, lost error) {
+	if lost == nil {
+		a.end(context.Canceled)
+		s.held.Store(nil)
+		return
+	}
+	a.end(change.ErrTermLost)
+	s.held.Store(nil)
+	lag := max(s.cfg.Clock()-a.deadline.Until, 0)
+	s.metrics.detached.Set(1)
+	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
+	s.cfg.Detached(lost)
+}
+
+// reattach comes back with a new lease once the store answers steadily. It returns no membership where done is closed first, and a
+// *cluster.HeldError where another process has the node's name.
+func (s *Agent) reattach(ctx context.Context, old cluster.Membership, done <-chan struct{}) (cluster.Membership, leaseDeadline, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer cancel() // before the wait
+	good, first, said := 0, time.Duration(0), false
+	for ctx.Err() == nil {
+		now := s.cfg.Clock()
+		if !s.answers(ctx, old) || good > 0 && now-first > recoverWithin {
+			good = 0
+		} else {
+			good++
+		}
+		if good == 1 {
+			first = now
+		}
+		if good >= recoverStreak {
+			m, t, err := s.rejoin(ctx, old)
+			held, isHeld := errors.AsType[*cluster.HeldError](err)
+			switch {
+			case err == nil:
+				s.cfg.Log.Info("attached to the cluster again")
+				return m, t, nil
+			case isHeld && held.Node == s.cfg.Member.Node:
+				return nil, t, err
+			case !said && ctx.Err() == nil:
+				s.cfg.Log.Warn("the store answers again, but the node cannot come back yet", "error", err)
+				said = true
+			}
+			good = 0
+		}
+		_ = retry.Sleep(ctx, recoverPause)
+	}
+	return nil, leaseDeadline{}, nil
+}
+
+// answers reports whether the store answers about the old lease, whatever it says. Where the cluster could not be read it has to be read before
+// that, so that the old lease runs out meanwhile.
+func (s *Agent) answers(ctx context.Context, old cluster.Membership) bool {
+	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	if s.blind.Load() != nil {
+		if _, err := s.store.View(ctx); unanswered(err) {
+			s.metrics.unseen.Inc()
+			return false
+		}
+		s.seen()
+	}
+	_, err := old.Renew(ctx)
+	return err == nil || errors.Is(err, cluster.ErrLeft)
+}
+
+// rejoin ends the old lease and joins under a new one.
+func (s *Agent) rejoin(ctx context.Context, old cluster.Membership) (cluster.Membership, leaseDeadline, error) {
+	leaving, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := old.Leave(leaving); err != nil {
+		return nil, leaseDeadline{}, fmt.Errorf("end the old lease: %w", err)
+	}
+	sent := s.cfg.Clock()
+	m, err := within(ctx, trustedFor(s.cfg.TTL), s.tryJoin)
+	return m, granted(sent, s.cfg.TTL), err
+}
+
+// leave ends the membership, so that nobody needs to wait for the lease.
+func (s *Agent) leave(ctx context.Context, m cluster.Membership) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := m.Leave(ctx); err != nil {
+		s.cfg.Log.Warn("the lease was not ended and runs out by itself", "error", err)
+		return
+	}
+	s.cfg.Log.Info("left the cluster")
+}

@@ -1,0 +1,379 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+)
+
+// requests is how many requests may be under way at a time: one of each kind.
+const requests = 5
+
+// An attachment is a node's membership from its lease to the end of it. Its fields belong to the loop of run; requests run beside it, and
+// hand what is to be done with their answers back to it.
+type attachment struct {
+	*Agent
+
+	membership cluster.Membership
+	deadline   leaseDeadline
+	end        context.CancelCauseFunc // of all terms
+	terms      *termSet
+	asking     sync.WaitGroup
+	answers    chan func() error
+
+	renewing, beating, viewing, claiming, giving bool
+
+	failure  error // of the last renewal
+	streak   int
+	failing  bool                               // claims fail
+	claimed  time.Duration                      // when the last claim ended
+	beaten   time.Duration                      // when the last heartbeat was sent
+	beatAt   time.Duration                      // when the next one is due
+	viewAt   time.Duration                      // when the next view is due
+	unseen   int                                // views that have failed in a row
+	toldView time.Duration                      // when that was last said, 0 for never
+	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
+	stopping bool
+}
+
+// run keeps the membership alive and the terms as the plan has them until done is closed. It returns why the membership is lost as soon as
+// it is, or may be: requests that are under way have been told to end then, and may take a little longer.
+func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hints := a.store.Hints(ctx)
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		now := a.cfg.Clock()
+		if a.deadline.Over(now) {
+			return notRenewed(a.failure)
+		}
+		if err := a.Sees(); unanswered(err) {
+			return err
+		}
+		a.ask(ctx, now)
+		look.Reset(a.pause(now))
+		select {
+		case <-done:
+			return nil
+		case <-stopping:
+			stopping, a.stopping, a.beatAt = nil, true, 0
+		case _, open := <-hints:
+			a.viewAt = 0
+			if !open {
+				hints = nil
+			}
+		case <-a.terms.Ended:
+			a.viewAt = 0
+			a.tellSoon()
+		case <-look.C:
+		case answer := <-a.answers:
+			if a.deadline.Over(a.cfg.Clock()) {
+				return notRenewed(a.failure) // before anything is done with it
+			}
+			if err := answer(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ask sends the requests that are due.
+func (a *attachment) ask(ctx context.Context, now time.Duration) {
+	if !a.renewing && now >= a.deadline.Due {
+		a.request(ctx, &a.renewing, renewEvery(a.deadline.TTL), a.renew)
+	}
+	if !a.beating && now >= a.beatAt {
+		a.beaten, a.beatAt = now, now+a.cfg.HeartbeatInterval
+		stopping := a.stopping
+		a.request(ctx, &a.beating, a.cfg.HeartbeatInterval, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
+	}
+	if !a.viewing && now >= a.viewAt {
+		a.viewAt = now + viewEvery
+		a.request(ctx, &a.viewing, viewEvery, func(asking context.Context) func() error { return a.view(ctx, asking) })
+	}
+}
+
+// tellSoon has the next heartbeat sent soon, because what the node serves has changed.
+func (a *attachment) tellSoon() {
+	a.beatAt = min(a.beatAt, a.beaten+changesEvery)
+}
+
+// pause is how long nothing is due.
+func (a *attachment) pause(now time.Duration) time.Duration {
+	pause := a.deadline.Pause(now, a.renewing)
+	if !a.beating {
+		pause = min(pause, a.beatAt-now)
+	}
+	if !a.viewing {
+		pause = min(pause, a.viewAt-now)
+	}
+	return max(pause, 0)
+}
+
+// request runs f beside the loop, within a time; what it returns is run by the loop.
+func (a *attachment) request(ctx context.Context, busy *bool, within time.Duration, f func(context.Context) func() error) {
+	*busy = true
+	ctx, cancel := context.WithTimeout(ctx, within)
+	a.asking.Go(func() {
+		defer cancel()
+		answer := f(ctx)
+		a.answers <- func() error {
+			*busy = false
+			return answer()
+		}
+	})
+}
+
+// renew prolongs the lease.
+func (a *attachment) renew(ctx context.Context) func() error {
+	sent := a.cfg.Clock()
+	ttl, err := a.membership.Renew(ctx)
+	return func() error {
+		if errors.Is(err, cluster.ErrLeft) {
+			return err
+		}
+		a.logTurn(err)
+		if a.failure = err; err != nil {
+			a.deadline = a.deadline.Failed(a.cfg.Clock())
+			return nil
+		}
+		a.deadline = granted(sent, ttl)
+		a.terms.Rely(a.deadline)
+		a.rely(a.deadline)
+		return nil
+	}
+}
+
+// logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
+func (a *attachment) logTurn(err error) {
+	a.renewed.Store(err == nil)
+	switch {
+	case err != nil:
+		if a.streak++; a.streak == 1 {
+			a.cfg.Log.Warn("the lease cannot be renewed", "error", err)
+		}
+		a.metrics.failures.Inc()
+	case a.streak > 0:
+		a.cfg.Log.Info("the lease is renewed again", "failures", a.streak)
+		a.streak = 0
+	}
+	a.metrics.streak.Set(float64(a.streak))
+}
+
+// beat says how the node does.
+func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
+	h := a.report()
+	if stopping {
+		h.Status = cluster.StatusStopping
+	}
+	served := make(map[change.Partition]bool, len(h.Held))
+	for _, held := range h.Held {
+		served[held.Partition] = true
+	}
+	for _, term := range a.terms.Held() {
+		if !served[term.Partition] {
+			h.Held = append(h.Held, cluster.HeldPartition{Partition: term.Partition, Epoch: term.Epoch, State: string(cluster.StatusStarting)})
+		}
+	}
+	err := a.membership.Beat(ctx, h)
+	return func() error { return onlyLeft(err) } // one that was not heard is followed by the next
+}
+
+// onlyLeft returns err if it says that the membership has ended.
+func onlyLeft(err error) error {
+	if errors.Is(err, cluster.ErrLeft) {
+		return err
+	}
+	return nil
+}
+
+// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over by then.
+func (a *attachment) view(ctx, asking context.Context) func() error {
+	asked := a.cfg.Clock()
+	view, err := a.store.View(asking)
+	return func() error {
+		a.logView(err)
+		if err != nil {
+			return onlyLeft(err)
+		}
+		a.cfg.Viewed(view)
+		now := a.cfg.Clock()
+		claiming := a.claiming || a.claimed > asked
+		d := a.terms.Reconcile(view, a.cfg.Member.Node, a.cfg.Member.Process, asked, now, now+viewEvery, claiming)
+		if d.Ended > 0 {
+			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
+		}
+		if len(d.Give) > 0 && !a.giving {
+			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.give(ctx, d.Give) })
+		}
+		if len(d.Release) > 0 {
+			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Release), "plan", view.Plan.Version)
+			a.cfg.Release(d.Release)
+		}
+		if a.stopping {
+			return nil
+		}
+		if len(d.Claim) > 0 && !a.claiming {
+			a.request(ctx, &a.claiming, trustedFor(a.deadline.TTL), func(ctx context.Context) func() error { return a.claim(ctx, d.Claim) })
+		}
+		a.viewAt = min(a.viewAt, d.Next)
+		a.wait(d.Blocked, now)
+		return nil
+	}
+}
+
+// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now and then.
+const (
+	viewFailures = 3
+	viewTold     = time.Minute
+)
+
+// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as long as a lease is trusted is detached: it would
+// not learn that its partitions were taken from it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
+func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
+
+// logView counts views that fail, and logs that they do and that they succeed again.
+func (a *attachment) logView(err error) {
+	if err == nil {
+		if a.toldView > 0 {
+			a.cfg.Log.Info("the cluster is read again", "failures", a.unseen)
+		}
+		a.unseen, a.toldView = 0, 0
+		a.seen()
+		return
+	}
+	a.unseen++
+	a.blind.Store(&err)
+	a.metrics.unseen.Inc()
+	now := a.cfg.Clock()
+	if a.unseen >= viewFailures && (a.toldView == 0 || now-a.toldView >= viewTold) {
+		a.toldView = now
+		a.cfg.Log.Warn("the cluster cannot be read: this node learns of no plan", "failures", a.unseen, "since", a.viewAge(), "error", err)
+	}
+}
+
+// wait looks again soon at partitions that others still own, within the retry window.
+func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
+	waiting, exhausted := false, 0
+	since := make(map[change.Partition]time.Duration, len(blocked))
+	for _, p := range blocked {
+		first, known := a.blocked[p]
+		if !known {
+			first = now
+		}
+		since[p] = first
+		switch {
+		case first < 0: // said before
+		case now-first < a.cfg.RetryWindow:
+			waiting = true
+		default:
+			since[p] = -1
+			exhausted++
+		}
+	}
+	a.blocked = since
+	if waiting {
+		a.metrics.attempts.Inc()
+		a.viewAt = min(a.viewAt, now+claimRetry)
+	}
+	if exhausted > 0 {
+		a.metrics.exhausted.Inc()
+		a.cfg.Log.Warn("partitions that the plan gives to this node are still owned by others: waiting for them to be given up",
+			"partitions", exhausted, "after", a.cfg.RetryWindow)
+	}
+}
+
+// claim claims partitions and hands their terms on.
+func (a *attachment) claim(ctx context.Context, partitions []change.Partition) func() error {
+	owners, err := a.membership.Claim(ctx, partitions)
+	if err == nil {
+		err = a.begin(ctx, partitions, owners)
+	}
+	return func() error {
+		a.claimed = a.cfg.Clock()
+		a.viewAt = min(a.viewAt, a.claimed+claimRetry) // some may have gone to others meanwhile
+		if left := onlyLeft(err); left != nil {
+			return left
+		}
+		if err != nil && !a.failing {
+			a.cfg.Log.Warn("partitions cannot be claimed yet", "error", err)
+		}
+		a.failing = err != nil
+		a.tellSoon()
+		return nil
+	}
+}
+
+// begin hands on the terms of what was claimed.
+func (a *attachment) begin(ctx context.Context, partitions []change.Partition, owners []cluster.Owner) error {
+	var mine []change.Partition
+	var epochs []change.Epoch
+	for i, owner := range owners {
+		if owner.Process == a.cfg.Member.Process {
+			mine, epochs = append(mine, partitions[i]), append(epochs, owner.Epoch)
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	attempts := resumeAttempts
+	resumed, err := a.resume(ctx, a.terms.Begin(mine, epochs, a.cfg.Clock()), &attempts)
+	if resumed > 0 {
+		a.metrics.claimed.Add(float64(resumed))
+		a.cfg.Log.Info("partitions claimed", "partitions", resumed)
+	}
+	if err != nil {
+		return fmt.Errorf("resume partitions: %w", err)
+	}
+	return nil
+}
+
+// resumeAttempts bounds how often one claim hands terms on: enough to find a few that cannot be served among very many.
+const resumeAttempts = 64
+
+// resume hands terms on, and gives back those that are not taken: one that cannot be served, because nobody can read its mark, must not keep
+// the others. It returns how many were taken.
+func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
+	*attempts--
+	if err = a.cfg.Resume(ctx, terms); err == nil {
+		for _, term := range terms {
+			a.terms.Keep(term.Partition, term.Epoch) // whoever was asked to give it up meanwhile did not serve it yet
+		}
+		return len(terms), nil
+	}
+	if len(terms) == 1 || *attempts < 2 || ctx.Err() != nil {
+		for _, term := range terms {
+			a.terms.Back(term)
+		}
+		return 0, err
+	}
+	first, errFirst := a.resume(ctx, terms[:len(terms)/2], attempts)
+	second, errSecond := a.resume(ctx, terms[len(terms)/2:], attempts)
+	return first + second, cmp.Or(errFirst, errSecond)
+}
+
+// give gives back the keys of terms that nobody serves any more.
+func (a *attachment) give(ctx context.Context, terms []change.Term) func() error {
+	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
+	for i, term := range terms {
+		partitions[i], epochs[i] = term.Partition, term.Epoch
+	}
+	err := a.membership.Give(ctx, partitions, epochs)
+	return func() error {
+		if err == nil {
+			a.viewAt = 0 // the plan may have them come back
+			a.terms.Given(terms)
+			a.metrics.released.Add(float64(len(terms)))
+		}
+		return onlyLeft(err)
+	}
+}

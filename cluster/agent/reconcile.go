@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+)
+
+// A difference is what lies between what a member owns and what the plan gives it.
+type difference struct {
+	Claim   []change.Partition // owned by nobody: to be claimed
+	Release []change.Term      // for others: whoever serves them is to give them up
+	Give    []change.Term      // served by nobody any more: their keys are to be given back
+	Blocked []change.Partition // still owned by others
+	Ended   int                // terms that ended because somebody took their partitions
+	Next    time.Duration      // when to look again, if there is anything to wait for
+}
+
+// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. claiming says that
+// some claim was under way at asked or later: what it has made may be a term in a moment.
+func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now, never time.Duration, claiming bool) (d difference) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.Next = never
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		mine := view.Plan.Owner(p) == node
+		t := h.mu.tenures[p]
+		switch {
+		case t == nil || t.given:
+			switch {
+			case !mine && owner.Process == process && !claiming: // claimed by a request that nobody heard the answer of
+				term := change.Term{Partition: p, Epoch: owner.Epoch}
+				h.mu.tenures[p] = &termState{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is given back
+				d.Give = append(d.Give, term)
+			case !mine:
+			case t != nil && t.again > now:
+				d.Next = min(d.Next, t.again)
+			case owner == (cluster.Owner{}) || owner.Process == process:
+				d.Claim = append(d.Claim, p)
+			default:
+				d.Blocked = append(d.Blocked, p)
+			}
+		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over, or taken
+			t.given = true
+		case t.back:
+			d.Give = append(d.Give, t.term)
+		case t.begun >= asked || t.over:
+		case owner.Process != process || owner.Epoch != t.epoch:
+			t.over = true
+			t.end(change.ErrTermLost)
+			if !t.released {
+				d.Ended++
+			}
+		case !mine && !t.released:
+			t.released = true
+			d.Release = append(d.Release, t.term)
+		}
+	}
+	return d
+}
+
+// Given notes that the keys of terms have been given back.
+func (h *termSet) Given(terms []change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, term := range terms {
+		if t := h.mu.tenures[term.Partition]; t != nil && t.epoch == term.Epoch {
+			t.given = true
+		}
+	}
+}
+
+// Held returns the terms that run, by partition.
+func (h *termSet) Held() (terms []change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.mu.tenures {
+		if !t.over && !t.back {
+			terms = append(terms, t.term)
+		}
+	}
+	slices.SortFunc(terms, func(a, b change.Term) int { return int(a.Partition) - int(b.Partition) })
+	return terms
+}
+
+// Keep forgets that a term was asked to be released: the next view may ask again.
+func (h *termSet) Keep(p change.Partition, e change.Epoch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.mu.tenures[p]; t != nil && t.epoch == e {
+		t.released = false
+	}
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+)
+
+// The statuses that only the leader gives.
+const (
+	StatusDead    cluster.Status = "dead"    // its lease has ended, or nothing is heard of it
+	StatusRefused cluster.Status = "refused" // it does not fit the cluster, or cannot be read
+)
+
+// An eventKind is what happened.
+type eventKind int
+
+// What happens to members.
+const (
+	eventCame      eventKind = iota // it is there, for the first time or again
+	eventLeft                       // it is gone, as it had said
+	eventDied                       // Why says how that is known
+	eventHeard                      // it was dead though its lease lived, and is not
+	eventRestarted                  // it is another process: Old and New are when they started, Quick that it kept its place
+	eventStops                      // it asks to give up what it has
+	eventSick                       // it is unhealthy: Why is the check
+	eventSettled                    // it is to be given partitions
+	eventRejected                   // it cannot take part: Code and Why
+	eventDegraded                   // it fails checks, by Level; of no member: half of all fail the check, and Number of Total do
+	eventRecovered                  // it passes them again, after For; of no member: most pass the check
+	eventClosed                     // its breaker has, by its restart, after For
+	eventBegan                      // the cold start is over, with Number of members
+)
+
+// An event is something that happened.
+type event struct {
+	What   eventKind
+	Member *member // nil for the cluster
+	Why    string
+
+	Code          fault.Code
+	Level         notice.Severity
+	Checks        []string
+	For           time.Duration
+	Old, New      time.Time
+	Version       string
+	Number, Total int
+}
+
+// A MemberStatus is how a member stands with the leader.
+type MemberStatus struct {
+	Node    string         `json:"node"`
+	Kind    cluster.Kind   `json:"kind"`
+	Status  cluster.Status `json:"status"`
+	Failing []string       `json:"failing,omitempty"`
+	// Settled says that it has been there for long enough to be given partitions.
+	Settled bool   `json:"settled"`
+	Breaker string `json:"breaker"` // closed, half_open, open
+	// Silence is the age of its last heartbeat, Losses how often it was lost lately.
+	Silence time.Duration `json:"silence_ns"`
+	Losses  int           `json:"losses,omitempty"`
+}

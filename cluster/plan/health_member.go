@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+)
+
+const (
+	forget    = 30 * time.Minute // what is known of members that are gone
+	maxGone   = 1024             // and of how many
+	calmFor   = 5 * time.Minute  // a member that lives for so long is lost for the first time again
+	maxLosses = 6                // the settle time doubles with each loss, up to this one
+	crashes   = 3                // so many losses make a quick restart lose the place
+)
+
+// A member is what the leader knows of one name.
+type member struct {
+	Node     string
+	Kind     cluster.Kind
+	Capacity float64
+	Status   cluster.Status
+	Present  bool // it is there
+	Fresh    bool // a heartbeat was heard since the last look
+	Garbled  bool // it cannot be read
+	Settled  bool // it has been there for long enough
+	Shared   bool // all that it fails, half of the others fail too
+	Late     bool // it should serve partitions and does not: the policy says so
+	Losses   int  // how often it was lost lately
+	Process  string
+	Gave     time.Duration // when it last gave up a partition that it was to give up: the policy says so
+
+	started      time.Time
+	joined, beat int64
+	reported     cluster.Status
+
+	turn    uint64        // the look that saw it last
+	heard   time.Duration // when its heartbeat last changed
+	up      time.Duration // when it came
+	gone    time.Duration // when it went, if it is not seated
+	pending time.Duration // since when it waits to be settled
+
+	refused fault.Code               // why it was refused, as told
+	failing map[string]time.Duration // checks that fail, since when that counts
+	told    notice.Severity          // of degradation, as told
+	toldAt  time.Duration
+
+	breaker breaker
+	cool    time.Duration // until when it rests because it failed
+	rests   int           // how often that was lately
+}
+
+// Serves says whether the member is one that serves partitions.
+func (m *member) Serves() bool { return m.Kind != cluster.KindGateway }
+
+// Lost says whether the member is to lose what it has because of how it is.
+func (m *member) Lost() bool {
+	return !m.Present || m.Status == StatusDead || m.Status == cluster.StatusUnhealthy || m.Status == StatusRefused && !m.Garbled
+}
+
+// Keeps says whether the member may keep what it has.
+func (m *member) Keeps() bool { return !m.Lost() && m.Status != cluster.StatusStopping }
+
+// look takes the members of the view in.
+func (c *health) look() {
+	c.present = c.present[:0]
+	for i := range c.view.Members {
+		c.seat(&c.view.Members[i])
+	}
+	var left []*member
+	for _, m := range c.members {
+		switch {
+		case m.turn == c.turn:
+		case m.Present:
+			left = append(left, m)
+		case c.now-m.gone > forget, len(c.members) > maxGone+len(c.present):
+			delete(c.members, m.Node)
+		}
+	}
+	slices.SortFunc(left, func(a, b *member) int { return strings.Compare(a.Node, b.Node) })
+	for _, m := range left {
+		c.depart(m)
+	}
+}
+
+// seat takes one seat in.
+func (c *health) seat(seat *cluster.Member) {
+	m := c.members[seat.Node]
+	if m == nil {
+		m = &member{Node: seat.Node, Kind: cluster.KindNode}
+		c.members[seat.Node] = m
+	}
+	back, known := !m.Present, m.Process != ""
+	m.turn, m.Present = c.turn, true
+	m.Fresh = back || m.beat != seat.Beat || m.joined != seat.Joined
+	c.present = append(c.present, m)
+	if back {
+		m.up, m.pending, m.Status, m.told, m.toldAt = c.now, c.now, cluster.StatusStarting, "", 0
+		m.failing = nil
+		if c.turn > 1 {
+			c.changed = c.now
+			c.say(event{What: eventCame, Member: m})
+		}
+	}
+	if !m.Fresh {
+		return
+	}
+	m.heard, m.joined, m.beat = c.now, seat.Joined, seat.Beat
+	if m.Garbled = seat.Garbled != nil; m.Garbled {
+		return
+	}
+	m.Kind = cmp.Or(seat.Kind, cluster.KindNode)
+	if known && (m.Process != seat.Process || !m.started.Equal(seat.StartedAt)) {
+		c.restarted(m, seat, back)
+	}
+	m.Process, m.started, m.Capacity = seat.Process, seat.StartedAt, seat.Capacity
+	switch m.reported = seat.Status; m.reported {
+	case cluster.StatusStarting, cluster.StatusDegraded, cluster.StatusUnhealthy, cluster.StatusStopping:
+	default: // or of another version: it is heard
+		m.reported = cluster.StatusHealthy
+	}
+}
+
+// restarted clears what is known of the process that was there before.
+func (c *health) restarted(m *member, seat *cluster.Member, back bool) {
+	if !back {
+		c.lose(m)
+		if m.Status == cluster.StatusStopping || m.Losses >= crashes {
+			c.unsettle(m)
+		}
+	}
+	if m.breaker.notClosed {
+		c.say(event{What: eventClosed, Member: m, For: c.now - m.breaker.since})
+	}
+	m.breaker, m.cool, m.rests, m.failing = breaker{}, 0, 0, nil
+	m.up = c.now
+	level := notice.Info
+	if m.Losses >= crashes {
+		level = notice.Warning
+	}
+	c.say(event{What: eventRestarted, Member: m, Level: level, Old: m.started, New: seat.StartedAt, Version: seat.Version})
+}
+
+// depart takes in that a member's seat is gone.
+func (c *health) depart(m *member) {
+	before := m.Status
+	m.Present, m.gone, m.refused = false, c.now, ""
+	c.changed = c.now
+	switch {
+	case before == cluster.StatusStopping, before == StatusRefused && !m.Garbled:
+		c.say(event{What: eventLeft, Member: m})
+	case before == StatusDead:
+	default:
+		c.die(m, "its lease has ended")
+	}
+	m.Status, m.Settled, m.Garbled = StatusDead, false, false
+}
+
+// die tells of a dead member.
+func (c *health) die(m *member, why string) {
+	m.Status = StatusDead
+	c.lose(m)
+	c.unsettle(m)
+	c.say(event{What: eventDied, Member: m, Why: why, For: c.now - m.heard})
+}
+
+// lose counts that a member was lost.
+func (c *health) lose(m *member) {
+	if c.now-m.up >= calmFor {
+		m.Losses = 0
+	}
+	m.Losses = min(m.Losses+1, maxLosses)
+}
+
+// unsettle has a member wait anew until it is given partitions.
+func (c *health) unsettle(m *member) { m.Settled, m.pending = false, c.now }

@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+)
+
+// hear does what events ask for.
+func (s *Planner) hear(events []event) {
+	for _, e := range events {
+		switch e.What {
+		case eventCame:
+			s.tell("%s is there: it is given partitions once it has settled", e.Member.Node)
+		case eventLeft:
+			s.dequeue(e.Member.Node)
+			s.tell("%s has left", e.Member.Node)
+		case eventHeard:
+			s.tell("%s is heard again", e.Member.Node)
+		case eventSettled:
+			s.tell("%s has settled", e.Member.Node)
+			s.because(ReplanJoin, e.Member.Node, "joined")
+		case eventBegan:
+			s.because(ReplanColdStart, "", "cold start with "+some(e.Number, "node"))
+		case eventStops:
+			s.tell("%s stops: its partitions go to others", e.Member.Node)
+			s.because(ReplanLeave, e.Member.Node, "leaves")
+		case eventSick:
+			s.because(ReplanUnhealthy, e.Member.Node, "is unhealthy ("+e.Why+")")
+		case eventDied:
+			s.died(e)
+		case eventRestarted:
+			s.restarted(e)
+		case eventRejected:
+			entry, _ := fault.Lookup(e.Code)
+			s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMemberRefused, Level: notice.Warning,
+				Text:   fmt.Sprintf("%s is given nothing: %s. %s", e.Member.Node, e.Why, entry.Remedy),
+				Fields: map[string]any{"member": e.Member.Node, "code": string(e.Code)}})
+		case eventDegraded:
+			s.degraded(e)
+		case eventRecovered:
+			s.recovered(e)
+		case eventClosed:
+			s.closed(e.Member, e.For, "is another process, and is given partitions again")
+		}
+	}
+}
+
+// died tells of a dead member, and has its partitions planned anew.
+func (s *Planner) died(e event) {
+	m := e.Member
+	s.dequeue(m.Node)
+	orphans := []int{}
+	for p := range s.parts {
+		if s.parts[p].planned == m.Node || s.parts[p].holder == m.Node {
+			orphans = append(orphans, p)
+		}
+	}
+	heard := "unknown"
+	if e.For > 0 {
+		heard = fmt.Sprintf("%.1fs ago", e.For.Seconds())
+	}
+	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
+		Text: fmt.Sprintf("%s is dead: %s. Reassigning its %s.", m.Node, e.Why, some(len(orphans), "partition")),
+		Fields: map[string]any{
+			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": heard,
+		}})
+	if !m.Serves() {
+		return
+	}
+	// What it did before matters no more.
+	s.covered -= len(slices.DeleteFunc(slices.Clone(s.causes[:s.covered]), func(c cause) bool { return c.node != m.Node }))
+	s.causes = slices.DeleteFunc(s.causes, func(c cause) bool { return c.node == m.Node })
+	s.because(ReplanEmergency, m.Node, "is dead")
+}
+
+// restarted has a member resynced.
+func (s *Planner) restarted(e event) {
+	m := e.Member
+	for p := range s.parts {
+		if s.parts[p].planned == m.Node {
+			s.parts[p].restart(s.now)
+		}
+	}
+	text := fmt.Sprintf("%s has restarted.", m.Node)
+	if e.Level == notice.Warning {
+		text = fmt.Sprintf("%s restarts again and again: look into its log.", m.Node)
+	}
+	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindRestarted, Level: e.Level, Text: text, Fields: map[string]any{
+		"member": m.Node, "member_kind": string(m.Kind), "version": e.Version,
+		"old_started_at": e.Old.UTC().Format(time.RFC3339), "new_started_at": e.New.UTC().Format(time.RFC3339),
+	}})
+	s.enqueue(m.Node, m.Kind)
+}
+
+// degraded tells that a member fails checks, or half of all fail one.
+func (s *Planner) degraded(e event) {
+	node, kind, text := "cluster", "cluster", ""
+	switch {
+	case e.Member == nil:
+		text = fmt.Sprintf("%d of %d nodes fail %s: no partition is moved until fewer than half of them do.", e.Number, e.Total, e.Checks[0])
+	default:
+		node, kind = e.Member.Node, string(e.Member.Kind)
+		text = fmt.Sprintf("%s calls itself degraded: it keeps its partitions and gets no new ones.", node)
+		if len(e.Checks) > 0 {
+			text = fmt.Sprintf("%s is degraded: it keeps its partitions and gets no new ones. It fails: %s.", node, strings.Join(e.Checks, ", "))
+		}
+	}
+	s.post(notice.Notice{Channel: notice.Degradation, Kind: notice.KindDegraded, Level: e.Level, Text: text,
+		Fields: map[string]any{"member": node, "member_kind": kind, "failed_checks": e.Checks}})
+}
+
+// recovered tells that it is well again.
+func (s *Planner) recovered(e event) {
+	node, kind, text := "cluster", "cluster", ""
+	if e.Member == nil {
+		text = fmt.Sprintf("Most nodes pass %s: partitions are moved again where it helps.", e.Checks[0])
+	} else {
+		node, kind = e.Member.Node, string(e.Member.Kind)
+		text = fmt.Sprintf("%s is well again.", node)
+	}
+	s.post(notice.Notice{Channel: notice.Degradation, Kind: notice.KindRecovered, Level: notice.Info, Text: text,
+		Fields: map[string]any{"member": node, "member_kind": kind, "was_degraded_seconds": e.For.Seconds()}})
+}
+
+// opened tells that a member's assignment breaker has opened.
+func (s *Planner) opened(m *member, failures, n int) {
+	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Warning,
+		Text: fmt.Sprintf("%s does not serve what it is given: it is given nothing for %s, then one partition to try.", m.Node, s.cfg.OpenFor),
+		Fields: map[string]any{
+			"breaker": "assignment " + m.Node, "member": m.Node, "failure_count": failures,
+			"reason": fmt.Sprintf("%s not served or given up within %s", some(n, "partition"), s.cfg.Grace),
+		}})
+}
+
+// closed tells that it has closed.
+func (s *Planner) closed(m *member, after time.Duration, why string) {
+	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerClosed, Level: notice.Info,
+		Text:   fmt.Sprintf("%s %s.", m.Node, why),
+		Fields: map[string]any{"breaker": "assignment " + m.Node, "member": m.Node, "was_open_seconds": after.Seconds()}})
+}

@@ -1,2 +1,0 @@
-// Package suite is what every store of the roster must pass.
-package suite

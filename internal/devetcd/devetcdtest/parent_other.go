@@ -1,8 +1,0 @@
-//go:build !linux
-
-package devetcdtest
-
-import "syscall"
-
-// withParent would have a process end with the one that starts it, where the system can.
-func withParent() *syscall.SysProcAttr { return nil }

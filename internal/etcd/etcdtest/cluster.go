@@ -1,0 +1,376 @@
+package etcdtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/mongostream/streamer/internal/devetcd"
+)
+
+const (
+	// memberVariable names the environment variable that makes a test binary a member of a cluster: its configuration file.
+	memberVariable = "STREAMER_TEST_ETCD_MEMBER"
+	// BinaryVariable names the environment variable that holds the path of an etcd, of whatever version, that clusters are to be made of.
+	BinaryVariable = "STREAMER_TEST_ETCD_BINARY"
+
+	// patience bounds the wait for a member or a leader.
+	patience = time.Minute
+)
+
+// RunMember runs a member of a cluster and returns true, if this process was started for that. A package whose tests use a Cluster calls it
+// first of all in TestMain, and returns if it has.
+func RunMember() bool {
+	file := os.Getenv(memberVariable)
+	if file == "" {
+		return false
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := devetcd.RunMember(ctx, file); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return true
+}
+
+// A Cluster is an etcd of several members, each in a process of its own, whose traffic with the others passes through proxies. It has the
+// heartbeats and election timeouts of etcd's defaults.
+type Cluster struct {
+	t       testing.TB
+	token   string
+	net     *network
+	members []*Member
+	made    int // members ever made, which numbers their names
+}
+
+// StartCluster starts a cluster that lives as long as the test. Its package's TestMain must begin with RunMember.
+func StartCluster(t testing.TB, members int) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, token: rand.Text(), net: newNetwork(t)}
+	for range members {
+		m := &Member{cluster: c, client: freeAddress(), peer: freeAddress()}
+		m.fresh()
+		c.members = append(c.members, m)
+	}
+	for _, m := range c.members {
+		m.start("new")
+		t.Cleanup(m.kill)
+	}
+	for _, m := range c.members {
+		m.Ready()
+	}
+	return c
+}
+
+// Isolated starts a cluster of three of which one member is cut off from the others, and returns the addresses of all; the first is of one
+// that is not.
+func Isolated(t testing.TB) (endpoints []string) {
+	t.Helper()
+	c := StartCluster(t, 3)
+	victim := c.Follower()
+	victim.Isolate()
+	for _, m := range c.members {
+		if m != victim {
+			endpoints = append(endpoints, m.client)
+		}
+	}
+	return append(endpoints, victim.client)
+}
+
+// Endpoints are the addresses of all members, for clients.
+func (c *Cluster) Endpoints() []string {
+	endpoints := make([]string, len(c.members))
+	for i, m := range c.members {
+		endpoints[i] = m.client
+	}
+	return endpoints
+}
+
+// Members are all members.
+func (c *Cluster) Members() []*Member { return slices.Clone(c.members) }
+
+// Leader returns the leader that most of the members follow, as soon as there is one.
+func (c *Cluster) Leader() (leader *Member) {
+	c.t.Helper()
+	c.until("a leader", func() bool {
+		votes := make(map[uint64]int)
+		ids := make(map[uint64]*Member)
+		for _, m := range c.members {
+			if status, err := m.status(); err == nil {
+				ids[status.Header.MemberId] = m
+				votes[status.Leader]++
+			}
+		}
+		for id, n := range votes {
+			if n > len(c.members)/2 {
+				leader = ids[id]
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// Follower returns a member that follows the leader.
+func (c *Cluster) Follower() *Member {
+	c.t.Helper()
+	leader := c.Leader()
+	return c.members[slices.IndexFunc(c.members, func(m *Member) bool { return m != leader })]
+}
+
+// peers are the members as etcd's configuration names them.
+func (c *Cluster) peers() string {
+	peers := make([]string, len(c.members))
+	for i, m := range c.members {
+		peers[i] = m.name + "=" + m.url()
+	}
+	return strings.Join(peers, ",")
+}
+
+func (c *Cluster) until(what string, holds func() bool) {
+	c.t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-timeout.C:
+			c.t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// A Member is one member of a cluster; a replaced one is the member in its place.
+type Member struct {
+	cluster *Cluster
+	client  string // the address for clients
+	peer    string // the address for the proxies
+	name    string
+	host    string // by which others know it: an address for documentation (RFC 5737), which only the proxies can reach
+	dir     string
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// Endpoint is the address for clients.
+func (m *Member) Endpoint() string { return m.client }
+
+// Isolate cuts the member off from the others, but not from its clients: nothing passes, and nobody is told. Heal undoes it.
+func (m *Member) Isolate() (heal func()) {
+	m.cluster.net.isolate(m.host)
+	return func() { m.cluster.net.heal(m.host) }
+}
+
+// Stop kills the member. Heal starts it again with its data.
+func (m *Member) Stop() (heal func()) {
+	m.kill()
+	return func() { m.start("existing") }
+}
+
+// Pause stops the member's process with SIGSTOP: its connections stay open, and nothing is answered. Heal lets it go on.
+func (m *Member) Pause() (heal func()) {
+	m.signal(syscall.SIGSTOP)
+	return func() { m.signal(syscall.SIGCONT) }
+}
+
+// Slow lets the member run only for a tenth of each half a second, as if its disk were slow. Heal undoes it.
+func (m *Member) Slow() (heal func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for turn := 0; ; turn++ {
+			s, length := syscall.SIGSTOP, 450*time.Millisecond
+			if turn%2 == 1 {
+				s, length = syscall.SIGCONT, 50*time.Millisecond
+			}
+			_ = m.process.Process.Signal(s)
+			timer := time.NewTimer(length)
+			select {
+			case <-timer.C:
+			case <-end:
+				timer.Stop()
+				_ = m.process.Process.Signal(syscall.SIGCONT)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// Remove removes the member from the cluster and ends it. Heal adds a fresh one in its place, for clients at the same address.
+func (m *Member) Remove() (heal func()) {
+	m.cluster.t.Helper()
+	status, err := m.status()
+	if err != nil {
+		m.cluster.t.Fatal(err)
+	}
+	m.cluster.change("remove a member", m, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.MemberRemove(ctx, status.Header.MemberId)
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		return err
+	})
+	m.kill()
+	return func() {
+		m.fresh()
+		m.cluster.change("add a member", m, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.MemberAdd(ctx, []string{m.url()})
+			if errors.Is(err, rpctypes.ErrPeerURLExist) {
+				return nil
+			}
+			return err
+		})
+		m.start("existing")
+	}
+}
+
+// change changes the membership through the members other than one, as often as it takes.
+func (c *Cluster) change(what string, without *Member, change func(context.Context, *clientv3.Client) error) {
+	c.t.Helper()
+	var others []string
+	for _, m := range c.members {
+		if m != without {
+			others = append(others, m.client)
+		}
+	}
+	client := Client(c.t, others)
+	defer func() { _ = client.Close() }()
+	var err error
+	defer func() {
+		if err != nil {
+			c.t.Errorf("%s: %v", what, err)
+		}
+	}()
+	c.until(what, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err = change(ctx, client)
+		return err == nil
+	})
+}
+
+// url is where other members find the member.
+func (m *Member) url() string { return "http://" + m.host + ":2380" }
+
+// fresh gives the member a new name and no data.
+func (m *Member) fresh() {
+	m.cluster.made++
+	m.name, m.host = fmt.Sprintf("member-%d", m.cluster.made), fmt.Sprintf("192.0.2.%d", m.cluster.made)
+	m.dir = m.cluster.t.TempDir()
+	m.cluster.net.add(m.host, m.peer)
+}
+
+// start starts the member's process, and does not wait until it answers.
+func (m *Member) start(state string) {
+	m.cluster.t.Helper()
+	text, err := json.Marshal(map[string]any{
+		"name": m.name, "data-dir": filepath.Join(m.dir, "data"),
+		"listen-client-urls": "http://" + m.client, "advertise-client-urls": "http://" + m.client,
+		"listen-peer-urls": "http://" + m.peer, "initial-advertise-peer-urls": m.url(),
+		"initial-cluster": m.cluster.peers(), "initial-cluster-token": m.cluster.token, "initial-cluster-state": state,
+		"unsafe-no-fsync": true, "strict-reconfig-check": false, "logger": "zap", "log-level": "error", "log-outputs": []string{"stderr"},
+	})
+	file := filepath.Join(m.dir, "member.yaml") // which JSON is
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		m.cluster.t.Fatal(err)
+	}
+	m.process = exec.Command(os.Args[0]) //nolint:gosec,noctx // this program, or the one that whoever tests has named; ended by signals
+	if binary := os.Getenv(BinaryVariable); binary != "" {
+		m.process = exec.Command(binary, "--config-file", file) //nolint:gosec,noctx // this program, or the one that whoever tests has named; ended by signals
+	}
+	m.process.Env = append(os.Environ(), memberVariable+"="+file, "HTTP_PROXY="+m.cluster.net.proxy(m.host), "NO_PROXY=")
+	m.process.Stderr = os.Stderr
+	m.process.SysProcAttr = withParent()
+	started := make(chan error)
+	ended := make(chan struct{})
+	m.ended = ended
+	process := m.process
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the process ends with the thread that has started it
+		err := process.Start()
+		started <- err
+		if err == nil {
+			_ = process.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		m.cluster.t.Fatal(err)
+	}
+}
+
+func (m *Member) kill() {
+	_ = m.process.Process.Kill()
+	<-m.ended
+}
+
+func (m *Member) signal(s os.Signal) {
+	m.cluster.t.Helper()
+	if err := m.process.Process.Signal(s); err != nil {
+		m.cluster.t.Errorf("signal %v: %v", s, err)
+	}
+}
+
+// Ready returns when the member knows a leader.
+func (m *Member) Ready() {
+	m.cluster.t.Helper()
+	m.cluster.until(m.name+" knows a leader", func() bool {
+		status, err := m.status()
+		return err == nil && status.Leader != 0
+	})
+}
+
+// status asks the member, which may not answer, how it is.
+func (m *Member) status() (*clientv3.StatusResponse, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.client}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return client.Status(ctx, m.client)
+}
+
+// ports counts the addresses that were given away. They lie outside the range that the system takes ports for outgoing connections from.
+var ports atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
+
+// freeAddress returns an address on which nobody listens, and which it gives to nobody else.
+func freeAddress() string {
+	const lowest, count = 30000, 2700
+	first := int64(os.Getpid()) * 71 // other packages' tests run at the same time
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+(first+ports.Add(1))%count)
+		if l, err := net.Listen("tcp", address); err == nil { //nolint:noctx // answers at once
+			_ = l.Close()
+			return address
+		}
+	}
+}

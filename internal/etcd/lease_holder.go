@@ -1,0 +1,71 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mongostream/streamer/cluster"
+)
+
+// A holder is who a key says that holds it.
+type holder struct {
+	Node, Process string // empty where the value cannot be read
+	Key           string
+	Revision      int64            // at which the key was written
+	Lease         clientv3.LeaseID // 0 for a key that lives for ever, which is not of our making
+}
+
+// ownerValue is the value of an owner key.
+type ownerValue struct {
+	Node      string    `json:"node"`
+	Process   string    `json:"process"`
+	ClaimedAt time.Time `json:"claimed_at"` // by the owner's clock; informative only
+}
+
+// encodeOwner returns the value of the owner keys that a process claims.
+func encodeOwner(node, process string, at time.Time) (string, error) {
+	value, err := json.Marshal(ownerValue{Node: node, Process: process, ClaimedAt: at.UTC()})
+	if err != nil {
+		return "", fmt.Errorf("encode owner: %w", err)
+	}
+	return string(value), nil
+}
+
+// holderOf reads a key that says who holds it: an owner's, or a member's heartbeat. One whose value cannot be read is held all the same, by
+// nobody known.
+func holderOf(kv *mvccpb.KeyValue) holder {
+	h := holder{Key: string(kv.Key), Revision: kv.ModRevision, Lease: clientv3.LeaseID(kv.Lease)}
+	var s ownerValue
+	if err := json.Unmarshal(kv.Value, &s); err == nil {
+		h.Node, h.Process = s.Node, s.Process
+	}
+	return h
+}
+
+// holdersOf reads many keys.
+func holdersOf(kvs []*mvccpb.KeyValue) []holder {
+	holders := make([]holder, len(kvs))
+	for i, kv := range kvs {
+		holders[i] = holderOf(kv)
+	}
+	return holders
+}
+
+// held returns the *cluster.HeldError that says that a holder is in the way, and for how long unless it renews its lease.
+func (h holder) held(ctx context.Context, c *Client) error {
+	held := &cluster.HeldError{Node: h.Node, Process: h.Process}
+	if h.Lease == clientv3.NoLease {
+		return held
+	}
+	left, err := c.etcd.TimeToLive(ctx, h.Lease)
+	if err != nil {
+		return fmt.Errorf("look at the lease of node %q, process %s: %w", h.Node, h.Process, withCode(err))
+	}
+	held.TTL = time.Duration(max(left.TTL, 0)) * time.Second
+	return held
+}

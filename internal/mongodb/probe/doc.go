@@ -1,3 +1,0 @@
-// Package probe asks a deployment what it is and what it can do, once and before a node is started. Nothing is written. What it answers
-// are facts; what they mean is decided in internal/preflight.
-package probe
