@@ -8,7 +8,7 @@ FUZZTIME ?= 60s
 
 # What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
 # processes, of which CI runs two tests with it. make race runs all of them with it.
-PLAIN := ./checkpoint/record ./cluster/plan ./cmd/bench ./cmd/streamer ./internal/archtest
+PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
 .PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
 
@@ -97,7 +97,7 @@ prove:
 # Nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
 siege:
-	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./cmd/streamer
+	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./test
 
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:

@@ -19,7 +19,7 @@ import (
 
 // An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands
 // nothing to anybody before it is a member again, moves no mark of what others own by now, and says why.
-func TestFrozenOwnerHandsOutNothingAndMovesNoMark(t *testing.T) {
+func TestFrozenOwnerHandsOutNothingAndMovesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {

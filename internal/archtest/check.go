@@ -28,19 +28,14 @@ func ours(imported string) (string, bool) {
 	return strings.CutPrefix(imported, Module+"/")
 }
 
-// CheckImports holds the imports of ours against the table.
+// CheckImports holds the imports of ours against the rules.
 func CheckImports(tree []Package) (broken []string) {
 	helpers := map[string]bool{}
 	for _, p := range tree {
 		helpers[p.Path] = p.helper()
 	}
 	for _, p := range tree {
-		i := slices.IndexFunc(packages(), func(r rule) bool { return matches(r.pkg, p.Path) })
-		if i < 0 {
-			broken = append(broken, fmt.Sprintf("%s: is not in the table of packages (internal/archtest/table.go)", p.Path))
-			continue
-		}
-		r := packages()[i]
+		i := slices.IndexFunc(rules(), func(r rule) bool { return matchesAny(r.pkgs, p.Path) })
 		for _, f := range p.Files {
 			for _, imported := range f.Imports {
 				path, isOurs := ours(imported)
@@ -48,9 +43,9 @@ func CheckImports(tree []Package) (broken []string) {
 				case !isOurs || f.Test:
 				case helpers[path] && !p.helper():
 					broken = append(broken, fmt.Sprintf("%s/%s: imports %s, which is for tests only", p.Path, f.Name, path))
-				case path == "fault" && p.Path != "fault":
-				case !matchesAny(r.may, path):
-					broken = append(broken, fmt.Sprintf("%s/%s: imports %s; %s may import %v (%s)", p.Path, f.Name, path, r.pkg, r.may, r.why))
+				case i < 0, path == "fault" && p.Path != "fault":
+				case !matchesAny(rules()[i].only, path):
+					broken = append(broken, fmt.Sprintf("%s/%s: imports %s; it may import %v (%s)", p.Path, f.Name, path, rules()[i].only, rules()[i].why))
 				}
 			}
 		}

@@ -1,9 +1,8 @@
 // Package archtest holds the tree to its plan: who imports whom, where each outside library lives, how large things get.
 //
-// The tables are in table.go, a reason behind every line. Where the work really needs an arrow that is missing, add it there
-// with its reason; the test names the line to change. What is checked:
+// The rules are in table.go, each with its reason. If the work really needs an arrow that they forbid, change the rule. What is checked:
 //
-//   - every package is in the table, and imports of ours only what its line allows
+//   - packages with a rule import of ours only what it allows
 //   - every outside library is in the table, in production code only where its line allows; docs/adr/0002-dependencies.md has it
 //   - test helpers (packages called …test) are imported by tests and by each other only
 //   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -24,25 +23,14 @@ const moveTimeout = 2 * time.Second
 type mover struct {
 	*Member
 
-	asks   chan []change.Term // a bound is not needed, as no term is asked for twice
-	handed *prometheus.CounterVec
-	took   prometheus.Histogram
+	asks chan []change.Term // a bound is not needed, as no term is asked for twice
+	metrics
 }
 
 func newMover(m *Member) *mover {
 	v := &mover{
 		Member: m, asks: make(chan []change.Term, m.cfg.Partitions),
-		handed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "streamer", Name: "handoffs_total",
-			Help: "Partitions that the plan gave to another node: handed over, or given back for it to claim.",
-		}, []string{"outcome"}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "streamer", Name: "handoff_seconds", Help: "Time from the end of a term to that of the transaction that gives its partition to another node.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
-		}),
-	}
-	if m.cfg.Registerer != nil {
-		m.cfg.Registerer.MustRegister(v.handed, v.took)
+		metrics: newMetrics(m.cfg.Registerer),
 	}
 	return v
 }
