@@ -58,7 +58,7 @@ func TestBackendIsChangedByCarryingTheMarks(t *testing.T) {
 				seen, _ := f.printed.Delivered()
 				until(t, "something is printed, and saved", func() bool {
 					n, _ := f.printed.Delivered()
-					return n > seen+100 && len(f.lab.stored()) == partitions
+					return n > seen+100 && len(f.lab.show()) == partitions
 				})
 				use(is)
 				archive := filepath.Join(t.TempDir(), is)
@@ -147,7 +147,7 @@ func TestOperatorsFindOutHowTheClusterRuns(t *testing.T) {
 			until(t, "it goes on, and is saved", func() bool {
 				n, _ := f.printed.Delivered()
 				marks := f.lab.show()
-				return n > seen+100 && !slices.ContainsFunc(marks, func(m shown) bool { return !strings.HasPrefix(m.Epoch, "2.") })
+				return n > seen+100 && len(marks) == partitions && !slices.ContainsFunc(marks, func(m shown) bool { return !strings.HasPrefix(m.Epoch, "2.") })
 			})
 			stop()
 			f.judge()

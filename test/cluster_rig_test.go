@@ -172,7 +172,7 @@ func (f *fleet) add(name string, settings ...string) *ship {
 	case len(f.direct) > 0:
 		endpoint = strings.Join(f.direct, ",")
 	case inEtcd:
-		endpoint = s.tapMarks(strings.TrimPrefix(f.etcd, "http://"), `/mark/\d{5}`)
+		endpoint = s.tapMarks(strings.TrimPrefix(f.etcd, "http://"), `checkpoint/shared/`+printer+`/\d{5}`)
 		s.link = s.marks
 	default:
 		s.link, endpoint = etcdtest.NewLink(f.t, strings.TrimPrefix(f.etcd, "http://"))

@@ -87,7 +87,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 			if now := f.movements(); len(now.Drained) != 1 || now.Drained[victim.name].By == "" {
 				t.Errorf("%+v", now)
 			}
-			if text := f.lab.result("status", "--handoffs"); !strings.Contains(text, "node "+victim.name+" drained") || !strings.Contains(text, "moved") {
+			if text := f.lab.result("status", "--handoffs"); !strings.Contains(text, "node "+victim.name+" drained") || !strings.Contains(text, "HANDED OVER") {
 				t.Errorf("%s", text)
 			}
 			victim.signal(syscall.SIGTERM)
@@ -134,7 +134,7 @@ func TestImpossibleMovesAreRefused(t *testing.T) {
 	refused(fault.CommandBadArgument, "--to", "handoff", "0")
 	refused(fault.CommandBadArgument, "--for", "handoff", "0", "--to", to, "--for", "1s")
 	refused(fault.HandoffUnknown, "node-9", "drain", "node-9")
-	refused(fault.CommandBadArgument, "nobody has asked", "drain", to, "--undo")
+	refused(fault.CommandBadArgument, "is not being drained", "drain", to, "--undo")
 
 	frozen := f.ship(to)
 	frozen.signal(syscall.SIGSTOP)

@@ -57,7 +57,7 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 					running.refused(fault.NodeRunning)
 					end()
 					before := f.lab.list().Origin
-					if plan := f.lab.result("cluster", "repartition", "--to", fmt.Sprint(n), "--dry-run"); !strings.Contains(plan, "all begin at") {
+					if plan := f.lab.result("cluster", "repartition", "--to", fmt.Sprint(n), "--dry-run"); !strings.Contains(plan, "shared ones begin at") {
 						t.Errorf("%s", plan)
 					}
 					text := f.lab.result("cluster", "repartition", "--to", fmt.Sprint(n), "--yes")

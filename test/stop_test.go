@@ -138,7 +138,7 @@ func TestPlannedStopEndsAlthoughNobodyReadsTheOutput(t *testing.T) {
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !p.noted("not everything was acknowledged in time") || !p.noted("partitions released") {
+	if !p.noted("flush timed out, unacknowledged events will be redelivered") || !p.noted("partitions released") {
 		t.Error("it does not say what was left, or did not release its partitions")
 	}
 	comesAgain(t, l, documents, output)

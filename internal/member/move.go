@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
