@@ -120,7 +120,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
 	if err != nil {
-		return fmt.Errorf("claim checkpoints of %s: %w", s.name, err)
+		return fmt.Errorf("attach %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
 	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since

@@ -117,7 +117,7 @@ func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 		{"plaintext for all", []string{"STREAMER_GRPC_LISTEN=0.0.0.0:0"}, "grpc fail STRM-ACCESS-PLAINTEXT", "0.0.0.0"},
 		{"a line that is wrong", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + put(t, "i", []byte("token good name=ops namespace=*\n"))},
 			"identities fail STRM-ACCESS-BAD-FILE", "line 1"},
-		{"subjects without an authority", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + subjects}, "identities fail STRM-ACCESS-BAD-FILE", "authority"},
+		{"subjects without an authority", []string{"STREAMER_ACCESS_IDENTITIES_FILE=" + subjects}, "identities fail STRM-ACCESS-BAD-FILE", "client CA"},
 		{"a secret among the keys", jwt(put(t, "jwks", []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`))), "jwks fail STRM-ACCESS-BAD-FILE", "contains a private key"},
 		{"keys that are not there", jwt(cert + ".not"), "jwks fail STRM-ACCESS-BAD-FILE", "no such file"},
 	} {

@@ -184,7 +184,7 @@ func (f *fleet) add(name string, settings ...string) *ship {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		address := s.tapMarks(at.Host, `(?s)update\x00.{4}`+regexp.QuoteMeta(m.lab.cluster)+`\.checkpoints\x00`)
+		address := s.tapMarks(at.Host, `(?s)(?:find|update)\x00.{4}`+regexp.QuoteMeta(m.lab.cluster)+`\.checkpoints\x00`)
 		s.lab = s.lab.with("STREAMER_MONGODB_URI=mongodb://" + address + "/?directConnection=true")
 	}
 	s.lab = s.lab.with(settings...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,8 +29,8 @@ type store interface {
 	settings() []string
 	// Load returns the checkpoints of a subscriber.
 	Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error)
-	// everything returns every key or document of the store with its value, byte for byte. What the owner's own renewals change
-	// all the time is left out.
+	// everything returns every key or document of the store with its value, byte for byte, without what a claim of the partitions changes in
+	// MongoDB.
 	everything() map[string]string
 	// checkpoint, that of the printer in a partition, and origin return what is stored; the others overwrite it with anything.
 	checkpoint(p change.Partition) string
@@ -154,11 +155,10 @@ func (m *mongoStore) documents(from *mongo.Collection) map[string]string {
 	documents := make(map[string]string, len(all))
 	for _, d := range all {
 		id := fmt.Sprintf("%s/%v", from.Name(), d[0].Value)
-		for i := range d {
-			if d[i].Key == "stamp" {
-				d[i].Value = nil // each renewal of the owner sets it
-			}
+		if d[0].Value == "owner" {
+			continue
 		}
+		d = slices.DeleteFunc(d, func(e bson.E) bool { return e.Key == "epoch" || e.Key == "version" })
 		raw, err := bson.Marshal(d)
 		if err != nil {
 			m.lab.t.Fatal(err)
@@ -185,8 +185,11 @@ func (m *mongoStore) restore(all map[string]string) {
 	m.lab.t.Helper()
 	for key, raw := range all {
 		name, _, _ := strings.Cut(key, "/")
-		id := bson.Raw(raw).Lookup("_id")
-		if _, err := m.database.Collection(name).ReplaceOne(m.lab.t.Context(), bson.D{{Key: "_id", Value: id}}, bson.Raw(raw)); err != nil {
+		var d bson.D
+		if err := bson.Unmarshal([]byte(raw), &d); err != nil {
+			m.lab.t.Fatal(err)
+		}
+		if _, err := m.database.Collection(name).UpdateOne(m.lab.t.Context(), d[:1], bson.D{{Key: "$set", Value: d[1:]}}); err != nil {
 			m.lab.t.Fatal(err)
 		}
 	}
