@@ -173,6 +173,7 @@ func (s *shelf) rewind(k checkpoint.Key, back time.Duration) {
 		w.mu.figures.rewound++
 		w.say("%s is moved back to %s, generation %d", k, next.Earliest(), next.Generation)
 		if k.Shared {
+			w.mu.moved[k.Partition] = true
 			w.mu.drunk[k.Partition].rewind(w.mu.sunk[k.Partition].upTo(next.Position))
 			return nil
 		}
@@ -298,4 +299,11 @@ func (c checkpoints) AddGap(ctx context.Context, g checkpoint.Gap) error {
 // List implements [checkpoint.Store]; nodes have no need of it.
 func (c checkpoints) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return c.Memory.List(ctx)
+}
+
+// wasRewound reports whether an operator has rewound the sink in all of these partitions, of which there are some.
+func (w *world) wasRewound(partitions []change.Partition) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(partitions) > 0 && !slices.ContainsFunc(partitions, func(p change.Partition) bool { return !w.mu.moved[p] })
 }

@@ -52,7 +52,9 @@ func (p *process) swallow(b *streamer.Batch, draughts map[change.Partition]*drau
 	w := p.world
 	from, to = map[tenure]int{}, map[tenure]int{}
 	if b.Loss != nil {
-		w.wrong("%s hands out a loss: %+v", p.id, *b.Loss)
+		if b.Loss.Kind != streamer.Rewound || !w.wasRewound(b.Loss.Partitions) {
+			w.wrong("%s hands out a loss: %+v", p.id, *b.Loss)
+		}
 		return from, to
 	}
 	for _, q := range b.Attached {

@@ -42,12 +42,13 @@ type world struct {
 	mu struct {
 		sync.Mutex
 
-		keyed   []*track             // the events by partition, and last those of no document
-		sunk    []*track             // by partition, as the sink gets them: those of no document with partition 0
-		drunk   []tally              // by partition: what the sink has acknowledged
-		poured  []int                // by partition: the event after the one that was handed to the sink last
-		terms   map[tenure]*tenancy  // of processes that live
-		taken   map[tenure]time.Time // whose keys the leader has taken away
+		keyed   []*track                  // the events by partition, and last those of no document
+		sunk    []*track                  // by partition, as the sink gets them: those of no document with partition 0
+		drunk   []tally                   // by partition: what the sink has acknowledged
+		moved   map[change.Partition]bool // an operator has rewound the sink there
+		poured  []int                     // by partition: the event after the one that was handed to the sink last
+		terms   map[tenure]*tenancy       // of processes that live
+		taken   map[tenure]time.Time      // whose keys the leader has taken away
 		wrong   []string
 		plans   int
 		figures figures
@@ -108,6 +109,7 @@ func newWorld(seed uint64, breaks breakage) *world {
 		w.mu.keyed = append(w.mu.keyed, newTrack())
 	}
 	w.mu.sunk = append([]*track{newTrack()}, w.mu.keyed[1:w.partitions]...)
+	w.mu.moved = map[change.Partition]bool{}
 	w.mu.drunk, w.mu.poured = make([]tally, w.partitions), make([]int, w.partitions)
 	w.mu.terms, w.mu.taken = map[tenure]*tenancy{}, map[tenure]time.Time{}
 	for i := range 3 + r.IntN(3) {
