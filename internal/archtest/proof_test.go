@@ -94,3 +94,20 @@ func TestEveryRowOfTheDesignsIsProvedOrPlanned(t *testing.T) {
 		t.Errorf("only %d rows were found", rows)
 	}
 }
+
+// The path of an event is a list of files that a stranger finds.
+func TestFilesThatTheArchitectureNamesExist(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9_/]+\\.go)`").FindAllSubmatch(text, -1)
+	if len(named) < 20 {
+		t.Errorf("%d files are named", len(named))
+	}
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join("..", "..", string(m[1]))); err != nil {
+			t.Error(err)
+		}
+	}
+}
