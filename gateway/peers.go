@@ -119,8 +119,8 @@ func (s *peers) list() (listed []Peer, unlisted int) {
 	return listed, len(all) - len(listed)
 }
 
-// Peers returns the named subscribers with sessions over gRPC, at most Config.MaxPeers and by name, and how many more there are. It may be called from
-// any goroutine.
+// Peers returns the named subscribers with sessions over gRPC, at most Config.MaxPeers and by name, and how many more there are. It may be
+// called from any goroutine.
 func (s *Server) Peers() (listed []Peer, unlisted int) { return s.peers.list() }
 
 // readChecks returns the checks that fail, sorted.

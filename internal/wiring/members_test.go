@@ -142,6 +142,11 @@ func TestGatewaysAreMembers(t *testing.T) {
 			hears("restarted", "it is another process")
 			hears("resync_complete", "it has been sent the latest notices")
 			p.stop()
+			for len(p.notices) > 0 {
+				if told := fmt.Sprint(<-p.notices); strings.Contains(told, "Gateway \"") {
+					t.Errorf("gateways are told of gateways: %s", told)
+				}
+			}
 			for _, n := range all {
 				n.until("it has left", func() bool { peers, _ := n.service.gateway.Peers(); return len(peers) == 0 || peers[0].Left })
 			}
