@@ -60,7 +60,8 @@ type Config struct {
 	// separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
 	// nothing.
 	OnNotice func(context.Context, Notice) error
-	// Checks returns the program's own health checks, which are sent to the node with every heartbeat. Optional.
+	// Checks returns the program's own health checks, which are sent to the node with every heartbeat: at most 32, whose names have 1 to 256
+	// bytes. While one fails, operators see the subscriber as degraded. Optional.
 	Checks func() []Check
 
 	// QueueBytes bounds the messages that wait for handlers. Each session may exceed it by one message. Defaults to 64 MiB.

@@ -53,6 +53,9 @@ type Heartbeat struct {
 	Fingerprint string          `json:"fingerprint,omitempty"`
 	Load        Load            `json:"metrics"`
 	Held        []HeldPartition `json:"partitions,omitempty"`
+	// Gateways are those with a session at the member, at most MaxGateways, and Unlisted is how many more there are.
+	Gateways []Gateway `json:"gateways,omitempty"`
+	Unlisted int       `json:"gateways_unlisted,omitempty"`
 }
 
 // A Load is how much a member has to do.

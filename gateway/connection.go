@@ -33,6 +33,8 @@ type connection struct {
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
 	subscribed map[string]struct{} // IDs that are counted in the account
+	peer       *peerSession        // nil without a name
+	goodbye    bool                // the client has closed the stream from its side: it leaves in an orderly way
 }
 
 // run serves the connection until either side ends it.
@@ -51,13 +53,17 @@ func (c *connection) run(ctx context.Context) error {
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.silence.run(ctx, c.server.cfg.HeartbeatTimeout) })
-	g.Go(func() error { return c.serve(ctx, request, hello.GetSubscriptions()) })
+	g.Go(func() error { return c.serve(ctx, request, hello) })
 	return g.Wait()
 }
 
 // serve opens the session and serves it until it ends.
-func (c *connection) serve(ctx context.Context, request streamer.Request, wanted []*streampb.Subscription) (err error) {
-	subscriptions, answers := c.compile(wanted)
+func (c *connection) serve(ctx context.Context, request streamer.Request, hello *streampb.Hello) (err error) {
+	failing, err := readChecks(hello.GetChecks())
+	if err != nil {
+		return err
+	}
+	subscriptions, answers := c.compile(hello.GetSubscriptions())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.subscriber, err = c.server.node.Connect(ctx, request, subscriptions)
@@ -65,9 +71,11 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, wanted
 		return err
 	}
 	defer func() { c.subscriber.Close(ctx, nil) }()
+	c.peer = c.server.peers.enter(request, failing)
+	defer func() { c.server.peers.exit(c.peer, c.goodbye) }()
 	session := c.subscriber.Session()
 	defer c.server.announces(session)()
-	if c.subscriber.Begin() != streamer.BeginPositions && c.server.cfg.Recent != nil {
+	if (c.subscriber.Begin() != streamer.BeginPositions || c.subscriber.Restarted()) && c.server.cfg.Recent != nil {
 		for _, n := range c.server.cfg.Recent() {
 			session.Notify(n)
 		}
@@ -174,9 +182,10 @@ func (c *connection) runReceive(ctx context.Context) error {
 	for {
 		select {
 		case r, ok := <-c.requests:
+			c.goodbye = !ok && errors.Is(c.left, io.EOF)
 			switch {
 			case ok:
-			case errors.Is(c.left, io.EOF) && c.auto: // it has nothing to send
+			case c.goodbye && c.auto: // it has nothing to send
 				c.silence.ignore(true)
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -252,6 +261,11 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	case *streampb.ConnectRequest_Detach:
 		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:
+		failing, err := readChecks(m.Heartbeat.GetChecks())
+		if err != nil {
+			return err
+		}
+		c.server.peers.report(c.peer, failing)
 	default:
 		return fault.Newf(fault.SessionBadRequest, "unexpected or unknown message")
 	}

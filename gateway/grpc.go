@@ -39,6 +39,9 @@ type Config struct {
 	ProbeAfter, ProbeTimeout time.Duration
 	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats three times as often.
 	HeartbeatTimeout time.Duration
+	// MaxPeers is how many named subscribers Peers returns at most, KeepLeft for how long it returns one that has left. Default to 256 and 10 s.
+	MaxPeers int
+	KeepLeft time.Duration
 	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
@@ -53,6 +56,7 @@ type Server struct {
 	cfg    Config
 	node   *streamer.Node
 	logger *slog.Logger
+	peers  peers
 
 	mu struct {
 		sync.Mutex
@@ -71,6 +75,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
 	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)
 	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
+	cfg.MaxPeers, cfg.KeepLeft = cmp.Or(cfg.MaxPeers, 256), cmp.Or(cfg.KeepLeft, 10*time.Second)
 	if cfg.Access == nil {
 		cfg.Access = access.Everybody()
 	}
@@ -78,6 +83,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 		cfg.Accounts = access.NewAccounts()
 	}
 	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
 	s.mu.sessions = make(map[*streamer.Session]struct{})
 	return s
 }

@@ -401,6 +401,12 @@ func TestSessionsAreToldOfTheService(t *testing.T) {
 			t.Errorf("%v", n)
 		}
 	}
+	restarted := w.open(t.Context(), hello(func(h *streampb.Hello) {
+		h.ProcessId, h.Start, h.Cluster, h.PartitionCount, h.Position = "q", streampb.Start_START_RESUME, "c", partitions, s.to
+	}))
+	if n := next(restarted, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "stale" {
+		t.Errorf("a process that has restarted with a position of its own is told %v", n)
+	}
 }
 
 // A filter that fails is told with its subscription, and holds nothing up.

@@ -61,6 +61,7 @@ type Exclusive struct {
 	session *Session
 	begin   Begin
 	began   uint64             // the generation in which the session has begun
+	anew    bool               // its checkpoint is that of another process
 	keeper  *checkpoint.Keeper // nil without a name
 
 	mu struct {
@@ -76,6 +77,9 @@ func (e *Exclusive) Session() *Session { return e.session }
 
 // Begin returns where the session began.
 func (e *Exclusive) Begin() Begin { return e.begin }
+
+// Restarted reports whether the last process that claimed the name was another one.
+func (e *Exclusive) Restarted() bool { return e.anew }
 
 // Generation returns the generation of the subscriber's checkpoint in which the session began, 0 without one. Batches carry their own: an operator may
 // rewind the subscriber at any time, and its position is that of the earlier generation until it receives the rewind.
@@ -110,6 +114,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		}
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
+	e.anew = stored != nil && stored.Claim.Process != r.Process
 	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err

@@ -79,6 +79,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	breakers := map[string]int{plan.BreakerClosed: 0, plan.BreakerHalfOpen: 0, plan.BreakerOpen: 0}
 	for _, m := range now.Members {
+		if m.Kind == cluster.KindGateway {
+			continue
+		}
 		if _, known := members[m.Status]; known { // a member may call itself anything
 			members[m.Status]++
 		}

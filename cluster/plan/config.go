@@ -17,6 +17,8 @@ type Config struct {
 	Node string
 	// Partitions is N. Required.
 	Partitions int
+	// Alone is for a cluster of one: nothing is planned, only members are looked after. Defaults to no.
+	Alone bool
 	// Expected is how many nodes a cold start waits for, at most as long as Settle. Defaults to 0: as long as Settle, unless all nodes of
 	// the last plan are there before.
 	Expected int

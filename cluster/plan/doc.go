@@ -1,6 +1,6 @@
 // Package plan decides who should own which partition, which owners are evicted, and what operators are told. It is pure:
 // [Planner.Step] takes the time and a view of the cluster, and the same steps give the same decisions. Its parts are the members' health
-// (health.go), the planner (step.go), and [Assign], which distributes partitions among members (assign.go).
+// (health.go, gateway.go), the planner (step.go), and [Assign], which distributes partitions among members (assign.go).
 //
 // # When there is another plan
 //
@@ -37,10 +37,16 @@
 //
 // Another process, or another time of its start, under the same name is a restart. 5 s later the member is resynced: its partitions are
 // looked at, 10 a second for all members together, the plan is published once more if it does not serve some of them, and the resync is
-// complete when it serves all. A gateway is sent the last notices instead. Takeovers do not wait for that.
+// complete when it serves all. A gateway is sent the last notices instead, by the node to which it connects. Takeovers do not wait for that.
+//
+// # Gateways
+//
+// Gateways are members of which the nodes' heartbeats tell, and are given no partitions. One that has left says so. One that no node names is late,
+// and then dead, after the same times as a node that is not heard; not while some node does not name all of its gateways. A new leader knows
+// those that are named then.
 //
 // # Bounds
 //
-// Kept are the members that are there and at most 1,024 of those that went in the last half hour, some 150 bytes a partition, and 10
-// notices.
+// Kept are the members that are there, with at most 256 gateways of a node, and at most 1,024 of those that went in the last half hour, some
+// 150 bytes a partition, and 10 notices.
 package plan

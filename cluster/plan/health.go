@@ -20,6 +20,8 @@ import (
 // Ages are by the leader's clock, from when it saw a heartbeat change; members' timestamps are compared with their own only. Time in which
 // the leader itself did not look counts against nobody.
 //
+// Gateways are members, too, by what the nodes' heartbeats tell of them (gateway.go).
+//
 // A check that half of the members fail, and at least two, says nothing of any of them while that is so. Silence says nothing either
 // while the leader's own heartbeat does not come through. Who still fails it afterwards has a minute longer than one that fails alone.
 //
@@ -37,7 +39,9 @@ type health struct {
 	view cluster.View
 
 	members map[string]*member
-	present []*member // by name, those that are there
+	present []*member        // nodes and then gateways, both by name, that are there
+	seats   []cluster.Member // of those that are present
+	nodes   int              // how many of them are nodes
 	events  []event
 
 	began   time.Duration
@@ -78,6 +82,7 @@ func (c *health) Judge() []event {
 	c.judge()
 	c.settle()
 	c.view = cluster.View{}
+	clear(c.seats)
 	return c.told()
 }
 
@@ -90,13 +95,13 @@ func (c *health) Cold() bool { return c.cold }
 // Of returns who is or was there by a name, nil if nobody.
 func (c *health) Of(node string) *member { return c.members[node] }
 
-// Present returns who is there, by name. It is valid until the next look.
-func (c *health) Present() []*member { return c.present }
+// Present returns the members of the view, by name. It is valid until the next look.
+func (c *health) Present() []*member { return c.present[:c.nodes] }
 
 // Sharing says whether half of the members fail the same check.
 func (c *health) Sharing() bool { return len(c.shared) > 0 }
 
-// Statuses returns how those who are there stand, by name.
+// Statuses returns how those who are there stand: nodes and then gateways, both by name.
 func (c *health) Statuses() []MemberStatus {
 	standings := make([]MemberStatus, len(c.present))
 	for i, m := range c.present {
@@ -227,7 +232,7 @@ func (c *health) recall() {
 		case m != nil:
 			m.Settled = m.Present
 		case node != "" && !c.cold:
-			m = &member{Node: node, Kind: cluster.KindNode, turn: c.turn, up: c.now, gone: c.now, heard: c.now}
+			m = &member{Node: node, key: node, Kind: cluster.KindNode, turn: c.turn, up: c.now, gone: c.now, heard: c.now}
 			c.members[node] = m
 			c.die(m, "it was not there when the leadership began")
 		}

@@ -47,8 +47,8 @@ func (c *health) judge() {
 	clear(c.counts)
 	total := 0
 	for i, m := range c.present {
-		c.refuse(m, &c.view.Members[i])
-		c.check(m, &c.view.Members[i])
+		c.refuse(m, &c.seats[i])
+		c.check(m, &c.seats[i])
 		if m.Serves() && m.refused == "" {
 			total++
 			for check := range m.failing {
@@ -211,7 +211,11 @@ func (c *health) turned(m *member, before cluster.Status, check string) {
 	switch {
 	case m.Status == StatusDead:
 		silence := (c.now - m.heard).Round(100 * time.Millisecond)
-		c.die(m, fmt.Sprintf("nothing is heard of it for %s, though its lease lives", silence))
+		why := fmt.Sprintf("nothing is heard of it for %s, though its lease lives", silence)
+		if !m.Serves() {
+			why = fmt.Sprintf("no node has had a session of it for %s", silence)
+		}
+		c.die(m, why)
 		return
 	case m.Status == cluster.StatusUnhealthy:
 		c.lose(m)

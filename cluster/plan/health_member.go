@@ -22,6 +22,7 @@ const (
 // A member is what the leader knows of one name.
 type member struct {
 	Node     string
+	key      string // in health.members
 	Kind     cluster.Kind
 	Capacity float64
 	Status   cluster.Status
@@ -69,31 +70,45 @@ func (m *member) Keeps() bool { return !m.Lost() && m.Status != cluster.StatusSt
 // look takes the members of the view in.
 func (c *health) look() {
 	c.present = c.present[:0]
-	for i := range c.view.Members {
-		c.seat(&c.view.Members[i])
+	c.seats, c.nodes = append(c.seats[:0], c.view.Members...), len(c.view.Members)
+	c.seatGateways()
+	for i := range c.seats {
+		c.seat(i)
 	}
-	var left []*member
+	var left, gone []*member
 	for _, m := range c.members {
 		switch {
 		case m.turn == c.turn:
 		case m.Present:
 			left = append(left, m)
-		case c.now-m.gone > forget, len(c.members) > maxGone+len(c.present):
-			delete(c.members, m.Node)
+		case c.now-m.gone > forget:
+			delete(c.members, m.key)
+		default:
+			gone = append(gone, m)
 		}
 	}
-	slices.SortFunc(left, func(a, b *member) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(left, func(a, b *member) int { return strings.Compare(a.key, b.key) })
 	for _, m := range left {
 		c.depart(m)
 	}
+	if over := len(gone) - maxGone; over > 0 { // those that went first
+		slices.SortFunc(gone, func(a, b *member) int { return cmp.Or(cmp.Compare(a.gone, b.gone), strings.Compare(a.key, b.key)) })
+		for _, m := range gone[:over] {
+			delete(c.members, m.key)
+		}
+	}
 }
 
-// seat takes one seat in.
-func (c *health) seat(seat *cluster.Member) {
-	m := c.members[seat.Node]
+// seat takes the seat of an index in.
+func (c *health) seat(i int) {
+	seat, key, kind := &c.seats[i], c.seats[i].Node, cluster.KindNode
+	if i >= c.nodes {
+		key, kind = gatewayKey(seat.Node), cluster.KindGateway
+	}
+	m := c.members[key]
 	if m == nil {
-		m = &member{Node: seat.Node, Kind: cluster.KindNode}
-		c.members[seat.Node] = m
+		m = &member{Node: seat.Node, key: key, Kind: kind}
+		c.members[key] = m
 	}
 	back, known := !m.Present, m.Process != ""
 	m.turn, m.Present = c.turn, true
@@ -103,7 +118,9 @@ func (c *health) seat(seat *cluster.Member) {
 		m.up, m.pending, m.Status, m.told, m.toldAt = c.now, c.now, cluster.StatusStarting, "", 0
 		m.failing = nil
 		if c.turn > 1 {
-			c.changed = c.now
+			if m.Serves() {
+				c.changed = c.now
+			}
 			c.say(event{What: eventCame, Member: m})
 		}
 	}
@@ -150,7 +167,9 @@ func (c *health) restarted(m *member, seat *cluster.Member, back bool) {
 func (c *health) depart(m *member) {
 	before := m.Status
 	m.Present, m.gone, m.refused = false, c.now, ""
-	c.changed = c.now
+	if m.Serves() {
+		c.changed = c.now
+	}
 	switch {
 	case before == cluster.StatusStopping, before == StatusRefused && !m.Garbled:
 		c.say(event{What: eventLeft, Member: m})

@@ -13,11 +13,15 @@ import (
 // hear does what events ask for.
 func (s *Planner) hear(events []event) {
 	for _, e := range events {
+		if e.Member != nil && !e.Member.Serves() {
+			s.hearGateway(e)
+			continue
+		}
 		switch e.What {
 		case eventCame:
 			s.tell("%s is there: it is given partitions once it has settled", e.Member.Node)
 		case eventLeft:
-			s.dequeue(e.Member.Node)
+			s.dequeue(e.Member.key)
 			s.tell("%s has left", e.Member.Node)
 		case eventHeard:
 			s.tell("%s is heard again", e.Member.Node)
@@ -53,25 +57,18 @@ func (s *Planner) hear(events []event) {
 // died tells of a dead member, and has its partitions planned anew.
 func (s *Planner) died(e event) {
 	m := e.Member
-	s.dequeue(m.Node)
+	s.dequeue(m.key)
 	orphans := []int{}
 	for p := range s.parts {
 		if s.parts[p].planned == m.Node || s.parts[p].holder == m.Node {
 			orphans = append(orphans, p)
 		}
 	}
-	heard := "unknown"
-	if e.For > 0 {
-		heard = fmt.Sprintf("%.1fs ago", e.For.Seconds())
-	}
 	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
 		Text: fmt.Sprintf("%s is dead: %s. Reassigning its %s.", m.Node, e.Why, some(len(orphans), "partition")),
 		Fields: map[string]any{
-			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": heard,
+			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": ago(e.For),
 		}})
-	if !m.Serves() {
-		return
-	}
 	// What it did before matters no more.
 	s.covered -= len(slices.DeleteFunc(slices.Clone(s.causes[:s.covered]), func(c cause) bool { return c.node != m.Node }))
 	s.causes = slices.DeleteFunc(s.causes, func(c cause) bool { return c.node == m.Node })
@@ -94,7 +91,15 @@ func (s *Planner) restarted(e event) {
 		"member": m.Node, "member_kind": string(m.Kind), "version": e.Version,
 		"old_started_at": e.Old.UTC().Format(time.RFC3339), "new_started_at": e.New.UTC().Format(time.RFC3339),
 	}})
-	s.enqueue(m.Node, m.Kind)
+	s.enqueue(m)
+}
+
+// ago writes how long ago a member was heard.
+func ago(d time.Duration) string {
+	if d <= 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1fs ago", d.Seconds())
 }
 
 // degraded tells that a member fails checks, or half of all fail one.

@@ -24,7 +24,7 @@ type stamped struct {
 
 // A resync tells a member that has restarted again what is its own.
 type resync struct {
-	node      string
+	node, key string
 	kind      cluster.Kind
 	restarted time.Duration
 	due       time.Duration
@@ -35,14 +35,14 @@ type resync struct {
 }
 
 // enqueue has a member resynced after a while; one that restarts again begins anew.
-func (s *Planner) enqueue(node string, kind cluster.Kind) {
-	s.dequeue(node)
-	s.queue = append(s.queue, resync{node: node, kind: kind, restarted: s.now, due: s.now + s.cfg.ResyncDelay})
+func (s *Planner) enqueue(m *member) {
+	s.dequeue(m.key)
+	s.queue = append(s.queue, resync{node: m.Node, key: m.key, kind: m.Kind, restarted: s.now, due: s.now + s.cfg.ResyncDelay})
 }
 
 // dequeue has a member resynced no more.
-func (s *Planner) dequeue(node string) {
-	s.queue = slices.DeleteFunc(s.queue, func(r resync) bool { return r.node == node })
+func (s *Planner) dequeue(key string) {
+	s.queue = slices.DeleteFunc(s.queue, func(r resync) bool { return r.key == key })
 }
 
 // resync goes on with the resyncs that are due, so many partitions a second.
@@ -115,21 +115,21 @@ func (s *Planner) resynced(r *resync) bool {
 	}
 	missing := 0
 	for p := range s.parts {
-		if s.parts[p].planned == r.node && !s.parts[p].served {
+		if r.kind != cluster.KindGateway && s.parts[p].planned == r.node && !s.parts[p].served {
 			missing++
 		}
 	}
 	switch {
-	case missing > 0 && r.kind != cluster.KindGateway && s.now < r.until:
+	case missing > 0 && s.now < r.until:
 		s.at(r.until)
 		return false
-	case missing > 0 && r.kind != cluster.KindGateway:
+	case missing > 0:
 		s.tell("%s does not serve %d partitions that it was told of again", r.node, missing)
 		return true
 	}
 	text := fmt.Sprintf("%s was told again after its restart what is its own, and serves it: %s.", r.node, some(r.resent, "partition"))
 	if r.kind == cluster.KindGateway {
-		text = fmt.Sprintf("%s was sent the latest notices after its restart.", r.node)
+		text = fmt.Sprintf("Gateway %q was sent the latest notices after its restart.", r.node)
 	}
 	s.post(notice.Notice{Channel: notice.Resync, Kind: notice.KindResyncComplete, Level: notice.Info, Text: text,
 		Fields: map[string]any{

@@ -37,6 +37,9 @@ type Planner struct {
 	queue  []resync
 	tokens float64
 	recent []stamped
+
+	words  float64 // how many notices of gateways may be posted now
+	unsaid int     // how many were not
 }
 
 // A cause is why a plan is to be made.
@@ -50,7 +53,7 @@ type cause struct {
 func New(cfg Config) *Planner {
 	cfg = cfg.WithDefaults()
 	s := &Planner{
-		cfg: cfg, health: newHealth(cfg), parts: make([]part, cfg.Partitions), balanced: true, tokens: float64(cfg.ResyncRate),
+		cfg: cfg, health: newHealth(cfg), parts: make([]part, cfg.Partitions), balanced: true, tokens: float64(cfg.ResyncRate), words: gatewayNotices,
 	}
 	return s
 }
@@ -69,11 +72,16 @@ func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	s.now, s.view = now, view
 	s.d = Decision{Next: now + s.cfg.Beat}
 
+	s.refill(elapsed)
 	s.hear(s.health.Look(now, blind, view))
-	s.observe()
+	if !s.cfg.Alone {
+		s.observe()
+	}
 	s.hear(s.health.Judge())
-	s.verify()
-	s.plan(directivesOf(view))
+	if !s.cfg.Alone {
+		s.verify()
+		s.plan(directivesOf(view))
+	}
 	s.resync(elapsed)
 
 	s.at(s.health.Next())

@@ -157,11 +157,71 @@ func TestTranscripts(t *testing.T) {
 		},
 		"gateway-restart": func(t *testing.T) *world {
 			w := three(t, 12)
-			w.actors["gw"] = &actor{node: "gw", kind: cluster.KindGateway}
-			w.join("gw")
+			w.connect("node-2", "orders", "1")
 			w.kill("node-1")
 			w.run(20 * s)
-			w.join("gw")
+			w.connect("node-2", "orders", "2")
+			w.run(10 * s)
+			return w
+		},
+		"gateway-degraded": func(t *testing.T) *world { // its own checks fail, some of which are called like a node's
+			w := three(t, 12)
+			w.connect("node-2", "orders", "1")
+			w.connect("node-0", "node-1", "1")
+			w.run(6 * s)
+			w.connect("node-2", "orders", "1", "cache", "mongodb_ok", "status")
+			w.connect("node-0", "node-1", "1", "mongodb_ok\x1b[2J")
+			w.run(20 * s)
+			w.connect("node-2", "orders", "1")
+			w.run(6 * s)
+			return w
+		},
+		"gateway-dead": func(t *testing.T) *world { // called like a node, which nobody mistakes it for
+			w := three(t, 12)
+			w.connect("node-2", "node-1", "1")
+			w.run(6 * s)
+			w.cut("node-2", "node-1")
+			w.run(20 * s)
+			w.connect("node-0", "node-1", "2")
+			w.run(10 * s)
+			return w
+		},
+		"gateway-leaves": func(t *testing.T) *world { // and comes again
+			w := three(t, 12)
+			w.connect("node-2", "orders", "1")
+			w.run(6 * s)
+			w.leave("node-2", "orders")
+			w.run(10 * s)
+			w.cut("node-2", "orders")
+			w.run(30 * s)
+			w.connect("node-1", "orders", "2")
+			w.run(10 * s)
+			return w
+		},
+		"gateway-of-several-nodes": func(t *testing.T) *world { // and of a node that dies: it is one member, and lives
+			w := three(t, 12)
+			w.connect("node-1", "orders", "1")
+			w.connect("node-2", "orders", "1")
+			w.connect("node-1", "stock", "1")
+			w.run(6 * s)
+			w.leave("node-2", "orders")
+			w.run(10 * s)
+			w.cut("node-2", "orders")
+			w.run(10 * s)
+			w.kill("node-1")
+			w.connect("node-0", "orders", "1")
+			w.run(30 * s)
+			return w
+		},
+		"gateways-beyond-the-list": func(t *testing.T) *world { // one that is in no list may be among them
+			w := three(t, 12)
+			w.connect("node-2", "orders", "1")
+			w.run(6 * s)
+			w.actors["node-1"].unlisted = 1
+			w.run(6 * s)
+			w.cut("node-2", "orders")
+			w.run(30 * s)
+			w.connect("node-2", "orders", "2")
 			w.run(10 * s)
 			return w
 		},

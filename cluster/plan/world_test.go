@@ -33,6 +33,8 @@ type actor struct {
 	failing  []string
 	count    int
 	garbled  bool
+	gateways map[string]cluster.Gateway // with sessions at it
+	unlisted int
 
 	lame  bool          // claims nothing
 	stuck bool          // serves nothing of what it claims
@@ -67,8 +69,9 @@ type world struct {
 	state    *plan.Planner
 	stepped  int64 // the revision at the last step
 	next     time.Duration
-	deaf     bool // there is no leader
-	failures int  // of publishing, to come
+	deaf     bool                 // there is no leader
+	programs map[string]time.Time // when gateways' processes started
+	failures int                  // of publishing, to come
 
 	published func(d plan.Decision, before cluster.Plan)
 
@@ -86,7 +89,7 @@ func newWorld(t tester, cfg plan.Config) *world {
 	}
 	return &world{
 		t: t, cfg: cfg, now: time.Hour, actors: map[string]*actor{}, owners: make([]cluster.Owner, cfg.Partitions),
-		state: plan.New(cfg), rates: map[change.Partition]float64{}, resent: map[int]int{},
+		state: plan.New(cfg), rates: map[change.Partition]float64{}, resent: map[int]int{}, programs: map[string]time.Time{},
 	}
 }
 
@@ -117,6 +120,27 @@ func (w *world) join(nodes ...string) {
 		w.beat(a)
 	}
 }
+
+// connect has a process of a gateway begin or change a session at a node; its checks that fail are given.
+func (w *world) connect(node, name, process string, failing ...string) {
+	a := w.actors[node]
+	if a.gateways == nil {
+		a.gateways = map[string]cluster.Gateway{}
+	}
+	if _, known := w.programs[name+"/"+process]; !known {
+		w.programs[name+"/"+process] = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(w.now)
+	}
+	a.gateways[name] = cluster.Gateway{Name: name, Process: process, StartedAt: w.programs[name+"/"+process], Failing: failing}
+}
+
+// leave has a gateway close its session at a node; cut ends it without a word.
+func (w *world) leave(node, name string) {
+	g := w.actors[node].gateways[name]
+	g.Left = true
+	w.actors[node].gateways[name] = g
+}
+
+func (w *world) cut(node, name string) { delete(w.actors[node].gateways, name) }
 
 // kill has a process end without a word: its lease runs out later.
 func (w *world) kill(nodes ...string) {
@@ -167,6 +191,10 @@ func (w *world) beat(a *actor) {
 			h.Held = append(h.Held, cluster.HeldPartition{Partition: p, Epoch: w.owners[p].Epoch, Rate: w.rates[p]})
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(a.gateways)) {
+		h.Gateways = append(h.Gateways, a.gateways[name])
+	}
+	h.Unlisted = a.unlisted
 	a.last, a.beat = h, w.wrote()
 	a.nextAt = w.now + 2*time.Second
 }

@@ -738,7 +738,7 @@ type Hello struct {
 	// A random id of the process. Of two processes with one name, the one that started later wins.
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// The subscriber's own health checks.
+	// The subscriber's own health checks: at most 32, whose names have 1 to 256 bytes. Each Heartbeat replaces them.
 	Checks []*Check `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
 	// The whole set: subscriptions of earlier sessions are not remembered.
 	Subscriptions []*Subscription `protobuf:"bytes,5,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
@@ -64,6 +65,9 @@ type Config struct {
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
 	Announce func(streamer.Notice)
 
+	// Gateways returns the named subscribers with sessions at the node, and how many more there are. It must not block. Defaults to none.
+	Gateways func() (listed []gateway.Peer, unlisted int)
+
 	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened, before the node says that it cannot reach it.
 	Silence time.Duration
 
@@ -81,15 +85,16 @@ type Config struct {
 
 // A Member is a node's place in its cluster.
 type Member struct {
-	cfg    Config
-	solo   *agent.Solo  // in a cluster of one
-	agent  *agent.Agent // in one of several, like the leader
-	leader *leader.Leader
-	mover  *mover
-	terms  terms
-	view   atomic.Pointer[cluster.View] // the last one, nil before
-	told   *topologist                  // nil in a cluster of one
-	begun  atomic.Bool                  // the log has been open
+	cfg      Config
+	solo     *agent.Solo  // in a cluster of one
+	agent    *agent.Agent // in one of several, like the leader
+	leader   *leader.Leader
+	solitary *solitary // in a cluster of one
+	mover    *mover
+	terms    terms
+	view     atomic.Pointer[cluster.View] // the last one, nil before
+	told     *topologist                  // nil in a cluster of one
+	begun    atomic.Bool                  // the log has been open
 }
 
 // New makes a Member.
@@ -97,12 +102,14 @@ func New(cfg Config) *Member {
 	if cfg.Clock == nil {
 		cfg.Clock = cluster.SinceBoot
 	}
+	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 2*time.Second)
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
 		m.solo = agent.NewSolo(agent.SoloConfig{
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
+		m.solitary = newSolitary(m.planConfig())
 		return m
 	}
 	m.told = newTopologist()
@@ -112,12 +119,19 @@ func New(cfg Config) *Member {
 	}, cfg.Cluster)
 	m.mover = newMover(m)
 	c := cfg.Leader
-	c.Node, c.Partitions, c.Expected, c.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
-	c.TTL, c.Beat, c.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
-	c.RebalanceFloor, c.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
+	c.Config = m.planConfig()
 	c.Trusted, c.Board, c.Clock, c.Log, c.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
 	m.leader = leader.New(c, cfg.Cluster)
 	return m
+}
+
+// planConfig returns how the cluster is planned while the node leads it.
+func (m *Member) planConfig() plan.Config {
+	cfg, c := m.cfg, m.cfg.Leader.Config
+	c.Node, c.Partitions, c.Expected, c.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
+	c.TTL, c.Beat, c.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
+	c.RebalanceFloor, c.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
+	return c
 }
 
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
@@ -129,6 +143,11 @@ func (m *Member) Run(ctx context.Context) error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
 			switch err := m.resume(serving, terms); {
 			case err == nil:
+				watching, stop := context.WithCancel(serving)
+				var watch sync.WaitGroup
+				watch.Go(func() { m.runSolitary(watching) })
+				defer watch.Wait()
+				defer stop()
 				return m.serve(serving)
 			case ctx.Err() != nil && errors.Is(err, context.Canceled):
 				return nil // a planned stop while the node began
@@ -277,6 +296,7 @@ func (m *Member) report() cluster.Heartbeat {
 			cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}
+	h.Gateways, h.Unlisted = m.gateways()
 	switch {
 	case cfg.Stopping():
 		h.Status = cluster.StatusStopping

@@ -40,14 +40,20 @@ type program struct {
 	changes chan string
 	notices chan client.Notice
 	ended   chan error
+	stop    func() // stops the client as planned
 }
 
 // connect runs a client until the test ends.
 func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) *program {
 	n.Helper()
-	p := &program{changes: make(chan string, 1000), notices: make(chan client.Notice, 1000), ended: make(chan error, 1)}
 	_, port, _ := strings.Cut(n.service.Gateway(), ":")
-	cfg.Addresses, cfg.Start = []string{"localhost:" + port}, cmp.Or(cfg.Start, client.StartNow)
+	return n.connectTo("localhost:"+port, cfg, subscriptions...)
+}
+
+func (n *live) connectTo(address string, cfg client.Config, subscriptions ...client.Subscription) *program {
+	n.Helper()
+	p := &program{changes: make(chan string, 1000), notices: make(chan client.Notice, 1000), ended: make(chan error, 1)}
+	cfg.Addresses, cfg.Start = []string{address}, cmp.Or(cfg.Start, client.StartNow)
 	cfg.OnNotice = func(_ context.Context, told client.Notice) error {
 		p.notices <- told
 		return nil
@@ -71,10 +77,11 @@ func (n *live) connect(cfg client.Config, subscriptions ...client.Subscription) 
 		defer close(done)
 		p.ended <- c.Run(ctx)
 	}()
-	n.Cleanup(func() {
+	p.stop = func() {
 		cancel()
 		<-done
-	})
+	}
+	n.Cleanup(p.stop)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
@@ -19,7 +20,8 @@ func (s *Service) buildGateway(context.Context) error {
 		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.listeners.Access, Accounts: s.listeners.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		SubscribeRate: cfg.Gateway.SubscribeRate, SubscribeBurst: cfg.Gateway.SubscribeBurst,
-		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, Logger: s.logger,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout,
+		MaxPeers: cluster.MaxGateways, KeepLeft: max(10*time.Second, 5*cfg.Cluster.HeartbeatInterval), Logger: s.logger,
 	}, s.node)
 	return nil
 }

@@ -2,9 +2,11 @@ package wiring
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/notice/webhook"
@@ -62,13 +64,18 @@ func (c *channels) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// announced is how gateways are told of a notice; ok is false for those of the past, which are for people.
+// announced is how gateways are told of a notice; ok is false for those of the past, which are for people, and those about other gateways.
 func announced(n notice.Notice) (told streamer.Notice, ok bool) {
 	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At}
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
-	return told, !n.Past
+	return told, !n.Past && !aboutGateway(n)
+}
+
+// aboutGateway reports whether a notice is about a gateway: that is for operators, because it names a subscriber that others need not know of.
+func aboutGateway(n notice.Notice) bool {
+	return n.Fields["member_kind"] == string(cluster.KindGateway)
 }
 
 // rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or the operator's command, has told of it.
@@ -87,6 +94,7 @@ const (
 // recentNotices returns what a gateway that begins is told of what was posted before.
 func recentNotices(board *notice.Board, now time.Time) (recent []streamer.Notice) {
 	posted, _ := board.Since(0)
+	posted = slices.DeleteFunc(posted, aboutGateway)
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
 		if now.Sub(n.At) <= recentlyPosted {
 			told, _ := announced(n)

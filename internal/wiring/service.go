@@ -194,6 +194,7 @@ func (s *Service) buildMember() {
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
+		Gateways:     func() ([]gateway.Peer, int) { return s.gateway.Peers() },
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
 		Logger:   s.logger, Registerer: s.registry,

@@ -1,11 +1,13 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -36,6 +38,8 @@ type planView struct {
 type memberView struct {
 	cluster.Heartbeat
 
+	// At are the nodes at which a gateway has sessions.
+	At []string `json:"at,omitempty"`
 	// Unread says why the heartbeat cannot be read.
 	Unread  string `json:"unread,omitempty"`
 	Planned int    `json:"planned"` // partitions that the plan gives to it
@@ -87,6 +91,10 @@ func newClusterView(name string, view cluster.View) *clusterView {
 		a.Members = append(a.Members, m)
 		delete(given, seat.Node)
 	}
+	gateways, _ := view.Gateways()
+	for _, g := range gateways {
+		a.Members = append(a.Members, memberView{Heartbeat: g.Heartbeat, At: g.At})
+	}
 	for node := range given {
 		if node != "" {
 			a.Absent = append(a.Absent, node)
@@ -106,8 +114,13 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 		plan = fmt.Sprintf("%d, by %s at %s: %s", p.Version, p.By, p.At.Local().Format("2006-01-02 15:04:05 MST"), p.Cause)
 	}
 	fmt.Fprintf(t, "cluster\t%s\nleader\t%s\nplan\t%s\n\n", a.Cluster, leader, plan)
-	fmt.Fprintln(t, "MEMBER\tSTATUS\tFAILS\tPLANNED\tOWNED\tEVENTS/S\tLAG\tGATEWAYS\tVERSION\tPROCESS")
+	fmt.Fprintln(t, "MEMBER\tKIND\tSTATUS\tFAILS\tPLANNED\tOWNED\tEVENTS/S\tLAG\tGATEWAYS\tVERSION\tPROCESS")
 	for _, m := range a.Members {
+		if m.Kind == cluster.KindGateway {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\t\t\t\tat %s\t\t%s\n", printable(m.Node), m.Kind, m.Status, printable(failedChecks(m.Checks)),
+				strings.Join(m.At, ","), printable(m.Process))
+			continue
+		}
 		status, lag := string(m.Status), "unknown"
 		if m.Unread != "" {
 			status = "unreadable: " + m.Unread
@@ -115,11 +128,11 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 		if m.Load.Lag != nil {
 			lag = fmt.Sprintf("%.1f s", *m.Load.Lag)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.1f\t%s\t%s\t%s\t%s\n", m.Node, status, failedChecks(m.Checks), m.Planned, m.Owned, m.Load.Rate, lag,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t%s\t%s\t%s\t%s\n", m.Node, cmp.Or(m.Kind, cluster.KindNode), status, failedChecks(m.Checks), m.Planned, m.Owned, m.Load.Rate, lag,
 			m.Gateway, m.Version, m.Process)
 	}
 	for _, node := range a.Absent {
-		fmt.Fprintf(t, "%s\tnot there\t\t%d\t0\t\t\t\t\t\n", node, a.plannedFor(node))
+		fmt.Fprintf(t, "%s\t%s\tnot there\t\t%d\t0\t\t\t\t\t\n", node, cluster.KindNode, a.plannedFor(node))
 	}
 	fmt.Fprintln(t, "\nPLANNED\tOWNER\tSTATE\tPARTITIONS\tWHY")
 	type row struct{ planned, owner, state, why string }
@@ -146,6 +159,16 @@ func (a *clusterView) plannedFor(node string) (n int) {
 		}
 	}
 	return n
+}
+
+// printable replaces what a terminal might obey: gateways choose their own names.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
 }
 
 // failedChecks lists the checks that fail.

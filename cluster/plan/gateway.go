@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/notice"
+)
+
+// gatewayNotices is how many notices about gateways are posted at once at most, and then one a second: who connects may call itself anything, and
+// come and go as it likes. What is beyond that is counted in the log.
+const gatewayNotices = 60
+
+// gatewayKey is under what a gateway is known. No node can have that name.
+func gatewayKey(name string) string { return "\x00" + name }
+
+// seatGateways adds the seats of gateways to those of nodes. One that no node names any more keeps its seat, unheard, until it is dead, unless it
+// has left, or a node does not name all gateways: then nobody knows.
+func (c *health) seatGateways() {
+	listed, whole := c.view.Gateways()
+	named := make(map[string]bool, len(listed))
+	for _, g := range listed {
+		named[gatewayKey(g.Node)] = true
+		for _, own := range []string{checkHeartbeat, checkStatus} { // mean something else here
+			if _, fails := g.Checks[own]; fails {
+				delete(g.Checks, own)
+				g.Checks["its own "+own] = false
+			}
+		}
+		c.seats = append(c.seats, g.Member)
+	}
+	for key, m := range c.members {
+		switch {
+		case key != gatewayKey(m.Node), !m.Present, named[key]:
+		case !whole:
+			m.Status = cluster.StatusStopping // departs without a word
+		case m.Status != cluster.StatusStopping && m.Status != StatusDead:
+			c.seats = append(c.seats, cluster.Member{Joined: m.joined, Beat: m.beat, Heartbeat: cluster.Heartbeat{Node: m.Node}})
+		}
+	}
+	slices.SortFunc(c.seats[c.nodes:], func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
+}
+
+// hearGateway posts what happens to a gateway. Partitions have nothing to do with it.
+func (s *Planner) hearGateway(e event) {
+	m := e.Member
+	name := fmt.Sprintf("Gateway %q", m.Node)
+	n := notice.Notice{Fields: map[string]any{"member": m.Node, "member_kind": string(m.Kind)}}
+	switch e.What {
+	case eventLeft:
+		s.dequeue(m.key)
+		return
+	case eventDied:
+		s.dequeue(m.key)
+		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindDead, notice.Critical, fmt.Sprintf("%s is dead: %s.", name, e.Why)
+		n.Fields["partitions"], n.Fields["last_heartbeat"] = []int{}, ago(e.For)
+	case eventRestarted:
+		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindRestarted, e.Level, name+" has restarted."
+		if e.Level == notice.Warning {
+			n.Text = name + " restarts again and again: look into its log."
+		}
+		n.Fields["old_started_at"], n.Fields["new_started_at"] = e.Old.UTC().Format(time.RFC3339), e.New.UTC().Format(time.RFC3339)
+	case eventDegraded:
+		n.Channel, n.Kind, n.Level = notice.Degradation, notice.KindDegraded, e.Level
+		n.Text = fmt.Sprintf("%s is degraded. It fails: %s.", name, printable(strings.Join(e.Checks, ", ")))
+		n.Fields["failed_checks"] = e.Checks
+	case eventRecovered:
+		n.Channel, n.Kind, n.Level, n.Text = notice.Degradation, notice.KindRecovered, notice.Info, name+" is well again."
+		n.Fields["was_degraded_seconds"] = e.For.Seconds()
+	default:
+		return
+	}
+	if s.words < 1 {
+		s.unsaid++
+		return
+	}
+	s.words--
+	s.post(n)
+	if e.What == eventRestarted {
+		s.enqueue(m)
+	}
+}
+
+// printable replaces what a terminal might obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// refill lets as many notices about gateways be posted as the time allows, and tells how many were not.
+func (s *Planner) refill(elapsed time.Duration) {
+	s.words = min(gatewayNotices, s.words+elapsed.Seconds())
+	if s.unsaid > 0 && s.words >= 1 {
+		s.tell("%d notices about gateways were not posted: there were too many", s.unsaid)
+		s.unsaid = 0
+	}
+}

@@ -1,0 +1,93 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/plan"
+	"github.com/mongostream/streamer/gateway"
+)
+
+// maxGateway is how many bytes of a heartbeat a gateway takes at most, so that all of them take 256 KiB of the 1.5 MiB that etcd accepts in a
+// request: the partitions of a node take some 400 KiB.
+const maxGateway = 1 << 10
+
+// gatewaysOf returns what a heartbeat tells of the node's gateways. Of checks that fail as many are named as there is room for; a gateway whose name
+// alone has none is no member.
+func gatewaysOf(peers []gateway.Peer, now time.Time) []cluster.Gateway {
+	gateways := make([]cluster.Gateway, 0, len(peers))
+	for _, p := range peers {
+		g := cluster.Gateway{
+			Name: p.Name, Process: p.Process, StartedAt: p.Started.UTC(), Since: p.Since.UTC(), Silence: max(now.Sub(p.Reported), 0),
+			Failing: p.Failing, Left: p.Left,
+		}
+		for n := len(p.Failing); size(g) > maxGateway && n > 0; {
+			n--
+			g.Failing = append(p.Failing[:n:n], fmt.Sprintf("%d others", len(p.Failing)-n))
+		}
+		if size(g) <= maxGateway {
+			gateways = append(gateways, g)
+		}
+	}
+	return gateways
+}
+
+// size returns how many bytes a gateway takes in a heartbeat. One that cannot be written takes too many.
+func size(g cluster.Gateway) int {
+	text, err := json.Marshal(g)
+	if err != nil { // a year that RFC 3339 cannot write
+		return maxGateway + 1
+	}
+	return len(text)
+}
+
+// A solitary is what the leader is elsewhere: in a cluster of one the node itself looks after its gateways.
+type solitary struct {
+	planner *plan.Planner
+	beat    int64
+}
+
+func newSolitary(cfg plan.Config) *solitary {
+	cfg.Alone, cfg.Expected = true, 1
+	return &solitary{planner: plan.New(cfg)}
+}
+
+// step looks at the gateways once.
+func (s *solitary) step(now time.Duration, h cluster.Heartbeat) plan.Decision {
+	s.beat++
+	return s.planner.Step(now, cluster.View{Revision: s.beat, Members: []cluster.Member{{Heartbeat: h, Joined: 1, Beat: s.beat}}})
+}
+
+// runSolitary looks at the node's gateways with every beat until the context ends.
+func (m *Member) runSolitary(ctx context.Context) {
+	tick := time.NewTicker(m.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for {
+		h := cluster.Heartbeat{Node: m.cfg.Member.Node, Process: m.cfg.Member.Process, Kind: cluster.KindNode, Status: cluster.StatusHealthy}
+		h.Gateways, h.Unlisted = m.gateways()
+		d := m.solitary.step(m.cfg.Clock(), h)
+		for _, news := range d.News {
+			m.cfg.Logger.Info("gateways", "news", news)
+		}
+		for _, n := range d.Notices {
+			m.cfg.Board.Post(n)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gateways returns what the node tells of its gateways.
+func (m *Member) gateways() (listed []cluster.Gateway, unlisted int) {
+	if m.cfg.Gateways == nil {
+		return nil, 0
+	}
+	peers, unlisted := m.cfg.Gateways()
+	return gatewaysOf(peers, time.Now()), unlisted
+}
