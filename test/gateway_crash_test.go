@@ -82,7 +82,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	check := workload.NewCheck(&ledger)
 	line := func(text string) {
 		if strings.HasPrefix(text, `{"notice":`) {
-			if !strings.Contains(text, "notice.Connected") {
+			if !strings.Contains(text, "client.Connected") {
 				t.Errorf("told: %s", text)
 			}
 			return
@@ -101,7 +101,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 		return start(t, launch{
 			program: self, env: []string{gatewayVariable + "=" + address, gatewayStart + "=" + from, "STREAMER_TEST_DATABASE=" + l.database},
 			line: func(text string) {
-				if strings.Contains(text, "notice.Connected") {
+				if strings.Contains(text, "client.Connected") {
 					connected <- struct{}{}
 				}
 				line(text)
