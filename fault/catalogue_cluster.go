@@ -7,7 +7,7 @@ func clusterEntries() []Entry {
 			Code:    ClusterBackend,
 			Summary: "the cluster keeps its checkpoints in another backend",
 			Meaning: "reliability.checkpoint.backend names etcd where the cluster's checkpoints are in MongoDB, or the other way round, or it is unknown whether they are. Every partition would start again at the cluster's origin, and everything acknowledged since then would be redelivered or lost. Nothing was written.",
-			Remedy:  "Set reliability.checkpoint.backend, etcd.prefix and marks.database as the other nodes have them. To move the checkpoints, stop all nodes, `streamer subscribers export FILE` with the old configuration, and `streamer subscribers import FILE` with the new one. If you do not need the old ones, use another cluster.id.",
+			Remedy:  "Set reliability.checkpoint.backend, etcd.prefix and reliability.checkpoint.database as the other nodes have them. To move the checkpoints, stop all nodes, `streamer subscribers export FILE` with the old configuration, and `streamer subscribers import FILE` with the new one. If you do not need the old ones, use another cluster.id.",
 		},
 		{
 			Code:    ClusterChanged,
@@ -31,13 +31,13 @@ func clusterEntries() []Entry {
 			Code:    ClusterOrigin,
 			Summary: "this is not the etcd that the origin of the checkpoints names",
 			Meaning: "The origin holds the id of etcd's cluster, etcd.prefix, and a random id that is stored in etcd, too; with checkpoints in MongoDB and several nodes the whole origin is stored in both. The configuration leads to another etcd or another prefix, etcd or MongoDB was restored or replaced, or an adoption was interrupted. Two clusters would depose each other, or new epochs would not be higher than those of the checkpoints. Nothing was written.",
-			Remedy:  "Check etcd.endpoints, etcd.prefix, marks.database and cluster.id. If they are right, because etcd was restored or replaced, stop all nodes and run `streamer cluster adopt`, which raises the incarnation in both and adopts the new etcd.",
+			Remedy:  "Check etcd.endpoints, etcd.prefix, reliability.checkpoint.database and cluster.id. If they are right, because etcd was restored or replaced, stop all nodes and run `streamer cluster adopt`, which raises the incarnation in both and adopts the new etcd.",
 		},
 		{
 			Code:    ClusterUnknown,
 			Summary: "there are no checkpoints of this cluster",
 			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",
-			Remedy:  "Pass the nodes' configuration with -f, and check cluster.id, reliability.checkpoint.backend, and etcd.prefix or marks.database.",
+			Remedy:  "Pass the nodes' configuration with -f, and check cluster.id, reliability.checkpoint.backend, and etcd.prefix or reliability.checkpoint.database.",
 		},
 		{
 			Code:    EtcdAlarm,

@@ -76,7 +76,7 @@ func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	}
 
 	// Another cluster on the same etcd and the same MongoDB.
-	strange := other("node-1", "STREAMER_CLUSTER_ID=another", "STREAMER_MARKS_DATABASE=another_marks")
+	strange := other("node-1", "STREAMER_CLUSTER_ID=another", "STREAMER_RELIABILITY_CHECKPOINT_DATABASE=another_marks")
 	t.Cleanup(func() { f.lab.drop("another_marks") })
 	until(t, "the other cluster's node has all its partitions", func() bool { return ask(t, strange.url()+"/readyz").status == http.StatusOK })
 	if m := decode[membership](t, ask(t, strange.url()+"/health").body).Membership; m == nil || m.Owned != partitions || m.Members["healthy"] != 1 {

@@ -73,7 +73,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	address := freeAddress()
-	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=5s", "STREAMER_GRPC_LISTEN="+address)
+	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GRPC_LISTEN="+address)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

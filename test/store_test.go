@@ -130,7 +130,7 @@ func newMongoStore(l *lab) *mongoStore {
 }
 
 func (m *mongoStore) settings() []string {
-	return []string{"STREAMER_MARKS_DATABASE=" + m.database.Name()}
+	return []string{"STREAMER_RELIABILITY_CHECKPOINT_DATABASE=" + m.database.Name()}
 }
 
 func (m *mongoStore) everything() map[string]string {

@@ -108,7 +108,7 @@ func (c *Conn) openMongo(ctx context.Context) (*checkpoints.Store, error) {
 		return nil, err
 	}
 	cfg := c.Config
-	return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
+	return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
 }
 
 // open connects to the store of checkpoints, and to etcd where several nodes share the partitions.
@@ -286,7 +286,7 @@ func (c *Conn) Close() {
 // Watch says what of the deployment is read. Our own checkpoints are not.
 func Watch(cfg config.Config) stream.Watch {
 	m := cfg.MongoDB
-	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Marks.Database}
+	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Reliability.Checkpoint.Database}
 	if m.FullDocument != "default" {
 		w.FullDocument = m.FullDocument
 	}

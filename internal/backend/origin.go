@@ -160,7 +160,7 @@ func (c *Conn) InitialBackend() checkpoint.Backend {
 // originStore is where the checkpoints are, of whatever number of partitions.
 func (c *Conn) originStore() checkpoint.OriginKeeper {
 	if cfg := c.Config; cfg.Reliability.Checkpoint.Backend == checkpoint.BackendMongo {
-		return checkpoints.NewStore(c.mongo, cfg.Marks.Database, cfg.Cluster.ID, 0)
+		return checkpoints.NewStore(c.mongo, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0)
 	}
 	return etcd.NewStore(c.etcd, 0)
 }
@@ -179,7 +179,7 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 		if err != nil {
 			return nil, err
 		}
-		return checkpoints.NewStore(client, cfg.Marks.Database, cfg.Cluster.ID, 0), nil
+		return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0), nil
 	}
 	if c.etcd == nil && slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint}) && !listening(ctx) {
 		return nil, nil //nolint:nilnil // nobody has configured an etcd

@@ -72,7 +72,7 @@ func (c configuration) String() string {
 func (s *site) at(as configuration, open func(*Conn, context.Context) error) (*Conn, error) {
 	s.Helper()
 	cfg, err := config.Load("", []string{
-		"STREAMER_MONGODB_URI=" + s.uri, "STREAMER_MARKS_DATABASE=" + s.database, "STREAMER_ETCD_ENDPOINTS=" + s.endpoints[as.etcd],
+		"STREAMER_MONGODB_URI=" + s.uri, "STREAMER_RELIABILITY_CHECKPOINT_DATABASE=" + s.database, "STREAMER_ETCD_ENDPOINTS=" + s.endpoints[as.etcd],
 		"STREAMER_ETCD_PREFIX=" + s.prefix + as.prefix, "STREAMER_CLUSTER_EXPECTED_NODES=" + fmt.Sprint(as.nodes), "STREAMER_CLUSTER_PARTITIONS=4",
 		"STREAMER_RELIABILITY_CHECKPOINT_BACKEND=" + as.backend, "STREAMER_ETCD_DIAL_TIMEOUT=30s", "STREAMER_CLUSTER_ID=c",
 	})

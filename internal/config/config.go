@@ -14,7 +14,6 @@ type Config struct {
 	OnHistoryLost string      `key:"on_history_lost" default:"resync" one:"resync halt"`
 	MongoDB       MongoDB     `key:"mongodb"`
 	Etcd          Etcd        `key:"etcd"`
-	Marks         Marks       `key:"marks"`
 	Rescan        Rescan      `key:"rescan"`
 	HTTP          HTTP        `key:"http"`
 	GRPC          GRPC        `key:"grpc"`
@@ -29,7 +28,7 @@ type Config struct {
 
 // Cluster is what all nodes of one cluster have in common.
 type Cluster struct {
-	// ID names the marks: nodes of one id share them.
+	// ID names the cluster: nodes with the same id share checkpoints.
 	ID string `key:"id" default:"streamer" check:"name"`
 	// Partitions is N; it is fixed once there are marks.
 	Partitions int `key:"partitions" default:"64" range:"1..16384"`
@@ -136,11 +135,6 @@ type ServerTLS struct {
 	ClientOptional bool   `key:"client_optional" default:"false"`
 }
 
-// Marks says where marks are kept if that is MongoDB.
-type Marks struct {
-	Database string `key:"database" default:"streamer" check:"database"`
-}
-
 // Rescan says which documents are read again after a loss.
 type Rescan struct {
 	// Collections are namespaces, each followed by a colon and the field that says when a document was changed, if it has one.
@@ -182,8 +176,6 @@ type GRPC struct {
 
 // Gateway is what gateways get.
 type Gateway struct {
-	// Hold is for how long marks stay where they are after a start, unless all gateways of before are back.
-	Hold time.Duration `key:"hold" default:"30s" range:"0s..1h"`
 	// CreditEvents and CreditBytes bound what a session has been sent and has not acknowledged.
 	CreditEvents int   `key:"credit_events" default:"65536" range:"1..100000000"`
 	CreditBytes  int64 `key:"credit_bytes" default:"16MiB" range:"1KiB..1TiB"`
@@ -241,10 +233,6 @@ type Access struct {
 type Handoff struct {
 	// Overlap is how long a node that stops goes on serving gateways that have not gone to another node yet.
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
-	// PrepareTimeout is how long the node that gets it may take until it is ready.
-	PrepareTimeout time.Duration `key:"prepare_timeout" default:"30s" range:"100ms..1h"`
-	// Concurrency is how many partitions a node gives, and how many it takes, at a time.
-	Concurrency int `key:"concurrency" default:"32" range:"1..1000"`
 }
 
 // Log says what is logged, and how it is written.
@@ -278,18 +266,20 @@ type Reliability struct {
 	Shutdown     Shutdown      `key:"shutdown"`
 }
 
-// Where marks are kept.
+// Where checkpoints are kept.
 const (
 	BackendEtcd  = "etcd"
 	BackendMongo = "mongo"
 )
 
-// Checkpoint says where marks are kept and when they are due.
+// Checkpoint says where checkpoints are kept and when they are due.
 type Checkpoint struct {
-	Backend    string        `key:"backend" default:"etcd" one:"etcd mongo"`
+	Backend string `key:"backend" default:"etcd" one:"etcd mongo"`
+	// Database is that of MongoDB, if it is the backend.
+	Database   string        `key:"database" default:"streamer" check:"database"`
 	Interval   time.Duration `key:"interval" default:"5s" range:"1ms..1h"`
 	EventCount int           `key:"event_count" default:"1000" range:"1..1000000000"`
-	// MaxUnsaved is how many events a partition may be ahead of its mark while marks cannot be saved.
+	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint while checkpoints cannot be saved.
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
 }
 

@@ -41,12 +41,11 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			HeadRoomWarning: time.Hour, HeadRoomCritical: 15 * time.Minute, Outage: time.Hour,
 		},
 		Etcd:    Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
-		Marks:   Marks{Database: "streamer"},
 		HTTP:    HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
 		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
-		Handoff: Handoff{Overlap: time.Second, PrepareTimeout: 30 * time.Second, Concurrency: 32},
+		Handoff: Handoff{Overlap: time.Second},
 		Gateway: Gateway{
-			Hold: 30 * time.Second, CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000, SubscribeRate: 200, SubscribeBurst: 10_000,
+			CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000, SubscribeRate: 200, SubscribeBurst: 10_000,
 		},
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
@@ -55,7 +54,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Log:    Log{Level: slog.LevelInfo, Format: "text"},
 		Debug:  Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{
-			Checkpoint:     Checkpoint{Backend: BackendEtcd, Interval: 5 * time.Second, EventCount: 1000, MaxUnsaved: 1_000_000},
+			Checkpoint:     Checkpoint{Backend: BackendEtcd, Database: "streamer", Interval: 5 * time.Second, EventCount: 1000, MaxUnsaved: 1_000_000},
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
 			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
 			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},
@@ -135,7 +134,7 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 		{"RESCAN_COLLECTIONS", []string{"", "a.b", "a.b:c.d,a.c"}, []string{"a", "a.*", "a.b:", "a.b:$x", "a.b,a.b"}},
 		{"ETCD_ENDPOINTS", []string{"h:1", "https://h:2379,[::1]:2379"}, []string{"", "h", ":2379", "h:0", "h:x", "ftp://h:1", "http://h:1/x", "h:65536"}},
 		{"ETCD_PREFIX", []string{"/a", "/a/b"}, []string{"", "/", "a", "/a/"}},
-		{"MARKS_DATABASE", []string{"x"}, []string{"", "admin", "a.b", "a b", "a$"}},
+		{"RELIABILITY_CHECKPOINT_DATABASE", []string{"x"}, []string{"", "admin", "a.b", "a b", "a$"}},
 		{"HTTP_LISTEN", []string{":8080", "127.0.0.1:0", "[::]:80"}, []string{"", "8080", "h:70000"}},
 		{"HTTP_CORS_ORIGINS", []string{"", "https://app.example.com,http://localhost:3000"}, []string{"*", "app.example.com", "https://", "https://*.example.com", "https://a.b/", "https://u@a.b", "ftp://a.b"}},
 		{"HTTP_TLS_CLIENT_OPTIONAL", []string{"false"}, []string{"", "yes"}},
@@ -205,7 +204,7 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"webhook in plaintext", "notices: {webhook: {url: 'http://h:1/in', secret: 0123456789abcdef}}", "", "notices.webhook.url is http://h:1/*** (c.yaml:1), but notices.webhook.insecure is false"},
 		{"heartbeats rarer than leases end", "cluster: {heartbeat_interval: 3s, lease_ttl: 2s}", "", "cluster.heartbeat_interval is 3s (c.yaml:1), but cluster.lease_ttl is 2s"},
 		{"rounds that are debounced shorter than their floor", "cluster: {round_floor: 2s}", "", "cluster.rebalance_debounce is 1s (by default)"},
-		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "marks.database is streamer"},
+		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "reliability.checkpoint.database is streamer"},
 	}
 	for _, tt := range tests {
 		var environ []string
@@ -333,7 +332,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(shown, "STREAMER_MONGODB_WATCH=a.b,c.*")
 	f.Add([]byte("cluster: {id: a, id: b}\nmongodb: [*x, &x y]\n? [a]\n: b\n---\n"), "STREAMER_=")
-	f.Add([]byte("etcd: ~\nhttp: !!binary x\nmarks:\n\tdatabase: x"), "STREAMER_MONGODB_URI_FILE=x")
+	f.Add([]byte("etcd: ~\nhttp: !!binary x\ngateway:\n\tmax_sessions: x"), "STREAMER_MONGODB_URI_FILE=x")
 	open := func(path string) ([]byte, error) { return []byte(path), nil }
 	f.Fuzz(func(t *testing.T, file []byte, variable string) {
 		c, err := parse("c.yaml", file, []string{variable, "STREAMER_NODE_ID=n"}, open)

@@ -21,9 +21,11 @@ func (c *Config) findConflicts(t *table) {
 	t.conflict(c.MongoDB.Tick > 0 && c.MongoDB.Tick < leastTick, "mongodb.tick", "mongodb.max_await",
 		"shards report their time when max_await is over: asking them more often than every 10ms only costs writes")
 	t.conflict(backend == BackendEtcd && len(c.Etcd.Endpoints) == 0, "reliability.checkpoint.backend", "etcd.endpoints",
-		"marks in etcd need an endpoint")
-	ours := func(namespace string) bool { return strings.HasPrefix(namespace, c.Marks.Database+".") }
-	t.conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "marks.database",
+		"checkpoints in etcd need an endpoint")
+	ours := func(namespace string) bool {
+		return strings.HasPrefix(namespace, c.Reliability.Checkpoint.Database+".")
+	}
+	t.conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "reliability.checkpoint.database",
 		"every mark saved would be a change to deliver")
 	t.conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
 	t.conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",

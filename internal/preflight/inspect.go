@@ -104,7 +104,7 @@ func (s *inspector) images(ctx context.Context) (finding, error) {
 	if f := judge([]string{""}); f.Level == OK {
 		return f, nil // they are not asked for
 	}
-	missing, err := mongodb.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Marks.Database)
+	missing, err := mongodb.WithoutImages(ctx, s.mongo, cfg.MongoDB.Watch, cfg.Reliability.Checkpoint.Database)
 	return judge(missing), err
 }
 
@@ -215,11 +215,11 @@ func (s *inspector) store(ctx context.Context) (f finding, err error) {
 		return finding{Level: OK, Text: "etcd: the user may write below " + cfg.Etcd.Prefix}, etcd.MayWrite(ctx, client)
 	}
 	for _, kind := range []string{".checkpoints", ".cluster", ".gaps"} {
-		if err := mongodb.MayWrite(ctx, s.mongo, cfg.Marks.Database, cfg.Cluster.ID+kind); err != nil {
+		if err := mongodb.MayWrite(ctx, s.mongo, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID+kind); err != nil {
 			return f, err
 		}
 	}
-	return finding{Level: OK, Text: "MongoDB: the user may write into " + cfg.Marks.Database}, nil
+	return finding{Level: OK, Text: "MongoDB: the user may write into " + cfg.Reliability.Checkpoint.Database}, nil
 }
 
 func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {

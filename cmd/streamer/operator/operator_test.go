@@ -56,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 	uri := devmongotest.URI(t)
 	d.mongo = mongodbtest.Dial(t, uri)
 	for key, value := range map[string]string{
-		"MONGODB_URI": uri, "MARKS_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": etcdtest.Endpoints(t)[0],
+		"MONGODB_URI": uri, "RELIABILITY_CHECKPOINT_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": etcdtest.Endpoints(t)[0],
 		"ETCD_PREFIX": "/" + strings.ToLower(rand.Text()), "CLUSTER_PARTITIONS": "2", "CLUSTER_ID": "c",
 	} {
 		t.Setenv("STREAMER_"+key, value)
