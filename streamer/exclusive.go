@@ -198,7 +198,11 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start = Place{At: change.At(reach.Last.Next())}
+			at := reach.Last.Next()
+			if r.Start == StartSnapshot { // a later one is not reached while nothing happens, and no document placed
+				at = reach.Last
+			}
+			cfg.Start = Place{At: change.At(at)}
 		case StartResume:
 			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
 		}
