@@ -549,12 +549,13 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time. A
+// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time, and the
+// end of a transaction of that time: the rest of it would take documents back to states that the page is later than. A
 // page from which changes may be missing is read again.
 func (h *Hub) place(c *scan) {
 	p := c.page
 	spoiled := c.touched.Spoiled()
-	if p == nil || !spoiled && p.to.Compare(h.at.Time) > 0 {
+	if p == nil || !spoiled && (p.to.Compare(h.at.Time) > 0 || p.to == h.at.Time && p.to == h.within) {
 		return
 	}
 	c.page = nil
