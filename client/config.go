@@ -56,8 +56,8 @@ type Config struct {
 	// called for subscriptions made while Run runs. OnNotice receives every Rejected.
 	OnRejected func(context.Context, Rejected) Decision
 	// OnNotice receives notices. Resync, Rewound, SnapshotBegun and SnapshotDone arrive in order with the changes: everything before them has been
-	// handled and nothing after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in order from a
-	// separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
+	// handled and nothing after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in
+	// order from a separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
 	// nothing.
 	OnNotice func(context.Context, Notice) error
 	// Checks returns the program's own health checks, which are sent to the node with every heartbeat. Optional.

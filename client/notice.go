@@ -7,8 +7,8 @@ import (
 )
 
 // A Notice is a message from the client to the program; its type says what happened. [Resync], [Rewound], [SnapshotBegun] and [SnapshotDone]
-// arrive in order with the changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and the service; nothing waits for
-// them.
+// arrive in order with the changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and
+// the service; nothing waits for them.
 type Notice interface{ notice() }
 
 // A Resync says that changes between From and To may have been missed. The program should read the documents of the namespaces again if it

@@ -307,8 +307,8 @@ func (w *work) notifyWaiting() {
 	}
 }
 
-// push queues the events of a batch. At a change of all partitions, and at a loss or the mark of a snapshot, it blocks until everything before it has been handled
-// and then handles it. Only one goroutine may push for a feed at a time.
+// push queues the events of a batch. At a change of all partitions, and at a loss or the mark of a snapshot, it blocks until everything before it has
+// been handled and then handles it. Only one goroutine may push for a feed at a time.
 func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

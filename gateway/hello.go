@@ -77,8 +77,8 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 	return r, nil
 }
 
-// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left of them is in the checkpoint of a subscriber, and it
-// is known of all partitions together.
+// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left of them is in the checkpoint of a
+// subscriber, and it is known of all partitions together.
 func snapshotsKept(m *streampb.Hello) error {
 	switch {
 	case m.GetSubscriber() == "":

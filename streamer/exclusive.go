@@ -199,7 +199,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
 			at := reach.Last.Next()
-			if r.Start == StartSnapshot { // a later one is not reached while nothing happens, and no document placed
+			if r.Start == StartSnapshot { // a later one is not reached while nothing happens. The newest change comes again, before the documents
 				at = reach.Last
 			}
 			cfg.Start = Place{At: change.At(at)}

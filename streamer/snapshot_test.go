@@ -115,7 +115,9 @@ func (s *store) transaction(coll string, id int64) {
 		s.versions++
 		d.v = s.versions
 		s.times[d.v] = at
-		events = append(events, changetest.Event{Op: "update", Coll: coll, ID: id, Value: d.v, Base: d.b, Time: at, Index: i, Txn: s.versions, Whole: i%2 == 1})
+		events = append(events, changetest.Event{
+			Op: "update", Coll: coll, ID: id, Value: d.v, Base: d.b, Time: at, Index: i, Txn: s.now[coll][id].v, Whole: i%2 == 1,
+		})
 	}
 	s.now[coll][id] = d
 	s.log.Append(events...)
@@ -358,7 +360,8 @@ func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) str
 	open := func(m int) {
 		r := &replica{
 			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}},
-			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64), credit: 1 + m%40, recover: m%2 == 0,
+			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
+			credit: 1 + m%40, recover: m%2 == 0,
 		}
 		if m%3 == 0 {
 			r.coll = "orders"

@@ -37,7 +37,8 @@ const (
 	Start_START_EARLIEST Start = 3
 	// At the time given.
 	Start_START_TIME Start = 4
-	// At the current end of the log, and every subscription also gets the documents that exist: a snapshot, in its place among the changes. A
+	// At the current end of the log, with the newest change, and every subscription also gets the documents that exist: a snapshot, in its place
+	// among the changes. A
 	// session that resumes gets what is left of its snapshots, and the snapshot of a subscription that has had none, as one that is added later.
 	// The progress is in the checkpoint: this needs a subscriber, PARTITIONS_ALL and ACK_MODE_EXPLICIT. A subscription without db and coll gets
 	// all collections that are watched.

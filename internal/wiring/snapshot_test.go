@@ -318,7 +318,8 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 	for _, over := range []string{"gRPC", "events"} {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
-			w := newRig(t, devmongo.Config{}, "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
+			w := newRig(t, devmongo.Config{},
+				"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
 			const documents = 240
 			stop := w.churn(mixedIDs(documents))
 			link, endpoint := etcdtest.NewLink(t, w.endpoint())
@@ -329,7 +330,8 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 			web.lead(first.service.Addr())
 			r := newReplica()
 			if over == "gRPC" {
-				r.begin(t, client.Config{Addresses: []string{grpc.address()}, Subscriber: "s", Start: client.StartSnapshot}, client.Subscription{ID: "events", DB: "shop", Coll: "orders"})
+				r.begin(t, client.Config{Addresses: []string{grpc.address()}, Subscriber: "s", Start: client.StartSnapshot},
+					client.Subscription{ID: "events", DB: "shop", Coll: "orders"})
 			} else {
 				r.beginEvents(t, web.address(), url.Values{"db": {"shop"}, "coll": {"orders"}, "start": {"snapshot"}, "subscriber": {"s"}}.Encode())
 			}
@@ -391,7 +393,8 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	r, later, everything := newReplica(), newReplica(), newReplica()
 	c := r.begin(t, client.Config{Addresses: []string{front.address()}, Subscriber: "s", Start: client.StartSnapshot},
 		client.Subscription{ID: "orders", DB: "shop", Coll: "orders", OnLoss: client.LossSnapshot})
-	everything.begin(t, client.Config{Addresses: []string{front.address()}, Subscriber: "all", Start: client.StartSnapshot}, client.Subscription{ID: "all"})
+	everything.begin(t, client.Config{Addresses: []string{front.address()}, Subscriber: "all", Start: client.StartSnapshot},
+		client.Subscription{ID: "all"})
 	node.until("the snapshot is complete", r.look(func() bool { return r.done == 1 && r.snapshots == 29 }))
 	node.until("everything is complete", everything.look(func() bool { return everything.done == 1 && everything.snapshots == 48 }))
 	everything.equals(node, orders, items)
