@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/snapshot"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -50,14 +49,14 @@ type snapshotMark struct {
 	ID           string                 `json:"id"`
 	Subscription string                 `json:"subscription"`
 	State        streamer.SnapshotState `json:"state"`
-	Reason       snapshot.Reason        `json:"reason"`
+	Reason       string                 `json:"reason"`
 	Read         uint64                 `json:"read"`
 	Estimated    uint64                 `json:"estimated"`
 }
 
 func appendMark(b []byte, id string, m *streamer.SnapshotMark) []byte {
 	text, err := json.Marshal(snapshotMark{
-		ID: id, Subscription: m.Subscription, State: m.State, Reason: m.Reason, Read: m.Read, Estimated: m.Estimated,
+		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated,
 	})
 	if err != nil {
 		panic("gateway: " + err.Error()) // plain values
