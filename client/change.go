@@ -14,6 +14,9 @@ type Change struct {
 	Partition     uint32
 	AllPartitions bool
 	Format        Format
+	// Snapshot says that Data is not a change but a document of a snapshot: an event with the operationType snapshot and the fullDocument. It is
+	// not older than the changes of the document before it. Documents that were read together share an ID.
+	Snapshot bool
 	// Data is the change event in Format. A handler may keep it but must not modify it, because other subscriptions may share the bytes. It
 	// shares memory with its batch (about 256 KiB): clone it to keep a few changes for a long time.
 	Data []byte

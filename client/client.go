@@ -365,7 +365,9 @@ func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err
 		if sub.gone.Load() {
 			continue
 		}
-		change := Change{Subscription: sub.ID, Partition: e.partition, AllPartitions: e.all, Format: e.format, Data: e.change, place: e.place}
+		change := Change{
+			Subscription: sub.ID, Partition: e.partition, AllPartitions: e.all, Format: e.format, Snapshot: e.snapshot, Data: e.change, place: e.place,
+		}
 		if d.attempts == 0 {
 			c.stats.changes.Add(1)
 		}

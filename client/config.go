@@ -55,9 +55,9 @@ type Config struct {
 	// nothing is received meanwhile. Defaults to Stop, because otherwise a program that receives nothing might go unnoticed. It is not
 	// called for subscriptions made while Run runs. OnNotice receives every Rejected.
 	OnRejected func(context.Context, Rejected) Decision
-	// OnNotice receives notices. Resync and Rewound arrive in order with the changes: everything before them has been handled and nothing
-	// after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in order from a
-	// separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
+	// OnNotice receives notices. Resync, Rewound, SnapshotBegun and SnapshotDone arrive in order with the changes: everything before them has been
+	// handled and nothing after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in
+	// order from a separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
 	// nothing.
 	OnNotice func(context.Context, Notice) error
 	// Checks returns the program's own health checks, which are sent to the node with every heartbeat: at most 32, whose names have 1 to 256
@@ -93,6 +93,11 @@ const (
 	StartEarliest
 	// StartTime begins at Config.Time.
 	StartTime
+	// StartSnapshot begins with new changes, and every subscription also gets the documents that exist, in their place among the changes (see
+	// Change.Snapshot and SnapshotBegun). A restart resumes, with what is left of the snapshots. A subscription that has had no snapshot, because
+	// it is new or was not made before the restart, gets one. Without DB and Coll it gets all collections that the nodes watch. Requires a
+	// Subscriber, Partitions All and AckHandled, because the node keeps the progress in the subscriber's checkpoint.
+	StartSnapshot
 )
 
 func (s Start) message() streampb.Start {
@@ -103,6 +108,8 @@ func (s Start) message() streampb.Start {
 		return streampb.Start_START_EARLIEST
 	case StartTime:
 		return streampb.Start_START_TIME
+	case StartSnapshot:
+		return streampb.Start_START_SNAPSHOT
 	default:
 		return streampb.Start_START_RESUME
 	}
@@ -155,7 +162,20 @@ type Subscription struct {
 	Fields []string
 	// Deletes says which deletes match a filter that reads doc. Defaults to DeletesAll.
 	Deletes Deletes
+	// OnLoss says what follows a Resync. Defaults to LossNotify.
+	OnLoss OnLoss
 }
+
+// OnLoss says what a subscription gets after a Resync.
+type OnLoss int
+
+// The policies for losses.
+const (
+	LossNotify OnLoss = iota // the Resync only, unless the nodes are configured to read its collection again
+	// LossSnapshot sends the documents of the collections that the loss concerns again, in their place among the changes. It requires what
+	// StartSnapshot requires.
+	LossSnapshot
+)
 
 // Format is the encoding of a change.
 type Format int
@@ -183,6 +203,9 @@ func (s *Subscription) message() *streampb.Subscription {
 	}
 	if s.Format == JSON {
 		m.Format = streampb.Format_FORMAT_JSON
+	}
+	if s.OnLoss == LossSnapshot {
+		m.OnLoss = streampb.OnLoss_ON_LOSS_SNAPSHOT
 	}
 	switch s.Deletes {
 	case DeletesNone:
@@ -228,7 +251,9 @@ func (c *Config) Validate() error {
 		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would receive the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
 	}
 	check(c.OnNotice != nil, "OnNotice: required, because it reports losses")
-	check(c.Start >= StartResume && c.Start <= StartTime, "Start: must be StartResume, StartNow, StartEarliest or StartTime")
+	check(c.Start >= StartResume && c.Start <= StartSnapshot, "Start: must be StartResume, StartNow, StartEarliest, StartTime or StartSnapshot")
+	check(c.Start != StartSnapshot || c.Subscriber != "" && c.Partitions == All && c.Acks == AckHandled,
+		"Start: StartSnapshot needs a Subscriber, All and AckHandled")
 	check((c.Start == StartTime) != c.Time.IsZero(), "Time: must be set with StartTime, and only then")
 	check(c.Start != StartResume || c.Subscriber != "" || !c.Position.IsZero(), "Start: StartResume needs a Subscriber or a Position")
 	check(c.Partitions == All || c.Partitions == Owned, "Partitions: must be All or Owned")

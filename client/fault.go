@@ -88,6 +88,7 @@ var (
 	errLeft     = errors.New("session is no longer needed")
 	errStopping = errors.New("node is about to stop")
 	errRewound  = errors.New("operator rewound the subscriber")
+	errOlder    = errors.New("a snapshot document may be older than what another session has brought")
 	errStuck    = errors.New("session is blocked on its own partition and restarts")
 )
 

@@ -6,9 +6,9 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A Notice is a message from the client to the program; its type says what happened. [Resync] and [Rewound] arrive in order with the
-// changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and the service; nothing waits for
-// them.
+// A Notice is a message from the client to the program; its type says what happened. [Resync], [Rewound], [SnapshotBegun] and [SnapshotDone]
+// arrive in order with the changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and
+// the service; nothing waits for them.
 type Notice interface{ notice() }
 
 // A Resync says that changes between From and To may have been missed. The program should read the documents of the namespaces again if it
@@ -25,6 +25,22 @@ type Resync struct {
 type Rewound struct {
 	To     time.Time // by MongoDB's clock; zero if the rewind happened while the program was not connected
 	Advice string
+}
+
+// A SnapshotBegun says that the documents of a subscription follow, among its changes. After a restart within a snapshot it may not come again;
+// if the snapshot has to begin again, it does.
+type SnapshotBegun struct{ Snapshot }
+
+// A SnapshotDone says that the subscription has had all documents that existed. With the changes since then the program has what MongoDB has, but
+// for documents that it had before and whose deletion was lost: those that a snapshot after a Resync did not bring are gone.
+type SnapshotDone struct{ Snapshot }
+
+// A Snapshot is the progress of a subscription's snapshot.
+type Snapshot struct {
+	Subscription string
+	Reason       string // start, loss or operator
+	// Read counts the documents that the node has read, whether they match the filter or not, and Estimated how many there were at the beginning.
+	Read, Estimated uint64
 }
 
 // Connected says that a session has begun. From now on every matching change is delivered, even if the connection breaks. With Owned there
@@ -88,13 +104,28 @@ const (
 	FilterFailed ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
 )
 
-func (Resync) notice()       {}
-func (Rewound) notice()      {}
-func (Connected) notice()    {}
-func (Disconnected) notice() {}
-func (Subscribed) notice()   {}
-func (Rejected) notice()     {}
-func (Service) notice()      {}
+func (Resync) notice()        {}
+func (Rewound) notice()       {}
+func (SnapshotBegun) notice() {}
+func (SnapshotDone) notice()  {}
+func (Connected) notice()     {}
+func (Disconnected) notice()  {}
+func (Subscribed) notice()    {}
+func (Rejected) notice()      {}
+func (Service) notice()       {}
+
+// notice returns the notice of a batch that has no events but a place among them.
+func (b *batch) notice() Notice {
+	m := b.snapshot
+	if m == nil {
+		return lossOf(b.loss)
+	}
+	s := Snapshot{Subscription: m.GetSubscription(), Reason: m.GetReason(), Read: m.GetRead(), Estimated: m.GetEstimated()}
+	if m.GetState() == streampb.Snapshot_STATE_DONE {
+		return SnapshotDone{s}
+	}
+	return SnapshotBegun{s}
+}
 
 func serviceOf(m *streampb.Notice) Service {
 	return Service{

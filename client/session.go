@@ -259,7 +259,7 @@ func (s *session) heard(n Service) {
 	}
 }
 
-// batch passes a batch to its partitions. It blocks while the queue is full, at losses, and at changes of all partitions.
+// batch passes a batch to its partitions. It blocks while the queue is full, at losses and marks of snapshots, and at changes of all partitions.
 func (s *session) batch(ctx context.Context, b *batch) error {
 	if err := s.check(b); err != nil {
 		return err
@@ -282,8 +282,8 @@ func (s *session) check(b *batch) error {
 	switch {
 	case b.seq != s.seq+1:
 		return fmt.Errorf("%w: batch %d after %d", errProtocol, b.seq, s.seq)
-	case b.loss != nil && len(b.events) > 0:
-		return fmt.Errorf("%w: batch %d has events and a loss", errProtocol, b.seq)
+	case (b.loss != nil || b.snapshot != nil) && len(b.events) > 0:
+		return fmt.Errorf("%w: batch %d has events and a notice", errProtocol, b.seq)
 	case b.to.compare(&s.to) < 0 && b.attached == nil && b.loss.GetKind() != streampb.Loss_KIND_REWOUND:
 		return fmt.Errorf("%w: batch %d is earlier than its predecessor", errProtocol, b.seq)
 	case slices.ContainsFunc(b.attached, func(p uint32) bool { return p >= partitions }):

@@ -118,6 +118,7 @@ type batch struct {
 	subs     []*subscribed // subscriptions of the events
 	loss     *streampb.Loss
 	attached []uint32
+	snapshot *streampb.Snapshot
 
 	feed *feed
 	size int // bytes that it takes in the queue
@@ -126,8 +127,9 @@ type batch struct {
 
 // An event is one change in one format.
 type event struct {
-	place place
-	all   bool // it concerns all partitions
+	place    place
+	all      bool // it concerns all partitions
+	snapshot bool // it is a document of a snapshot
 	// first and last are the range of its subscriptions in the batch; next is the next event of its partition there, 0 for none.
 	partition, first, last, next uint32
 	format                       Format
@@ -142,12 +144,14 @@ const (
 	fieldEvents        = 3
 	fieldLoss          = 4
 	fieldAttached      = 5
+	fieldMark          = 6
 	fieldPosition      = 1 // of Event
 	fieldPartition     = 2
 	fieldAllPartitions = 3
 	fieldChange        = 4
 	fieldFormat        = 5
 	fieldSubscriptions = 6
+	fieldSnapshot      = 7
 )
 
 // decode decodes a message: a batch, or another response. find returns a subscription or nil, and must not keep the ID. The result aliases
@@ -246,6 +250,9 @@ func (d *decoder) decode(b []byte) error {
 		case fieldLoss:
 			d.loss = &streampb.Loss{}
 			return proto.Unmarshal(bytes, d.loss)
+		case fieldMark:
+			d.snapshot = &streampb.Snapshot{}
+			return proto.Unmarshal(bytes, d.snapshot)
 		case fieldAttached:
 			if bytes == nil {
 				d.attached = append(d.attached, uint32(value))
@@ -278,6 +285,8 @@ func (d *decoder) event(b []byte) error {
 			e.partition = uint32(value)
 		case fieldAllPartitions:
 			e.all = value != 0
+		case fieldSnapshot:
+			e.snapshot = value != 0
 		case fieldChange:
 			e.change = bytes[:len(bytes):len(bytes)]
 		case fieldFormat:

@@ -218,6 +218,12 @@ func (w *work) next(l *lane) bool {
 		switch {
 		case b.feed.era != w.mu.era, b.feed.over && !l.now.begun:
 			l.now = doing{} // another session sends it again
+		case w.mu.saw(l.partition, &e.place) && e.snapshot && w.mu.has(&b.feed.track, l.partition):
+			// Another session is later: the document may be older than a change that has been handled, and dropping it would lose it. The next
+			// session, which begins later, sends it again.
+			w.drop(b.feed)
+			b.feed.fail(errOlder)
+			l.now = doing{}
 		case w.mu.saw(l.partition, &e.place):
 			w.client.stats.duplicates.Add(1)
 			w.done(l)
@@ -301,8 +307,8 @@ func (w *work) notifyWaiting() {
 	}
 }
 
-// push queues the events of a batch. At a change of all partitions, and at a loss, it blocks until everything before it has been handled
-// and then handles it. Only one goroutine may push for a feed at a time.
+// push queues the events of a batch. At a change of all partitions, and at a loss or the mark of a snapshot, it blocks until everything before it has
+// been handled and then handles it. Only one goroutine may push for a feed at a time.
 func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,7 +336,7 @@ func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 		i = forms
 		w.mu.segment++
 	}
-	if b.loss != nil {
+	if b.loss != nil || b.snapshot != nil {
 		if err := w.quiet(ctx, f); err != nil {
 			return err
 		}
@@ -340,7 +346,7 @@ func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 			}
 			return errRewound // this session ends, too
 		}
-		if err := w.lose(ctx, lossOf(b.loss)); err != nil {
+		if err := w.tell(ctx, b.notice()); err != nil {
 			return err
 		}
 		if f.over {
@@ -521,10 +527,14 @@ func (w *work) pause(ctx context.Context, d time.Duration) error {
 	return w.alive(ctx, nil)
 }
 
-// lose passes a loss to OnNotice until that succeeds or the loss is skipped. The caller holds the mutex, which lose releases meanwhile.
-func (w *work) lose(ctx context.Context, n Notice) error {
+// tell passes a notice that has a place among the changes to OnNotice until that succeeds or the notice is skipped. The caller holds the mutex,
+// which tell releases meanwhile.
+func (w *work) tell(ctx context.Context, n Notice) error {
 	defer w.step()()
-	w.client.stats.losses.Add(1)
+	switch n.(type) {
+	case Resync, Rewound:
+		w.client.stats.losses.Add(1)
+	}
 	for attempts := 1; ; attempts++ {
 		err := w.client.cfg.OnNotice(w.ctx, n)
 		if err == nil {
@@ -649,7 +659,7 @@ func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, gene
 		close(w.mu.rewinding)
 		w.mu.rewinding = nil
 	}()
-	if err := w.lose(ctx, told); err != nil {
+	if err := w.tell(ctx, told); err != nil {
 		return err
 	}
 	w.mu.era++
@@ -707,7 +717,10 @@ func (w *work) introduce(m *streampb.Hello, f *feed) {
 	if p.IsZero() {
 		return
 	}
-	m.Start, m.Position, m.Cluster, m.PartitionCount, m.Generation = streampb.Start_START_RESUME, p.rest.place[:], p.cluster, p.partitions, p.generation
+	if m.GetStart() != streampb.Start_START_SNAPSHOT { // which a subscription may not have had yet
+		m.Start = streampb.Start_START_RESUME
+	}
+	m.Position, m.Cluster, m.PartitionCount, m.Generation = p.rest.place[:], p.cluster, p.partitions, p.generation
 	for i := range p.elsewhere {
 		e := &p.elsewhere[i]
 		m.Positions = append(m.Positions, &streampb.PartitionPosition{Partition: e.partition, Position: e.at.place[:]})

@@ -29,7 +29,8 @@ type connection struct {
 	silence  silence
 	left     error // why requests is closed; io.EOF if the client only listens from now on
 
-	auto       bool // batches count as acknowledged when they have been written
+	unkept     error // why there are no snapshots on request
+	auto       bool  // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
 	subscribed map[string]struct{} // IDs that are counted in the account
@@ -49,6 +50,7 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.unkept = snapshotsKept(hello)
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
 	g, ctx := errgroup.WithContext(ctx)

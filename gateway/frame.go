@@ -40,6 +40,7 @@ const (
 	fieldChange        = 4
 	fieldFormat        = 5
 	fieldSubscriptions = 6
+	fieldSnapshot      = 7
 )
 
 // newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after sending.
@@ -108,6 +109,9 @@ func sizeEvent(e *streamer.Event, payload int) int {
 	for _, id := range e.Subscriptions {
 		size += 1 + protowire.SizeBytes(len(id))
 	}
+	if e.Snapshot {
+		size += 2
+	}
 	return size
 }
 
@@ -132,6 +136,10 @@ func appendEvent(p []byte, e *streamer.Event, payload []byte) []byte {
 	for _, id := range e.Subscriptions {
 		p = protowire.AppendTag(p, fieldSubscriptions, protowire.BytesType)
 		p = protowire.AppendString(p, id)
+	}
+	if e.Snapshot {
+		p = protowire.AppendTag(p, fieldSnapshot, protowire.VarintType)
+		p = protowire.AppendVarint(p, 1)
 	}
 	return p
 }

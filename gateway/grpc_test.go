@@ -43,6 +43,17 @@ func TestBadHelloIsRefusedWithACode(t *testing.T) {
 		"no start":            {func(h *streampb.Hello) { h.Start = 0 }, codes.InvalidArgument, fault.SessionBadRequest},
 		"a start of no sense": {func(h *streampb.Hello) { h.Start = 77 }, codes.InvalidArgument, fault.SessionBadRequest},
 		"no time":             {func(h *streampb.Hello) { h.Start = streampb.Start_START_TIME }, codes.InvalidArgument, fault.SessionBadRequest},
+		"a snapshot of nobody": {
+			func(h *streampb.Hello) { h.Start, h.Subscriber = streampb.Start_START_SNAPSHOT, "" }, codes.InvalidArgument, fault.SessionBadRequest,
+		},
+		"a snapshot of some partitions": {
+			func(h *streampb.Hello) { h.Start = streampb.Start_START_SNAPSHOT; owned(h) }, codes.InvalidArgument, fault.SessionBadRequest,
+		},
+		"a snapshot that nobody acknowledges": {
+			func(h *streampb.Hello) {
+				h.Start, h.Ack = streampb.Start_START_SNAPSHOT, streampb.AckMode_ACK_MODE_AUTO
+			}, codes.InvalidArgument, fault.SessionBadRequest,
+		},
 		"a time before all": {func(h *streampb.Hello) {
 			h.Start, h.Time = streampb.Start_START_TIME, timestamppb.New(time.Unix(-5, 0))
 		}, codes.InvalidArgument, fault.SessionBadRequest},

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/mongostream/streamer/change"
@@ -49,8 +50,13 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 		if m.GetTime() == nil || r.Time.Unix() <= 0 || r.Time.Unix() > 1<<32-1 {
 			return bad("START_TIME needs a time")
 		}
+	case streampb.Start_START_SNAPSHOT:
+		r.Start = streamer.StartSnapshot
+		if err := snapshotsKept(m); err != nil {
+			return bad("START_SNAPSHOT: %w", err)
+		}
 	default:
-		return bad("start must be given: START_RESUME, START_NOW, START_EARLIEST or START_TIME")
+		return bad("start must be given: START_RESUME, START_NOW, START_EARLIEST, START_TIME or START_SNAPSHOT")
 	}
 	if !r.Known {
 		return r, nil
@@ -69,6 +75,20 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // the number of partitions has changed
 	}
 	return r, nil
+}
+
+// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left of them is in the checkpoint of a
+// subscriber, and it is known of all partitions together.
+func snapshotsKept(m *streampb.Hello) error {
+	switch {
+	case m.GetSubscriber() == "":
+		return errors.New("a snapshot needs a subscriber: what is left of it is kept under the name")
+	case m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED:
+		return errors.New("a snapshot needs PARTITIONS_ALL")
+	case m.GetAck() == streampb.AckMode_ACK_MODE_AUTO:
+		return errors.New("a snapshot needs ACK_MODE_EXPLICIT")
+	}
+	return nil
 }
 
 // earliest returns the earliest of the places.
@@ -131,7 +151,9 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub stre
 	if err != nil {
 		return sub, err
 	}
-	sub = streamer.Subscription{ID: m.GetId(), Program: program, Form: streamer.Form{Fields: m.GetFields()}}
+	sub = streamer.Subscription{
+		ID: m.GetId(), Program: program, Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT,
+	}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
 		sub.Form.Format = streamer.JSON
 	}

@@ -44,6 +44,26 @@ type loss struct {
 	Generation uint64        `json:"generation,omitempty"`
 }
 
+// A snapshotMark is the JSON form of a SnapshotMark.
+type snapshotMark struct {
+	ID           string                 `json:"id"`
+	Subscription string                 `json:"subscription"`
+	State        streamer.SnapshotState `json:"state"`
+	Reason       string                 `json:"reason"`
+	Read         uint64                 `json:"read"`
+	Estimated    uint64                 `json:"estimated"`
+}
+
+func appendMark(b []byte, id string, m *streamer.SnapshotMark) []byte {
+	text, err := json.Marshal(snapshotMark{
+		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated,
+	})
+	if err != nil {
+		panic("gateway: " + err.Error()) // plain values
+	}
+	return append(b, text...)
+}
+
 type partitions []change.Partition
 
 // A timestamp is a cluster time as Extended JSON writes it.

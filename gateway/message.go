@@ -18,7 +18,12 @@ import (
 
 // batchMessage returns the message for a batch.
 func batchMessage(b *streamer.Batch) any {
-	if b.Loss == nil {
+	switch {
+	case b.Snapshot != nil:
+		return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
+			Seq: b.Seq, To: b.To.Ref().Append(nil), Snapshot: snapshotMessage(b.Snapshot),
+		}}}
+	case b.Loss == nil:
 		return newFrame(b)
 	}
 	kind := streampb.Loss_KIND_RESYNC
@@ -32,6 +37,14 @@ func batchMessage(b *streamer.Batch) any {
 			Found: timestamppb.New(b.Loss.Found), Advice: b.Loss.Advice, Generation: b.Loss.Generation,
 		},
 	}}}
+}
+
+func snapshotMessage(m *streamer.SnapshotMark) *streampb.Snapshot {
+	state := streampb.Snapshot_STATE_BEGUN
+	if m.State == streamer.SnapshotDone {
+		state = streampb.Snapshot_STATE_DONE
+	}
+	return &streampb.Snapshot{Subscription: m.Subscription, State: state, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated}
 }
 
 // timeOf returns the time of a position, nil if it is unknown.

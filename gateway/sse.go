@@ -67,14 +67,15 @@ func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 func retryAfter() int { return 500 + rand.IntN(1000) }
 
 // ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
-// with a checkpoint), start (now, earliest, or an RFC 3339 time; defaults to now). The header or parameter Last-Event-ID resumes after the
-// event with that id.
+// with a checkpoint), start (now, earliest, an RFC 3339 time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify,
+// or snapshot: the documents come again after a loss; defaults to notify). Snapshots need a subscriber. The header or parameter Last-Event-ID
+// resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := leaving(r.Context()); err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	filter, request, err := h.parse(r)
+	filter, request, again, err := h.parse(r)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -97,7 +98,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.clients.Add(-1)
 	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
-		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}},
+		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: again},
 	})
 	if err != nil {
 		h.refuse(w, r, cmp.Or(leaving(r.Context()), err))
@@ -141,15 +142,15 @@ func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Acc
 	return account, nil
 }
 
-// parse reads the request.
-func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, err error) {
+// parse reads the request. again says that the documents come again after a loss.
+func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, again bool, err error) {
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
 		request.By = i.Name
 	}
-	bad := func(format string, args ...any) (match.Filter, streamer.Request, error) {
-		return f, request, fault.Newf(fault.SessionBadRequest, format, args...)
+	bad := func(format string, args ...any) (match.Filter, streamer.Request, bool, error) {
+		return f, request, again, fault.Newf(fault.SessionBadRequest, format, args...)
 	}
 	if r.Method != http.MethodGet {
 		return bad("method %s: use GET", r.Method)
@@ -183,35 +184,50 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 			case "now":
 			case "earliest":
 				request.Start = streamer.StartEarliest
+			case "snapshot":
+				request.Start = streamer.StartSnapshot
 			default:
 				request.Start = streamer.StartTime
 				if request.Time, err = time.Parse(time.RFC3339, values[0]); err != nil || request.Time.Unix() <= 0 || request.Time.Unix() > 1<<32-1 {
-					return bad("parameter start: now, earliest, or a time like 2026-01-02T15:04:05Z")
+					return bad("parameter start: now, earliest, snapshot, or a time like 2026-01-02T15:04:05Z")
 				}
+			}
+		case "on_loss":
+			if again = values[0] == "snapshot"; !again && values[0] != "notify" {
+				return bad("parameter on_loss: notify or snapshot")
 			}
 		case "Last-Event-ID":
 			last = cmp.Or(last, values[0])
 		default:
-			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start", name)
+			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss", name)
 		}
 	}
-	if last == "" {
-		return f, request, nil
+	if (again || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
+		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
-	text, generation, _ := strings.Cut(last, generationMark)
+	if last == "" {
+		return f, request, again, nil
+	}
+	text, rest, _ := strings.Cut(last, idMark)
+	generation, stamp, _ := strings.Cut(rest, idMark)
 	ref, err := change.ParseRefText(text, h.cfg.Cluster)
 	if err == nil && generation != "" {
 		request.Generation, err = strconv.ParseUint(generation, 10, 64)
 	}
-	if err != nil {
-		return f, request, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+	if err == nil && stamp != "" {
+		var of uint64
+		of, err = strconv.ParseUint(stamp, 16, 32)
+		request.Stamp = uint32(of)
 	}
-	request.Known, request.At = true, streamer.Place{Ref: ref}
-	return f, request, nil
+	if err != nil {
+		return f, request, again, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+	}
+	request.Known, request.Stamped, request.At = true, true, streamer.Place{Ref: ref}
+	return f, request, again, nil
 }
 
-// generationMark separates the position and the checkpoint generation in an id. A generation of 0 is omitted.
-const generationMark = "."
+// idMark separates the position, the checkpoint generation and the stamp of snapshots in an id. Both are omitted if they are 0.
+const idMark = "."
 
 // refuse responds with the fault as JSON. Because an EventSource gives up on any status but 200, it gets an empty stream with a reconnect
 // delay if it should retry.

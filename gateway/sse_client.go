@@ -104,13 +104,17 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	return reason
 }
 
-// id returns the event id of a position in a generation of the subscriber's checkpoint.
-func (c *client) id(generation uint64, ref func([]byte, string) []byte) []byte {
-	b := ref(nil, c.events.cfg.Cluster)
-	if generation > 0 {
-		b = fmt.Appendf(b, "%s%d", generationMark, generation)
+// id returns the event id of a position in a batch: with the generation of the subscriber's checkpoint and the stamp of its snapshots.
+func (c *client) id(b *streamer.Batch, ref change.Ref) []byte {
+	id := ref.AppendText(nil, c.events.cfg.Cluster)
+	switch {
+	case b.Stamp > 0:
+		return fmt.Appendf(id, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
+	case b.Generation > 0:
+		return fmt.Appendf(id, "%s%d", idMark, b.Generation)
+	default:
+		return id
 	}
-	return b
 }
 
 // batch appends a batch to the buffer.
@@ -119,16 +123,22 @@ func (c *client) batch(b *streamer.Batch) error {
 	end := b.To.Ref()
 	switch {
 	case b.Loss != nil:
-		id := c.id(b.Generation, end.AppendText)
+		id := c.id(b, end)
 		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
 		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
+		return nil
+	case b.Snapshot != nil:
+		id := c.id(b, end)
+		c.at = end
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: snapshot\ndata: ", id)
+		c.buffer = append(appendMark(c.buffer, string(id), b.Snapshot), "\n\n"...)
 		return nil
 	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
 		return nil // the log is read from an earlier time up to where the client is, whose own id is better
 	case len(b.Events) == 0: // the id moves on without an event
 		c.at = end
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(b.Generation, end.AppendText))
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(b, end))
 		return nil
 	}
 	for i := range b.Events {
@@ -137,7 +147,7 @@ func (c *client) batch(b *streamer.Batch) error {
 			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
 		}
 		c.at = e.Ref
-		id := c.id(b.Generation, c.at.AppendText)
+		id := c.id(b, c.at)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
 		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)

@@ -42,6 +42,9 @@ func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]
 	if err != nil {
 		return sub, err
 	}
+	if sub.Recover && c.unkept != nil {
+		return sub, fault.Newf(fault.SessionBadRequest, "ON_LOSS_SNAPSHOT: %w", c.unkept)
+	}
 	if _, twice := seen[sub.ID]; twice {
 		return sub, fault.Newf(fault.SessionBadRequest, "duplicate subscription %q", sub.ID)
 	}

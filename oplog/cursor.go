@@ -116,6 +116,13 @@ func (c *Cursor) Position() change.Position {
 	return c.place()
 }
 
+// Drained reports whether MongoDB had nothing more when it was last asked. A transaction is then complete. Signal fires when it becomes true.
+func (c *Cursor) Drained() bool {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.idle && c.reader != nil && c.reader.drained
+}
+
 // place is Position for callers that hold the mutex.
 func (c *Cursor) place() change.Position {
 	if c.idle {

@@ -174,8 +174,11 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	defer l.mu.Unlock()
 	r.queued -= int64(reply.Size)
 	r.replied = reply.At
-	if end.After(r.ring.end) {
-		r.ring.end = end
+	drained := len(reply.Events) == 0 && !reply.Unproven
+	turned := drained && !r.drained
+	r.drained = drained
+	if end.After(r.ring.end) || turned {
+		r.ring.end = change.Later(r.ring.end, end)
 		for c := range r.cursors {
 			if c.idle {
 				c.signal()

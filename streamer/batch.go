@@ -26,6 +26,8 @@ type Batch struct {
 	Loss *Loss
 	// Snapshot is set instead of Events at the beginning and the end of a snapshot.
 	Snapshot *SnapshotMark
+	// Stamp is that of the snapshots that the session had before the batch, or after it if it has a mark.
+	Stamp uint32
 	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
 

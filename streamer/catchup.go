@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -11,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // Open opens a session with its initial subscriptions. It ends with its context.
@@ -30,7 +32,9 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
 	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
-	s.setSnapshots(cfg.Snapshots)
+	s.setSnapshots(slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of subscriptions that are not there any more
+		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
+	}))
 	if at := s.position(); !at.IsZero() {
 		s.welcome(at)
 	}

@@ -22,6 +22,7 @@ const (
 	StartNow                         // with new changes
 	StartEarliest                    // with the oldest change in the oplog
 	StartTime                        // at a time
+	StartSnapshot                    // with new changes, and the current documents of its subscriptions
 )
 
 // A Begin says where a session began.
@@ -47,7 +48,11 @@ type Request struct {
 	At         Place
 	Partitions map[change.Partition]Place
 	Generation uint64
-	// Start applies without a saved position; Time is for StartTime.
+	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped. Without it, its positions tell.
+	Stamp   uint32
+	Stamped bool
+	// Start applies without a saved position; Time is for StartTime. With StartSnapshot a subscription of which no snapshot is recorded gets one
+	// in any case, also if it is added later.
 	Start StartPolicy
 	Time  time.Time
 	// Attached delivers only partitions that Attach names.
@@ -155,7 +160,7 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached}
+	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
@@ -165,8 +170,11 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
 		if stored != nil {
 			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
-			if r.before(*stored) { // snapshot documents in between were not received
-				cfg.Snapshots = again(cfg.Snapshots)
+			switch { // documents in between were not received
+			case r.Stamped && r.Stamp != Stamp(stored.Snapshots):
+				cfg.Snapshots = again(cfg.Snapshots, true)
+			case !r.Stamped && r.before(*stored):
+				cfg.Snapshots = again(cfg.Snapshots, false)
 			}
 		}
 	case stored != nil: // the number of partitions may have changed
@@ -190,12 +198,16 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Start, cfg.Earliest = Place{At: change.At(first)}, true
 		case StartTime:
 			cfg.Start = Place{At: change.At(change.Timestamp{T: uint32(r.Time.Unix()), I: 1})}
-		case StartNow:
+		case StartNow, StartSnapshot:
 			reach, err := n.cfg.Range.Now(ctx)
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start = Place{At: change.At(reach.Last.Next())}
+			at := reach.Last.Next()
+			if r.Start == StartSnapshot { // a later one is not reached while nothing happens. The newest change comes again, before the documents
+				at = reach.Last
+			}
+			cfg.Start = Place{At: change.At(at)}
 		case StartResume:
 			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
 		}
@@ -229,10 +241,11 @@ func (r Request) before(c checkpoint.Checkpoint) bool {
 	return false
 }
 
-// again resets incomplete snapshots to their beginning and omits complete ones, so that these restart as well.
-func again(all []snapshot.Progress) (begun []snapshot.Progress) {
+// again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not had their end. It omits other complete
+// ones, so that those with which a subscription begins restart as well.
+func again(all []snapshot.Progress, complete bool) (begun []snapshot.Progress) {
 	for _, p := range all {
-		if !p.Done {
+		if complete || !p.Done {
 			begun = append(begun, snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason})
 		}
 	}

@@ -63,8 +63,9 @@ type Hub struct {
 	loops    sync.WaitGroup
 
 	// The following fields belong to the loop.
-	at            change.Position // everything up to here has been considered on the live path; zero while unknown
-	index         *match.Index    // subscriptions of the live sessions
+	at            change.Position  // everything up to here has been considered on the live path; zero while unknown
+	within        change.Timestamp // of the last event of a transaction, zero if nothing more of it follows
+	index         *match.Index     // subscriptions of the live sessions
 	subscriptions map[match.ID]*Subscription
 	live          map[*Session]struct{}
 	events        []uint64 // by partition, since the start
@@ -143,10 +144,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		default:
 			return err
 		}
-		if at := cursor.Position(); at.After(h.at) {
-			h.reached(at)
-			h.placeAll()
-		}
+		h.proceed(cursor.Position(), cursor.Drained())
 		select {
 		case <-cursor.Signal():
 		case f := <-h.commands:
@@ -224,6 +222,20 @@ func (h *Hub) reached(to change.Position) {
 	h.mu.at = to
 }
 
+// proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
+func (h *Hub) proceed(to change.Position, drained bool) {
+	later, ended := to.After(h.at), drained && !h.within.IsZero()
+	if ended {
+		h.within = change.Timestamp{}
+	}
+	if later {
+		h.reached(to)
+	}
+	if later || ended {
+		h.placeAll()
+	}
+}
+
 // pass delivers one batch of the log to the live sessions.
 func (h *Hub) pass(batch *oplog.Batch) {
 	if loss := batch.Loss(); loss != nil {
@@ -255,6 +267,9 @@ func (h *Hub) pass(batch *oplog.Batch) {
 func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	if keyed {
 		h.events[p]++
+	}
+	if _, _, ok := e.Transaction(); ok {
+		h.within = e.Time()
 	}
 	for _, c := range h.scans {
 		c.touched.Note(e)

@@ -46,6 +46,8 @@ type SessionConfig struct {
 	Partitions map[change.Partition]Place
 	// Earliest says that Start was the beginning of the log at the request: what has left the log since is not reported as a loss.
 	Earliest bool
+	// Snapshot begins every subscription with the current documents, unless the subscriber already has them.
+	Snapshot bool
 	// Snapshots is the progress of the snapshots of its subscriptions.
 	Snapshots []snapshot.Progress
 	// Generation is the checkpoint generation of the position.
@@ -95,6 +97,7 @@ type Session struct {
 		reading       *reading            // the state of the subscriber where reading began
 		snapshots     []snapshot.Progress // replaced, never modified
 		reads         bool                // a snapshot is not complete
+		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
 		rewound       attachment // the last rewind, and its batch
 		notices       []Notice
@@ -503,6 +506,9 @@ func (s *Session) queue(to change.Position) {
 	}
 	if b.Seq == 0 {
 		s.mu.last++
+		if b.Snapshot == nil {
+			b.Stamp = s.mu.stamp
+		}
 		b.Seq, b.size, b.Generation = s.mu.last, len(b.payloads), s.mu.reading.generation
 		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
 		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size

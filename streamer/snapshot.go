@@ -124,16 +124,30 @@ func (s *Session) Snapshots() []snapshot.Progress {
 func (s *Session) setProgress(id string, p *snapshot.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(s.mu.snapshots), func(p snapshot.Progress) bool { return p.Subscription == id })
+	s.setSnapshots(replaced(s.mu.snapshots, id, p))
+}
+
+// replaced returns the progress of all snapshots with that of one replaced, or removed if nil.
+func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapshot.Progress {
+	all = slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Subscription == id })
 	if p != nil {
 		all = append(all, *p)
 	}
-	s.setSnapshots(all)
+	return all
+}
+
+// Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp with its position can prove which documents
+// it has had, because documents that were read together share a position.
+func Stamp(all []snapshot.Progress) (stamp uint32) {
+	for _, p := range all {
+		stamp += uint32(xxh3.HashString(fmt.Sprintf("%+v", p)))
+	}
+	return stamp
 }
 
 // setSnapshots sets the progress of all snapshots. The caller holds the mutex.
 func (s *Session) setSnapshots(all []snapshot.Progress) {
-	s.mu.snapshots = all
+	s.mu.snapshots, s.mu.stamp = all, Stamp(all)
 	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
 }
 
@@ -240,7 +254,7 @@ func together(all, more []snapshot.Progress) []snapshot.Progress {
 func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
-	case p == nil && sub.Snapshot:
+	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != hash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
@@ -289,7 +303,10 @@ func (h *Hub) leaveScan(r *reader) {
 // mark queues a snapshot mark and then updates the progress.
 func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress) {
 	s.queue(s.position())
-	s.open = &Batch{Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}}
+	s.open = &Batch{
+		Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated},
+		Stamp:    Stamp(replaced(s.Snapshots(), sub.ID, &p)),
+	}
 	s.queue(change.Later(s.at(), s.position()))
 	s.setProgress(sub.ID, &p)
 }
@@ -532,12 +549,13 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time. A
+// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time, and the
+// end of a transaction of that time: the rest of it would take documents back to states that the page is later than. A
 // page from which changes may be missing is read again.
 func (h *Hub) place(c *scan) {
 	p := c.page
 	spoiled := c.touched.Spoiled()
-	if p == nil || !spoiled && p.to.Compare(h.at.Time) > 0 {
+	if p == nil || !spoiled && (p.to.Compare(h.at.Time) > 0 || p.to == h.at.Time && p.to == h.within) {
 		return
 	}
 	c.page = nil

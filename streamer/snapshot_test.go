@@ -100,6 +100,30 @@ func (s *store) write(op string, coll string, id int64) {
 	s.past = append(s.past, moment{at, s.now.clone()})
 }
 
+// transaction updates a document several times at one time.
+func (s *store) transaction(coll string, id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, there := s.now[coll][id]
+	if !there {
+		return
+	}
+	_, at := s.log.Reach()
+	at = at.Next()
+	var events []changetest.Event
+	for i := range uint64(4) {
+		s.versions++
+		d.v = s.versions
+		s.times[d.v] = at
+		events = append(events, changetest.Event{
+			Op: "update", Coll: coll, ID: id, Value: d.v, Base: d.b, Time: at, Index: i, Txn: s.now[coll][id].v, Whole: i%2 == 1,
+		})
+	}
+	s.now[coll][id] = d
+	s.log.Append(events...)
+	s.past = append(s.past, moment{at, s.now.clone()})
+}
+
 // at returns the contents after everything up to a time.
 func (s *store) at(t change.Timestamp) contents {
 	i, _ := slices.BinarySearchFunc(s.past, t.Next(), func(m moment, t change.Timestamp) int { return m.at.Compare(t) })
@@ -184,6 +208,7 @@ type replica struct {
 
 	has    contents
 	last   map[string]change.Timestamp // of documents: when they were changed last, as far as the replica knows
+	newest map[string]int64            // of documents: their last v
 	kept   []contents                  // after the batches that are not acknowledged
 	seqs   []uint64
 	saved  contents
@@ -205,7 +230,7 @@ func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	if lossy {
 		r.has = r.saved.clone()
 	}
-	r.last, r.kept, r.seqs = make(map[string]change.Timestamp), nil, nil
+	r.last, r.newest, r.kept, r.seqs = make(map[string]change.Timestamp), make(map[string]int64), nil, nil
 	r.open(t, b)
 }
 
@@ -253,6 +278,7 @@ func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 	}
 	if e.Key() == nil {
 		clear(r.last)
+		clear(r.newest)
 		switch {
 		case e.Op() == change.OpDrop:
 			delete(r.has, coll)
@@ -276,16 +302,16 @@ func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 		at = s.times[v]
 		s.mu.Unlock()
 	default:
-		v, _ := e.Lookup("updateDescription").Lookup("updatedFields").Lookup("v").Int64()
+		v, _ = e.Lookup("updateDescription").Lookup("updatedFields").Lookup("v").Int64()
 		d := docs[id]
 		d.v = v
 		docs[id] = d
 	}
 	name := fmt.Sprintf("%s/%d", coll, id)
-	if at.Compare(r.last[name]) < 0 {
-		r.failed = fmt.Sprintf("%s goes back from %s to %s (%s)", name, r.last[name], at, e.OpName())
+	if at.Compare(r.last[name]) < 0 || v > 0 && v < r.newest[name] {
+		r.failed = fmt.Sprintf("%s goes back from %s (%d) to %s (%d, %s)", name, r.last[name], r.newest[name], at, v, e.OpName())
 	}
-	r.last[name] = at
+	r.last[name], r.newest[name] = at, max(v, r.newest[name])
 }
 
 func (r *replica) ack(n int) {
@@ -306,7 +332,7 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 			return step{
 				do: rapid.SampledFrom([]string{
 					"insert", "insert", "update", "update", "whole", "delete", "receive", "receive", "receive", "ack", "ack", "sleep", "sleep", "open", "crash",
-					"crash lossy", "drop", "rename", "suspect", "snapshot",
+					"crash lossy", "drop", "rename", "suspect", "snapshot", "transaction",
 				}).Draw(rt, "do"),
 				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
 			}
@@ -321,7 +347,7 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 }
 
 func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) string {
-	source := &oplogtest.Log{}
+	source := &oplogtest.Log{ReplyEvents: 1 + page, Delay: time.Duration(page%3) * 3 * time.Millisecond}
 	source.Tick(1)
 	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewSource(seed)), now: make(contents), times: make(map[int64]change.Timestamp)}
 	for id := range int64(12) {
@@ -334,7 +360,8 @@ func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) str
 	open := func(m int) {
 		r := &replica{
 			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}},
-			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), credit: 1 + m%40, recover: m%2 == 0,
+			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
+			credit: 1 + m%40, recover: m%2 == 0,
 		}
 		if m%3 == 0 {
 			r.coll = "orders"
@@ -349,6 +376,8 @@ func replicate(t *testing.T, exact bool, page int, seed int64, steps []step) str
 		switch st.do {
 		case "insert", "update", "whole", "delete":
 			s.write(st.do, coll, int64(st.n%14))
+		case "transaction":
+			s.transaction(coll, int64(st.n%14))
 		case "drop", "rename":
 			if st.n%4 == 0 {
 				s.write(st.do, coll, 0)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A SubscriberStatus is the status of one subscriber with a session at this node.
@@ -31,6 +32,8 @@ type SubscriberStatus struct {
 	// Lag is the log time from the position to the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
 	Lag, HeadRoom *time.Duration
 	HeadRoomLevel oplog.Level
+	// Snapshots is the progress of the session's snapshots.
+	Snapshots []snapshot.Progress
 }
 
 // Subscribers returns the status of the named subscribers with a session at this node, ordered by name.
@@ -39,7 +42,7 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 	reach, known := n.cfg.Range.Latest(now)
 	add := func(s SubscriberStatus, of *Session) {
 		st := of.State()
-		s.Position = st.At
+		s.Position, s.Snapshots = st.At, of.Snapshots()
 		if s.Partitions = n.cfg.Origin.Partitions; of.attached.Load() != nil {
 			s.Partitions = len(st.Partitions)
 		}

@@ -15,6 +15,7 @@ type Event struct {
 	ID       int64
 	Time     change.Timestamp
 	Index    uint64 // index in its transaction
+	Txn      int64  // number of its transaction, 0 for none
 	Keyless  bool   // an event without a document
 	To       string // the target collection of a rename, in the same database
 	Pad      int    // size of a string field in bytes
@@ -40,6 +41,10 @@ func (e Event) Bytes() []byte {
 	}
 	if !e.Keyless {
 		b = change.AppendDocument(b, "documentKey", change.WrapDocument(id))
+	}
+	if e.Txn != 0 {
+		b = change.AppendDocument(b, "lsid", change.WrapDocument(change.AppendInt64(nil, "id", 1)))
+		b = change.AppendInt64(b, "txnNumber", e.Txn)
 	}
 	if op == "update" {
 		b = change.AppendDocument(b, "updateDescription", change.WrapDocument(change.AppendDocument(nil, "updatedFields", change.WrapDocument(change.AppendInt64(nil, "v", e.Value)))))

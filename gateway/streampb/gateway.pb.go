@@ -37,6 +37,12 @@ const (
 	Start_START_EARLIEST Start = 3
 	// At the time given.
 	Start_START_TIME Start = 4
+	// At the current end of the log, with the newest change, and every subscription also gets the documents that exist: a snapshot, in its place
+	// among the changes. A
+	// session that resumes gets what is left of its snapshots, and the snapshot of a subscription that has had none, as one that is added later.
+	// The progress is in the checkpoint: this needs a subscriber, PARTITIONS_ALL and ACK_MODE_EXPLICIT. A subscription without db and coll gets
+	// all collections that are watched.
+	Start_START_SNAPSHOT Start = 5
 )
 
 // Enum value maps for Start.
@@ -47,6 +53,7 @@ var (
 		2: "START_NOW",
 		3: "START_EARLIEST",
 		4: "START_TIME",
+		5: "START_SNAPSHOT",
 	}
 	Start_value = map[string]int32{
 		"START_UNSPECIFIED": 0,
@@ -54,6 +61,7 @@ var (
 		"START_NOW":         2,
 		"START_EARLIEST":    3,
 		"START_TIME":        4,
+		"START_SNAPSHOT":    5,
 	}
 )
 
@@ -189,6 +197,58 @@ func (AckMode) EnumDescriptor() ([]byte, []int) {
 	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{2}
 }
 
+// OnLoss says what a subscription gets after a Loss of kind KIND_RESYNC.
+type OnLoss int32
+
+const (
+	// Nothing, but for the collections that the nodes' configuration names. The default.
+	OnLoss_ON_LOSS_UNSPECIFIED OnLoss = 0
+	OnLoss_ON_LOSS_NOTIFY      OnLoss = 1
+	// The documents that exist, of the collections that the loss concerns: a snapshot. Needs what START_SNAPSHOT needs.
+	OnLoss_ON_LOSS_SNAPSHOT OnLoss = 2
+)
+
+// Enum value maps for OnLoss.
+var (
+	OnLoss_name = map[int32]string{
+		0: "ON_LOSS_UNSPECIFIED",
+		1: "ON_LOSS_NOTIFY",
+		2: "ON_LOSS_SNAPSHOT",
+	}
+	OnLoss_value = map[string]int32{
+		"ON_LOSS_UNSPECIFIED": 0,
+		"ON_LOSS_NOTIFY":      1,
+		"ON_LOSS_SNAPSHOT":    2,
+	}
+)
+
+func (x OnLoss) Enum() *OnLoss {
+	p := new(OnLoss)
+	*p = x
+	return p
+}
+
+func (x OnLoss) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnLoss) Descriptor() protoreflect.EnumDescriptor {
+	return file_streamer_v1_gateway_proto_enumTypes[3].Descriptor()
+}
+
+func (OnLoss) Type() protoreflect.EnumType {
+	return &file_streamer_v1_gateway_proto_enumTypes[3]
+}
+
+func (x OnLoss) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnLoss.Descriptor instead.
+func (OnLoss) EnumDescriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{3}
+}
+
 // Format is the encoding of changes. The default is BSON.
 type Format int32
 
@@ -225,11 +285,11 @@ func (x Format) String() string {
 }
 
 func (Format) Descriptor() protoreflect.EnumDescriptor {
-	return file_streamer_v1_gateway_proto_enumTypes[3].Descriptor()
+	return file_streamer_v1_gateway_proto_enumTypes[4].Descriptor()
 }
 
 func (Format) Type() protoreflect.EnumType {
-	return &file_streamer_v1_gateway_proto_enumTypes[3]
+	return &file_streamer_v1_gateway_proto_enumTypes[4]
 }
 
 func (x Format) Number() protoreflect.EnumNumber {
@@ -238,7 +298,7 @@ func (x Format) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Format.Descriptor instead.
 func (Format) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{3}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
 }
 
 // Deletes says which deletes match a filter that reads the document, which no longer exists then.
@@ -280,11 +340,11 @@ func (x Deletes) String() string {
 }
 
 func (Deletes) Descriptor() protoreflect.EnumDescriptor {
-	return file_streamer_v1_gateway_proto_enumTypes[4].Descriptor()
+	return file_streamer_v1_gateway_proto_enumTypes[5].Descriptor()
 }
 
 func (Deletes) Type() protoreflect.EnumType {
-	return &file_streamer_v1_gateway_proto_enumTypes[4]
+	return &file_streamer_v1_gateway_proto_enumTypes[5]
 }
 
 func (x Deletes) Number() protoreflect.EnumNumber {
@@ -293,7 +353,7 @@ func (x Deletes) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Deletes.Descriptor instead.
 func (Deletes) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{4}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
 }
 
 // Begin says where a session has begun.
@@ -336,11 +396,11 @@ func (x Begin) String() string {
 }
 
 func (Begin) Descriptor() protoreflect.EnumDescriptor {
-	return file_streamer_v1_gateway_proto_enumTypes[5].Descriptor()
+	return file_streamer_v1_gateway_proto_enumTypes[6].Descriptor()
 }
 
 func (Begin) Type() protoreflect.EnumType {
-	return &file_streamer_v1_gateway_proto_enumTypes[5]
+	return &file_streamer_v1_gateway_proto_enumTypes[6]
 }
 
 func (x Begin) Number() protoreflect.EnumNumber {
@@ -349,7 +409,58 @@ func (x Begin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Begin.Descriptor instead.
 func (Begin) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{5}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{6}
+}
+
+// State says what has happened.
+type Snapshot_State int32
+
+const (
+	Snapshot_STATE_UNSPECIFIED Snapshot_State = 0
+	Snapshot_STATE_BEGUN       Snapshot_State = 1
+	// The subscription has had all documents.
+	Snapshot_STATE_DONE Snapshot_State = 2
+)
+
+// Enum value maps for Snapshot_State.
+var (
+	Snapshot_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_BEGUN",
+		2: "STATE_DONE",
+	}
+	Snapshot_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_BEGUN":       1,
+		"STATE_DONE":        2,
+	}
+)
+
+func (x Snapshot_State) Enum() *Snapshot_State {
+	p := new(Snapshot_State)
+	*p = x
+	return p
+}
+
+func (x Snapshot_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Snapshot_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_streamer_v1_gateway_proto_enumTypes[7].Descriptor()
+}
+
+func (Snapshot_State) Type() protoreflect.EnumType {
+	return &file_streamer_v1_gateway_proto_enumTypes[7]
+}
+
+func (x Snapshot_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Snapshot_State.Descriptor instead.
+func (Snapshot_State) EnumDescriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Kind says what a loss means.
@@ -388,11 +499,11 @@ func (x Loss_Kind) String() string {
 }
 
 func (Loss_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_streamer_v1_gateway_proto_enumTypes[6].Descriptor()
+	return file_streamer_v1_gateway_proto_enumTypes[8].Descriptor()
 }
 
 func (Loss_Kind) Type() protoreflect.EnumType {
-	return &file_streamer_v1_gateway_proto_enumTypes[6]
+	return &file_streamer_v1_gateway_proto_enumTypes[8]
 }
 
 func (x Loss_Kind) Number() protoreflect.EnumNumber {
@@ -401,7 +512,7 @@ func (x Loss_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Loss_Kind.Descriptor instead.
 func (Loss_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18, 0}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // ConnectRequest is a message of the client.
@@ -1018,6 +1129,7 @@ type Subscription struct {
 	// Top-level fields of documents to send besides _id; none for all.
 	Fields        []string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
 	Deletes       Deletes  `protobuf:"varint,8,opt,name=deletes,proto3,enum=streamer.v1.Deletes" json:"deletes,omitempty"`
+	OnLoss        OnLoss   `protobuf:"varint,9,opt,name=on_loss,json=onLoss,proto3,enum=streamer.v1.OnLoss" json:"on_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1106,6 +1218,13 @@ func (x *Subscription) GetDeletes() Deletes {
 		return x.Deletes
 	}
 	return Deletes_DELETES_UNSPECIFIED
+}
+
+func (x *Subscription) GetOnLoss() OnLoss {
+	if x != nil {
+		return x.OnLoss
+	}
+	return OnLoss_ON_LOSS_UNSPECIFIED
 }
 
 // Subscribe adds subscriptions to the session, or replaces those with the same ids.
@@ -1688,7 +1807,9 @@ type Batch struct {
 	// Instead of events: changes may have been missed, or the subscriber was moved.
 	Loss *Loss `protobuf:"bytes,4,opt,name=loss,proto3" json:"loss,omitempty"`
 	// Instead of events: partitions that the session has from here on.
-	Attached      []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
+	Attached []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
+	// Instead of events: a snapshot begins or is complete.
+	Snapshot      *Snapshot `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1758,6 +1879,13 @@ func (x *Batch) GetAttached() []uint32 {
 	return nil
 }
 
+func (x *Batch) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
 // Event is one change.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1771,6 +1899,9 @@ type Event struct {
 	Format Format `protobuf:"varint,5,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
 	// The subscriptions that match.
 	Subscriptions []string `protobuf:"bytes,6,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// It is not a change but a document of a snapshot, as it was at the position. Its operationType is snapshot. Documents that were read together
+	// share their position, which is none of an event: a session that ends among them sends them again.
+	Snapshot      bool `protobuf:"varint,7,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1847,6 +1978,94 @@ func (x *Event) GetSubscriptions() []string {
 	return nil
 }
 
+func (x *Event) GetSnapshot() bool {
+	if x != nil {
+		return x.Snapshot
+	}
+	return false
+}
+
+// Snapshot has its place among the events. The documents of the subscription's snapshot come after STATE_BEGUN and before STATE_DONE, among the
+// changes: a document is never older than a change before it. A snapshot that begins again, because another one was needed or the collection was
+// replaced, need not say that it is done before.
+type Snapshot struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Subscription string                 `protobuf:"bytes,1,opt,name=subscription,proto3" json:"subscription,omitempty"`
+	State        Snapshot_State         `protobuf:"varint,2,opt,name=state,proto3,enum=streamer.v1.Snapshot_State" json:"state,omitempty"`
+	// start: the subscription begins with it; loss: changes may have been missed; operator: an operator asked for it.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The documents read so far, of all that the filter was evaluated on, and how many there were at the beginning, by MongoDB's estimate.
+	Read          uint64 `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
+	Estimated     uint64 `protobuf:"varint,5,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Snapshot) GetSubscription() string {
+	if x != nil {
+		return x.Subscription
+	}
+	return ""
+}
+
+func (x *Snapshot) GetState() Snapshot_State {
+	if x != nil {
+		return x.State
+	}
+	return Snapshot_STATE_UNSPECIFIED
+}
+
+func (x *Snapshot) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Snapshot) GetRead() uint64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *Snapshot) GetEstimated() uint64 {
+	if x != nil {
+		return x.Estimated
+	}
+	return 0
+}
+
 // Loss has its place among the events. It is acknowledged like them and redelivered until then.
 type Loss struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1869,7 +2088,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2100,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[18]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2113,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Loss) GetKind() Loss_Kind {
@@ -1971,7 +2190,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2202,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[19]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2215,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Notice) GetKind() string {
@@ -2055,7 +2274,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2286,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[20]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2299,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Topology) GetVersion() uint64 {
@@ -2117,7 +2336,7 @@ type Topology_Node struct {
 
 func (x *Topology_Node) Reset() {
 	*x = Topology_Node{}
-	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2348,7 @@ func (x *Topology_Node) String() string {
 func (*Topology_Node) ProtoMessage() {}
 
 func (x *Topology_Node) ProtoReflect() protoreflect.Message {
-	mi := &file_streamer_v1_gateway_proto_msgTypes[21]
+	mi := &file_streamer_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2361,7 @@ func (x *Topology_Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology_Node.ProtoReflect.Descriptor instead.
 func (*Topology_Node) Descriptor() ([]byte, []int) {
-	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{20, 0}
+	return file_streamer_v1_gateway_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *Topology_Node) GetName() string {
@@ -2214,7 +2433,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\"M\n" +
 	"\x11PartitionPosition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\fR\bposition\"\xe1\x01\n" +
+	"\bposition\x18\x02 \x01(\fR\bposition\"\x8f\x02\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02db\x18\x02 \x01(\tR\x02db\x12\x12\n" +
@@ -2223,7 +2442,8 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06filter\x18\x05 \x01(\tR\x06filter\x12+\n" +
 	"\x06format\x18\x06 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12\x16\n" +
 	"\x06fields\x18\a \x03(\tR\x06fields\x12.\n" +
-	"\adeletes\x18\b \x01(\x0e2\x14.streamer.v1.DeletesR\adeletes\"L\n" +
+	"\adeletes\x18\b \x01(\x0e2\x14.streamer.v1.DeletesR\adeletes\x12,\n" +
+	"\aon_loss\x18\t \x01(\x0e2\x13.streamer.v1.OnLossR\x06onLoss\"L\n" +
 	"\tSubscribe\x12?\n" +
 	"\rsubscriptions\x18\x01 \x03(\v2\x19.streamer.v1.SubscriptionR\rsubscriptions\"\x1f\n" +
 	"\vUnsubscribe\x12\x10\n" +
@@ -2262,20 +2482,33 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\x98\x01\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\xcb\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\fR\x02to\x12*\n" +
 	"\x06events\x18\x03 \x03(\v2\x12.streamer.v1.EventR\x06events\x12%\n" +
 	"\x04loss\x18\x04 \x01(\v2\x11.streamer.v1.LossR\x04loss\x12\x1a\n" +
-	"\battached\x18\x05 \x03(\rR\battached\"\xd3\x01\n" +
+	"\battached\x18\x05 \x03(\rR\battached\x121\n" +
+	"\bsnapshot\x18\x06 \x01(\v2\x15.streamer.v1.SnapshotR\bsnapshot\"\xef\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\fR\bposition\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12%\n" +
 	"\x0eall_partitions\x18\x03 \x01(\bR\rallPartitions\x12\x16\n" +
 	"\x06change\x18\x04 \x01(\fR\x06change\x12+\n" +
 	"\x06format\x18\x05 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12$\n" +
-	"\rsubscriptions\x18\x06 \x03(\tR\rsubscriptions\"\xf1\x02\n" +
+	"\rsubscriptions\x18\x06 \x03(\tR\rsubscriptions\x12\x1a\n" +
+	"\bsnapshot\x18\a \x01(\bR\bsnapshot\"\xec\x01\n" +
+	"\bSnapshot\x12\"\n" +
+	"\fsubscription\x18\x01 \x01(\tR\fsubscription\x121\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1b.streamer.v1.Snapshot.StateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04read\x18\x04 \x01(\x04R\x04read\x12\x1c\n" +
+	"\testimated\x18\x05 \x01(\x04R\testimated\"?\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vSTATE_BEGUN\x10\x01\x12\x0e\n" +
+	"\n" +
+	"STATE_DONE\x10\x02\"\xf1\x02\n" +
 	"\x04Loss\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.streamer.v1.Loss.KindR\x04kind\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
@@ -2308,14 +2541,15 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06owners\x18\x03 \x03(\x11R\x06owners\x1a4\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress*c\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress*w\n" +
 	"\x05Start\x12\x15\n" +
 	"\x11START_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTART_RESUME\x10\x01\x12\r\n" +
 	"\tSTART_NOW\x10\x02\x12\x12\n" +
 	"\x0eSTART_EARLIEST\x10\x03\x12\x0e\n" +
 	"\n" +
-	"START_TIME\x10\x04*R\n" +
+	"START_TIME\x10\x04\x12\x12\n" +
+	"\x0eSTART_SNAPSHOT\x10\x05*R\n" +
 	"\n" +
 	"Partitions\x12\x1a\n" +
 	"\x16PARTITIONS_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -2324,7 +2558,11 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\aAckMode\x12\x18\n" +
 	"\x14ACK_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ACK_MODE_EXPLICIT\x10\x01\x12\x11\n" +
-	"\rACK_MODE_AUTO\x10\x02*B\n" +
+	"\rACK_MODE_AUTO\x10\x02*K\n" +
+	"\x06OnLoss\x12\x17\n" +
+	"\x13ON_LOSS_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eON_LOSS_NOTIFY\x10\x01\x12\x14\n" +
+	"\x10ON_LOSS_SNAPSHOT\x10\x02*B\n" +
 	"\x06Format\x12\x16\n" +
 	"\x12FORMAT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFORMAT_BSON\x10\x01\x12\x0f\n" +
@@ -2354,86 +2592,92 @@ func file_streamer_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_streamer_v1_gateway_proto_rawDescData
 }
 
-var file_streamer_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_streamer_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_streamer_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_streamer_v1_gateway_proto_goTypes = []any{
 	(Start)(0),                    // 0: streamer.v1.Start
 	(Partitions)(0),               // 1: streamer.v1.Partitions
 	(AckMode)(0),                  // 2: streamer.v1.AckMode
-	(Format)(0),                   // 3: streamer.v1.Format
-	(Deletes)(0),                  // 4: streamer.v1.Deletes
-	(Begin)(0),                    // 5: streamer.v1.Begin
-	(Loss_Kind)(0),                // 6: streamer.v1.Loss.Kind
-	(*ConnectRequest)(nil),        // 7: streamer.v1.ConnectRequest
-	(*ConnectResponse)(nil),       // 8: streamer.v1.ConnectResponse
-	(*Hello)(nil),                 // 9: streamer.v1.Hello
-	(*Check)(nil),                 // 10: streamer.v1.Check
-	(*PartitionPosition)(nil),     // 11: streamer.v1.PartitionPosition
-	(*Subscription)(nil),          // 12: streamer.v1.Subscription
-	(*Subscribe)(nil),             // 13: streamer.v1.Subscribe
-	(*Unsubscribe)(nil),           // 14: streamer.v1.Unsubscribe
-	(*Attach)(nil),                // 15: streamer.v1.Attach
-	(*Detach)(nil),                // 16: streamer.v1.Detach
-	(*Ack)(nil),                   // 17: streamer.v1.Ack
-	(*Heartbeat)(nil),             // 18: streamer.v1.Heartbeat
-	(*Welcome)(nil),               // 19: streamer.v1.Welcome
-	(*Limits)(nil),                // 20: streamer.v1.Limits
-	(*Subscribed)(nil),            // 21: streamer.v1.Subscribed
-	(*Rejected)(nil),              // 22: streamer.v1.Rejected
-	(*Batch)(nil),                 // 23: streamer.v1.Batch
-	(*Event)(nil),                 // 24: streamer.v1.Event
-	(*Loss)(nil),                  // 25: streamer.v1.Loss
-	(*Notice)(nil),                // 26: streamer.v1.Notice
-	(*Topology)(nil),              // 27: streamer.v1.Topology
-	(*Topology_Node)(nil),         // 28: streamer.v1.Topology.Node
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(OnLoss)(0),                   // 3: streamer.v1.OnLoss
+	(Format)(0),                   // 4: streamer.v1.Format
+	(Deletes)(0),                  // 5: streamer.v1.Deletes
+	(Begin)(0),                    // 6: streamer.v1.Begin
+	(Snapshot_State)(0),           // 7: streamer.v1.Snapshot.State
+	(Loss_Kind)(0),                // 8: streamer.v1.Loss.Kind
+	(*ConnectRequest)(nil),        // 9: streamer.v1.ConnectRequest
+	(*ConnectResponse)(nil),       // 10: streamer.v1.ConnectResponse
+	(*Hello)(nil),                 // 11: streamer.v1.Hello
+	(*Check)(nil),                 // 12: streamer.v1.Check
+	(*PartitionPosition)(nil),     // 13: streamer.v1.PartitionPosition
+	(*Subscription)(nil),          // 14: streamer.v1.Subscription
+	(*Subscribe)(nil),             // 15: streamer.v1.Subscribe
+	(*Unsubscribe)(nil),           // 16: streamer.v1.Unsubscribe
+	(*Attach)(nil),                // 17: streamer.v1.Attach
+	(*Detach)(nil),                // 18: streamer.v1.Detach
+	(*Ack)(nil),                   // 19: streamer.v1.Ack
+	(*Heartbeat)(nil),             // 20: streamer.v1.Heartbeat
+	(*Welcome)(nil),               // 21: streamer.v1.Welcome
+	(*Limits)(nil),                // 22: streamer.v1.Limits
+	(*Subscribed)(nil),            // 23: streamer.v1.Subscribed
+	(*Rejected)(nil),              // 24: streamer.v1.Rejected
+	(*Batch)(nil),                 // 25: streamer.v1.Batch
+	(*Event)(nil),                 // 26: streamer.v1.Event
+	(*Snapshot)(nil),              // 27: streamer.v1.Snapshot
+	(*Loss)(nil),                  // 28: streamer.v1.Loss
+	(*Notice)(nil),                // 29: streamer.v1.Notice
+	(*Topology)(nil),              // 30: streamer.v1.Topology
+	(*Topology_Node)(nil),         // 31: streamer.v1.Topology.Node
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
 }
 var file_streamer_v1_gateway_proto_depIdxs = []int32{
-	9,  // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
-	13, // 1: streamer.v1.ConnectRequest.subscribe:type_name -> streamer.v1.Subscribe
-	14, // 2: streamer.v1.ConnectRequest.unsubscribe:type_name -> streamer.v1.Unsubscribe
-	17, // 3: streamer.v1.ConnectRequest.ack:type_name -> streamer.v1.Ack
-	18, // 4: streamer.v1.ConnectRequest.heartbeat:type_name -> streamer.v1.Heartbeat
-	15, // 5: streamer.v1.ConnectRequest.attach:type_name -> streamer.v1.Attach
-	16, // 6: streamer.v1.ConnectRequest.detach:type_name -> streamer.v1.Detach
-	19, // 7: streamer.v1.ConnectResponse.welcome:type_name -> streamer.v1.Welcome
-	21, // 8: streamer.v1.ConnectResponse.subscribed:type_name -> streamer.v1.Subscribed
-	22, // 9: streamer.v1.ConnectResponse.rejected:type_name -> streamer.v1.Rejected
-	23, // 10: streamer.v1.ConnectResponse.batch:type_name -> streamer.v1.Batch
-	26, // 11: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
-	18, // 12: streamer.v1.ConnectResponse.heartbeat:type_name -> streamer.v1.Heartbeat
-	27, // 13: streamer.v1.ConnectResponse.topology:type_name -> streamer.v1.Topology
-	29, // 14: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
-	10, // 15: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
-	12, // 16: streamer.v1.Hello.subscriptions:type_name -> streamer.v1.Subscription
+	11, // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
+	15, // 1: streamer.v1.ConnectRequest.subscribe:type_name -> streamer.v1.Subscribe
+	16, // 2: streamer.v1.ConnectRequest.unsubscribe:type_name -> streamer.v1.Unsubscribe
+	19, // 3: streamer.v1.ConnectRequest.ack:type_name -> streamer.v1.Ack
+	20, // 4: streamer.v1.ConnectRequest.heartbeat:type_name -> streamer.v1.Heartbeat
+	17, // 5: streamer.v1.ConnectRequest.attach:type_name -> streamer.v1.Attach
+	18, // 6: streamer.v1.ConnectRequest.detach:type_name -> streamer.v1.Detach
+	21, // 7: streamer.v1.ConnectResponse.welcome:type_name -> streamer.v1.Welcome
+	23, // 8: streamer.v1.ConnectResponse.subscribed:type_name -> streamer.v1.Subscribed
+	24, // 9: streamer.v1.ConnectResponse.rejected:type_name -> streamer.v1.Rejected
+	25, // 10: streamer.v1.ConnectResponse.batch:type_name -> streamer.v1.Batch
+	29, // 11: streamer.v1.ConnectResponse.notice:type_name -> streamer.v1.Notice
+	20, // 12: streamer.v1.ConnectResponse.heartbeat:type_name -> streamer.v1.Heartbeat
+	30, // 13: streamer.v1.ConnectResponse.topology:type_name -> streamer.v1.Topology
+	32, // 14: streamer.v1.Hello.started_at:type_name -> google.protobuf.Timestamp
+	12, // 15: streamer.v1.Hello.checks:type_name -> streamer.v1.Check
+	14, // 16: streamer.v1.Hello.subscriptions:type_name -> streamer.v1.Subscription
 	0,  // 17: streamer.v1.Hello.start:type_name -> streamer.v1.Start
-	29, // 18: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
-	11, // 19: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
+	32, // 18: streamer.v1.Hello.time:type_name -> google.protobuf.Timestamp
+	13, // 19: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
 	1,  // 20: streamer.v1.Hello.partitions:type_name -> streamer.v1.Partitions
 	2,  // 21: streamer.v1.Hello.ack:type_name -> streamer.v1.AckMode
-	3,  // 22: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
-	4,  // 23: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
-	12, // 24: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
-	11, // 25: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
-	10, // 26: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
-	5,  // 27: streamer.v1.Welcome.begin:type_name -> streamer.v1.Begin
-	20, // 28: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
-	24, // 29: streamer.v1.Batch.events:type_name -> streamer.v1.Event
-	25, // 30: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
-	3,  // 31: streamer.v1.Event.format:type_name -> streamer.v1.Format
-	6,  // 32: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
-	29, // 33: streamer.v1.Loss.from:type_name -> google.protobuf.Timestamp
-	29, // 34: streamer.v1.Loss.to:type_name -> google.protobuf.Timestamp
-	29, // 35: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
-	29, // 36: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
-	28, // 37: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
-	7,  // 38: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
-	8,  // 39: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
-	39, // [39:40] is the sub-list for method output_type
-	38, // [38:39] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	4,  // 22: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
+	5,  // 23: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
+	3,  // 24: streamer.v1.Subscription.on_loss:type_name -> streamer.v1.OnLoss
+	14, // 25: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
+	13, // 26: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
+	12, // 27: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
+	6,  // 28: streamer.v1.Welcome.begin:type_name -> streamer.v1.Begin
+	22, // 29: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
+	26, // 30: streamer.v1.Batch.events:type_name -> streamer.v1.Event
+	28, // 31: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
+	27, // 32: streamer.v1.Batch.snapshot:type_name -> streamer.v1.Snapshot
+	4,  // 33: streamer.v1.Event.format:type_name -> streamer.v1.Format
+	7,  // 34: streamer.v1.Snapshot.state:type_name -> streamer.v1.Snapshot.State
+	8,  // 35: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
+	32, // 36: streamer.v1.Loss.from:type_name -> google.protobuf.Timestamp
+	32, // 37: streamer.v1.Loss.to:type_name -> google.protobuf.Timestamp
+	32, // 38: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
+	32, // 39: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
+	31, // 40: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
+	9,  // 41: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
+	10, // 42: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
+	42, // [42:43] is the sub-list for method output_type
+	41, // [41:42] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_streamer_v1_gateway_proto_init() }
@@ -2464,8 +2708,8 @@ func file_streamer_v1_gateway_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_streamer_v1_gateway_proto_rawDesc), len(file_streamer_v1_gateway_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   22,
+			NumEnums:      9,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -118,8 +118,13 @@ func showCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 		}
 		shown.Positions[p] = ShowPosition(at)
 	}
-	for _, s := range c.Snapshots {
-		shown.Snapshots = append(shown.Snapshots, Snapshot{Subscription: s.Subscription, Reason: s.Reason, Done: s.Done, Read: s.Read, Estimated: s.Estimated})
+	shown.Snapshots = showSnapshots(c.Snapshots)
+	return shown
+}
+
+func showSnapshots(all []snapshot.Progress) (shown []Snapshot) {
+	for _, s := range all {
+		shown = append(shown, Snapshot{Subscription: s.Subscription, Reason: s.Reason, Done: s.Done, Read: s.Read, Estimated: s.Estimated})
 	}
 	return shown
 }

@@ -37,6 +37,8 @@ type Subscriber struct {
 	SavedAt *time.Time        `json:"saved_at"`
 	SavedBy string            `json:"saved_by,omitempty"`
 	Reason  checkpoint.Reason `json:"reason,omitempty"`
+	// Snapshots are those of an exclusive subscriber's subscriptions, by its checkpoint.
+	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// Connected says whether the subscriber has a session; nil where nobody has told.
 	Connected *bool `json:"connected"`
 	// Session is that of the node that was asked, nil where it has none.
@@ -65,6 +67,8 @@ type Session struct {
 	CreditBytes  int `json:"credit_bytes"`
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64 `json:"acknowledged_events"`
+	// Snapshots are those of the session's subscriptions.
+	Snapshots []Snapshot `json:"snapshots,omitempty"`
 }
 
 // A SubscriberList is all subscribers of a cluster that have a checkpoint, or a session at the node that was asked, by their names.
@@ -136,6 +140,9 @@ func (g *group) row() Subscriber {
 	row := Subscriber{
 		Subscriber: g.key.Subscriber, Kind: kindOf(g.key), Position: &position, Claim: showClaim(g.all[0]), Without: g.without, at: g.earliest,
 	}
+	if !g.key.Shared {
+		row.Snapshots = showSnapshots(g.all[0].Snapshots)
+	}
 	for _, c := range g.all {
 		row.Generation = max(row.Generation, c.Generation)
 		if row.SavedAt == nil || c.At.After(*row.SavedAt) {
@@ -197,6 +204,7 @@ func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 		session := &Session{
 			Node: node, Live: s.Live, Partitions: s.Partitions, Process: s.Process, Identity: s.By, Generation: s.Generation, Events: s.Unacknowledged,
 			Bytes: s.Bytes, Losses: s.Losses, CreditEvents: s.CreditEvents, CreditBytes: s.CreditBytes, Acknowledged: s.Acknowledged,
+			Snapshots: showSnapshots(s.Snapshots),
 		}
 		if !s.Position.IsZero() {
 			at := ShowPosition(s.Position)

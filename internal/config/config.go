@@ -137,8 +137,8 @@ type ServerTLS struct {
 
 // Rescan says which documents are read again after a loss.
 type Rescan struct {
-	// Collections are namespaces, each followed by a colon and the field that says when a document was changed, if it has one.
-	Collections []string `key:"collections" default:"" check:"rescan" pairs:"updated_at"`
+	// Collections are namespaces, db.coll.
+	Collections []string `key:"collections" default:"" check:"collection"`
 	// PageSize is the number of documents read at a time, Rate the most of them a second.
 	PageSize int `key:"page_size" default:"500" range:"1..10000"`
 	Rate     int `key:"rate" default:"1000" range:"1..1000000"`

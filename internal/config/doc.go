@@ -9,7 +9,6 @@
 //	range    the minimum and the maximum, "2s.." or "1..16384", for numbers, sizes and durations
 //	one      the allowed words
 //	check    a form that form.go defines, for texts and for the items of lists
-//	pairs    a list that may also be written as keys, each of which may have one key of this name
 //	secret   "yes": the value is never printed, and can be read from a file, whose path is set by the key with the suffix _file
 //
 // The Go type determines how a value is written: bool (true, false), int (a whole number), int64 (a size in bytes: 48MiB),

@@ -136,30 +136,8 @@ func (r *fileReader) value(k key, n *yaml.Node) (value, bool) {
 		return v, true
 	case n.Kind == yaml.AliasNode:
 		r.refuse(k, v.where, errors.New("aliases are not followed: write the value itself"))
-	case k.tag.Get("pairs") != "":
-		return r.pairs(k, n)
 	default:
 		r.refuse(k, v.where, errors.New("takes a value, not keys"))
 	}
 	return v, false
-}
-
-// pairs reads a list that may be written as keys, each of which may have one key of its own, named by the tag: {a: {}, b: {tag: c}} is
-// [a, "b:c"].
-func (r *fileReader) pairs(k key, n *yaml.Node) (value, bool) {
-	v := value{where: r.at(n), isList: true}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, more := n.Content[i], n.Content[i+1]
-		item := value{where: r.at(name), text: name.Value}
-		switch {
-		case more.Tag == "!!null", more.Kind == yaml.MappingNode && len(more.Content) == 0:
-		case more.Kind == yaml.MappingNode && len(more.Content) == 2 && more.Content[0].Value == k.tag.Get("pairs") && more.Content[1].Kind == yaml.ScalarNode:
-			item.text += ":" + more.Content[1].Value
-		default:
-			r.refuse(k, item.where, fmt.Errorf("%q takes nothing, or {%s: …}", name.Value, k.tag.Get("pairs")))
-			return v, false
-		}
-		v.items = append(v.items, item)
-	}
-	return v, true
 }

@@ -12,17 +12,17 @@ import (
 // forms are what the check tags of the table name.
 func forms() map[string]func(string) error {
 	return map[string]func(string) error{
-		"address":   func(text string) error { return checkAddress(text, 0) },
-		"database":  checkDatabase,
-		"endpoint":  checkEndpoint,
-		"loopback":  checkLoopback,
-		"listener":  checkListener,
-		"name":      checkName,
-		"namespace": checkNamespace,
-		"origin":    checkOrigin,
-		"prefix":    checkPrefix,
-		"rescan":    checkRescan,
-		"signing":   checkSigning,
+		"address":    func(text string) error { return checkAddress(text, 0) },
+		"database":   checkDatabase,
+		"endpoint":   checkEndpoint,
+		"loopback":   checkLoopback,
+		"listener":   checkListener,
+		"name":       checkName,
+		"namespace":  checkNamespace,
+		"origin":     checkOrigin,
+		"prefix":     checkPrefix,
+		"collection": checkCollection,
+		"signing":    checkSigning,
 	}
 }
 
@@ -123,16 +123,13 @@ func checkOrigin(text string) error {
 	return nil
 }
 
-// checkRescan takes a collection, and behind a colon the field that says when a document was changed.
-func checkRescan(text string) error {
-	namespace, field, given := strings.Cut(text, ":")
-	switch err := checkNamespace(namespace); {
-	case err != nil:
+// checkCollection takes the namespace of a collection.
+func checkCollection(text string) error {
+	if err := checkNamespace(text); err != nil {
 		return err
-	case strings.HasSuffix(namespace, ".*"):
+	}
+	if strings.HasSuffix(text, ".*") {
 		return errors.New("must be a collection, db.coll")
-	case given && (field == "" || strings.ContainsAny(field, "$\x00")):
-		return errors.New("must name the field that says when a document was changed")
 	}
 	return nil
 }

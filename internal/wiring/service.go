@@ -153,8 +153,9 @@ func (s *Service) buildNode(context.Context) (err error) {
 	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
-		Snapshots: document.NewReader(s.mongo), SnapshotPage: cfg.Rescan.PageSize, SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
-		Recover: recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
+		Snapshots: document.NewReader(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
+		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
+		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -173,8 +174,7 @@ func (s *Service) buildNode(context.Context) (err error) {
 // recovered returns the collections that are read again after a loss.
 func recovered(collections []string) (all []change.Namespace) {
 	for _, text := range collections {
-		name, _, _ := strings.Cut(text, ":") // all documents are read, whether or not they say when they were changed
-		db, coll, _ := strings.Cut(name, ".")
+		db, coll, _ := strings.Cut(text, ".")
 		all = append(all, change.Namespace{DB: db, Coll: coll})
 	}
 	return all

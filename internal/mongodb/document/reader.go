@@ -19,12 +19,18 @@ import (
 // A Reader reads documents of collections, page by page.
 type Reader struct {
 	client *mongodb.Client
+	covers func(change.Namespace) bool
 }
 
 var _ snapshot.Source = (*Reader)(nil)
 
-// NewReader makes a reader.
-func NewReader(client *mongodb.Client) *Reader { return &Reader{client: client} }
+// NewReader makes a reader of the collections that a function covers, because the others have no changes; nil covers all.
+func NewReader(client *mongodb.Client, covers func(change.Namespace) bool) *Reader {
+	if covers == nil {
+		covers = func(change.Namespace) bool { return true }
+	}
+	return &Reader{client: client, covers: covers}
+}
 
 // Collections implements snapshot.Source.
 func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
@@ -45,7 +51,7 @@ func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapsh
 			return nil, fmt.Errorf("list the collections of %s: %w", db, mongodb.AsFault(err))
 		}
 		for _, name := range names {
-			if strings.HasPrefix(name, "system.") {
+			if strings.HasPrefix(name, "system.") || !r.covers(change.Namespace{DB: db, Coll: name}) {
 				continue
 			}
 			n, err := r.client.Driver().Database(db).Collection(name).EstimatedDocumentCount(ctx)

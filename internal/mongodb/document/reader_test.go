@@ -30,7 +30,7 @@ func TestPagesOfMixedIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ns, source := change.Namespace{DB: coll.Database().Name(), Coll: "c"}, NewReader(client)
+	ns, source := change.Namespace{DB: coll.Database().Name(), Coll: "c"}, NewReader(client, nil)
 	for _, pageOf := range []int{1, 3, 100} {
 		after, err := client.Now(t.Context())
 		if err != nil {

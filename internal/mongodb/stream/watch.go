@@ -115,6 +115,11 @@ func (w Watch) Keeps() func(*change.Event) bool {
 	}
 }
 
+// Covers reports whether the changes of a collection are read.
+func (w Watch) Covers(ns change.Namespace) bool {
+	return ns.DB != w.Exclude && (len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, ns.String()) || slices.Contains(w.Namespaces, ns.DB+".*"))
+}
+
 // fingerprint is a hash of what decides which events there are and what their tokens mean.
 func (w Watch) fingerprint(can abilities) string {
 	opened := bson.D{

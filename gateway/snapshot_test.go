@@ -1,0 +1,117 @@
+package gateway_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/snapshot"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// shelf is a collection that stays as it is.
+type shelf int64
+
+func (s shelf) Collections(context.Context, string, string) ([]snapshot.Collection, error) {
+	return []snapshot.Collection{{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, Documents: int64(s)}}, nil
+}
+
+func (s shelf) Read(_ context.Context, q snapshot.Query) (p snapshot.Page, err error) {
+	for id := range int64(s) {
+		p.Documents = append(p.Documents, changetest.Event{ID: id, Value: id + 1}.Document())
+	}
+	p.To = q.After
+	return p, nil
+}
+
+// saved waits until a checkpoint says that the snapshot is complete.
+func (w *world) saved() {
+	w.Helper()
+	w.until("the checkpoint is saved", func() bool {
+		saved, err := w.store.Load(w.Context(), "s")
+		return err == nil && len(saved) == 1 && len(saved[0].Snapshots) == 1 && saved[0].Snapshots[0].Done
+	})
+}
+
+func TestSnapshotIsFlaggedBetweenItsMarks(t *testing.T) {
+	w := newWorld(t, options{hub: streamer.Config{Snapshots: shelf(5)}})
+	s := w.connect(hello(func(h *streampb.Hello) {
+		h.Start, h.Subscriptions = streampb.Start_START_SNAPSHOT, []*streampb.Subscription{{Id: "a"}}
+	}))
+	mark := func() *streampb.Snapshot {
+		return next(s, func(r *streampb.ConnectResponse) *streampb.Snapshot { return r.GetBatch().GetSnapshot() })
+	}
+	if m := mark(); m.GetState() != streampb.Snapshot_STATE_BEGUN || m.GetSubscription() != "a" || m.GetReason() != "start" || m.GetEstimated() != 5 || m.GetRead() != 0 {
+		t.Errorf("%v", m)
+	}
+	for _, e := range s.events(5) {
+		if !e.GetSnapshot() {
+			t.Errorf("%v", e)
+		}
+	}
+	if m := mark(); m.GetState() != streampb.Snapshot_STATE_DONE || m.GetRead() != 5 || m.GetEstimated() != 5 {
+		t.Errorf("%v", m)
+	}
+	w.write(1, 0)
+	if e := s.events(1)[0]; e.GetSnapshot() {
+		t.Errorf("%v", e)
+	}
+	s.ack(s.seq)
+	w.saved()
+
+	again := w.connect(hello(func(h *streampb.Hello) { // it has had that of a
+		h.Start, h.ProcessId, h.Subscriptions = streampb.Start_START_SNAPSHOT, "p2", []*streampb.Subscription{{Id: "a"}, {Id: "later"}}
+	}))
+	begun := next(again, func(r *streampb.ConnectResponse) *streampb.Snapshot { return r.GetBatch().GetSnapshot() })
+	if begun.GetSubscription() != "later" {
+		t.Errorf("%v", begun)
+	}
+	for _, e := range again.events(5) {
+		if !e.GetSnapshot() || strings.Join(e.GetSubscriptions(), " ") != "later" {
+			t.Errorf("%v", e)
+		}
+	}
+
+	nobody := w.open(t.Context(), hello(func(h *streampb.Hello) {
+		h.Subscriber, h.Subscriptions = "", []*streampb.Subscription{{Id: "a", OnLoss: streampb.OnLoss_ON_LOSS_SNAPSHOT}}
+	}))
+	if _, codes := nobody.answers(1); codes[0] != string(fault.SessionBadRequest) {
+		t.Errorf("%q", codes)
+	}
+}
+
+// An event stream says in its ids which documents a client has had: one that broke within them sends them again, one after them does not.
+func TestEventStreamResumesWithinASnapshot(t *testing.T) {
+	w := newWorld(t, options{hub: streamer.Config{Snapshots: shelf(5)}})
+	const query = "?subscriber=s&start=snapshot"
+	read := func(last string) (ids []string) {
+		r := w.get(query, last)
+		for {
+			m, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, m.ID)
+			if m.Event == "snapshot" && strings.Contains(string(m.Data), `"state":"done"`) {
+				return ids
+			}
+		}
+	}
+	ids := read("")
+	if len(ids) != 8 { // the newest change before it, too
+		t.Fatalf("%q", ids)
+	}
+	if again := read(ids[3]); len(again) != 7 {
+		t.Errorf("%q after a break within", again)
+	}
+	w.saved()
+	r := w.get(query, ids[7])
+	w.write(1, 0)
+	if m, err := r.Next(); err != nil || m.Event != "" || strings.Contains(string(m.Data), `"operationType":"snapshot"`) {
+		t.Errorf("%s %s, %v", m.Event, m.Data, err)
+	}
+}
