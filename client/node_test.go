@@ -173,12 +173,6 @@ func (v *visit) loss(kind streampb.Loss_Kind, to string, generation uint64) uint
 	}})
 }
 
-// attached says that the session has partitions from a place on.
-func (v *visit) attached(to string, partitions ...uint32) uint64 {
-	v.t.Helper()
-	return v.sendBatch(&streampb.Batch{To: at(to), Attached: partitions})
-}
-
 func (v *visit) next() *streampb.ConnectRequest {
 	v.t.Helper()
 	timer := time.NewTimer(patience)
@@ -217,26 +211,6 @@ func (v *visit) left() uint64 {
 			v.ack = max(v.ack, r.GetAck().GetSeq())
 		case <-timer.C:
 			v.t.Fatal("the client stays")
-		}
-	}
-}
-
-// attach waits until the session is asked for partitions, and returns them as "0:c1 …".
-func (v *visit) attach() string {
-	v.t.Helper()
-	for {
-		if m := v.next().GetAttach(); m != nil {
-			return places(m.GetPositions())
-		}
-	}
-}
-
-// detach waits until the session is told to leave partitions.
-func (v *visit) detach() []uint32 {
-	v.t.Helper()
-	for {
-		if m := v.next().GetDetach(); m != nil {
-			return m.GetPartitions()
 		}
 	}
 }

@@ -211,7 +211,7 @@ func (p *Position) UnmarshalText(text []byte) error {
 
 // String returns the position as text, as MarshalText does.
 func (p Position) String() string {
-	text, _ := p.MarshalText() //nolint:errcheck // there is none
+	text, _ := p.MarshalText() // never fails
 	return string(text)
 }
 

@@ -24,7 +24,7 @@ const maxOthers = 100
 type admitted struct {
 	grpc.ServerStream
 
-	ctx context.Context // gRPC passes the context in the stream
+	ctx context.Context //nolint:containedctx // gRPC passes the context in the stream
 }
 
 // Context implements grpc.ServerStream.

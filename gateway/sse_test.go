@@ -327,8 +327,7 @@ func TestNamedClientHasACheckpoint(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.stream("?subscriber=page", "")
 	r := sse.NewReader(first.Body)
-	begun := change.Timestamp{}
-	_, begun = w.source.Reach()
+	_, begun := w.source.Reach()
 	for i := range int64(5) {
 		w.source.Append(changetest.Event{ID: 10 + i})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -515,11 +514,4 @@ func told(losses *[]oplog.Loss) func(oplog.Loss) {
 		defer mu.Unlock()
 		*losses = append(*losses, l)
 	}
-}
-
-func reasons(losses []oplog.Loss) (all []gap.Reason) {
-	for _, l := range losses {
-		all = append(all, l.Reason)
-	}
-	return slices.Compact(all)
 }

@@ -70,7 +70,7 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place, generation u
 
 // run serves the session while it is off the live path, until it ends.
 func (s *Session) run(ctx context.Context) {
-	defer s.forget()
+	defer s.forget(ctx)
 	for {
 		if s.handle(false); s.ready() {
 			if err := s.catchUp(ctx); err != nil {
@@ -92,10 +92,10 @@ func (s *Session) run(ctx context.Context) {
 }
 
 // forget removes the session from the Hub.
-func (s *Session) forget() {
+func (s *Session) forget(ctx context.Context) {
 	h := s.hub
 	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
-		h.do(context.Background(), func() {
+		h.do(context.WithoutCancel(ctx), func() {
 			if _, live := h.live[s]; live {
 				h.leave(s, change.Later(h.at, s.from))
 			}

@@ -373,7 +373,7 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 // Refused implements checkpoint.Source.
 func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 	if errors.Is(err, checkpoint.ErrRewound) {
-		go e.rewound() //nolint:gosec // bounded by its own timeout
+		go e.rewound()
 		return
 	}
 	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process", e.name))
@@ -410,7 +410,7 @@ func (n *Node) Rewound(subscriber string) {
 	e := n.mu.exclusive[subscriber]
 	n.mu.Unlock()
 	if e != nil {
-		go e.rewound() //nolint:gosec // bounded by its own timeout
+		go e.rewound()
 	}
 	for _, s := range n.sharedSubscribers() {
 		if s.name == subscriber {

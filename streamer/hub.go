@@ -71,9 +71,9 @@ type Hub struct {
 	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
-	getting       []*Session            // sessions that receive the current event, for the subscriptions in Session.matched
-	touched       map[*Session]struct{} // by the current reply
-	running       context.Context       // of Run, for the scans
+	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
+	touched       map[*Session]struct{}       // by the current reply
+	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
@@ -114,7 +114,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h.running = running
+	h.start = func(f func(context.Context)) { h.loops.Go(func() { f(running) }) }
 	cursor := h.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
 	bookmark := time.NewTicker(h.cfg.Bookmark)

@@ -215,7 +215,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 // Refused implements checkpoint.Source.
 func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 	if errors.Is(err, checkpoint.ErrRewound) {
-		go s.rewound() //nolint:gosec // bounded by its own timeout
+		go s.rewound()
 		return
 	}
 	s.node.fenced(c.Partition, c.Epoch, err)

@@ -317,15 +317,12 @@ func (h *Hub) list(sub *Subscription) {
 		return
 	}
 	sub.listing = true
-	ctx, f := h.running, sub.Program.Filter()
-	h.loops.Go(func() {
+	f := sub.Program.Filter()
+	h.start(func(ctx context.Context) {
 		collections, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
 			h.logger.Warn("listing collections for a snapshot failed", "error", err)
-			select {
-			case <-time.After(retryRead):
-			case <-ctx.Done():
-			}
+			await(ctx, nil, retryRead)
 		}
 		h.do(ctx, func() {
 			sub.listing = false
@@ -368,7 +365,7 @@ func (h *Hub) offer(r *reader) {
 	}
 	c.Join(r)
 	h.scans = append(h.scans, c)
-	h.loops.Go(func() { h.runScan(c) })
+	h.start(func(ctx context.Context) { h.runScan(ctx, c) })
 }
 
 // hasRoom reports whether a reader may get a page: its session is with the Hub, and has credit.
@@ -396,8 +393,7 @@ func (h *Hub) roomy() {
 }
 
 // runScan reads pages until no reader is left.
-func (h *Hub) runScan(c *scan) {
-	ctx := h.running
+func (h *Hub) runScan(ctx context.Context, c *scan) {
 	var w Writer
 	for ctx.Err() == nil {
 		var q snapshot.Query
@@ -433,7 +429,9 @@ func (h *Hub) runScan(c *scan) {
 func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	var timeout <-chan time.Time
 	if most > 0 {
-		timeout = time.After(most)
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		timeout = timer.C
 	}
 	select {
 	case <-signal:

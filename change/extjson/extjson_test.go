@@ -19,8 +19,10 @@ import (
 	"github.com/mongostream/streamer/change/extjson"
 )
 
-// both are the formats.
-var both = map[string]extjson.Options{"relaxed": {}, "canonical": {Canonical: true}}
+// both returns the formats.
+func both() map[string]extjson.Options {
+	return map[string]extjson.Options{"relaxed": {}, "canonical": {Canonical: true}}
+}
 
 func marshal(t interface {
 	Helper()
@@ -148,11 +150,11 @@ func TestValues(t *testing.T) {
 				want = tt.relaxed
 			}
 			want = `{"v":` + want + `}`
-			got, err := write(t, both[format], doc)
+			got, err := write(t, both()[format], doc)
 			if err != nil || got != want {
 				t.Errorf("%T %v, %s: %s, %v; want %s", tt.value, tt.value, format, got, err, want)
 			}
-			if theirs := driver(t, doc, both[format]); theirs != want {
+			if theirs := driver(t, doc, both()[format]); theirs != want {
 				t.Errorf("%T %v, %s: the driver writes %s", tt.value, tt.value, format, theirs)
 			}
 		}
@@ -249,7 +251,7 @@ func TestHostileText(t *testing.T) {
 		{Key: "scope", Value: bson.CodeWithScope{Code: bson.JavaScript(s), Scope: bson.D{{Key: name, Value: pointer}}}},
 		{Key: "regex", Value: bson.Regex{Pattern: name, Options: name}}, {Key: "binary", Value: []byte(s)}, {Key: "in", Value: bson.D{{Key: name, Value: bson.A{pointer}}}},
 	})
-	for format, o := range both {
+	for format, o := range both() {
 		got, err := write(t, o, doc)
 		var back bson.D
 		if err != nil || bson.UnmarshalExtJSON([]byte(got), true, &back) != nil || len(back) != 8 {
@@ -320,7 +322,7 @@ func TestMalformed(t *testing.T) {
 		"code with scope, the scope too short":      element(0x0F, 15, 0, 0, 0, 2, 0, 0, 0, 'a', 0, 6, 0, 0, 0, 0),
 		"code with scope, the scope is no document": element(0x0F, 15, 0, 0, 0, 2, 0, 0, 0, 'a', 0, 5, 0, 0, 0, 1),
 	} {
-		for format, o := range both {
+		for format, o := range both() {
 			if text, err := write(t, o, doc); err == nil {
 				t.Errorf("%s, %s: %s", name, format, text)
 			}
@@ -454,7 +456,7 @@ func same(t interface {
 }, doc []byte) {
 	t.Helper()
 	valid := bson.Raw(doc).Validate() == nil && int(binary.LittleEndian.Uint32(doc)) == len(doc) // the driver leaves out what comes after
-	for format, o := range both {
+	for format, o := range both() {
 		ours, err := write(t, o, doc)
 		if !valid || differs(doc) {
 			continue
@@ -582,7 +584,7 @@ func FuzzAppend(f *testing.F) {
 
 func TestNothingIsAllocated(t *testing.T) {
 	doc := everything(t)
-	for format, o := range both {
+	for format, o := range both() {
 		b, err := o.Append(nil, doc)
 		if err != nil {
 			t.Fatal(err)

@@ -84,8 +84,7 @@ func appendDecimal(b []byte, hi, lo uint64) []byte {
 
 // appendDigits appends the digits of a number below 2^113.
 func appendDigits(b []byte, hi, lo uint64) []byte {
-	const low = 17 // digits; what is above them fits 64 bits
-	above, rest := bits.Div64(hi, lo, 1e17)
+	above, rest := bits.Div64(hi, lo, 1e17) // what is above the last 17 digits fits 64 bits
 	if above == 0 {
 		return strconv.AppendUint(b, rest, 10)
 	}

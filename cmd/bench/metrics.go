@@ -74,12 +74,6 @@ func (t target) verdict() string {
 	return "missed"
 }
 
-// by says whose profile explains a miss, where it is not the figure's first contender.
-func (t target) by(key string) target {
-	t.Key = key
-	return t
-}
-
 // atLeast is a target that is reached from the bound on.
 func atLeast(what string, value, bound float64) target {
 	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}

@@ -131,9 +131,7 @@ func (f *metricBuilder) done(compute func() (ratio float64, targets []target)) m
 	}
 	ratio, targets := compute()
 	for i := range targets {
-		if targets[i].Key == "" {
-			targets[i].Key = f.first
-		}
+		targets[i].Key = f.first
 	}
 	f.set(ratio, targets)
 	return f.metric

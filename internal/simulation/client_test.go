@@ -42,11 +42,10 @@ type client struct {
 	acked   []tally // what it has acknowledged, in the latest generation
 	rewound uint64  // that generation
 
-	lag       atomic.Int64  // how long it takes to acknowledge, in nanoseconds
-	breaks    chan struct{} // its connections break
-	forgets   atomic.Bool   // and its process with them, with all that it knew
-	reattach  atomic.Bool   // partitions are attached once more where they are
-	unclaimed atomic.Bool   // it has a session whose checkpoint is not saved
+	lag      atomic.Int64  // how long it takes to acknowledge, in nanoseconds
+	breaks   chan struct{} // its connections break
+	forgets  atomic.Bool   // and its process with them, with all that it knew
+	reattach atomic.Bool   // partitions are attached once more where they are
 
 	mu struct {
 		sync.Mutex

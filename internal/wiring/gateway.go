@@ -59,7 +59,7 @@ func (s *Service) forward(ctx context.Context) {
 				s.gateway.Announce(told)
 			}
 			if n.Relayed && !n.Past && n.Kind == notice.KindRewound {
-				s.rewoundElsewhere(n)
+				s.rewoundElsewhere(n) //nolint:contextcheck // what it begins lasts as long as the node
 			}
 		}
 	}

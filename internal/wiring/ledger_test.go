@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -216,27 +215,6 @@ func (l *ledger) String() string {
 		}
 	}
 	return b.String()
-}
-
-// wait waits until something holds.
-func (l *ledger) wait(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for {
-		more := l.more()
-		if holds() {
-			return
-		}
-		select {
-		case <-more:
-		case <-look.C:
-		case <-timeout.C:
-			t.Fatalf("in vain: %s; received %s; %v", what, l, l.failure())
-		}
-	}
 }
 
 // once fails the test where one of the documents was told of more than once, or not at all.

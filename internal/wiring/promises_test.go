@@ -166,6 +166,21 @@ func (w *stage) saved(at change.Timestamp) {
 func (w *stage) comesAgain() {
 	w.Helper()
 	floor := make(map[change.Partition]change.Timestamp)
+	w.keeping.Lock()
+	own := w.at // of a client of events, which comes before its checkpoint
+	w.keeping.Unlock()
+	if own != "" {
+		id, _, _ := strings.Cut(own, ".")
+		ref, err := change.ParseRefText(id, w.node.service.Origin().Cluster)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for p := range change.Partition(partitions) {
+			floor[p] = ref.Time()
+		}
+		w.add(entry{again: true, floor: floor})
+		return
+	}
 	for p, c := range w.stored(w.name()) {
 		floor[p] = c.Position.Time
 		if c.Position.IsProgress() { // it is before everything of that time

@@ -166,7 +166,7 @@ func (s *Service) buildNode(context.Context) (err error) {
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
-	s.buildMember() //nolint:contextcheck // it begins nothing
+	s.buildMember()
 	s.server, err = s.newServer()
 	return err
 }

@@ -23,7 +23,7 @@ func TestLeaderLeadsAsConfigured(t *testing.T) {
 		RoundFloor: 60 * time.Millisecond, Debounce: 2 * time.Second,
 		Config: plan.Config{ResyncDelay: 6 * time.Second, ResyncRate: 11, Failures: 4, OpenFor: 31 * time.Second, Successes: 3},
 	}
-	if got := leaderConfig(cfg.Cluster); !reflect.DeepEqual(got, want) {
+	if got := leaderConfig(cfg.Cluster); !reflect.DeepEqual(got, want) { //nolint:govet // no field that could hold an error is set
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

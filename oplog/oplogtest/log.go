@@ -201,7 +201,11 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 		reply, changed, err := s.read()
 		if err != nil || len(reply.Events) > 0 || reply.Unproven {
 			if d := s.log.Delay; d > 0 {
-				time.Sleep(d)
+				deadline.Reset(d)
+				select {
+				case <-deadline.C:
+				case <-ctx.Done():
+				}
 			}
 			return reply, err
 		}

@@ -98,27 +98,27 @@ func floor(n node, field string) (bsoncore.Value, bool) {
 
 // Equalities returns the top-level fields that the filter fixes by equality, in its order: what an upsert
 // begins its document with.
-func (f *Filter) Equalities() []equalField {
+func (f *Filter) Equalities() []Equality {
 	if f == nil {
 		return nil
 	}
 	return equalities(f.root, nil)
 }
 
-// equalField is a path that a filter fixes to one value.
-type equalField struct {
-	path  string
-	value bsoncore.Value
+// An Equality is a path that a filter fixes to one value.
+type Equality struct {
+	Path  string
+	Value bsoncore.Value
 }
 
-func equalities(n node, out []equalField) []equalField {
+func equalities(n node, out []Equality) []Equality {
 	switch n := n.(type) {
 	case all:
 		for _, child := range n {
 			out = equalities(child, out)
 		}
 	case equals:
-		out = append(out, equalField{path: n.path.String(), value: n.value})
+		out = append(out, Equality{Path: n.path.String(), Value: n.value})
 	}
 	return out
 }

@@ -185,8 +185,8 @@ func UpsertSeed(f *Filter, u *Update) (bsoncore.Document, error) {
 	fields := doc.New()
 	fixed := false
 	for _, e := range f.Equalities() {
-		if e.path == "_id" || !u.IsReplacement() {
-			fields.Value(e.path, e.value)
+		if e.Path == "_id" || !u.IsReplacement() {
+			fields.Value(e.Path, e.Value)
 			fixed = true
 		}
 	}
