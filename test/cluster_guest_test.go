@@ -3,8 +3,6 @@ package test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +19,6 @@ type guest struct {
 
 	mu       sync.Mutex
 	arrivals []printed
-	told     []string // the errors of sessions that ended
 	losses   []string
 }
 
@@ -81,18 +78,9 @@ func (g *guest) hear(n client.Notice) {
 		case g.ready <- struct{}{}:
 		default: // nodes that all stop are tried very often
 		}
-	case client.Disconnected:
-		g.told = append(g.told, fmt.Sprint(n.Err))
 	case client.Resync, client.Rewound, client.Rejected:
 		g.losses = append(g.losses, fmt.Sprintf("%T%+v", n, n))
 	}
-}
-
-// wasTold reports whether a session ended with what contains the text.
-func (g *guest) wasTold(text string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.told, func(s string) bool { return strings.Contains(s, text) })
 }
 
 // between counts what was written after a moment, or whenever if that is zero, and has come after another and before a third.

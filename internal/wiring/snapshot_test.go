@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -168,14 +168,14 @@ func (r *rig) churn(ids []any) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		dice, v := rand.New(rand.NewSource(1)), len(ids)
+		dice, v := rand.New(rand.NewPCG(1, 0)), len(ids)
 		wait := time.NewTicker(2 * time.Millisecond)
 		defer wait.Stop()
 		for ctx.Err() == nil {
 			v++
-			is := bson.D{{Key: "_id", Value: ids[dice.Intn(len(ids))]}}
+			is := bson.D{{Key: "_id", Value: ids[dice.IntN(len(ids))]}}
 			var err error
-			switch dice.Intn(4) {
+			switch dice.IntN(4) {
 			case 0:
 				_, err = coll.DeleteOne(context.Background(), is)
 			case 1: // one that is gone comes back
