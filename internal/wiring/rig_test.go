@@ -425,10 +425,23 @@ func (r *rig) stored(subscriber string) map[change.Partition]checkpoint.Checkpoi
 // first returns the time of the log's oldest entry.
 func (r *rig) first() change.Timestamp {
 	r.Helper()
+	return r.entry(bson.D{}, 1)
+}
+
+// written returns the time of the newest entry of the log about the collection that these tests write to.
+func (r *rig) written() change.Timestamp {
+	r.Helper()
+	return r.entry(bson.D{{Key: "ns", Value: "shop.orders"}}, -1)
+}
+
+// entry returns the time of the first entry of the log that matches, in an order.
+func (r *rig) entry(filter bson.D, order int) change.Timestamp {
+	r.Helper()
 	var entry struct {
 		TS bson.Timestamp `bson:"ts"`
 	}
-	if err := r.client.Database("local").Collection("oplog.rs").FindOne(r.Context(), bson.D{}).Decode(&entry); err != nil {
+	opts := options.FindOne().SetSort(bson.D{{Key: "$natural", Value: order}}).SetProjection(bson.D{{Key: "ts", Value: 1}})
+	if err := r.client.Database("local").Collection("oplog.rs").FindOne(r.Context(), filter, opts).Decode(&entry); err != nil {
 		r.Fatal(err)
 	}
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}
