@@ -131,7 +131,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 		f.startEtcd(f.dir)
 	}
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
-		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GATEWAY_HOLD=2s",
+		"STREAMER_CLUSTER_SETTLE_TIME=2s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms",
 		"STREAMER_ETCD_PREFIX="+prefix, "STREAMER_ETCD_ENDPOINTS="+f.etcd).with(settings...)
 	endpoints := []string{f.etcd}
 	if m, there := l.store.(*etcdStore); there {
