@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,6 +174,14 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			switch { // documents in between were not received
 			case r.Stamped && r.Stamp != Stamp(stored.Snapshots):
 				cfg.Snapshots = again(cfg.Snapshots, true)
+			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:
+				// It has acknowledged the ends that the checkpoint has; the position moved on without an event.
+				cfg.Snapshots = slices.Clone(cfg.Snapshots)
+				for i, p := range cfg.Snapshots {
+					if !p.Done {
+						cfg.Snapshots[i] = again(cfg.Snapshots[i:i+1], false)[0]
+					}
+				}
 			case !r.Stamped && r.before(*stored):
 				cfg.Snapshots = again(cfg.Snapshots, false)
 			}
