@@ -34,7 +34,7 @@ const (
 	// application is the name under which a rig's nodes are known to MongoDB: fail points are for them alone.
 	application = "streamer c/n"
 	// patience bounds every wait for something that must come.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told of them.

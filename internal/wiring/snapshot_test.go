@@ -321,7 +321,7 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
 			w := newRig(t, devmongo.Config{},
-				"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
+				"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=20", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
 			const documents = 240
 			stop := w.churn(mixedIDs(documents))
 			link, endpoint := etcdtest.NewLink(t, w.endpoint())
