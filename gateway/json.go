@@ -32,7 +32,7 @@ func appendEventJSON(b []byte, id string, e *streamer.Event, payload []byte) []b
 
 // A loss is the JSON form of a Loss.
 type loss struct {
-	ID         string        `json:"id"` // resumes after the loss
+	ID         string        `json:"id,omitempty"` // resumes after the loss
 	Notice     streamer.Kind `json:"notice"`
 	Reason     string        `json:"reason"`
 	Namespaces []string      `json:"namespaces,omitempty"` // none: everything that is watched

@@ -34,6 +34,10 @@ type client struct {
 // run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
 func (c *client) run(ctx context.Context) (reason string) {
 	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter())
+	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
+		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
+		c.buffer = append(appendLoss(c.buffer, "", missed), "\n\n"...)
+	}
 	if reason := c.flush(ctx); reason != "" {
 		return reason
 	}

@@ -194,20 +194,18 @@ func TestResumeAtAnEventThatIsNoLongerThere(t *testing.T) {
 func TestIDMovesOnWithoutEvents(t *testing.T) {
 	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 20 * time.Millisecond}, hub: streamer.Config{Bookmark: 10 * time.Millisecond}})
 	lines := bufio.NewScanner(w.stream("?coll=nothing", "").Body)
-	first, beats := "", 0
+	last, rested := "", false
 	w.source.Append(changetest.Event{ID: 1})
 	for lines.Scan() {
 		id, isID := strings.CutPrefix(lines.Text(), "id: ")
 		switch {
-		case lines.Text() == ": heartbeat":
-			beats++
-		case isID && first == "":
-			first = id
+		case lines.Text() == ": heartbeat" && last != "" && !rested:
+			rested = true
 			w.source.Append(changetest.Event{ID: 2})
-		case isID && id != first && beats > 0:
+		case isID && rested && id != last:
 			return
 		case isID:
-			w.source.Append(changetest.Event{ID: 2})
+			last = id
 		}
 	}
 	t.Fatal("no second id came")
@@ -392,6 +390,36 @@ func TestIDsBeforeARewindAreOfTheGenerationBefore(t *testing.T) {
 		if rewound {
 			after++
 		}
+	}
+}
+
+// A client that was away while an operator moved it back is told before anything comes again, also when it leaves right after that.
+func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.stream("?subscriber=page", "")
+	r := sse.NewReader(first.Body)
+	w.until("it is there", func() bool { return len(w.node.Subscribers()) == 1 })
+	_, begun := w.source.Reach()
+	w.write(2, 0)
+	event(t, r)
+	had := event(t, r)
+	_ = first.Body.Close()
+	w.until("it has left", func() bool { return len(w.node.Subscribers()) == 0 })
+	if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "page"}, change.At(begun.Next()), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		back := w.stream("?subscriber=page", had.ID)
+		r := sse.NewReader(back.Body)
+		m, err := r.Next()
+		if err != nil || m.Event != string(streamer.Rewound) || m.ID != "" || !bytes.Contains(m.Data, []byte(`"generation":1`)) {
+			t.Fatalf("told %q %s (id %q), %v", m.Event, m.Data, m.ID, err)
+		}
+		if again := event(t, r); !strings.HasSuffix(again.ID, ".1") {
+			t.Errorf("then %s", again.ID)
+		}
+		_ = back.Body.Close()
+		w.until("it has left", func() bool { return len(w.node.Subscribers()) == 0 })
 	}
 }
 

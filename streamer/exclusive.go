@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -68,7 +69,10 @@ type Exclusive struct {
 	begin   Begin
 	began   uint64             // the generation in which the session has begun
 	anew    bool               // its checkpoint is that of another process
-	keeper  *checkpoint.Keeper // nil without a name
+	missed  *Loss              // the rewind that it did not know of when it connected
+	keeper  *checkpoint.Keeper // nil without a claim
+
+	claimLater func(context.Context) error // claims the name, where the store was away; nil otherwise
 
 	mu struct {
 		sync.Mutex
@@ -86,6 +90,10 @@ func (e *Exclusive) Begin() Begin { return e.begin }
 
 // Restarted reports whether the last process that claimed the name was another one.
 func (e *Exclusive) Restarted() bool { return e.anew }
+
+// Missed returns the rewind that the subscriber did not know of when it connected with positions of its own, nil if there is none: the
+// transport has to tell it before anything else.
+func (e *Exclusive) Missed() *Loss { return e.missed }
 
 // Generation returns the generation of the subscriber's checkpoint in which the session began, 0 without one. Batches carry their own: an operator may
 // rewind the subscriber at any time, and its position is that of the earlier generation until it receives the rewind.
@@ -121,6 +129,10 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
+	if r.Known && e.begin == BeginCheckpoint {
+		e.missed = rewoundLoss(cfg.Start.From(), nil)
+		e.missed.Namespaces, e.missed.Generation = n.cfg.Namespaces, e.began
+	}
 	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
@@ -128,6 +140,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if err := n.enter(e); err != nil {
 		e.session.Close(err)
 		return nil, err
+	}
+	if e.claimLater != nil {
+		go e.awaitStore()
 	}
 	if e.mu.claim.Number > 0 {
 		var begins []checkpoint.Checkpoint
@@ -187,7 +202,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			}
 		}
 	case stored != nil: // the number of partitions may have changed
-		at := stored.Recounted(n.cfg.Origin.Partitions)
+		at := n.movedBack(ctx, r, *stored).Recounted(n.cfg.Origin.Partitions)
 		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
 		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
 		for p, position := range at.Positions {
@@ -227,6 +242,29 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		}
 	}
 	return cfg, n.ahead(ctx, cfg.Start)
+}
+
+// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before a rewind: where the operator has put it, if
+// what the checkpoint has since was only written to the client, whose positions say that it did not arrive.
+func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Checkpoint) checkpoint.Checkpoint {
+	if !r.Known || !r.Stamped {
+		return stored
+	}
+	history, err := n.store.History(ctx, stored.Key)
+	if err != nil {
+		n.logger.Warn("reading the history of a checkpoint failed", "subscriber", stored.Subscriber, "error", err)
+	}
+	for _, c := range history {
+		if c.Generation == stored.Generation && c.Reason == checkpoint.ReasonRewind {
+			if r.Stamp == Stamp(stored.Snapshots) {
+				c.Snapshots = stored.Snapshots
+			} else {
+				c.Snapshots = again(stored.Snapshots, true)
+			}
+			return c
+		}
+	}
+	return stored
 }
 
 // before reports whether the subscriber's own position is earlier than the checkpoint in some partition.
@@ -305,7 +343,8 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		}
 		first.Positions[p] = place.From()
 	}
-	claimed, err := n.store.ClaimName(ctx, checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By}, first)
+	own := checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By}
+	claimed, err := n.store.ClaimName(ctx, own, first)
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 	switch {
 	case isTaken:
@@ -313,12 +352,42 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	case err != nil && !r.Known:
 		return false, fault.Newf(fault.CheckpointUnreadable, "claim name of subscriber %q: %w", r.Subscriber, err)
 	case err != nil:
-		n.logger.Warn("claiming subscriber name failed, its checkpoint is not saved", "subscriber", r.Subscriber, "error", err)
+		n.logger.Warn("claiming subscriber name failed, its checkpoint waits", "subscriber", r.Subscriber, "error", err)
+		e.claimLater = func(ctx context.Context) error {
+			_, err := n.store.ClaimName(ctx, own, first)
+			return err
+		}
 		return false, nil
 	}
+	e.claimLater = nil
 	moved = claimed.Generation > e.mu.generation
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
 	return moved, nil
+}
+
+// awaitStore claims the name of a subscriber that was accepted while the store was away, and then closes its session: the subscriber connects
+// again at its own position, with what the store has of it, and is saved from then on.
+func (e *Exclusive) awaitStore() {
+	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
+	for failures := 1; ; failures++ {
+		select {
+		case <-time.After(wait.After(failures)):
+		case <-e.session.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(e.node.lifetime, e.node.cfg.CheckpointTimeout)
+		err := e.claimLater(ctx)
+		cancel()
+		taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
+		switch {
+		case isTaken:
+			e.session.Close(fault.New(fault.SessionReplaced, taken))
+			return
+		case err == nil:
+			e.session.Close(fault.Newf(fault.CheckpointUnreadable, "checkpoints of subscriber %q can be saved again: reconnect", e.name))
+			return
+		}
+	}
 }
 
 // enter registers the subscriber under its name and closes its predecessor.
@@ -388,29 +457,50 @@ func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process", e.name))
 }
 
-// rewound moves the session to the position that an operator has set.
+// rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not
+// saved meanwhile.
 func (e *Exclusive) rewound() {
+	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
+	for failures := 1; ; failures++ {
+		err := e.goBack()
+		if err == nil {
+			return
+		}
+		e.node.logger.Warn("loading rewound checkpoint failed", "subscriber", e.name, "error", err)
+		select {
+		case <-time.After(wait.After(failures)):
+		case <-e.session.Done():
+			return
+		}
+	}
+}
+
+// goBack moves the session to the position that an operator has set.
+func (e *Exclusive) goBack() error {
 	n := e.node
 	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
 	defer cancel()
 	saved, err := n.store.Load(ctx, e.name)
-	if err != nil || len(saved) != 1 {
-		n.logger.Warn("loading rewound checkpoint failed, session closed", "subscriber", e.name, "error", err)
-		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "operator rewound subscriber %q: reconnect", e.name))
-		return
+	switch {
+	case err != nil:
+		return err
+	case len(saved) != 1: // deleted
+		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "the checkpoint of subscriber %q is gone: reconnect", e.name))
+		return nil
 	}
 	e.mu.Lock()
 	behind := max(e.mu.generation, e.mu.moving) < saved[0].Generation
 	e.mu.moving = max(e.mu.moving, saved[0].Generation)
 	e.mu.Unlock()
 	if !behind {
-		return
+		return nil
 	}
 	n.cfg.Board.Post(rewoundNotice(saved[0]))
 	e.session.Rewind(n.openable(saved[0].Earliest(), saved[0].Fingerprint).From(), saved[0].Generation, n.cfg.Namespaces)
 	e.mu.Lock()
 	e.mu.generation = max(e.mu.generation, saved[0].Generation) // later checkpoints belong to it
 	e.mu.Unlock()
+	return nil
 }
 
 // Rewound checks whether an operator has rewound a subscriber of this node. It returns at once.

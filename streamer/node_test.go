@@ -516,6 +516,20 @@ func TestStoreThatIsAway(t *testing.T) {
 		if saved, err = w.store.Load(t.Context(), "x"); err != nil || saved[0].Position.Compare(last(batches).To) < 0 || n.Failing() {
 			t.Errorf("%v, %+v, failing: %v", err, saved, n.Failing())
 		}
+		if _, _, err := known.Session().Receive(t.Context()); fault.Of(err) != fault.CheckpointUnreadable {
+			t.Errorf("what the store did not hear of goes on: %v", err)
+		}
+		known.Close(t.Context(), nil)
+		known = w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: streamer.Place{Ref: last(batches).To.Ref()}})
+		source.Append(inserts(25, 5)...)
+		batches = receive(t, known.Session(), 5)
+		if err := known.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if saved, err = w.store.Load(t.Context(), "y"); err != nil || len(saved) != 1 || saved[0].Position.Compare(last(batches).To) < 0 {
+			t.Errorf("%v, %+v", err, saved)
+		}
 	})
 }
 

@@ -326,7 +326,7 @@ func (n *live) tell() string {
 	for _, s := range n.service.node.Subscribers() {
 		fmt.Fprintf(&b, "subscriber %+v; ", s)
 	}
-	fmt.Fprintf(&b, "log %+v; received %s", n.service.log.Stats(), n.ledger)
+	fmt.Fprintf(&b, "checkpoints fail: %t; log %+v; received %s", n.service.node.Failing(), n.service.log.Stats(), n.ledger)
 	return b.String()
 }
 
