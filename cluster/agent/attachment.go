@@ -176,6 +176,9 @@ func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 		a.deadline = a.deadline.Failed(a.cfg.Clock())
 		return nil
 	}
+	if a.left != nil {
+		a.cfg.Log.Info("claimed the partitions anew: the claim had run out unanswered")
+	}
 	a.deadline, a.left = granted(sent, ttl), nil
 	a.terms.Rely(a.deadline)
 	a.rely(a.deadline)

@@ -372,6 +372,8 @@ func TestSoloTranscripts(t *testing.T) {
 		"away-then-slow":             {renews: after(times(4, answer{after: never}), answer{after: 1900 * time.Millisecond, err: lost.err}), claims: []answer{{}, {after: 2400 * time.Millisecond}}, slow: 300 * time.Microsecond, stop: 20 * time.Second},
 		"away-then-in-its-own-way":   {renews: after(times(20, fails), lost), claims: []answer{{}, {after: 2 * time.Second}}, fences: at(11900*time.Millisecond, 0), reclaims: times(1, answer{after: 1600 * time.Millisecond, err: &cluster.HeldError{Node: "node-a", Process: "p1", TTL: 10 * time.Second}}), stop: 20 * time.Second},
 		"away-then-late-reclaim":     {renews: after(times(20, fails), lost), claims: []answer{{}, {after: 2 * time.Second}}, fences: at(11900*time.Millisecond, 0), reclaims: times(1, answer{after: 2600 * time.Millisecond, err: lost.err}), stop: 20 * time.Second},
+		"away-then-fenced":           {renews: after(times(20, fails), lost), claims: []answer{{}, {after: 2 * time.Second}}, fences: at(12500*time.Millisecond, 0), stop: 20 * time.Second},
+		"away-then-no-take-over":     {takeOver: true, renews: after(times(20, fails), lost), stop: 15 * time.Second},
 		"away-then-adopted":          {renews: after(times(20, fails), lost), adopted: true},
 		"away-then-nothing-there":    {renews: after(times(20, fails), lost), claims: []answer{{}, lost}},
 		"away-then-fenced-first":     {renews: after(times(20, fails), answer{after: time.Second, err: lost.err}), fences: at(13*time.Second, 0), reclaims: times(1, lost), stop: 20 * time.Second},
