@@ -263,14 +263,6 @@ func (s *Agent) Trusted() bool {
 	return held != nil && held.terms.Trusted()
 }
 
-// words picks how the log and errors describe a membership: that of a node that is alone is a claim on all partitions.
-func (s *Agent) words(shared, alone string) string {
-	if s.cfg.Alone {
-		return alone
-	}
-	return shared
-}
-
 // join joins the cluster as soon as no other process has the node's name, or everything. It tries for as long as the other's lease can live
 // unless it is renewed; then it is the fault NodeRunning. An attempt takes no longer than its lease could be relied on.
 func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
@@ -283,13 +275,19 @@ func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, er
 		case err == nil:
 			return m, granted(sent, s.cfg.TTL), nil
 		case !isHeld:
-			return nil, leaseDeadline{}, fmt.Errorf("%s: %w", s.words("join the cluster", "claim partitions"), err)
+			if s.cfg.Alone {
+				return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)
+			}
+			return nil, leaseDeadline{}, fmt.Errorf("join the cluster: %w", err)
 		case waitUntil == 0:
 			life := max(s.cfg.TTL, held.TTL) + claimGrace
 			waitUntil = s.cfg.Clock() + life
-			s.cfg.Log.Info(s.words("another process has this node's name: waiting for its lease to run out",
-				"another process holds the partitions: waiting for its claim to run out"),
-				"node", held.Node, "process", held.Process, "at_most", life)
+			log := s.cfg.Log.With("node", held.Node, "process", held.Process, "at_most", life)
+			if s.cfg.Alone {
+				log.Info("another process holds the partitions: waiting for its claim to run out")
+			} else {
+				log.Info("another process has this node's name: waiting for its lease to run out")
+			}
 		case s.cfg.Clock() >= waitUntil:
 			return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
 		}
@@ -345,10 +343,13 @@ func (s *Agent) detach(a *attachment, lost error) {
 	}
 	a.end(change.ErrTermLost)
 	s.held.Store(nil)
+	if s.cfg.Alone {
+		s.cfg.Log.Warn("terms ended: the partitions are not ours any more", "error", lost)
+		return
+	}
 	lag := max(s.cfg.Clock()-a.deadline.Until, 0)
 	s.metrics.detached.Set(1)
-	s.cfg.Log.Warn(s.words("detached from the cluster: terms ended", "terms ended: the partitions are not ours any more"),
-		"terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
+	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
 	s.cfg.Detached(lost)
 }
 
@@ -434,5 +435,9 @@ func (s *Agent) leave(ctx context.Context, m cluster.Membership) {
 		s.cfg.Log.Warn("the lease was not ended and runs out by itself", "error", err)
 		return
 	}
-	s.cfg.Log.Info(s.words("left the cluster", "partitions released"))
+	if s.cfg.Alone {
+		s.cfg.Log.Info("partitions released")
+		return
+	}
+	s.cfg.Log.Info("left the cluster")
 }
