@@ -38,6 +38,10 @@ type Config struct {
 	// Default to nothing.
 	Detached func(cause error)
 	Attached func()
+	// Alone says that no other node can take over: the node keeps its terms while the store does not answer, as long as the process does not
+	// stand still, and joins again if its membership ran out meanwhile. If the membership ended for another reason, Run returns instead of
+	// reattaching. The store must have one membership, which joining again replaces in place.
+	Alone bool
 	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
 	Viewed func(cluster.View)
 	// RetryWindow is how long partitions that another node still owns are asked for again and again. Defaults to 2 s.
@@ -55,6 +59,9 @@ const (
 
 	releaseTimeout = 3 * time.Second
 
+	claimRetry = 200 * time.Millisecond // between two attempts to get what another process holds
+	claimGrace = 2 * time.Second        // how much longer than the other's claim can live it is waited for
+
 	defaultBeat   = 2 * time.Second
 	changesEvery  = 250 * time.Millisecond // between heartbeats that tell of changes
 	viewEvery     = 2 * time.Second        // for what no hint was heard of
@@ -63,10 +70,17 @@ const (
 	recoverWithin = time.Second // of each other
 )
 
+// A Store is what an agent needs of a [cluster.Store].
+type Store interface {
+	View(ctx context.Context) (cluster.View, error)
+	Hints(ctx context.Context) <-chan struct{}
+	Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error)
+}
+
 // An Agent owns the partitions that the cluster's plan gives to this node.
 type Agent struct {
 	cfg     Config
-	store   cluster.Store
+	store   Store
 	metrics metrics
 	started time.Time
 	held    atomic.Pointer[attachment] // nil while detached
@@ -77,7 +91,7 @@ type Agent struct {
 }
 
 // New makes an Agent.
-func New(cfg Config, store cluster.Store) *Agent {
+func New(cfg Config, store Store) *Agent {
 	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, defaultBeat)
 	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)
@@ -107,8 +121,8 @@ func New(cfg Config, store cluster.Store) *Agent {
 // the sign to come to its end, and no more terms begin; those that run live until serve returns.
 //
 // Where another process has the node's name, Run waits as long as that one's lease can live unless renewed, and then returns the fault
-// NodeRunning; NodeTermLost where that happens to a detached node. A ctx that ends before serve is called is a planned stop. Otherwise Run
-// returns what serve returns.
+// NodeRunning; NodeTermLost where that happens to a detached node, or where a node that is alone has lost its membership. A ctx that ends before
+// serve is called is a planned stop. Otherwise Run returns what serve returns.
 func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) error {
 	lifetime := context.WithoutCancel(ctx)
 	m, deadline, err := s.join(ctx)
@@ -136,10 +150,17 @@ func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) 
 			s.leave(lifetime, m)
 			break
 		}
-		m, deadline, err = s.reattach(lifetime, m, done)
+		if s.cfg.Alone {
+			err = lost
+		} else {
+			m, deadline, err = s.reattach(lifetime, m, done)
+		}
 		if err != nil {
 			stop(change.ErrTermLost)
 			<-done
+			if s.cfg.Alone && onlyLeft(lost) == nil {
+				s.leave(lifetime, m)
+			}
 			return errors.Join(fault.New(fault.NodeTermLost, err), ignoring(served, change.ErrTermLost, context.Canceled))
 		}
 	}
@@ -242,15 +263,45 @@ func (s *Agent) Trusted() bool {
 	return held != nil && held.terms.Trusted()
 }
 
-// join joins the cluster as soon as no other process has the node's name.
+// join joins the cluster as soon as no other process has the node's name, or everything. It tries for as long as the other's lease can live
+// unless it is renewed; then it is the fault NodeRunning. An attempt takes no longer than its lease could be relied on.
 func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
-	return acquire(ctx, acquisition[cluster.Membership]{
-		verb: "join the cluster", ttl: s.cfg.TTL, clock: s.cfg.Clock, try: s.tryJoin,
-		waiting: func(by *cluster.HeldError, atMost time.Duration) {
-			s.cfg.Log.Info("another process has this node's name: waiting for its lease to run out",
-				"node", by.Node, "process", by.Process, "at_most", atMost)
-		},
-	})
+	var waitUntil time.Duration // 0 before the first refusal
+	for {
+		sent := s.cfg.Clock()
+		m, err := within(ctx, trustedFor(s.cfg.TTL), s.tryJoin)
+		held, isHeld := errors.AsType[*cluster.HeldError](err)
+		switch {
+		case err == nil:
+			return m, granted(sent, s.cfg.TTL), nil
+		case !isHeld:
+			if s.cfg.Alone {
+				return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)
+			}
+			return nil, leaseDeadline{}, fmt.Errorf("join the cluster: %w", err)
+		case waitUntil == 0:
+			life := max(s.cfg.TTL, held.TTL) + claimGrace
+			waitUntil = s.cfg.Clock() + life
+			log := s.cfg.Log.With("node", held.Node, "process", held.Process, "at_most", life)
+			if s.cfg.Alone {
+				log.Info("another process holds the partitions: waiting for its claim to run out")
+			} else {
+				log.Info("another process has this node's name: waiting for its lease to run out")
+			}
+		case s.cfg.Clock() >= waitUntil:
+			return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
+		}
+		if err := retry.Sleep(ctx, claimRetry); err != nil {
+			return nil, leaseDeadline{}, err
+		}
+	}
+}
+
+// within calls f with a timeout.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return f(ctx)
 }
 
 func (s *Agent) tryJoin(ctx context.Context) (cluster.Membership, error) {
@@ -292,6 +343,10 @@ func (s *Agent) detach(a *attachment, lost error) {
 	}
 	a.end(change.ErrTermLost)
 	s.held.Store(nil)
+	if s.cfg.Alone {
+		s.cfg.Log.Warn("terms ended: the partitions are not ours any more", "error", lost)
+		return
+	}
 	lag := max(s.cfg.Clock()-a.deadline.Until, 0)
 	s.metrics.detached.Set(1)
 	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
@@ -378,6 +433,10 @@ func (s *Agent) leave(ctx context.Context, m cluster.Membership) {
 	defer cancel()
 	if err := m.Leave(ctx); err != nil {
 		s.cfg.Log.Warn("the lease was not ended and runs out by itself", "error", err)
+		return
+	}
+	if s.cfg.Alone {
+		s.cfg.Log.Info("partitions released")
 		return
 	}
 	s.cfg.Log.Info("left the cluster")

@@ -31,6 +31,7 @@ type attachment struct {
 	renewing, beating, viewing, claiming, giving bool
 
 	failure  error // of the last renewal
+	left     error // why a node that is alone must join again: its membership has run out while nobody answered
 	streak   int
 	failing  bool                               // claims fail
 	claimed  time.Duration                      // when the last claim ended
@@ -58,6 +59,13 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 		}
 		if err := a.Sees(); unanswered(err) {
 			return err
+		}
+		if a.left != nil && a.stopping && !a.renewing {
+			return a.left
+		}
+		if a.cfg.Alone && (a.failure != nil || a.left != nil) {
+			a.deadline = a.deadline.Unanswered(now)
+			a.terms.Rely(a.deadline)
 		}
 		a.ask(ctx, now)
 		look.Reset(a.pause(now))
@@ -88,7 +96,11 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 
 // ask sends the requests that are due.
 func (a *attachment) ask(ctx context.Context, now time.Duration) {
-	if !a.renewing && now >= a.deadline.Due {
+	switch {
+	case a.renewing || now < a.deadline.Due:
+	case a.left != nil:
+		a.request(ctx, &a.renewing, a.deadline.TTL/2, a.joinAgain) // which leaves time to renew it
+	default:
 		a.request(ctx, &a.renewing, renewEvery(a.deadline.TTL), a.renew)
 	}
 	if !a.beating && now >= a.beatAt {
@@ -138,19 +150,39 @@ func (a *attachment) renew(ctx context.Context) func() error {
 	sent := a.cfg.Clock()
 	ttl, err := a.membership.Renew(ctx)
 	return func() error {
-		if errors.Is(err, cluster.ErrLeft) {
-			return err
-		}
-		a.logTurn(err)
-		if a.failure = err; err != nil {
-			a.deadline = a.deadline.Failed(a.cfg.Clock())
+		if left := onlyLeft(err); left != nil && a.cfg.Alone && a.deadline.RanOut(sent) {
+			a.left, a.deadline.Due = left, a.cfg.Clock()
 			return nil
 		}
-		a.deadline = granted(sent, ttl)
-		a.terms.Rely(a.deadline)
-		a.rely(a.deadline)
+		return a.answered(sent, ttl, err)
+	}
+}
+
+// joinAgain replaces a membership that has run out because the store did not answer. The terms last until the next view, which shows that their
+// partitions have new epochs.
+func (a *attachment) joinAgain(ctx context.Context) func() error {
+	sent := a.cfg.Clock()
+	_, err := a.tryJoin(ctx)
+	return func() error { return a.answered(sent, a.cfg.TTL, err) }
+}
+
+// answered takes the answer to a request to prolong the lease.
+func (a *attachment) answered(sent, ttl time.Duration, err error) error {
+	if left := onlyLeft(err); left != nil {
+		return left
+	}
+	a.logTurn(err)
+	if a.failure = err; err != nil {
+		a.deadline = a.deadline.Failed(a.cfg.Clock())
 		return nil
 	}
+	if a.left != nil {
+		a.cfg.Log.Info("claimed the partitions anew: the claim had run out unanswered")
+	}
+	a.deadline, a.left = granted(sent, ttl), nil
+	a.terms.Rely(a.deadline)
+	a.rely(a.deadline)
+	return nil
 }
 
 // logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
@@ -188,9 +220,9 @@ func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
 	return func() error { return onlyLeft(err) } // one that was not heard is followed by the next
 }
 
-// onlyLeft returns err if it says that the membership has ended.
+// onlyLeft returns err if it says that the membership has ended, or the claim of a node that is alone.
 func onlyLeft(err error) error {
-	if errors.Is(err, cluster.ErrLeft) {
+	if errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrLost) {
 		return err
 	}
 	return nil
@@ -222,7 +254,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		if a.stopping {
 			return nil
 		}
-		if len(d.Claim) > 0 && !a.claiming {
+		if len(d.Claim) > 0 && !a.claiming && a.left == nil {
 			a.request(ctx, &a.claiming, trustedFor(a.deadline.TTL), func(ctx context.Context) func() error { return a.claim(ctx, d.Claim) })
 		}
 		a.viewAt = min(a.viewAt, d.Next)
@@ -301,8 +333,18 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 	return func() error {
 		a.claimed = a.cfg.Clock()
 		a.viewAt = min(a.viewAt, a.claimed+claimRetry) // some may have gone to others meanwhile
-		if left := onlyLeft(err); left != nil {
+		if _, isHeld := errors.AsType[*cluster.HeldError](err); isHeld {
+			return err
+		}
+		switch left := onlyLeft(err); {
+		case left == nil:
+		case !a.cfg.Alone || !a.deadline.RanOut(a.claimed):
 			return left
+		case a.left == nil:
+			a.deadline.Due = a.claimed // a renewal finds out whether it has run out
+		}
+		if err != nil && a.cfg.Alone {
+			a.terms.Postpone(partitions, a.claimed+reclaimPause)
 		}
 		if err != nil && !a.failing {
 			a.cfg.Log.Warn("partitions cannot be claimed yet", "error", err)

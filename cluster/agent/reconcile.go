@@ -45,6 +45,9 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 			}
 		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over, or taken
 			t.given = true
+			if mine {
+				d.Next = min(d.Next, max(t.again, now))
+			}
 		case t.back:
 			d.Give = append(d.Give, t.term)
 		case t.begun >= asked || t.over:

@@ -1,18 +1,16 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/fault"
 )
 
 // SoloConfig says what a Solo claims, and for whom.
@@ -24,9 +22,8 @@ type SoloConfig struct {
 	TTL time.Duration
 	// TakeOver ends the claim of another process instead of waiting for it.
 	TakeOver bool
-	// Resume takes the further terms of partitions whose terms were given back ([Solo.Ended]) and which were claimed again. It may
-	// block on the network until its context ends; the terms live longer. After an error the partitions are claimed once more, a
-	// little later. Without Resume they stay without an owner.
+	// Resume takes the further terms of partitions whose terms were given back ([Agent.Ended]) and which were claimed again, as that of
+	// [Config] does. Defaults to nothing.
 	Resume func(ctx context.Context, terms []change.Term) error
 	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to SinceBoot.
 	Clock func() time.Duration
@@ -34,240 +31,202 @@ type SoloConfig struct {
 	Log *slog.Logger
 }
 
-// A Solo owns every partition of a cluster of one.
+// A Solo is the Agent of a node that is alone: every partition of a registry is its own.
 type Solo struct {
-	cfg      SoloConfig
-	registry cluster.Registry
-	held     atomic.Pointer[termSet] // nil before the partitions are claimed
-	first    []change.Epoch          // of the partitions as they were claimed first
+	*Agent
+
+	first  chan []change.Term // what was claimed first
+	resume func(ctx context.Context, terms []change.Term) error
+	once   sync.Once
 }
 
 // NewSolo makes a Solo.
 func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
-	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	if cfg.Clock == nil {
-		cfg.Clock = cluster.SinceBoot
-	}
-	return &Solo{cfg: cfg, registry: registry}
+	s := &Solo{first: make(chan []change.Term, 1), resume: cfg.Resume}
+	s.Agent = New(Config{
+		Member: cfg.Member, TTL: cfg.TTL, Alone: true, Resume: s.begin, Clock: cfg.Clock, Log: cfg.Log,
+	}, &claims{
+		Registry: registry, cfg: cfg, plan: slices.Repeat([]string{cfg.Member.Node}, cfg.Partitions), changed: make(chan struct{}, 1),
+	})
+	return s
 }
 
-// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim alive until serve returns;
-// then it releases the claim. It returns after everything that it started has ended.
-//
-// When ctx ends the terms do not: ctx is handed to serve to say that it should come to its end, and serve takes what time
-// it needs, for last marks too, before it returns. Only a loss ends terms. When the claim is lost all of them end, and with them
-// the context that serve was given, with the cause change.ErrTermLost; serve must return then, and Run returns the fault
-// NodeTermLost. When one partition is taken out of the claim, by an operator's rewind, its term alone ends; whoever serves it says
-// so with Ended when that is done, and the partition is claimed again and handed to Resume. All of them go that way when the registry
-// has been away until the claim ran out, and nobody else has the partitions; while it is away the terms go on.
-//
-// Where another process holds the partitions, Run waits as long as that one's claim can live unless renewed; a process that
-// restarts after a crash so waits for its own former claim. After that it returns the fault NodeRunning. A ctx that ends
-// before serve is called is a planned stop. Otherwise Run returns what serve returns.
+// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim alive until serve returns; then it releases the
+// claim. As with [Agent.Run] the terms outlive ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
+// that serve was given, with the cause change.ErrTermLost.
 func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
-	epochs, deadline, err := s.claim(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
+	return s.Agent.Run(ctx, func(ctx context.Context) error {
+		select {
+		case terms := <-s.first:
+			return serve(ctx, terms)
+		case <-ctx.Done():
 			return nil
 		}
-		return err
-	}
-	s.cfg.Log.Info("partitions claimed", "partitions", len(epochs), "node", s.cfg.Member.Node, "process", s.cfg.Member.Process)
-	s.first = epochs
-	lifetime := context.WithoutCancel(ctx)
-	owned, end := context.WithCancelCause(lifetime)
-	held := newTermSet(owned, s.cfg.Clock, deadline)
-	s.held.Store(held)
-	terms := held.Begin(partitionsUpTo(len(epochs)), epochs, s.cfg.Clock())
-	serving, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var served error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		served = serve(serving, terms)
-	}()
-
-	lost := s.keep(lifetime, held, deadline, serving.Done(), done)
-	if lost != nil {
-		end(change.ErrTermLost)
-		stop(change.ErrTermLost)
-		s.cfg.Log.Warn("terms ended: the partitions are not ours any more", "error", lost)
-	}
-	<-done
-	end(context.Canceled)
-	if !errors.Is(lost, cluster.ErrLost) {
-		s.release(lifetime)
-	}
-	switch {
-	case lost == nil:
-		return served
-	case served == nil, errors.Is(served, change.ErrTermLost), errors.Is(served, context.Canceled):
-		return fault.New(fault.NodeTermLost, lost)
-	}
-	return errors.Join(fault.New(fault.NodeTermLost, lost), served)
-}
-
-// Ended gives a term back that is over while the claim lives: a store has refused it, or its context has ended, and nothing is done
-// under it any more. Its partition is claimed again. It may be called from any goroutine and never blocks.
-func (s *Solo) Ended(term change.Term) {
-	if held := s.held.Load(); held != nil {
-		held.Back(term)
-	}
-}
-
-// claim claims the partitions as soon as nobody holds them.
-func (s *Solo) claim(ctx context.Context) ([]change.Epoch, leaseDeadline, error) {
-	return acquire(ctx, acquisition[[]change.Epoch]{
-		verb: "claim partitions", ttl: s.cfg.TTL, clock: s.cfg.Clock,
-		try: func(ctx context.Context) ([]change.Epoch, error) {
-			return s.registry.Claim(ctx, s.cfg.Member, s.cfg.Partitions, s.cfg.TTL, s.cfg.TakeOver)
-		},
-		waiting: func(by *cluster.HeldError, atMost time.Duration) {
-			s.cfg.Log.Info("another process holds the partitions: waiting for its claim to run out",
-				"node", by.Node, "process", by.Process, "at_most", atMost)
-		},
 	})
 }
 
-// keep keeps the claim alive until done is closed, and claims the partitions again whose terms have ended, until stopping is closed.
-// It returns why the claim is lost as soon as it is, or may be.
-func (s *Solo) keep(ctx context.Context, held *termSet, t leaseDeadline, stopping, done <-chan struct{}) error {
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers, claims := make(chan renewal, 1), make(chan reclaim, 1)
-	renewing, claiming := false, s.cfg.Resume == nil
-	var failure, claimFailure error
-	var gone error // the claim has run out while nobody answered
-	made := 0      // how often it was made anew
-	look := time.NewTimer(0)
-	defer look.Stop()
-	for {
-		now := s.cfg.Clock()
-		if t.Over(now) {
-			return notRenewed(failure)
-		}
-		if failure != nil || gone != nil {
-			t = t.Unanswered(now)
-			held.Rely(t)
-		}
-		if !renewing && now >= t.Due {
-			ask := s.renew
-			if gone != nil {
-				if stopping == nil {
-					return gone
-				}
-				ask = s.claimAnew
-			}
-			renewing = true
-			ttl := t.TTL // t moves on meanwhile
-			asking.Go(func() { answers <- ask(ctx, now, ttl) })
-		}
-		pause := t.Pause(now, renewing)
-		if !claiming {
-			partitions, next := held.Due(now, t.Until)
-			pause = min(pause, next-now)
-			if claiming = len(partitions) > 0; claiming {
-				of := made
-				asking.Go(func() { claims <- reclaim{s.claimAgain(ctx, held, partitions), of} })
-			}
-		}
-		look.Reset(pause)
-		select {
-		case <-done:
-			return nil
-		case <-stopping:
-			stopping, claiming = nil, true // what ends from now on stays ended
-		case <-held.Ended:
-		case <-look.C:
-		case claimed := <-claims:
-			err := claimed.err
-			if s.final(err, claimed.of == made && !t.RanOut(s.cfg.Clock())) {
-				return err
-			}
-			if errors.Is(err, cluster.ErrLost) && gone == nil && claimed.of == made {
-				t.Due = s.cfg.Clock() // a renewal finds out whether the claim can be made anew
-			}
-			claiming = stopping == nil
-			if !claiming {
-				s.logClaims(claimFailure, err)
-				claimFailure = err
-			}
-		case answer := <-answers:
-			renewing = false
-			if errors.Is(answer.err, cluster.ErrLost) {
-				if gone != nil || !t.RanOut(answer.sent) {
-					return answer.err
-				}
-				gone = answer.err
-				t.Due = s.cfg.Clock()
-				break
-			}
-			s.logTurn(failure, answer.err)
-			failure = answer.err
-			if failure != nil {
-				t = t.Failed(s.cfg.Clock())
-				break
-			}
-			t, gone = granted(answer.sent, answer.ttl), nil
-			if answer.anew {
-				made++
-			}
-			held.Rely(t)
-			if n := held.Take(answer.taken, answer.sent); n > 0 {
-				s.cfg.Log.Info("terms ended", "partitions", n, "because", answer.why())
-			}
-		}
+// begin takes terms that have begun: the first are for serve.
+func (s *Solo) begin(ctx context.Context, terms []change.Term) error {
+	isFirst := false
+	s.once.Do(func() {
+		isFirst = true
+		s.first <- terms
+	})
+	if isFirst || s.resume == nil {
+		return nil
+	}
+	return s.resume(ctx, terms)
+}
+
+// claims makes a registry the store of a cluster of one, and is its only membership. Joining claims all partitions, which the plan assigns to the
+// node. A view asks nobody: it shows what the registry has answered.
+type claims struct {
+	cluster.Registry
+
+	cfg     SoloConfig
+	plan    []string
+	changed chan struct{}
+	first   []change.Epoch // of the partitions as they were claimed first
+
+	mu struct {
+		sync.Mutex
+		owners []cluster.Owner // as far as is known; nobody where a partition was taken, or its term has been given back
+		made   int             // how often all of them were claimed
 	}
 }
 
-// claimAgain claims partitions whose terms have ended, and hands their new terms on.
-func (s *Solo) claimAgain(ctx context.Context, held *termSet, partitions []change.Partition) error {
-	ctx, cancel := context.WithTimeout(ctx, trustedFor(s.cfg.TTL))
-	defer cancel()
-	epochs, err := s.registry.Reclaim(ctx, partitions)
+var _ cluster.Membership = (*claims)(nil)
+
+// View implements cluster.Store.
+func (c *claims) View(context.Context) (cluster.View, error) {
+	owners, _ := c.known()
+	return cluster.View{Owners: owners, Plan: cluster.Plan{Version: 1, Owners: c.plan}}, nil
+}
+
+// Hints implements cluster.Store, but for closing the channel.
+func (c *claims) Hints(context.Context) <-chan struct{} { return c.changed }
+
+// known returns the owners, and how often all partitions were claimed.
+func (c *claims) known() ([]cluster.Owner, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.mu.owners), c.mu.made
+}
+
+// change changes the owners.
+func (c *claims) change(f func(owners []cluster.Owner)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.mu.owners)
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// owner is the owner of what has been claimed.
+func (c *claims) owner(e change.Epoch) cluster.Owner {
+	return cluster.Owner{Node: c.cfg.Member.Node, Process: c.cfg.Member.Process, Epoch: e}
+}
+
+// Join implements cluster.Store. Joining again replaces a claim that has run out. It fails with cluster.ErrLost if another process owns the
+// partitions, or if the store is not the one of the first claim.
+func (c *claims) Join(ctx context.Context, _ cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
+	_, made := c.known()
+	epochs, err := c.Registry.Claim(ctx, c.cfg.Member, c.cfg.Partitions, ttl, c.cfg.TakeOver && made == 0)
+	if _, isHeld := errors.AsType[*cluster.HeldError](err); isHeld && made > 0 {
+		return nil, fmt.Errorf("%w while nobody answered: %w", cluster.ErrLost, err)
+	}
 	if err != nil {
-		held.Postpone(partitions, s.cfg.Clock()+reclaimPause)
-		return fmt.Errorf("claim partitions again: %w", err)
+		return nil, err
 	}
-	terms := held.Begin(partitions, epochs, s.cfg.Clock())
-	if err := s.cfg.Resume(ctx, terms); err != nil {
-		for _, term := range terms {
-			held.Back(term)
+	if made == 0 {
+		c.first = epochs
+	}
+	for p, e := range epochs {
+		if first := c.first[p]; e.Incarnation != first.Incarnation || made > 0 && e.Compare(first) <= 0 {
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+			defer cancel()
+			err := c.Leave(leaving)
+			return nil, errors.Join(fmt.Errorf("%w: the store is another one than before, or was restored: epoch %s after %s", cluster.ErrLost, e, first), err)
 		}
-		return fmt.Errorf("resume partitions: %w", err)
 	}
-	s.cfg.Log.Info("partitions claimed again", "partitions", len(terms))
+	c.change(func([]cluster.Owner) {
+		c.mu.owners = make([]cluster.Owner, len(epochs))
+		for p, e := range epochs {
+			c.mu.owners[p] = c.owner(e)
+		}
+		c.mu.made++
+	})
+	return c, nil
+}
+
+// Renew implements cluster.Membership. A partition that was claimed again while the request was under way has not been taken.
+func (c *claims) Renew(ctx context.Context) (time.Duration, error) {
+	asked, _ := c.known()
+	ttl, taken, err := c.Registry.Renew(ctx)
+	if len(taken) > 0 {
+		c.change(func(owners []cluster.Owner) {
+			for _, p := range taken {
+				if owners[p] == asked[p] {
+					owners[p] = cluster.Owner{}
+				}
+			}
+		})
+	}
+	return ttl, err
+}
+
+// Beat implements cluster.Membership: there is nobody to tell.
+func (c *claims) Beat(context.Context, cluster.Heartbeat) error { return nil }
+
+// Claim implements cluster.Membership, but returns a *cluster.HeldError if another process owns a partition. An error about this process's own
+// earlier claim does not end the one that replaced it.
+func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
+	owners, made := c.known()
+	free := slices.DeleteFunc(slices.Clone(partitions), func(p change.Partition) bool { return owners[p] != cluster.Owner{} })
+	if len(free) > 0 {
+		epochs, err := c.Reclaim(ctx, free)
+		_, now := c.known()
+		held, isHeld := errors.AsType[*cluster.HeldError](err)
+		if isHeld && held.Process == c.cfg.Member.Process || errors.Is(err, cluster.ErrLost) && now != made {
+			err = errors.New(err.Error()) // it says nothing of the claim that stands
+		}
+		if err != nil {
+			return nil, fmt.Errorf("claim partitions again: %w", err)
+		}
+		c.change(func(owners []cluster.Owner) {
+			for i, p := range free {
+				if epochs[i].Compare(owners[p].Epoch) > 0 {
+					owners[p] = c.owner(epochs[i])
+				}
+			}
+		})
+	}
+	owners, _ = c.known()
+	claimed := make([]cluster.Owner, len(partitions))
+	for i, p := range partitions {
+		claimed[i] = owners[p]
+	}
+	return claimed, nil
+}
+
+// Hand implements cluster.Membership: there is nobody to hand anything to.
+func (c *claims) Hand(context.Context, cluster.Member, []change.Partition, []change.Epoch) ([]cluster.Owner, error) {
+	return nil, cluster.ErrAbsent
+}
+
+// Give implements cluster.Membership. The registry keeps others out of what is given back; it is claimed again with a new epoch.
+func (c *claims) Give(_ context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+	c.change(func(owners []cluster.Owner) {
+		for i, p := range partitions {
+			if owners[p].Epoch == epochs[i] {
+				owners[p] = cluster.Owner{}
+			}
+		}
+	})
 	return nil
 }
 
-// logClaims logs when claiming again begins to fail.
-func (s *Solo) logClaims(before, now error) {
-	if before == nil && now != nil {
-		s.cfg.Log.Warn("partitions whose terms ended cannot be claimed again yet", "error", now)
-	}
-}
-
-// logTurn logs when renewals begin to fail and when they succeed again.
-func (s *Solo) logTurn(before, now error) {
-	switch {
-	case before == nil && now != nil:
-		s.cfg.Log.Warn("the claim on the partitions cannot be renewed", "error", now)
-	case before != nil && now == nil:
-		s.cfg.Log.Info("the claim on the partitions is renewed again")
-	}
-}
-
-// release ends the claim, so that a successor need not wait.
-func (s *Solo) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	if err := s.registry.Release(ctx); err != nil {
-		s.cfg.Log.Warn("the claim on the partitions was not released and runs out by itself", "error", err)
-		return
-	}
-	s.cfg.Log.Info("partitions released")
-}
+// Leave implements cluster.Membership.
+func (c *claims) Leave(ctx context.Context) error { return c.Release(ctx) }

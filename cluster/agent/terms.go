@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +36,6 @@ type termState struct {
 	begun time.Duration // the reading of the clock when the partition was claimed
 	again time.Duration // the reading before which the partition is not claimed again
 
-	// In a cluster of several.
 	released bool // whoever serves it has been asked to give it up
 	given    bool // its key has been given back
 }
@@ -77,21 +75,6 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 	return terms
 }
 
-// Take ends the terms of partitions of which a request sent at asked says that they were taken out of the claim, and returns how many
-// had not ended before. A term that has begun since is not meant.
-func (h *termSet) Take(partitions []change.Partition, asked time.Duration) (ended int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, p := range partitions {
-		if t := h.mu.tenures[p]; t != nil && !t.over && t.begun < asked {
-			t.over = true
-			t.end(change.ErrTermLost)
-			ended++
-		}
-	}
-	return ended
-}
-
 // Back takes a term back from whoever served it. One that is not the latest of its partition is left out.
 func (h *termSet) Back(term change.Term) {
 	h.mu.Lock()
@@ -113,24 +96,8 @@ func (h *termSet) Postpone(partitions []change.Partition, until time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range partitions {
-		h.mu.tenures[p].again = until
-	}
-}
-
-// Due returns the partitions to be claimed again now, in order, and when to look again if there are others, else never.
-func (h *termSet) Due(now, never time.Duration) (partitions []change.Partition, next time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	next = never
-	for p, t := range h.mu.tenures {
-		switch {
-		case !t.back:
-		case t.again <= now:
-			partitions = append(partitions, p)
-		default:
-			next = min(next, t.again)
+		if t := h.mu.tenures[p]; t != nil {
+			t.again = until
 		}
 	}
-	slices.Sort(partitions)
-	return partitions, next
 }

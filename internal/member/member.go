@@ -86,10 +86,10 @@ type Config struct {
 // A Member is a node's place in its cluster.
 type Member struct {
 	cfg      Config
-	solo     *agent.Solo  // in a cluster of one
-	agent    *agent.Agent // in one of several, like the leader
-	leader   *leader.Leader
-	solitary *solitary // in a cluster of one
+	agent    *agent.Agent
+	solo     *agent.Solo    // the agent in a cluster of one
+	leader   *leader.Leader // nil in a cluster of one
+	solitary *solitary      // in a cluster of one
 	mover    *mover
 	terms    terms
 	view     atomic.Pointer[cluster.View] // the last one, nil before
@@ -109,6 +109,7 @@ func New(cfg Config) *Member {
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
+		m.agent = m.solo.Agent
 		m.solitary = newSolitary(m.planConfig())
 		return m
 	}
@@ -136,10 +137,10 @@ func (m *Member) planConfig() plan.Config {
 
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
 func (m *Member) Run(ctx context.Context) error {
-	if m.agent != nil {
-		return m.givingBack(ctx, m.agent, func() error { return m.agent.Run(ctx, m.serveShare) })
+	if !m.Alone() {
+		return m.givingBack(ctx, func() error { return m.agent.Run(ctx, m.serveShare) })
 	}
-	return m.givingBack(ctx, m.solo, func() error {
+	return m.givingBack(ctx, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
 			switch err := m.resume(serving, terms); {
 			case err == nil:
@@ -203,21 +204,16 @@ func (m *Member) Topology() gateway.Topologist {
 func (m *Member) leads() bool { return m.agent.Trusted() && m.agent.Sees() == nil }
 
 // Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
-func (m *Member) Sees() error {
-	if m.agent == nil {
-		return nil
-	}
-	return m.agent.Sees()
-}
+func (m *Member) Sees() error { return m.agent.Sees() }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
 func (m *Member) DeadlineLag() time.Duration { return m.agent.DeadlineLag() }
 
 // Trusted reports whether the node may hand anything to anybody now.
-func (m *Member) Trusted() bool { return m.agent == nil || m.agent.Trusted() }
+func (m *Member) Trusted() bool { return m.Alone() || m.agent.Trusted() }
 
 // Alone reports whether this is a cluster of one.
-func (m *Member) Alone() bool { return m.agent == nil }
+func (m *Member) Alone() bool { return m.solo != nil }
 
 // Leads reports whether what one node of the cluster does for all of them is this node's to do.
 func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }

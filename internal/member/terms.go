@@ -70,18 +70,15 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 // An owner takes back terms of which nothing is done any more.
 type owner interface{ Ended(change.Term) }
 
-var (
-	_ owner = (*agent.Solo)(nil)
-	_ owner = (*agent.Agent)(nil)
-)
+var _ owner = (*agent.Agent)(nil)
 
-// givingBack tells the owner, while run runs, which terms the node has ended.
-func (m *Member) givingBack(ctx context.Context, o owner, run func() error) error {
+// givingBack tells the agent, while run runs, which terms the node has ended.
+func (m *Member) givingBack(ctx context.Context, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, o) })
+	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, m.agent) })
 	return run()
 }
 
