@@ -52,6 +52,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h. If etcd has just been configured like this, the warning disappears after the first compaction.",
 		},
 		{
+			Code:    EtcdExposed,
+			Summary: "the connection to etcd is not protected",
+			Meaning: "etcd is on another machine, and the node uses no TLS, or shows neither a password nor a certificate. Whoever reads the network sees the password and where subscribers are; whoever writes to etcd can move checkpoints, so that changes are skipped.",
+			Remedy:  "Use https:// endpoints with etcd.tls.ca_file, and turn on authentication in etcd: a user (etcd.username) or a client certificate (etcd.tls.cert_file) that may write below etcd.prefix only.",
+		},
+		{
 			Code:    EtcdMember,
 			Summary: "an etcd endpoint does not answer, or has no leader",
 			Meaning: "The other endpoints work; after one more failure etcd may have no quorum.",

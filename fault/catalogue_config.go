@@ -34,6 +34,12 @@ func configEntries() []Entry {
 			Remedy:  "Change one of the two keys in the message.",
 		},
 		{
+			Code:    ConfigExposed,
+			Summary: "every user of the machine may read a file with a secret",
+			Meaning: "The file has a password, a signing key or a private key, and its mode lets everybody read it.",
+			Remedy:  "chmod 0640 (or 0400) and chown the file so that only the node's user reads it. If others have accounts on the machine, replace the secret.",
+		},
+		{
 			Code:    ConfigUnknownKey,
 			Summary: "the configuration has a key that does not exist",
 			Meaning: "Unknown keys are refused, because a misspelt key would silently leave its default in force. Nothing was started.",

@@ -34,10 +34,16 @@ func gatewayEntries() []Entry {
 			Remedy:  "End subscriptions that are not needed, combine several filters into one, or ask the operator to raise max_subscriptions of the identity.",
 		},
 		{
+			Code:    AccessOpen,
+			Summary: "anyone who can connect can read everything",
+			Meaning: "A server is reachable from other machines and asks nobody for credentials. A node starts; every client that reaches the port may subscribe to every namespace, without limits.",
+			Remedy:  "List identities with their namespaces and limits (access.identities_file, docs/access.md), accept JWTs (access.jwks_file), or listen on 127.0.0.1.",
+		},
+		{
 			Code:    AccessPlaintext,
 			Summary: "the node would accept connections from other machines without TLS",
-			Meaning: "Events and tokens could be read on the network. Nothing was started.",
-			Remedy:  "Configure a certificate (http.tls, grpc.tls), listen on 127.0.0.1, or allow plaintext (http.insecure, grpc.insecure) if a proxy in front of the node terminates TLS.",
+			Meaning: "Events can be read and changed on the network. A node starts only with http.insecure or grpc.insecure, and takes no tokens there.",
+			Remedy:  "Configure a certificate (http.tls, grpc.tls), listen on 127.0.0.1, or allow plaintext (http.insecure, grpc.insecure) if a proxy in front of the node terminates TLS and nobody else reaches the port.",
 		},
 		{
 			Code:    AccessTokenExposed,
@@ -50,6 +56,12 @@ func gatewayEntries() []Entry {
 			Summary: "the node does not know who is there",
 			Meaning: "No token or certificate was shown, or it is forged, expired, revoked, made for somebody else, or its rights have changed since it connected. Nothing was delivered after that; no position is lost.",
 			Remedy:  "Send `authorization: Bearer` with a token that is good now, or connect with a client certificate whose subject is listed; then resume. docs/access.md says what is taken.",
+		},
+		{
+			Code:    AccessUnlimited,
+			Summary: "an identity has no limits",
+			Meaning: "It has no max_subscriptions, or neither events_per_second nor bytes_per_second. One such client can use up the memory, the CPU or the network of the node, to the harm of all others.",
+			Remedy:  "Give every line of the file of identities max_subscriptions, and events_per_second or bytes_per_second (docs/access.md).",
 		},
 		{
 			Code:    FilterCost,

@@ -52,6 +52,12 @@ func mongodbEntries() []Entry {
 			Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
 		},
 		{
+			Code:    MongoExposed,
+			Summary: "the connection to MongoDB is not protected",
+			Meaning: "MongoDB is on another machine, and the connection string has no TLS, does not verify certificates, or has no credentials. Whoever reads the network sees every change; whoever changes it can forge them.",
+			Remedy:  "Add tls=true to mongodb.uri (tlsCAFile=… for a private authority), remove tlsInsecure, and use a user who has only the roles in README.md.",
+		},
+		{
 			Code:    MongoImages,
 			Summary: "pre- or post-images are requested that MongoDB does not keep",
 			Meaning: "With mongodb.full_document or mongodb.full_document_before_change: whenAvailable or required the collection must keep pre- and post-images. If it does not, changes come without those documents; with required, MongoDB refuses to continue at such a change.",

@@ -36,7 +36,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(operator.FlagError)
-	root.AddCommand(runCommand(), configCommand(), explainCommand(), versionCommand())
+	root.AddCommand(runCommand(), explainCommand(), versionCommand())
 	root.AddCommand(operator.Commands()...)
 	return root
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -72,6 +74,27 @@ func (a *Authenticator) Known() (tokens, subjects, keys int) {
 		keys = len(a.keys.Get())
 	}
 	return tokens, subjects, keys
+}
+
+// Unlimited returns the names of listed identities without a limit of subscriptions, or with none of events and of bytes, in their order.
+func (a *Authenticator) Unlimited() []string {
+	if a.listed == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	r := a.listed.Get()
+	note := func(i *Identity) {
+		if i.MaxSubscriptions == 0 || i.EventsPerSecond == 0 && i.BytesPerSecond == 0 {
+			names[i.Name] = true
+		}
+	}
+	for _, l := range r.tokens {
+		note(l.identity)
+	}
+	for _, i := range r.subjects {
+		note(i)
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 var (

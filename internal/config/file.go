@@ -117,7 +117,7 @@ func (r *fileReader) entry(path string, name, v *yaml.Node) {
 
 // value reads what stands behind a key.
 func (r *fileReader) value(k key, n *yaml.Node) (value, bool) {
-	v := value{where: r.at(n)}
+	v := value{where: r.at(n), file: r.name}
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
 		r.refuse(k, v.where, errors.New(`has no value: write one ("" for an empty text, [] for an empty list) or remove the key`))

@@ -91,11 +91,14 @@ func checkListener(text string) error {
 // checkLoopback takes an address that cannot be reached from other machines.
 func checkLoopback(text string) error {
 	host, _, _ := net.SplitHostPort(text)
-	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+	if !isHere(host) {
 		return errors.New("must be a loopback address, such as 127.0.0.1:6060")
 	}
 	return checkAddress(text, 0)
 }
+
+// isHere reports whether a host is this machine. Names are not resolved.
+func isHere(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // checkEndpoint takes host:port, bare or as a URL without anything else.
 func checkEndpoint(text string) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 )
 
@@ -33,8 +32,7 @@ func (u HookURL) Plain() bool {
 	if err != nil || parsed.Scheme != "http" {
 		return false
 	}
-	host := parsed.Hostname()
-	return host != "localhost" && !net.ParseIP(host).IsLoopback()
+	return !isHere(parsed.Hostname())
 }
 
 // String returns the address with path and query masked.

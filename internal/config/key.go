@@ -44,6 +44,11 @@ func appendKeys(keys []key, prefix string, section reflect.Value) []key {
 // secret reports whether the key's value is never shown.
 func (k key) secret() bool { return k.tag.Get("secret") == "yes" }
 
+// hidden reports whether the field has a secret: text shows it otherwise than it is.
+func (k key) hidden() bool {
+	return k.secret() && reflect.ValueOf(k.to).Elem().String() != k.text()
+}
+
 // target returns the path of the key whose field this one sets.
 func (k key) target() string {
 	if k.indirect {

@@ -15,18 +15,33 @@ const envPrefix = "STREAMER_"
 // Load reads the file at path, or none where path is "", and environ (as os.Environ returns it) over the defaults. The error
 // joins a fault.Error for everything that is wrong; with one, the Config is zero.
 func Load(path string, environ []string) (Config, error) {
-	var file []byte
-	if path != "" {
-		var err error
-		if file, err = os.ReadFile(path); err != nil {
-			return Config{}, fault.Newf(fault.ConfigUnreadable, "read configuration: %w", err)
-		}
+	file, err := readConfig(path)
+	if err != nil {
+		return Config{}, err
 	}
 	return parse(path, file, environ, os.ReadFile)
 }
 
+// readConfig reads the file at path, or none where path is "".
+func readConfig(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Newf(fault.ConfigUnreadable, "read configuration: %w", err)
+	}
+	return file, nil
+}
+
 // parse is Load without the file system: open reads the files of secrets.
 func parse(name string, file []byte, environ []string, open func(string) ([]byte, error)) (Config, error) {
+	c, _, err := parseTable(name, file, environ, open)
+	return c, err
+}
+
+// parseTable is parse that also says where the values are from.
+func parseTable(name string, file []byte, environ []string, open func(string) ([]byte, error)) (Config, *table, error) {
 	var c Config
 	t := newTable(&c)
 	t.forms, t.open = forms(), open
@@ -40,9 +55,9 @@ func parse(name string, file []byte, environ []string, open func(string) ([]byte
 	}
 	c.findConflicts(t)
 	if err := t.err(); err != nil {
-		return Config{}, err
+		return Config{}, nil, err
 	}
-	return c, nil
+	return c, t, nil
 }
 
 // takeHostname names the node after its host.

@@ -21,6 +21,7 @@ type table struct {
 
 	keys       []key
 	origin     map[string]string // where each key was last set; none for those at their default
+	files      map[string]string // the file that each value is in; none for those of the environment
 	refused    map[string]bool   // keys with a value that was complained of
 	complaints []error
 }
@@ -30,6 +31,7 @@ func newTable(config any) *table {
 	return &table{
 		keys:    appendKeys(nil, "", reflect.ValueOf(config).Elem()),
 		origin:  map[string]string{},
+		files:   map[string]string{},
 		refused: map[string]bool{},
 	}
 }
@@ -72,6 +74,7 @@ func (t *table) reset(k key) error {
 // A value is what a source says of a key: a text, or a list of them.
 type value struct {
 	where  string // file:line, or the variable's name
+	file   string // none for a variable
 	text   string
 	items  []value
 	isList bool
@@ -85,7 +88,7 @@ func (t *table) apply(seen map[string]string, k key, v value) {
 		t.complain(fault.ConfigConflict, v.where, "%s and %s exclude each other (%s)", target, target+fileSuffix, other)
 		return
 	}
-	seen[target], t.origin[target] = v.where, v.where
+	seen[target], t.origin[target], t.files[target] = v.where, v.where, v.file
 	t.set(k, v)
 }
 
@@ -125,6 +128,7 @@ func (t *table) setList(k key, v value) []string {
 
 // setFromFile reads a secret from the file named; a newline at its end is not part of it.
 func (t *table) setFromFile(k key, v value) {
+	t.files[k.target()] = v.text
 	data, err := t.open(v.text)
 	if err != nil {
 		t.refused[k.target()] = true

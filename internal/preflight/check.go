@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 // A Level says how a check came out.
@@ -54,10 +55,15 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// Run checks what a node would find where its configuration leads, one check after the other. The outage is the longest that must be survived
-// without a loss. It writes nothing, and stops when the context ends.
-func Run(ctx context.Context, conn *backend.Conn, outage time.Duration) Report {
-	return runChecks(ctx, checks(conn, outage))
+// Run checks what a node would find where its configuration leads, one check after the other. The secrets are config.SecretFiles. The outage is
+// the longest that must be survived without a loss. It writes nothing, and stops when the context ends.
+func Run(ctx context.Context, conn *backend.Conn, secrets map[string]string, outage time.Duration) Report {
+	return runChecks(ctx, checks(conn, secrets, outage))
+}
+
+// RunHere checks what can be checked without connecting to anything: how closed to strangers a node is. Files that are not there are skipped.
+func RunHere(ctx context.Context, cfg config.Config, secrets map[string]string) Report {
+	return runChecks(ctx, closure{cfg: cfg, secrets: secrets}.here())
 }
 
 func runChecks(ctx context.Context, checks []check) Report {

@@ -36,10 +36,10 @@ const (
 
 // checks are the checks of what a configuration leads to, in the order in which they need each other. The outage is the longest that is
 // to be survived without a loss. Nothing is written.
-func checks(conn *backend.Conn, outage time.Duration) []check {
+func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
-	checks := append(s.accessChecks(), []check{
+	checks := append(closure{cfg: conn.Config, secrets: secrets}.checks(), []check{
 		{Name: checkMongo, run: s.reachMongo, Code: fault.MongoUnreachable},
 		{Name: "version", Needs: mongo, run: s.version, Code: fault.MongoRefused},
 		{Name: checkRead, Needs: mongo, run: s.readLog, Code: fault.MongoRefused},

@@ -2,6 +2,12 @@ package preflight
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -9,9 +15,21 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// accessChecks are the checks of who may connect to the node, as far as its files tell.
-func (s *inspector) accessChecks() []check {
-	http, grpc := s.conn.Config.HTTP, s.conn.Config.GRPC
+// A closure finds out how closed to strangers a node is, as far as its configuration and its files tell.
+type closure struct {
+	cfg     config.Config
+	secrets map[string]string // files with secrets, each with its key
+}
+
+func (c closure) checks() []check {
+	of := func(f finding) func(context.Context) (finding, error) {
+		return func(context.Context) (finding, error) { return f, nil }
+	}
+	http, grpc := c.cfg.HTTP, c.cfg.GRPC
+	etcd := fine("not used")
+	if c.cfg.Reliability.Checkpoint.Backend == config.BackendEtcd || c.cfg.Cluster.ExpectedNodes > 1 {
+		etcd = judgeLink(c.cfg.Etcd.Link(), fault.EtcdExposed)
+	}
 	return []check{
 		{Name: "http", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {
 			return server(http.Listen, http.TLS, http.Insecure)
@@ -19,9 +37,28 @@ func (s *inspector) accessChecks() []check {
 		{Name: "grpc", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {
 			return server(grpc.Listen, grpc.TLS, grpc.Insecure)
 		}},
-		{Name: "identities", Code: fault.AccessBadFile, run: s.identities},
-		{Name: "jwks", Code: fault.AccessBadFile, run: s.signers},
+		{Name: "identities", Code: fault.AccessBadFile, run: c.identities},
+		{Name: "jwks", Code: fault.AccessBadFile, run: c.signers},
+		{Name: "secrets", Code: fault.ConfigUnreadable, run: c.exposed},
+		{Name: "mongodb_link", run: of(judgeLink(c.cfg.MongoDB.URI.Link(), fault.MongoExposed))},
+		{Name: "etcd_link", run: of(etcd)},
 	}
+}
+
+// here are the checks where the node's files need not be: what is not there, or not for this user, is not tried.
+func (c closure) here() []check {
+	checks := c.checks()
+	for i := range checks {
+		run := checks[i].run
+		checks[i].run = func(ctx context.Context) (finding, error) {
+			f, err := run(ctx)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				return finding{Level: Skip, Text: "not tried here: " + err.Error()}, nil
+			}
+			return f, err
+		}
+	}
+	return checks
 }
 
 // server looks at the files of one server.
@@ -37,37 +74,67 @@ func server(address string, files config.ServerTLS, insecure bool) (f finding, e
 	if err != nil {
 		return f, err
 	}
-	s := serverFacts{Address: address, Clients: cfg.TLS.ClientCA != ""}
+	s := serverFacts{Address: address, Open: open(address), Clients: cfg.TLS.ClientCA != ""}
 	if found != nil {
 		s.Expires = found.Expires()
 	}
 	return judgeCertificate(s, time.Now()), nil
 }
 
+// open reports whether other machines reach an address.
+func open(address string) bool {
+	return address != "" && access.CheckListen(address, false, false) != nil
+}
+
 // identities reads the list of who may connect. Certificates' subjects may stand in it where one of the servers asks for certificates.
-func (s *inspector) identities(context.Context) (f finding, err error) {
-	cfg := s.conn.Config
-	asks := cfg.GRPC.TLS
+func (c closure) identities(context.Context) (f finding, err error) {
+	asks := c.cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {
-		asks = cfg.HTTP.TLS
+		asks = c.cfg.HTTP.TLS
 	}
-	list, err := access.New(access.Config{TLS: certificates(asks), Identities: cfg.Access.IdentitiesFile})
+	found := identitiesFacts{JWTs: c.cfg.Access.JWKSFile != "", Certificates: asks.ClientCAFile != ""}
+	if c.cfg.Access.IdentitiesFile == "" && !found.JWTs {
+		if http := c.cfg.HTTP; open(http.Listen) && http.TLS.ClientCAFile == "" {
+			found.Open = append(found.Open, "HTTP at "+http.Listen)
+		}
+		if grpc := c.cfg.GRPC; open(grpc.Listen) && grpc.TLS.ClientCAFile == "" {
+			found.Open = append(found.Open, "gRPC at "+grpc.Listen)
+		}
+		return judgeIdentities(found), nil
+	}
+	list, err := access.New(access.Config{TLS: certificates(asks), Identities: c.cfg.Access.IdentitiesFile})
 	if err != nil {
 		return f, err
 	}
-	tokens, subjects, _ := list.Known()
-	return judgeIdentities(tokens, subjects, cfg.Access.JWKSFile != "", asks.ClientCAFile != ""), nil
+	found.Tokens, found.Subjects, _ = list.Known()
+	found.Unlimited = list.Unlimited()
+	return judgeIdentities(found), nil
 }
 
 // signers reads the keys that may sign JWTs.
-func (s *inspector) signers(context.Context) (f finding, err error) {
-	cfg := s.conn.Config.Access
+func (c closure) signers(context.Context) (f finding, err error) {
+	cfg := c.cfg.Access
 	jwts, err := access.New(access.Config{JWKS: cfg.JWKSFile, Issuer: cfg.Issuer, Audiences: cfg.Audiences})
 	if err != nil {
 		return f, err
 	}
 	_, _, keys := jwts.Known()
 	return judgeSigningKeys(keys), nil
+}
+
+// exposed looks for files with secrets that every user of this machine may read.
+func (c closure) exposed(context.Context) (f finding, err error) {
+	var exposed []string
+	for _, path := range slices.Sorted(maps.Keys(c.secrets)) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return f, fmt.Errorf("look at the file of %s: %w", c.secrets[path], err)
+		}
+		if info.Mode()&0o004 != 0 {
+			exposed = append(exposed, path+" ("+c.secrets[path]+")")
+		}
+	}
+	return judgeSecrets(len(c.secrets), exposed), nil
 }
 
 func certificates(t config.ServerTLS) access.TLSConfig {

@@ -59,9 +59,6 @@ func judgeSplit(split bool) finding {
 	return fine("large events are split")
 }
 
-// fewNames is how many names a text lists.
-const fewNames = 5
-
 // judgeImages judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
 // missing are those that do not.
 func judgeImages(after, before string, missing []string) finding {
@@ -78,11 +75,7 @@ func judgeImages(after, before string, missing []string) finding {
 	case len(missing) == 0:
 		return fine("every watched collection keeps them")
 	}
-	names := strings.Join(missing[:min(len(missing), fewNames)], ", ")
-	if more := len(missing) - fewNames; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return warning(fault.MongoImages, "%s, and these keep none: %s", strings.Join(asked, ", "), names)
+	return warning(fault.MongoImages, "%s, and these keep none: %s", strings.Join(asked, ", "), few(missing))
 }
 
 // An oplogFacts is what is known of the oplog.
