@@ -33,7 +33,11 @@ type Writer struct {
 	written []written // forms of the current event; the buffers are reused
 	used    int
 	bson    []byte
+	cost    int // of what it has encoded, in units of match.MaxCost; what is copied does not count
 }
+
+// encodedBytes is how many bytes cost a unit when they are encoded.
+const encodedBytes = 2
 
 type written struct {
 	form    Form
@@ -68,6 +72,7 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 		}
 	}
 	w.used++
+	w.cost += 1 + len(next.payload)/encodedBytes
 	return append(b, next.payload...), nil
 }
 

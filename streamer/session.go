@@ -40,6 +40,8 @@ type Subscription struct {
 type SessionConfig struct {
 	// Subscriber is the name of the subscriber in logs and statistics; may be empty.
 	Subscriber string
+	// Account identifies the identity whose sessions share what their filters may cost. Empty means no limit: the session is the node's own.
+	Account string
 	// Start is the subscriber's position: it has seen everything up to there.
 	Start Place
 	// Partitions are the partitions with another position.
@@ -65,6 +67,7 @@ type SessionConfig struct {
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
+	tenant   *tenant       // nil: no limits
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
 	done     chan struct{}
@@ -78,6 +81,7 @@ type Session struct {
 	usual         usual           // typical size of a batch
 	matched       []*Subscription // subscriptions that match the current event
 	paused        bool            // reading has stopped
+	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]

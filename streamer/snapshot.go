@@ -522,7 +522,7 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 		d := document{id: e.ID()}
 		d.partition, _ = partitioner.Of(&e)
 		w.Next(&e)
-		found = index.Match(&e, found[:0], func(id match.ID, err error) { h.fail(readers[id].Who, err) })
+		found = index.Match(&e, found[:0], match.Report(func(id match.ID, err error) { h.fail(readers[id].Who, err) }))
 		for _, id := range found {
 			r, from := readers[id], len(p.payloads)
 			if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
