@@ -26,6 +26,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s := &Session{
 		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription),
+		groups: make(map[string]*group),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
 	if cfg.Attached {

@@ -327,6 +327,12 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 	}
 	ref := position.Ref()
 	for _, s := range h.getting {
+		if s.tenant != nil && len(s.matched) > 1 && !h.affords(s, e) {
+			clear(s.matched)
+			s.matched = s.matched[:0]
+			h.evict(s, before)
+			continue
+		}
 		h.writer.cost = 0
 		s.event(e, ref, p, keyed, s.matched, &h.writer)
 		h.spend(s, h.writer.cost)

@@ -238,6 +238,25 @@ func (h *Hub) Spent(_ match.ID, units int, err error) {
 
 var _ match.Meter = (*Hub)(nil)
 
+// affords reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
+// affordable.
+func (h *Hub) affords(s *Session, e *change.Event) bool {
+	if len(s.groups) == 1 {
+		return true
+	}
+	forms := 0
+	for _, sub := range s.matched {
+		if sub.group.ids == nil {
+			sub.group.ids = sub.ids
+			forms++
+		}
+	}
+	for _, sub := range s.matched {
+		sub.group.ids = nil
+	}
+	return forms == 1 || forms*(1+len(e.Raw())/encodedBytes) <= h.allowed-s.tenant.reply
+}
+
 // opens begins a reply of so many events.
 func (h *Hub) opens(events int) {
 	h.reply++
