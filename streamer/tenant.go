@@ -319,7 +319,7 @@ func (h *Hub) evict(s *Session, at change.Position) {
 	if _, live := h.live[s]; !live {
 		return
 	}
-	if t := s.tenant; h.now.After(t.away) {
+	if t := s.tenant; !h.now.Before(t.away) {
 		if h.now.Sub(t.away) > mostAway {
 			t.hold = 0
 		}
