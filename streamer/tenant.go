@@ -31,6 +31,10 @@ const (
 	freeUnits = liveUnits / 5
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 200
+	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
+	// has done so maxPages times: its snapshot would never be complete.
+	pageUnits = unitsPerSecond
+	maxPages  = 3
 	// suspendUnits is what the costly evaluations of a session may cost within about suspendWindow.
 	suspendUnits  = 2 * unitsPerSecond
 	suspendWindow = time.Minute
@@ -192,6 +196,7 @@ type expense struct {
 	costly level     // spent for costly evaluations
 	slot   bool      // off the live path it needs a slot
 	away   time.Time // until when it stays off the live path
+	pages  int       // of snapshots that have cost too much
 }
 
 // spend adds what the current reply costs on the live path.
@@ -333,6 +338,20 @@ func (h *Hub) evict(s *Session, at change.Position) {
 	delete(h.touched, s)
 	h.metrics.costly.Inc()
 	h.leave(s, at)
+}
+
+// evictReader takes a session off the live path, because a subscription costs too much on a page of its snapshot. Nothing of the page is delivered to it.
+func (h *Hub) evictReader(s *Session, sub *Subscription) {
+	if _, live := h.live[s]; !live {
+		return
+	}
+	s.expense.pages++
+	suspended := s.expense.pages >= maxPages
+	h.now = time.Now()
+	h.evict(s, h.at)
+	if suspended {
+		h.suspend(sub)
+	}
 }
 
 // evaluates reports whether a subscription of the session has more than comparisons that cost little.

@@ -2,11 +2,13 @@ package streamer_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -207,6 +209,54 @@ func TestSuspensionsEnd(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		if _, err := b.hub.Compile(t.Context(), "a", f); err != nil {
 			t.Errorf("later: %v", err)
+		}
+	})
+}
+
+// A filter that is too costly for the documents of a snapshot does not hold up the snapshot of another identity: its session leaves, and is suspended
+// when that happens again and again. Nothing of its own snapshot counts as read.
+func TestCostlyFilterHoldsUpNobodysSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		documents := &store{log: source, exact: true, page: 4, dice: rand.New(rand.NewPCG(1, 0)), now: make(contents), times: make(map[int64]change.Timestamp)}
+		const n = 12
+		for id := range int64(n) {
+			documents.write("insert", "orders", id)
+		}
+		b := begin(t, source, streamer.Config{Snapshots: documents, CreditEvents: 1 << 20})
+		defer b.end()
+		large := "[" + strings.Repeat("1,", 59) + "1]"
+		var sources []string
+		for i := range 40 { // each some 25 ms on each document
+			sources = append(sources, fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, a + b + c + key._id > %[2]d)))", large, -i))
+		}
+		snapshots := func(subs []streamer.Subscription) []streamer.Subscription {
+			for i := range subs {
+				subs[i].Snapshot, subs[i].Program = true, compile(t, match.Filter{DB: "shop", Coll: "orders", Source: subs[i].Program.Filter().Source})
+			}
+			return subs
+		}
+		costly := b.open(streamer.SessionConfig{Account: "a", Subscriber: "a"}, snapshots(filtered(t, sources...)))
+		other := b.open(streamer.SessionConfig{Account: "b", Subscriber: "b"}, snapshots(filtered(t, "")))
+		got := 0
+		for got < n {
+			for _, batch := range receive(t, other, 1) {
+				for _, e := range batch.Events {
+					if e.Snapshot {
+						got++
+					}
+				}
+			}
+		}
+		<-costly.Done()
+		for _, p := range costly.State().Snapshots {
+			if p.Read > 0 || p.Done {
+				t.Errorf("%+v", p)
+			}
+		}
+		if _, _, err := costly.Receive(t.Context()); fault.Of(err) != fault.SessionFilterCostly {
+			t.Error(err)
 		}
 	})
 }
