@@ -189,13 +189,14 @@ func (x *Expression) EvalInCEL(f *Facts) (Verdict, error) {
 // run evaluates a program within what is granted, and charges what it costs.
 func (f *Facts) run(program cel.Program) (ref.Val, error) {
 	left := max(f.grant-f.spent, 0)
-	walk, steps := min(maxWalk, left), uint64(min(maxSteps, left/stepUnits))
+	walk := min(maxWalk, left)
+	f.steps = uint64(min(maxSteps, left/stepUnits))
 	f.meter.Reset(walk)
 	tracker, err := tracker.Clone()
 	if err != nil {
 		return nil, fmt.Errorf("set up filters: %w", err)
 	}
-	tracker.Limit = &steps
+	tracker.Limit = &f.steps
 	frame, err := interpreter.NewExecutionFrame(f)
 	if err != nil {
 		return nil, fmt.Errorf("set up filters: %w", err)

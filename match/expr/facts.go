@@ -57,7 +57,8 @@ type Facts struct {
 	read                  bool
 	document, prior, diff change.Value
 	meter                 costMeter
-	grant, spent          int // of the evaluation, in units
+	grant, spent          int    // of the evaluation, in units
+	steps                 uint64 // of CEL, that it may take
 }
 
 var _ interpreter.Activation = (*Facts)(nil)
