@@ -130,7 +130,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
 	defer cursor.Close()
-	c := &catchup{session: s, index: &match.Index{}}
+	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
 	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
 	defer bookmark.Stop()
 	told := s.position()
@@ -151,7 +151,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 			}
 		}
 		if batch != nil && !c.consider(batch) {
-			return nil
+			return context.Cause(ctx)
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
@@ -211,6 +211,7 @@ type catchup struct {
 	index   *match.Index
 	found   []match.ID
 
+	gone  <-chan struct{} // closed when its context has ended
 	asked *Subscription
 	slot  bool // it has one
 	slice int  // what it may still spend with it
@@ -271,6 +272,16 @@ func (c *catchup) giveBack() {
 	}
 }
 
+// over reports whether the session or its context has ended.
+func (c *catchup) over() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return c.session.over()
+	}
+}
+
 // Grant implements match.Meter off the live path: a session that spends much waits for a slot, and for another one when it has spent its slice.
 func (c *catchup) Grant(id match.ID) int {
 	s := c.session
@@ -278,7 +289,7 @@ func (c *catchup) Grant(id match.ID) int {
 	switch {
 	case s.tenant == nil:
 		return match.MaxCost
-	case c.ended || s.over():
+	case c.ended || c.over():
 		c.ended = true
 		return 0
 	case !s.expense.slot && c.spent <= freeUnits:
@@ -287,7 +298,7 @@ func (c *catchup) Grant(id match.ID) int {
 		return match.MaxCost
 	}
 	c.giveBack()
-	if !s.hub.tenants.acquire(s.tenant, s.done) {
+	if !s.hub.tenants.acquire(s.tenant, s.done, c.gone) {
 		c.ended = true
 		return 0
 	}

@@ -167,20 +167,23 @@ func (t *tenants) refusal(of *tenant, key match.Key) error {
 	return nil
 }
 
-// acquire waits for the slot of an identity and then for one of the node's. It returns false if the context ends first.
-func (t *tenants) acquire(of *tenant, over <-chan struct{}) bool {
+// acquire waits for the slot of an identity and then for one of the node's. It returns false if the session or the context is over first.
+func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
 	select {
 	case of.slot <- struct{}{}:
 	case <-over:
+		return false
+	case <-gone:
 		return false
 	}
 	select {
 	case t.slots <- struct{}{}:
 		return true
 	case <-over:
-		<-of.slot
-		return false
+	case <-gone:
 	}
+	<-of.slot
+	return false
 }
 
 func (t *tenants) release(of *tenant) {
@@ -408,7 +411,7 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 	if p, ok := h.tenants.compiler.Known(f); ok {
 		return p, nil
 	}
-	if !h.tenants.acquire(of, ctx.Done()) {
+	if !h.tenants.acquire(of, nil, ctx.Done()) {
 		return nil, context.Cause(ctx)
 	}
 	defer h.tenants.release(of)
