@@ -102,6 +102,9 @@ const (
 	Degraded     ServiceKind = "degraded"      // the service is degraded
 	Recovered    ServiceKind = "recovered"     // the service has recovered
 	FilterFailed ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
+
+	// FilterSuspended says that a filter keeps costing too much: the session ends, and the node refuses the filter for a while.
+	FilterSuspended ServiceKind = "filter_suspended"
 )
 
 func (Resync) notice()        {}

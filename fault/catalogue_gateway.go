@@ -29,9 +29,9 @@ func gatewayEntries() []Entry {
 		},
 		{
 			Code:    AccessLimit,
-			Summary: "the identity has reached its limit of subscriptions",
-			Meaning: "max_subscriptions limits the subscriptions of all connections of one identity to a node. Existing subscriptions continue.",
-			Remedy:  "End subscriptions that are not needed, combine several filters into one, or ask the operator to raise max_subscriptions of the identity.",
+			Summary: "the identity has reached its limit of subscriptions, or of their memory",
+			Meaning: "max_subscriptions limits the subscriptions of all connections of one identity to a node, gateway.max_filter_bytes the memory of their filters. Existing subscriptions continue.",
+			Remedy:  "End subscriptions that are not needed, shorten filters or use the same one several times, or ask the operator to raise max_subscriptions of the identity or gateway.max_filter_bytes.",
 		},
 		{
 			Code:    AccessOpen,
@@ -95,8 +95,8 @@ func gatewayEntries() []Entry {
 		},
 		{
 			Code:    FilterTooLarge,
-			Summary: "the filter is too long",
-			Meaning: "A filter has at most 4096 bytes. Nothing was subscribed.",
+			Summary: "the filter is too long, or would take too much memory",
+			Meaning: "A filter has at most 4096 bytes and takes at most 1 MiB of memory. Nothing was subscribed.",
 			Remedy:  "Split it into several subscriptions: an event that matches more than one still comes once.",
 		},
 		{
@@ -122,6 +122,12 @@ func gatewayEntries() []Entry {
 			Summary: "a change cannot be encoded in the format of a subscription",
 			Meaning: "The subscription got a notice instead; other subscriptions got the change.",
 			Remedy:  "Subscribe with another format, and read the document that the notice names.",
+		},
+		{
+			Code:    SessionFilterCostly,
+			Summary: "a filter costs too much on event after event and is suspended",
+			Meaning: "Single evaluations of the filter took more than 1 ms, and together more than 2 s within about a minute. The session was closed at its last position; nothing is lost, and other identities are not affected. The node refuses the same filter from the same identity for 5 minutes.",
+			Remedy:  "Make the filter cheaper before you connect again: put a comparison with == in front, name db and coll, and avoid one macro inside another. Then resume at the last position.",
 		},
 		{
 			Code:    SessionReplaced,

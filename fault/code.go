@@ -87,6 +87,7 @@ const (
 	SessionBadPosition    Code = "STRM-SESSION-BAD-POSITION"
 	SessionBadRequest     Code = "STRM-SESSION-BAD-REQUEST"
 	SessionEncoding       Code = "STRM-SESSION-ENCODING"
+	SessionFilterCostly   Code = "STRM-SESSION-FILTER-COSTLY"
 	SessionReplaced       Code = "STRM-SESSION-REPLACED"
 	SessionSilent         Code = "STRM-SESSION-SILENT"
 	SessionStalled        Code = "STRM-SESSION-STALLED"

@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -33,9 +34,9 @@ type connection struct {
 	auto       bool  // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
-	subscribed map[string]struct{} // IDs that are counted in the account
-	peer       *peerSession        // nil without a name
-	goodbye    bool                // the client has closed the stream from its side: it leaves in an orderly way
+	subscribed map[string]*match.Program // by ID: those that are counted in the account
+	peer       *peerSession              // nil without a name
+	goodbye    bool                      // the client has closed the stream from its side: it leaves in an orderly way
 }
 
 // run serves the connection until either side ends it.
@@ -50,6 +51,7 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	request.Account = c.account.Key()
 	c.unkept = snapshotsKept(hello)
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
@@ -65,7 +67,13 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	if err != nil {
 		return err
 	}
-	subscriptions, answers := c.compile(hello.GetSubscriptions())
+	if err := c.slowDown(ctx, len(hello.GetSubscriptions())); err != nil {
+		return err
+	}
+	subscriptions, answers, err := c.compile(ctx, hello.GetSubscriptions())
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.subscriber, err = c.server.node.Connect(ctx, request, subscriptions)
@@ -236,7 +244,10 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err := c.slowDown(ctx, n); err != nil {
 			return err
 		}
-		subscriptions, answers := c.compile(m.Subscribe.GetSubscriptions())
+		subscriptions, answers, err := c.compile(ctx, m.Subscribe.GetSubscriptions())
+		if err != nil {
+			return err
+		}
 		from := session.Subscribe(subscriptions).Ref().Append(nil)
 		for _, a := range answers {
 			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile

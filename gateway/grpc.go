@@ -100,7 +100,7 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
 	defer account.Close()
 	c := &connection{
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
-		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
+		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]*match.Program),
 	}
 	return refusal(c.run(stream.Context()))
 }

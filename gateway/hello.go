@@ -121,24 +121,24 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 	return places, nil
 }
 
-// readSubscription validates and compiles a subscription.
-func readSubscription(m *streampb.Subscription, carries match.Carries) (sub streamer.Subscription, err error) {
+// readSubscription validates a subscription, whose filter is still to be compiled.
+func readSubscription(m *streampb.Subscription, carries match.Carries) (sub streamer.Subscription, filter match.Filter, err error) {
 	if m.GetId() == "" || len(m.GetId()) > maxID {
-		return sub, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
+		return sub, filter, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
 	}
 	if len(m.GetFields()) > maxFields {
-		return sub, fault.Newf(fault.SessionBadRequest, "%d fields, at most %d", len(m.GetFields()), maxFields)
+		return sub, filter, fault.Newf(fault.SessionBadRequest, "%d fields, at most %d", len(m.GetFields()), maxFields)
 	}
 	for _, field := range m.GetFields() {
 		if field == "" || strings.ContainsAny(field, ".\x00") {
-			return sub, fault.Newf(fault.SessionBadRequest, "field %q: only top-level fields can be selected", field)
+			return sub, filter, fault.Newf(fault.SessionBadRequest, "field %q: only top-level fields can be selected", field)
 		}
 	}
 	ops, err := match.ParseOps(m.GetOps())
 	if err != nil {
-		return sub, fault.New(fault.SessionBadRequest, err)
+		return sub, filter, fault.New(fault.SessionBadRequest, err)
 	}
-	filter := match.Filter{Source: m.GetFilter(), DB: m.GetDb(), Coll: m.GetColl(), Ops: ops, Carries: carries}
+	filter = match.Filter{Source: m.GetFilter(), DB: m.GetDb(), Coll: m.GetColl(), Ops: ops, Carries: carries}
 	switch m.GetDeletes() {
 	case streampb.Deletes_DELETES_NONE:
 		filter.Deletes = match.DeletesNone
@@ -147,15 +147,11 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub stre
 	default:
 		filter.Deletes = match.DeletesAll
 	}
-	program, err := match.Compile(filter)
-	if err != nil {
-		return sub, err
-	}
 	sub = streamer.Subscription{
-		ID: m.GetId(), Program: program, Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT,
+		ID: m.GetId(), Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT,
 	}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
 		sub.Form.Format = streamer.JSON
 	}
-	return sub, nil
+	return sub, filter, nil
 }

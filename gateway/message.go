@@ -135,7 +135,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.NotFound
 	case fault.SessionReplaced:
 		return codes.AlreadyExists
-	case fault.SessionTooMany, fault.SessionTooWide, fault.SessionTooLarge, fault.AccessLimit:
+	case fault.SessionTooMany, fault.SessionTooWide, fault.SessionTooLarge, fault.SessionFilterCostly, fault.AccessLimit:
 		return codes.ResourceExhausted
 	case fault.AccessUnauthenticated, fault.AccessTokenExposed:
 		return codes.Unauthenticated

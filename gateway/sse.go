@@ -86,17 +86,21 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer account.Close()
-	program, err := match.Compile(filter)
-	if err != nil {
-		h.refuse(w, r, err)
-		return
-	}
 	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
 		h.clients.Add(-1)
 		h.refuse(w, r, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients))
 		return
 	}
 	defer h.clients.Add(-1)
+	request.Account = account.Key()
+	program, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
+	if err == nil {
+		err = account.Keep(program)
+	}
+	if err != nil {
+		h.refuse(w, r, cmp.Or(leaving(r.Context()), err))
+		return
+	}
 	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
 		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: again},
 	})
@@ -238,7 +242,7 @@ func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusUnauthorized
 	case fault.AccessForbidden:
 		status = http.StatusForbidden
-	case fault.AccessLimit:
+	case fault.AccessLimit, fault.SessionFilterCostly:
 		status = http.StatusTooManyRequests
 	case fault.SessionReplaced, fault.LogAhead:
 		status = http.StatusConflict

@@ -18,27 +18,32 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 	return nil
 }
 
-// compile compiles the requested subscriptions and returns an answer for each.
-func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any) {
+// compile compiles the requested subscriptions and returns an answer for each. It stops with the context, and returns its cause.
+func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any, err error) {
+	c.silence.ignore(true)
+	defer c.silence.ignore(false)
 	seen := make(map[string]struct{}, len(wanted))
 	for _, w := range wanted {
-		sub, err := c.readSubscription(w, seen)
-		if err != nil {
+		sub, err := c.readSubscription(ctx, w, seen)
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, context.Cause(ctx)
+		case err != nil:
 			answers = append(answers, rejected(w.GetId(), err))
 			continue
 		}
 		subscriptions = append(subscriptions, sub)
 		answers = append(answers, &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Subscribed{Subscribed: &streampb.Subscribed{Id: sub.ID}}})
 	}
-	return subscriptions, answers
+	return subscriptions, answers, nil
 }
 
-// readSubscription authorizes, compiles and counts one subscription. seen holds the IDs in the same request.
-func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]struct{}) (streamer.Subscription, error) {
+// readSubscription authorizes, counts and compiles one subscription, in this order. seen holds the IDs in the same request.
+func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (streamer.Subscription, error) {
 	if err := c.identity.Permit(m.GetDb(), m.GetColl()); err != nil {
 		return streamer.Subscription{}, err
 	}
-	sub, err := readSubscription(m, c.server.cfg.Carries)
+	sub, filter, err := readSubscription(m, c.server.cfg.Carries)
 	if err != nil {
 		return sub, err
 	}
@@ -48,12 +53,25 @@ func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]
 	if _, twice := seen[sub.ID]; twice {
 		return sub, fault.Newf(fault.SessionBadRequest, "duplicate subscription %q", sub.ID)
 	}
-	if _, replaced := c.subscribed[sub.ID]; !replaced {
+	before, replaced := c.subscribed[sub.ID]
+	if !replaced {
 		if err := c.account.Subscribe(1); err != nil {
 			return sub, err
 		}
 	}
-	seen[sub.ID], c.subscribed[sub.ID] = struct{}{}, struct{}{}
+	if sub.Program, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter); err == nil {
+		err = c.account.Keep(sub.Program)
+	}
+	switch {
+	case err != nil && !replaced:
+		c.account.Unsubscribe(1)
+		return sub, err
+	case err != nil:
+		return sub, err
+	case replaced:
+		c.account.Drop(before)
+	}
+	seen[sub.ID], c.subscribed[sub.ID] = struct{}{}, sub.Program
 	return sub, nil
 }
 
@@ -61,7 +79,8 @@ func (c *connection) readSubscription(m *streampb.Subscription, seen map[string]
 func (c *connection) giveBack(ids []string) {
 	n := 0
 	for _, id := range ids {
-		if _, there := c.subscribed[id]; there {
+		if program, there := c.subscribed[id]; there {
+			c.account.Drop(program)
 			delete(c.subscribed, id)
 			n++
 		}

@@ -51,7 +51,7 @@ func (w *world) churn(t testing.TB, d dice, add int) {
 // agree asks the index and every filter, each by itself and all of it in CEL.
 func (w *world) agree(t testing.TB, e *change.Event) {
 	failed := make(map[match.ID]string)
-	got := w.index.Match(e, nil, func(id match.ID, err error) { failed[id] = err.Error() })
+	got := w.index.Match(e, nil, match.Report(func(id match.ID, err error) { failed[id] = err.Error() }))
 	found := make(map[match.ID]bool, len(got))
 	for _, id := range got {
 		if found[id] {

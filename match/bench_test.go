@@ -153,7 +153,7 @@ func matchAll(b *testing.B, x *match.Index, events []change.Event) {
 	runtime.GC() // what was left from making the crowd
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		ids = x.Match(&events[i%len(events)], ids[:0], func(id match.ID, err error) { b.Fatal(id, err) })
+		ids = x.Match(&events[i%len(events)], ids[:0], match.Report(func(id match.ID, err error) { b.Fatal(id, err) }))
 		matched += len(ids)
 	}
 	b.ReportMetric(float64(matched)/float64(b.N), "matches/op")

@@ -46,7 +46,7 @@ func TestReadersAreRightWhileSubscribersComeAndGo(t *testing.T) {
 				default:
 				}
 				value := n % 8
-				got := index.Match(number(value), nil, func(id match.ID, err error) { t.Error(id, err) })
+				got := index.Match(number(value), nil, match.Report(func(id match.ID, err error) { t.Error(id, err) }))
 				found := make(map[match.ID]int)
 				for _, id := range got {
 					found[id]++

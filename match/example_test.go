@@ -56,7 +56,7 @@ func ExampleIndex() {
 		index.Add(match.ID(id), program)
 	}
 	event := order(bson.D{{Key: "_id", Value: 7}, {Key: "customer", Value: "ada"}, {Key: "total", Value: 250}})
-	matched := index.Match(event, nil, func(id match.ID, err error) { fmt.Println(id, err) })
+	matched := index.Match(event, nil, match.Report(func(id match.ID, err error) { fmt.Println(id, err) }))
 	slices.Sort(matched)
 	fmt.Println(matched)
 	// Output:

@@ -199,7 +199,7 @@ func expect(t *testing.T, f match.Filter, e *change.Event, want bool, failure st
 	var index match.Index
 	index.Add(5, p)
 	var failed error
-	ids := index.Match(e, nil, func(_ match.ID, err error) { failed = err })
+	ids := index.Match(e, nil, match.Report(func(_ match.ID, err error) { failed = err }))
 	alone, aloneErr := p.Match(e)
 	inCEL, inCELErr := p.MatchInCEL(e)
 	for way, got := range map[string]struct {

@@ -1,14 +1,18 @@
 package match_test
 
 import (
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/match"
 )
 
-// FuzzCompile compiles anything. What is refused has a code; what is not is evaluated, alone and through an index, which must agree.
+// FuzzCompile compiles anything. It takes bounded time and memory whatever the text is. What is refused has a code; what is not is evaluated, alone and
+// through an index, which must agree.
 func FuzzCompile(f *testing.F) {
 	for _, source := range []string{
 		"", "doc.a == 1", `key._id == ObjectId("000000000000000000000001") && op in ["insert", "update"]`, `doc.items.exists(i, i.price > 100.5 && has(i.sku))`,
@@ -17,12 +21,27 @@ func FuzzCompile(f *testing.F) {
 		"[1, 2].map(x, x * 2).exists(x, x == doc.a)", "type(doc.a) == string", "\xff\x00", "doc.a.b.c.d.e.f == {'a': [1, {}]}",
 		`{ObjectId("000000000000000000000001"): 1} == {key._id: 1}`, `{b"x": 1, 1.5: 2, null: 3}[doc.a] == 1`, "{doc.a: 1} == {before.a: 1}", "doc.a == key.a || key.a == duration('1s') || [doc.a] == [int]",
 		"{'a': doc.a}[doc.b] in {doc.a: 1}", "[doc.a, doc.b][doc.c] + doc.a == doc.b", "timestamp(doc.a) - timestamp(doc.b) > duration('1h')",
+		`doc.a.matches("x{1000}x{1000}")`, `doc.a.matches("(((a{10}){10}){10})")`, `doc.a.matches("^\\pL{300}$")`, `doc.a.matches("(?i)[B-\U0001e943][B-\x{1e943}]")`,
+		`matches(doc.a, "(?s)(?mi:(a|b*)+?){2,5}")`, `[1,2].all(a, [1,2].all(b, [1,2].exists_one(c, a + b + c == doc.a)))`, strings.Repeat("doc.a == 1 || ", 200) + "false",
+		strings.Repeat("(", 60) + "true" + strings.Repeat(")", 60), "[" + strings.Repeat("[", 45) + "1" + strings.Repeat("]", 45) + "] == doc.a", "{" + strings.Repeat("'a': 1,", 300) + "'b': doc.a} == doc.b",
 	} {
 		f.Add(source)
 	}
 	events := fuzzEvents()
 	f.Fuzz(func(t *testing.T, source string) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		begun := time.Now()
 		p, err := match.Compile(match.Filter{Source: source, Carries: everything()})
+		took := time.Since(begun)
+		runtime.ReadMemStats(&after)
+		// Alone it takes some 20 ms at most.
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 48<<20 || took > 3*time.Second {
+			t.Fatalf("%q: %s, %d bytes", source, took, allocated)
+		}
+		if err == nil && p.Size() > 2<<20 {
+			t.Fatalf("%q: takes %d bytes", source, p.Size())
+		}
 		if err != nil {
 			if code := fault.Of(err); code != fault.FilterInvalid && code != fault.FilterTooLarge {
 				t.Fatalf("%q: %v", source, err)

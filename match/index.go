@@ -118,9 +118,9 @@ func (x *Index) Remove(id ID) bool {
 	return true
 }
 
-// Match appends the IDs of the matching subscriptions to dst, each once, in no order. If a filter cannot be evaluated, it does not match,
-// and report, which may be nil, is called with the error of Program.Match.
-func (x *Index) Match(e *change.Event, dst []ID, report func(ID, error)) []ID {
+// Match appends the IDs of the matching subscriptions to dst, each once, in no order. If a filter cannot be evaluated, it does not match, and
+// the meter, which may be nil, gets the error of Program.Match. The meter is not asked about filters that the index decides.
+func (x *Index) Match(e *change.Event, dst []ID, meter Meter) []ID {
 	if x.Len() == 0 {
 		return dst
 	}
@@ -129,13 +129,13 @@ func (x *Index) Match(e *change.Event, dst []ID, report func(ID, error)) []ID {
 	m.facts.Of(e)
 	if isIndexed(e) && m.find(x, e) {
 		for _, h := range m.hits {
-			dst = m.decide(h, dst, report)
+			dst = m.decide(h, dst, meter)
 		}
 		return dst
 	}
 	// An event of a whole collection, or an unusual one: rare enough to evaluate every filter.
 	x.subscriptions.Range(func(_, s any) bool {
-		dst = m.ask(s.(*subscription), dst, report)
+		dst = m.ask(s.(*subscription), dst, meter)
 		return true
 	})
 	return dst

@@ -193,7 +193,7 @@ func (m *matcher) everyone(f *field) {
 }
 
 // decide decides a hit.
-func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
+func (m *matcher) decide(h hit, dst []ID, meter Meter) []ID {
 	s := h.subscription
 	if !s.live.Load() {
 		return dst
@@ -213,21 +213,26 @@ func (m *matcher) decide(h hit, dst []ID, report func(ID, error)) []ID {
 	if h.met && s.sure {
 		return append(dst, s.id)
 	}
-	return m.ask(s, dst, report)
+	return m.ask(s, dst, meter)
 }
 
 // ask evaluates the whole filter.
-func (m *matcher) ask(s *subscription, dst []ID, report func(ID, error)) []ID {
+func (m *matcher) ask(s *subscription, dst []ID, meter Meter) []ID {
 	if !s.live.Load() {
 		return dst
 	}
-	matched, err := s.program.match(&m.facts, s.program.expression.Eval)
-	switch {
-	case err != nil:
-		if report != nil {
-			report(s.id, err)
+	grant := MaxCost
+	if meter != nil {
+		if grant = meter.Grant(s.id); grant <= 0 {
+			return dst
 		}
-	case matched:
+	}
+	m.facts.Grant(grant)
+	matched, err := s.program.match(&m.facts, s.program.expression.Eval)
+	if meter != nil {
+		meter.Spent(s.id, m.facts.Spent(), err)
+	}
+	if matched && err == nil {
 		return append(dst, s.id)
 	}
 	return dst

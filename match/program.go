@@ -17,6 +17,18 @@ type Program struct {
 // Filter returns the source of the program.
 func (p *Program) Filter() Filter { return p.filter }
 
+// Size returns an estimate of the memory that the program takes, in bytes, with its place in an index.
+func (p *Program) Size() int {
+	f := &p.filter
+	return baseBytes + p.expression.Bytes + len(f.Source) + len(f.DB) + len(f.Coll) + len(f.Ops)
+}
+
+// baseBytes is what a subscription takes without an expression.
+const baseBytes = 300
+
+// IsDecided reports whether the filter is decided by comparisons alone, whose cost is small.
+func (p *Program) IsDecided() bool { return p.expression.Simple }
+
 // Match reports whether the event matches. If the event lacks what the filter reads (the document of a delete, any document of an event of
 // a whole collection), it matches unless it is false for every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
 func (p *Program) Match(e *change.Event) (bool, error) {

@@ -37,7 +37,7 @@ func find(t *testing.T, x *match.Index) func([]change.Event) {
 	var ids []match.ID
 	return func(events []change.Event) {
 		for i := range events {
-			ids = x.Match(&events[i], ids[:0], func(id match.ID, err error) { t.Fatal(id, err) })
+			ids = x.Match(&events[i], ids[:0], match.Report(func(id match.ID, err error) { t.Fatal(id, err) }))
 		}
 	}
 }

@@ -26,6 +26,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s := &Session{
 		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription),
+		groups: make(map[string]*group),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
 	if cfg.Attached {
@@ -45,6 +46,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		return nil, h.mu.closing
 	}
 	h.mu.sessions[s] = struct{}{}
+	s.tenant = h.tenants.enter(cfg.Account)
 	h.loops.Go(func() { s.run(ctx) })
 	return s, nil
 }
@@ -101,6 +103,7 @@ func (s *Session) forget(ctx context.Context) {
 			}
 		})
 	}
+	h.tenants.exit(s.tenant)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.mu.sessions, s)
@@ -127,7 +130,10 @@ func (s *Session) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
 	defer cursor.Close()
-	c := &catchup{session: s, index: &match.Index{}}
+	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
+	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
+	defer bookmark.Stop()
+	told := s.position()
 	for key, sub := range s.byKey {
 		c.index.Add(key, sub.Program)
 	}
@@ -144,10 +150,12 @@ func (s *Session) catchUp(ctx context.Context) error {
 				s.welcome(at)
 			}
 		}
-		if batch != nil {
-			c.consider(batch)
+		if batch != nil && !c.consider(batch) {
+			return context.Cause(ctx)
 		}
-		if hub := h.position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
+		if s.isAway(time.Now()) {
+			s.follow(cursor.Position())
+		} else if hub := h.position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.over() {
@@ -158,11 +166,24 @@ func (s *Session) catchUp(ctx context.Context) error {
 		}
 		select {
 		case <-cursor.Signal():
+		case <-bookmark.C:
+			if at := s.position(); s.isAway(time.Now()) && s.idle() && at.After(told) {
+				told = at
+				s.begin()
+				s.queue(at)
+			}
 		case <-s.stirred:
 		case <-s.done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// follow advances a session that is away from the live path, when the log has only advanced.
+func (s *Session) follow(at change.Position) {
+	if s.seen == nil && !s.position().IsZero() && at.After(s.position()) {
+		s.queue(at.Clone())
 	}
 }
 
@@ -189,11 +210,19 @@ type catchup struct {
 	writer  Writer
 	index   *match.Index
 	found   []match.ID
+
+	gone  <-chan struct{} // closed when its context has ended
+	asked *Subscription
+	slot  bool // it has one
+	slice int  // what it may still spend with it
+	spent int  // for the batch
+	ended bool // the session is over: what it has considered last does not count
 }
 
-// consider queues the matching events of a batch of the log.
-func (c *catchup) consider(batch *oplog.Batch) {
+// consider queues the matching events of a batch of the log. It returns false if the session ends meanwhile: then it has not considered them.
+func (c *catchup) consider(batch *oplog.Batch) bool {
 	s := c.session
+	defer c.settle()
 	if loss := batch.Loss(); loss != nil {
 		s.tell(loss)
 	}
@@ -207,7 +236,9 @@ func (c *catchup) consider(batch *oplog.Batch) {
 				continue
 			}
 		}
-		c.event(e, p, keyed)
+		if c.event(e, p, keyed); c.ended {
+			return false
+		}
 	}
 	end := batch.End()
 	if s.seen != nil {
@@ -216,8 +247,80 @@ func (c *catchup) consider(batch *oplog.Batch) {
 			s.seen = nil
 		}
 	}
+	if c.ended {
+		return false
+	}
 	s.queue(end)
+	return true
 }
+
+// settle returns the slot after a batch, and remembers what that has cost.
+func (c *catchup) settle() {
+	c.giveBack()
+	if s := c.session; c.spent > 0 {
+		if s.expense.level.add(time.Now(), c.spent, liveWindow) > freeUnits {
+			s.expense.slot = true
+		}
+		c.spent = 0
+	}
+}
+
+func (c *catchup) giveBack() {
+	if c.slot {
+		c.session.hub.tenants.release(c.session.tenant)
+		c.slot = false
+	}
+}
+
+// over reports whether the session or its context has ended.
+func (c *catchup) over() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return c.session.over()
+	}
+}
+
+// Grant implements match.Meter off the live path: a session that spends much waits for a slot, and for another one when it has spent its slice.
+func (c *catchup) Grant(id match.ID) int {
+	s := c.session
+	c.asked = s.byKey[id]
+	switch {
+	case s.tenant == nil:
+		return match.MaxCost
+	case c.ended || c.over():
+		c.ended = true
+		return 0
+	case !s.expense.slot && c.spent <= freeUnits:
+		return match.MaxCost
+	case c.slot && c.slice > 0:
+		return match.MaxCost
+	}
+	c.giveBack()
+	if !s.hub.tenants.acquire(s.tenant, s.done, c.gone) {
+		c.ended = true
+		return 0
+	}
+	c.slot, c.slice = true, sliceUnits
+	return match.MaxCost
+}
+
+// Spent implements match.Meter. A subscription whose evaluations keep costing too much is suspended.
+func (c *catchup) Spent(_ match.ID, units int, err error) {
+	s := c.session
+	c.spent += units
+	c.slice -= units
+	if err != nil {
+		s.hub.fail(c.asked, err)
+	}
+	if s.tenant != nil && units > costlyUnits && s.expense.costly.add(time.Now(), units, suspendWindow) > suspendUnits {
+		s.hub.suspend(c.asked)
+		c.ended = true
+	}
+}
+
+var _ match.Meter = (*catchup)(nil)
 
 func (c *catchup) release(held []heldEvent) {
 	for i := range held {
@@ -231,8 +334,8 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 	if !s.has(p, keyed) {
 		return
 	}
-	c.found = c.index.Match(e, c.found[:0], func(id match.ID, err error) { s.hub.fail(s.byKey[id], err) })
-	if len(c.found) == 0 {
+	c.found = c.index.Match(e, c.found[:0], c)
+	if len(c.found) == 0 || c.ended {
 		return
 	}
 	s.matched = s.matched[:0]
@@ -240,7 +343,9 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 		s.matched = append(s.matched, s.byKey[id])
 	}
 	c.writer.Next(e)
+	c.writer.cost = 0
 	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
+	c.spent, c.slice = c.spent+c.writer.cost, c.slice-c.writer.cost
 	clear(s.matched)
 	s.matched = s.matched[:0]
 }

@@ -41,6 +41,8 @@ const (
 type Request struct {
 	// Subscriber is its name; empty means no checkpoint.
 	Subscriber string
+	// Account identifies the identity of the peer: its sessions share what their filters may cost. Empty means no limits.
+	Account string
 	// Process is the random ID of its process, Started its start time, By the identity of the peer.
 	Process string
 	Started time.Time
@@ -176,7 +178,7 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
+	cfg = SessionConfig{Subscriber: r.Subscriber, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)

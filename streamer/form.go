@@ -22,6 +22,14 @@ type Form struct {
 	Format Format
 	// Fields are the top-level document fields to keep in addition to _id, in order; empty keeps all.
 	Fields []string
+
+	key string // of equal forms, of a subscription's form
+}
+
+// keyed returns the form with its key, by which many forms are told apart quickly.
+func (f Form) keyed() Form {
+	f.key = string(rune(f.Format)) + strings.Join(f.Fields, "\x00")
+	return f
 }
 
 // Equal reports whether two forms are equal.
@@ -32,31 +40,84 @@ type Writer struct {
 	event   *change.Event
 	written []written // forms of the current event; the buffers are reused
 	used    int
+	byKey   map[string]int // places in written, if there are many
+	bytes   int            // of the buffers
 	bson    []byte
+	cost    int // of what it has encoded, in units of match.MaxCost; what is copied does not count
 }
+
+// encodedBytes is how many bytes cost a unit when they are encoded.
+const encodedBytes = 2
 
 type written struct {
 	form    Form
 	payload []byte
 }
 
+// Bounds of what a Writer keeps: buffers between events, and forms that it compares one by one.
+const (
+	maxBuffers = 8 << 20 // bytes
+	fewForms   = 8
+)
+
 // Next sets the event.
-func (w *Writer) Next(e *change.Event) { w.event, w.used = e, 0 }
+func (w *Writer) Next(e *change.Event) {
+	w.event, w.used = e, 0
+	if w.bytes > maxBuffers {
+		w.written, w.bytes = nil, 0
+	}
+	if len(w.byKey) > 0 {
+		clear(w.byKey)
+	}
+}
+
+// find returns the payload of a form that has been encoded, nil if it has not.
+func (w *Writer) find(f Form) []byte {
+	if w.used > fewForms && f.key != "" {
+		if i, ok := w.byKey[f.key]; ok {
+			return w.written[i].payload
+		}
+		return nil
+	}
+	for i := range w.written[:w.used] {
+		if w.written[i].form.Equal(f) {
+			return w.written[i].payload
+		}
+	}
+	return nil
+}
+
+// keep remembers the form of the last payload.
+func (w *Writer) keep() {
+	w.used++
+	if w.used <= fewForms {
+		return
+	}
+	if w.byKey == nil {
+		w.byKey = make(map[string]int)
+	}
+	from := w.used - 1
+	if w.used == fewForms+1 {
+		from = 0
+	}
+	for i := from; i < w.used; i++ {
+		w.byKey[w.written[i].form.key] = i
+	}
+}
 
 // Append appends the event in the form.
 func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	if f.Format == BSON && len(f.Fields) == 0 {
 		return appendStripped(b, w.event.Raw(), nil), nil
 	}
-	for _, done := range w.written[:w.used] {
-		if done.form.Equal(f) {
-			return append(b, done.payload...), nil
-		}
+	if payload := w.find(f); payload != nil {
+		return append(b, payload...), nil
 	}
 	if w.used == len(w.written) {
 		w.written = append(w.written, written{})
 	}
 	next := &w.written[w.used]
+	before := cap(next.payload)
 	next.form, next.payload = f, next.payload[:0]
 	if f.Format == BSON {
 		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
@@ -67,7 +128,9 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 			return b, err
 		}
 	}
-	w.used++
+	w.bytes += cap(next.payload) - before
+	w.keep()
+	w.cost += 1 + len(next.payload)/encodedBytes
 	return append(b, next.payload...), nil
 }
 

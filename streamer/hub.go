@@ -59,6 +59,7 @@ type Hub struct {
 	acked    chan struct{} // holds one signal: a session has acknowledged everything
 	room     chan struct{} // holds one signal: a session with a running snapshot has room
 	stopped  chan struct{} // closed when Run has returned
+	tenants  *tenants
 	lastKey  atomic.Uint64 // of subscriptions
 	loops    sync.WaitGroup
 
@@ -77,6 +78,17 @@ type Hub struct {
 	scans         []*scan
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
+
+	// What filters cost, also for the loop.
+	now      time.Time // when the current reply came
+	reply    uint64    // its number
+	allowed  int       // what an identity may spend in it
+	spent    int       // by all of them in it
+	level    level     // spent before it
+	spenders []*tenant // in it
+	asked    *Subscription
+	granted  int        // for the evaluation of asked
+	leaving  []*Session // before the current event
 
 	mu struct {
 		sync.Mutex
@@ -97,8 +109,8 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		index:   &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
+		stopped: make(chan struct{}), tenants: newTenants(),
+		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
 	h.mu.sessions = make(map[*Session]struct{})
@@ -241,10 +253,18 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	if loss := batch.Loss(); loss != nil {
 		h.lost(loss, batch)
 	}
+	h.opens(batch.Len())
+	before := h.at
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
-		h.event(batch.Event(i), p, keyed)
+		e := batch.Event(i)
+		h.event(e, p, keyed, before)
+		before = e.Position()
+		if h.spent > 0 && h.level.units+float64(h.spent) > liveUnits {
+			h.relieve(before)
+		}
 	}
+	h.closes()
 	end := batch.End()
 	for s := range h.touched {
 		s.queue(change.Later(end, s.from))
@@ -263,8 +283,9 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 }
 
-// event matches one event and delivers it to its sessions.
-func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
+// event matches one event and delivers it to its sessions. before is the position of the previous one: sessions whose filters cost too much leave the
+// live path there, and consider the event themselves.
+func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before change.Position) {
 	if keyed {
 		h.events[p]++
 	}
@@ -274,7 +295,14 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	for _, c := range h.scans {
 		c.touched.Note(e)
 	}
-	h.found = h.index.Match(e, h.found[:0], h.complain)
+	h.found = h.index.Match(e, h.found[:0], h)
+	if len(h.leaving) > 0 {
+		for _, s := range h.leaving {
+			h.evict(s, before)
+		}
+		clear(h.leaving)
+		h.leaving = h.leaving[:0]
+	}
 	if len(h.found) == 0 {
 		return
 	}
@@ -282,6 +310,9 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	position := e.Position()
 	for _, id := range h.found {
 		sub := h.subscriptions[id]
+		if sub == nil {
+			continue // it has just left
+		}
 		s := sub.session
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
@@ -296,7 +327,15 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	}
 	ref := position.Ref()
 	for _, s := range h.getting {
+		if s.tenant != nil && len(s.matched) > 1 && !h.affords(s, e) {
+			clear(s.matched)
+			s.matched = s.matched[:0]
+			h.evict(s, before)
+			continue
+		}
+		h.writer.cost = 0
 		s.event(e, ref, p, keyed, s.matched, &h.writer)
+		h.spend(s, h.writer.cost)
 		h.touched[s] = struct{}{}
 		clear(s.matched)
 		s.matched = s.matched[:0]
@@ -462,6 +501,10 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || h.at.After(at) {
 		return false
 	}
+	if t := s.tenant; t != nil && time.Now().Before(t.away) && s.evaluates() {
+		s.expense.away = t.away
+		return false
+	}
 	h.live[s] = struct{}{}
 	s.from = change.Position{}
 	if at.After(h.at) {
@@ -490,9 +533,6 @@ func (h *Hub) exclude(sub *Subscription) {
 	h.index.Remove(sub.key)
 	delete(h.subscriptions, sub.key)
 }
-
-// complain records that a filter could not be evaluated for an event.
-func (h *Hub) complain(id match.ID, err error) { h.fail(h.subscriptions[id], err) }
 
 // fail reports an error of a subscription to its session.
 func (h *Hub) fail(sub *Subscription, err error) {

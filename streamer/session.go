@@ -31,15 +31,27 @@ type Subscription struct {
 	session *Session
 	key     match.ID
 	ids     []string    // ID alone
+	group   *group      // of the subscriptions with an equal form
 	failed  *errorLimit // reports failed evaluations
 	listing bool        // the collections of its snapshot are being listed
 	readers []*reader   // of its snapshot, while the session is live
+}
+
+// A group is the subscriptions of a session that have an equal form.
+type group struct {
+	form Form
+	size int
+	// ids are those of the subscriptions that match the current event; one is a subscription among them.
+	ids []string
+	one *Subscription
 }
 
 // SessionConfig configures a Session.
 type SessionConfig struct {
 	// Subscriber is the name of the subscriber in logs and statistics; may be empty.
 	Subscriber string
+	// Account identifies the identity whose sessions share what their filters may cost. Empty means no limit: the session is the node's own.
+	Account string
 	// Start is the subscriber's position: it has seen everything up to there.
 	Start Place
 	// Partitions are the partitions with another position.
@@ -65,6 +77,7 @@ type SessionConfig struct {
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
+	tenant   *tenant       // nil: no limits
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
 	done     chan struct{}
@@ -77,7 +90,10 @@ type Session struct {
 	open          *Batch          // being filled
 	usual         usual           // typical size of a batch
 	matched       []*Subscription // subscriptions that match the current event
-	paused        bool            // reading has stopped
+	groups        map[string]*group
+	matching      []*group // that match the current event
+	paused        bool     // reading has stopped
+	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
@@ -364,6 +380,12 @@ func (s *Session) add(subscriptions []Subscription) {
 	for i := range subscriptions {
 		sub := &subscriptions[i]
 		s.remove(sub.ID)
+		sub.Form = sub.Form.keyed()
+		if sub.group = s.groups[sub.Form.key]; sub.group == nil {
+			sub.group = &group{form: sub.Form}
+			s.groups[sub.Form.key] = sub.group
+		}
+		sub.group.size++
 		sub.session, sub.key, sub.ids = s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
 		sub.failed = newErrorLimit(func(text string, last error) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
@@ -384,6 +406,9 @@ func (s *Session) remove(id string) {
 	}
 	delete(s.subscriptions, id)
 	delete(s.byKey, sub.key)
+	if sub.group.size--; sub.group.size == 0 {
+		delete(s.groups, sub.Form.key)
+	}
 	if s.isLive() {
 		s.hub.exclude(sub)
 	}
@@ -436,36 +461,46 @@ func (s *Session) begin() {
 	s.open = &Batch{}
 }
 
+// gather sorts the subscriptions that match an event by their forms.
+func (s *Session) gather(subscriptions []*Subscription) {
+	s.matching = s.matching[:0]
+	for _, sub := range subscriptions {
+		switch g := sub.group; len(g.ids) {
+		case 0:
+			g.ids, g.one = sub.ids, sub
+			s.matching = append(s.matching, g)
+		case 1: // the slice is that of the subscription
+			g.ids = append(make([]string, 0, 4), g.ids[0], sub.ID)
+		default:
+			g.ids = append(g.ids, sub.ID)
+		}
+	}
+}
+
 // event adds an event to the open batch, once for each form that its subscriptions request.
 func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
 	if !keyed {
 		p = 0
 	}
-	for rest := subscriptions; len(rest) > 0; {
-		form, ids := rest[0].Form, rest[0].ids
-		var others []*Subscription
-		for _, sub := range rest[1:] {
-			if sub.Form.Equal(form) {
-				ids = append(ids[:len(ids):len(ids)], sub.ID)
-			} else {
-				others = append(others, sub)
-			}
-		}
+	s.gather(subscriptions)
+	for _, g := range s.matching {
+		form, ids, one := g.form, g.ids, g.one
+		g.ids, g.one = nil, nil
 		s.begin()
 		if s.open.Events == nil {
 			s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
 		}
 		payloads, err := w.Append(s.open.payloads, form)
 		if err != nil {
-			s.hub.fail(rest[0], fault.New(fault.SessionEncoding, err))
+			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
 			s.open.payloads = payloads
 			s.open.Events = append(s.open.Events, Event{
 				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
 			})
 		}
-		rest = others
 	}
+	clear(s.matching)
 	if s.open != nil && !s.open.grows() {
 		s.queue(e.Position().Clone())
 	}

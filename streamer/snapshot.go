@@ -71,6 +71,7 @@ type page struct {
 	next      change.Value
 	documents []document
 	payloads  []byte
+	costly    map[*Session]*Subscription // whose filters cost too much on it
 }
 
 type document struct {
@@ -497,6 +498,8 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 	}
 	partitioner := change.NewPartitioner(h.cfg.Partitions)
 	var found []match.ID
+	meter := &pageMeter{hub: h, readers: readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
+	p.costly = meter.costly
 	for _, doc := range read.Documents {
 		e, err := change.Snapshotted(q.Namespace, doc, q.After)
 		if err != nil {
@@ -506,7 +509,7 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 		d := document{id: e.ID()}
 		d.partition, _ = partitioner.Of(&e)
 		w.Next(&e)
-		found = index.Match(&e, found[:0], func(id match.ID, err error) { h.fail(readers[id].Who, err) })
+		found = index.Match(&e, found[:0], meter)
 		for _, id := range found {
 			r, from := readers[id], len(p.payloads)
 			if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
@@ -518,6 +521,42 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 		p.documents = append(p.documents, d)
 	}
 	return p
+}
+
+// A pageMeter bounds what identities spend on a page of documents, which waits for all of its readers.
+type pageMeter struct {
+	hub     *Hub
+	readers map[match.ID]*reader
+	spent   map[*tenant]int
+	costly  map[*Session]*Subscription // who may spend no more
+}
+
+var _ match.Meter = (*pageMeter)(nil)
+
+// Grant implements match.Meter.
+func (m *pageMeter) Grant(id match.ID) int {
+	sub := m.readers[id].Who
+	t := sub.session.tenant
+	switch {
+	case t == nil:
+	case m.costly[sub.session] != nil:
+		return 0
+	case m.spent[t] > pageUnits:
+		m.costly[sub.session] = sub
+		return 0
+	}
+	return match.MaxCost
+}
+
+// Spent implements match.Meter.
+func (m *pageMeter) Spent(id match.ID, units int, err error) {
+	sub := m.readers[id].Who
+	if t := sub.session.tenant; t != nil {
+		m.spent[t] += units
+	}
+	if err != nil {
+		m.hub.fail(sub, err)
+	}
 }
 
 // placeAll places the pages whose time the Hub has reached.
@@ -549,6 +588,9 @@ func (h *Hub) place(c *scan) {
 		c.until, c.next, c.read = p.until, p.next, len(p.documents)
 	}
 	c.again = nil
+	for s, sub := range p.costly {
+		h.evictReader(s, sub)
+	}
 	takers := slices.Clone(c.Readers())
 	ref := h.at.Ref()
 	for _, d := range p.documents {

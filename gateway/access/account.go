@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/match"
 )
 
 // The burst after an idle time: one second's worth, but at least one full batch.
@@ -20,6 +21,9 @@ const (
 
 // Accounts hold the state that the connections of each identity share.
 type Accounts struct {
+	// MaxFilterBytes bounds the memory of the filters of an identity, as estimated. Defaults to 64 MiB. Set it before Open.
+	MaxFilterBytes int
+
 	mu struct {
 		sync.Mutex
 		open map[string]*account // by the identity's key; bounded by the connections
@@ -47,6 +51,8 @@ type account struct {
 	shares           int
 	subscriptions    int
 	maxSubscriptions int
+	programs         map[*match.Program]int // how often they are used
+	filterBytes      int                    // of programs
 }
 
 // An Account is one connection's share of the account of its identity. Its methods are safe for concurrent use.
@@ -56,6 +62,8 @@ type Account struct {
 	name    string
 	claimed int // subscriptions of this connection, guarded by Accounts
 	closed  bool
+	// programs are those of this connection, guarded by Accounts.
+	programs map[*match.Program]int
 }
 
 // Open returns a share for a connection. The limits of i replace those of earlier connections of the identity.
@@ -66,7 +74,7 @@ func (a *Accounts) Open(i *Identity) *Account {
 	key := cmp.Or(i.key, "named:"+i.Name)
 	shared := cmp.Or(a.mu.open[key], a.mu.resting[key])
 	if shared == nil {
-		shared = &account{key: key}
+		shared = &account{key: key, programs: make(map[*match.Program]int)}
 		shared.pace.events, shared.pace.bytes = rate.NewLimiter(rate.Inf, 0), rate.NewLimiter(rate.Inf, 0)
 	}
 	a.mu.open[key] = shared
@@ -74,8 +82,11 @@ func (a *Accounts) Open(i *Identity) *Account {
 	shared.shares++
 	shared.maxSubscriptions = i.MaxSubscriptions
 	shared.limit(i.EventsPerSecond, i.BytesPerSecond)
-	return &Account{of: a, shared: shared, name: i.Name}
+	return &Account{of: a, shared: shared, name: i.Name, programs: make(map[*match.Program]int)}
 }
+
+// Key identifies the identity: its connections have equal keys.
+func (a *Account) Key() string { return a.shared.key }
 
 // Subscribe claims n more subscriptions, or none where they would be too many.
 func (a *Account) Subscribe(n int) error {
@@ -99,6 +110,41 @@ func (a *Account) Unsubscribe(n int) {
 	a.shared.subscriptions -= n
 }
 
+// Keep counts the memory of a program until Drop or Close, or refuses it. A program that the identity uses several times counts once.
+func (a *Account) Keep(p *match.Program) error {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	if a.shared.programs[p] == 0 {
+		if most := cmp.Or(a.of.MaxFilterBytes, 64<<20); p.Size() > most-a.shared.filterBytes {
+			return fault.Newf(fault.AccessLimit, "the filters of %q take %d KiB and may take %d, not %d more", a.name, a.shared.filterBytes>>10, most>>10, p.Size()>>10+1)
+		}
+		a.shared.filterBytes += p.Size()
+	}
+	a.shared.programs[p]++
+	a.programs[p]++
+	return nil
+}
+
+// Drop ends one use of a program by this connection.
+func (a *Account) Drop(p *match.Program) {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	if a.programs[p] > 0 {
+		a.drop(p, 1)
+	}
+}
+
+// drop ends uses of a program. The caller holds the lock.
+func (a *Account) drop(p *match.Program, uses int) {
+	if a.programs[p] -= uses; a.programs[p] == 0 {
+		delete(a.programs, p)
+	}
+	if a.shared.programs[p] -= uses; a.shared.programs[p] == 0 {
+		delete(a.shared.programs, p)
+		a.shared.filterBytes -= p.Size()
+	}
+}
+
 // Close gives everything back. Closing twice does nothing.
 func (a *Account) Close() {
 	a.of.mu.Lock()
@@ -109,6 +155,9 @@ func (a *Account) Close() {
 	a.closed = true
 	a.shared.subscriptions -= a.claimed
 	a.claimed = 0
+	for p, uses := range a.programs {
+		a.drop(p, uses)
+	}
 	if a.shared.shares--; a.shared.shares == 0 {
 		delete(a.of.mu.open, a.shared.key)
 		a.of.mu.resting[a.shared.key] = a.shared

@@ -182,6 +182,8 @@ type Gateway struct {
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
+	// MaxFilterBytes bounds the memory of all filters of an identity, as estimated.
+	MaxFilterBytes int64 `key:"max_filter_bytes" default:"64MiB" range:"1MiB..1TiB"`
 	// SubscribeRate is how many subscriptions a gateway may change a second, SubscribeBurst how many at once.
 	SubscribeRate  int `key:"subscribe_rate" default:"200" range:"1..1000000"`
 	SubscribeBurst int `key:"subscribe_burst" default:"10000" range:"1..1000000"`

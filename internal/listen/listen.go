@@ -34,6 +34,7 @@ type Listeners struct {
 // New reads the files that the configuration names. It starts nothing; the logger may be nil.
 func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	l := &Listeners{Accounts: access.NewAccounts(), cfg: cfg}
+	l.Accounts.MaxFilterBytes = int(cfg.Gateway.MaxFilterBytes)
 	base := access.Config{
 		Identities: cfg.Access.IdentitiesFile, JWKS: cfg.Access.JWKSFile, Issuer: cfg.Access.Issuer, Audiences: cfg.Access.Audiences,
 		Leeway: cfg.Access.Leeway, Recheck: cfg.Access.Recheck, Logger: logger,

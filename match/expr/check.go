@@ -52,6 +52,7 @@ type Checked struct {
 	source string
 	ast    *cel.Ast
 	tree   *ast.AST
+	bytes  int // what its program takes, as estimated
 }
 
 // A SourceError is an error at a position in an expression.
@@ -65,18 +66,26 @@ func (e *SourceError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// Check parses and type-checks an expression, and rejects what would always fail at evaluation. Its errors are faults, STRM-FILTER-INVALID,
-// that wrap a SourceError.
+// Check parses and type-checks an expression, and rejects what would always fail at evaluation. What is too large is rejected once it has been
+// parsed, before anything that costs more. Its errors are faults: STRM-FILTER-INVALID, which wraps a SourceError, and STRM-FILTER-TOO-LARGE.
 func Check(source string) (*Checked, error) {
 	e, err := env()
 	if err != nil {
 		return nil, fmt.Errorf("set up filters: %w", err)
 	}
-	compiled, issues := e.Compile(source)
-	if issues.Err() != nil {
+	parsed, issues := e.Parse(source)
+	if len(issues.Errors()) > 0 { // Err would write them all out
 		return nil, invalid(issues)
 	}
-	c := &Checked{source: source, ast: compiled, tree: compiled.NativeRep()}
+	c := &Checked{source: source, tree: parsed.NativeRep()}
+	if err := c.measure(); err != nil {
+		return nil, err
+	}
+	compiled, issues := e.Check(parsed)
+	if len(issues.Errors()) > 0 {
+		return nil, invalid(issues)
+	}
+	c.ast, c.tree = compiled, compiled.NativeRep()
 	if compiled.OutputType() != cel.BoolType {
 		return nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the filter is a %s; it must be true or false: write a comparison", compiled.OutputType()))
 	}
@@ -94,11 +103,7 @@ func Check(source string) (*Checked, error) {
 
 // invalid converts the first error of the parser or the checker to a fault.
 func invalid(issues *cel.Issues) error {
-	found := issues.Errors()
-	if len(found) == 0 {
-		return fault.New(fault.FilterInvalid, issues.Err())
-	}
-	first := found[0]
+	first := issues.Errors()[0]
 	return fault.New(fault.FilterInvalid, &SourceError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Reason: first.Message})
 }
 
@@ -145,14 +150,7 @@ func (c *Checked) inspectCall(x ast.Expr) error {
 		if !isText {
 			return c.invalidAt(x, errComputedPattern.Error())
 		}
-		size, err := regexSize(arg)
-		switch {
-		case err != nil:
-			return c.invalidAt(x, err.Error())
-		case size > maxRegex:
-			return c.invalidAt(x, fmt.Sprintf("the pattern compiles to %d instructions, at most %d", size, maxRegex))
-		}
-		return nil
+		return nil // measured before
 	}
 	if !isText {
 		return nil

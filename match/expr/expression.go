@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mongostream/streamer/fault"
@@ -18,11 +20,23 @@ const (
 	maxWalk  = 1_000_000 // of the event, in units of costMeter
 )
 
+// stepUnits is the number of units that one of CEL's steps costs; see MaxCost.
+const stepUnits = 25
+
+// evaluationUnits is what an evaluation costs in any case.
+const evaluationUnits = 10
+
+// MaxCost is the most that an evaluation can cost. A unit is an element walked, 64 bytes copied, 8 steps of a regular expression, or a 25th of one of
+// CEL's steps: about 10 ns, as BenchmarkCost of package match measures it.
+const MaxCost = maxWalk + maxSteps*stepUnits
+
 // An Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
 	// Conjuncts are the conditions joined with &&. If Simple is set, they are the whole expression, and CEL is not needed.
 	Conjuncts []Conjunct
 	Simple    bool
+	// Bytes is an estimate of its memory.
+	Bytes int
 	// program returns the CEL program. That of a simple expression is built on demand, to save memory with many subscriptions.
 	program func() (cel.Program, error)
 }
@@ -32,8 +46,9 @@ func Always() *Expression { return &Expression{Simple: true} }
 
 // Compile compiles the expression. Its errors are faults, STRM-FILTER-INVALID.
 func (c *Checked) Compile() (*Expression, error) {
-	x := new(Expression)
+	x := &Expression{Bytes: c.bytes}
 	if x.Conjuncts, x.Simple = c.conjunctsOf(); x.Simple {
+		x.Bytes = bytesOfSimple + (c.bytes-bytesOfProgram)/2
 		x.program = planLater(c.source)
 		return x, nil
 	}
@@ -68,7 +83,8 @@ func (c *Checked) plan() (program cel.Program, err error) {
 			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
 		}
 	}()
-	if program, err = e.Program(c.ast, operatorOptions(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps)); err != nil {
+	// Steps are counted by a tracker that each evaluation brings: one in each program would take more memory than most programs.
+	if program, err = e.Program(c.ast, operatorOptions(), cel.EvalOptions(cel.OptOptimize)); err != nil {
 		return nil, c.invalidAt(c.tree.Expr(), err.Error())
 	}
 	return program, nil
@@ -79,12 +95,19 @@ func (x *Expression) Eval(f *Facts) (Verdict, error) {
 	if !x.Simple {
 		return x.EvalInCEL(f)
 	}
+	f.spent += evaluationUnits
 	verdict, err := x.evalSimple(f)
-	if err != nil {
+	switch {
+	case errors.Is(err, errCost):
+		return No, fault.New(fault.FilterCost, err)
+	case err != nil:
 		err = fault.New(fault.FilterEvaluation, err)
 	}
 	return verdict, err
 }
+
+// errCost says that a simple expression walks too much.
+var errCost = errors.New("the filter walks more of this event than one evaluation may")
 
 // evalSimple combines the conjuncts as CEL does: No wins over Unknown, Unknown over an error, an error over Yes.
 func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
@@ -92,6 +115,8 @@ func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
 	for i := range x.Conjuncts {
 		v, err := x.Conjuncts[i].eval(f)
 		switch {
+		case errors.Is(err, errCost):
+			return No, err
 		case err != nil:
 			if failed == nil {
 				failed = err
@@ -113,6 +138,8 @@ func (c Conjunct) eval(f *Facts) (Verdict, error) {
 	for i := range c {
 		v, err := c[i].eval(f)
 		switch {
+		case f.spent > f.grant:
+			return No, errCost
 		case err != nil:
 			if failed == nil {
 				failed = err
@@ -140,8 +167,7 @@ func (x *Expression) EvalInCEL(f *Facts) (Verdict, error) {
 	if err != nil {
 		return No, err
 	}
-	f.meter.Reset(maxWalk)
-	val, _, err := program.Eval(f)
+	val, err := f.run(program)
 	if err != nil {
 		if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok && cancelled.Cause == interpreter.CostLimitExceeded {
 			return No, fault.New(fault.FilterCost, err)
@@ -159,3 +185,36 @@ func (x *Expression) EvalInCEL(f *Facts) (Verdict, error) {
 	}
 	return No, fault.New(fault.FilterEvaluation, errNotBool)
 }
+
+// run evaluates a program within what is granted, and charges what it costs.
+func (f *Facts) run(program cel.Program) (ref.Val, error) {
+	left := max(f.grant-f.spent, 0)
+	walk := min(maxWalk, left)
+	f.steps = uint64(min(maxSteps, left/stepUnits))
+	f.meter.Reset(walk)
+	tracker, err := tracker.Clone()
+	if err != nil {
+		return nil, fmt.Errorf("set up filters: %w", err)
+	}
+	tracker.Limit = &f.steps
+	frame, err := interpreter.NewExecutionFrame(f)
+	if err != nil {
+		return nil, fmt.Errorf("set up filters: %w", err)
+	}
+	defer frame.Close()
+	frame.SetCostTracker(tracker)
+	val, _, err := program.Eval(frame)
+	f.spent += evaluationUnits + walk - max(f.meter.left, 0) + int(min(tracker.ActualCost(), maxSteps))*stepUnits
+	return val, err
+}
+
+// tracker counts the steps of an evaluation. Each evaluation takes a copy.
+//
+//nolint:gochecknoglobals // a constant
+var tracker = func() *cost.Tracker {
+	t, err := cost.NewTracker(nil)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}()

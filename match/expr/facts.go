@@ -57,12 +57,20 @@ type Facts struct {
 	read                  bool
 	document, prior, diff change.Value
 	meter                 costMeter
+	grant, spent          int    // of the evaluation, in units
+	steps                 uint64 // of CEL, that it may take
 }
 
 var _ interpreter.Activation = (*Facts)(nil)
 
 // Of sets the event.
-func (f *Facts) Of(e *change.Event) { *f = Facts{event: e, db: e.DB(), coll: e.Coll()} }
+func (f *Facts) Of(e *change.Event) { *f = Facts{event: e, db: e.DB(), coll: e.Coll(), grant: MaxCost} }
+
+// Grant begins an evaluation that may cost so many units, at most MaxCost. An evaluation that would cost more ends with STRM-FILTER-COST.
+func (f *Facts) Grant(units int) { f.grant, f.spent = min(units, MaxCost), 0 }
+
+// Spent returns what has been evaluated since Grant has cost, in units.
+func (f *Facts) Spent() int { return f.spent }
 
 // Event returns the event.
 func (f *Facts) Event() *change.Event { return f.event }

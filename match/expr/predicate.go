@@ -85,7 +85,9 @@ func (p *Predicate) field(f *Facts) (s Scalar, known bool, err error) {
 		default:
 			return s, true, noFields(class, name)
 		}
-		if v, err = lookupField(v.Data, name); err != nil {
+		var walked int
+		v, walked, err = findField(v.Data, name)
+		if f.spent += walked; err != nil {
 			return s, true, err
 		}
 	}

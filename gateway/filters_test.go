@@ -1,0 +1,295 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// numbers is a list of n numbers, as filters write it.
+func numbers(n int) string { return "[" + strings.Repeat("1,", n-1) + "1]" }
+
+// costly is a filter that costs what one evaluation may cost, some 20 ms, and slow one that costs some 2 ms and matches. Each i makes another one.
+func costly(i int) string {
+	return fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, a + b + c + key._id > %[2]d)))", numbers(60), i-1000)
+}
+
+func slow(i int) string {
+	return fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, a + b + key._id > %[2]d))", numbers(20), i-1000)
+}
+
+// tenants are a hostile and an honest identity.
+func tenants(t *testing.T, cfg gateway.Config) gateway.Config {
+	t.Helper()
+	return newList(t, "hostile name=hostile namespace=*", "honest name=honest namespace=*").config(cfg)
+}
+
+// by is a hello of a subscriber with filters, whose batches count as acknowledged when they have been sent.
+func by(subscriber string, filters ...string) *streampb.Hello {
+	h := named(subscriber)
+	h.Subscriptions = nil
+	for i, f := range filters {
+		h.Subscriptions = append(h.Subscriptions, &streampb.Subscription{Id: fmt.Sprint(i), Filter: f})
+	}
+	return h
+}
+
+func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
+	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
+	filters := make([]string, 300)
+	for i := range filters {
+		filters[i] = costly(i)
+	}
+	honest := w.openAs("honest", by("honest", "key._id == 7"))
+	next(honest, (*streampb.ConnectResponse).GetBatch)
+	hostile := w.openAs("hostile", by("hostile", filters...))
+	next(hostile, (*streampb.ConnectResponse).GetBatch)
+	w.until("both are on the live path", func() bool { return w.node.Hub().Load().Live == 2 })
+	for range 20 { // 300 evaluations of each take seconds
+		w.write(1, 0)
+		honest.events(1)
+	}
+	// It is told which filter it is, and then that its session is over.
+	var notice *streampb.Notice
+	for notice.GetKind() != "filter_suspended" {
+		notice = next(hostile, (*streampb.ConnectResponse).GetNotice)
+	}
+	if notice.GetCode() != string(fault.SessionFilterCostly) || notice.GetSubscription() == "" {
+		t.Errorf("%v", notice)
+	}
+	if code, reason, text := hostile.ends(); code != codes.ResourceExhausted || reason != string(fault.SessionFilterCostly) || !strings.Contains(text, "cheaper") {
+		t.Errorf("%s %s %s", code, reason, text)
+	}
+	// The same filter is refused for a while, to that identity alone.
+	i := slices.IndexFunc(filters, func(f string) bool { return strings.HasSuffix(f, "> "+threshold(notice.GetSubscription())+")))") })
+	for token, want := range map[string]string{"hostile": string(fault.SessionFilterCostly), "honest": ""} {
+		again := w.openAs(token, by("again "+token, filters[i], "key._id == 7"))
+		if _, reasons := again.answers(2); reasons[0] != want || reasons[1] != "" {
+			t.Errorf("%s: %v", token, reasons)
+		}
+	}
+}
+
+// threshold is the number that a costly filter has at its end.
+func threshold(id string) string {
+	var i int
+	_, _ = fmt.Sscan(id, &i)
+	return fmt.Sprint(i - 1000)
+}
+
+// A session whose filters are too costly for the live path gets everything, by itself.
+func TestSessionOffTheLivePathMissesNothing(t *testing.T) {
+	const n = 100
+	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
+	s := w.openAs("hostile", by("s", slow(0), "key._id == 7"))
+	next(s, (*streampb.ConnectResponse).GetBatch)
+	w.until("it is on the live path", func() bool { return w.node.Hub().Load().Live == 1 })
+	w.write(n, 0)
+	for _, e := range s.events(n) {
+		if len(e.GetSubscriptions()) != 2 {
+			t.Fatalf("matched %v", e.GetSubscriptions())
+		}
+	}
+	if l := w.node.Hub().Load(); l.Live != 0 || l.CatchingUp != 1 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A session that ends because of a filter ends at its last position: without the filter nothing is missing.
+func TestSuspendedFilterLosesNothing(t *testing.T) {
+	const n = 400
+	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
+	first := w.openAs("hostile", hello(func(h *streampb.Hello) {
+		h.Subscriber = "s"
+		h.Subscriptions = []*streampb.Subscription{{Id: "all"}, {Id: "costly", Filter: costly(0)}}
+	}))
+	next(first, (*streampb.ConnectResponse).GetBatch)
+	w.write(n, 0)
+	got := 0
+	for {
+		r, err := first.take()
+		if err != nil {
+			if _, reason, _ := explained(err); reason != string(fault.SessionFilterCostly) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if b := r.GetBatch(); b != nil {
+			got += len(b.GetEvents())
+			first.ack(b.GetSeq())
+		}
+	}
+	if got == n {
+		t.Fatal("it has got everything before it was suspended")
+	}
+	second := w.openAs("hostile", hello(func(h *streampb.Hello) {
+		h.Subscriber, h.Cluster, h.Position, h.PartitionCount = "s", "c", first.to, partitions
+	}))
+	second.events(n - got)
+	w.write(1, 0)
+	second.events(1)
+}
+
+func TestEventStreamIsToldOfACostlyFilter(t *testing.T) {
+	w := newWorld(t, options{})
+	query := "?filter=" + url.QueryEscape(costly(0))
+	r := w.get(query, "")
+	honest := w.get("", "")
+	w.write(300, 0)
+	for range 300 {
+		event(t, honest)
+	}
+	var kinds []string
+	for {
+		e, err := r.Next()
+		if err != nil {
+			break
+		}
+		if e.Event != "filter_suspended" && e.Event != "error" {
+			continue
+		}
+		var told struct{ Code fault.Code }
+		if err := json.Unmarshal(e.Data, &told); err != nil || told.Code != fault.SessionFilterCostly {
+			t.Errorf("%s: %s", e.Event, e.Data)
+		}
+		kinds = append(kinds, e.Event)
+	}
+	if !slices.Equal(kinds, []string{"filter_suspended", "error"}) {
+		t.Errorf("told %v", kinds)
+	}
+	resp := w.do(query, "")
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), string(fault.SessionFilterCostly)) {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+}
+
+// heap returns what is in use after a collection.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// classes is a filter with n patterns, each of which is compiled to 120 KB.
+func classes(n, i int) string {
+	return strings.Repeat(`key._id.matches("^\\pL{20}$") || `, n) + fmt.Sprintf("key._id == %d", i)
+}
+
+func TestFiltersTakeBoundedMemory(t *testing.T) {
+	const sessions, most = 40, 8 << 20
+	accounts := access.NewAccounts()
+	accounts.MaxFilterBytes = most
+	w := newWorld(t, options{server: tenants(t, gateway.Config{Accounts: accounts})})
+	open := func(token, name, filter string) string {
+		t.Helper()
+		ctx, cancel := context.WithCancel(bearing(t.Context(), token))
+		_, reasons := w.open(ctx, by(name, filter)).answers(1)
+		if reasons[0] != "" {
+			cancel() // a connection has so many calls
+		} else {
+			t.Cleanup(cancel)
+		}
+		return reasons[0]
+	}
+	open("honest", "honest", "key._id.matches('a')") // makes what all share
+	before := heap()
+	for i := range sessions {
+		if reason := open("hostile", fmt.Sprint("large", i), classes(100, i)); reason != string(fault.FilterTooLarge) {
+			t.Fatalf("a filter of 20 MB: %q", reason)
+		}
+	}
+	// Each for itself is small enough.
+	taken, refused := 0, 0
+	for i := range sessions {
+		switch reason := open("hostile", fmt.Sprint("small", i), classes(4, i)); reason {
+		case "":
+			taken++
+		case string(fault.AccessLimit):
+			refused++
+		default:
+			t.Fatal(reason)
+		}
+	}
+	if taken == 0 || refused == 0 || taken+refused != sessions {
+		t.Errorf("%d were taken, %d refused", taken, refused)
+	}
+	// Equal filters count once.
+	for i := range sessions {
+		if reason := open("honest", fmt.Sprint("equal", i), classes(4, 0)); reason != "" {
+			t.Fatal(reason)
+		}
+	}
+	// Beside the bound: the connections, and what the node remembers of programs that nobody uses.
+	if grown := heap() - before; grown > most+48<<20 {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+}
+
+// What an identity may not have is not compiled for it: a filter beyond its quota is not even found to be wrong.
+func TestQuotaComesBeforeTheFilter(t *testing.T) {
+	w := newWorld(t, options{server: newList(t, "t name=a namespace=* max_subscriptions=1").config(gateway.Config{})})
+	s := w.openAs("t", by("s", "key._id == 1", "wrong("))
+	if _, reasons := s.answers(2); !slices.Equal(reasons, []string{"", string(fault.AccessLimit)}) {
+		t.Errorf("%v", reasons)
+	}
+	// What is wrong takes no quota.
+	s.unsubscribe("0")
+	s.subscribe(&streampb.Subscription{Id: "x", Filter: "wrong("}, &streampb.Subscription{Id: "y"})
+	if _, reasons := s.answers(2); !slices.Equal(reasons, []string{string(fault.FilterInvalid), ""}) {
+		t.Errorf("%v", reasons)
+	}
+}
+
+func TestSubscriptionsOfAHelloArePaced(t *testing.T) {
+	w := newWorld(t, options{server: gateway.Config{SubscribeRate: 5, SubscribeBurst: 5}})
+	s := w.open(t.Context(), by("s", "", "", "", "", ""))
+	s.answers(5)
+	begun := time.Now()
+	s.subscribe(&streampb.Subscription{Id: "5"}, &streampb.Subscription{Id: "6"}, &streampb.Subscription{Id: "7"}, &streampb.Subscription{Id: "8"}, &streampb.Subscription{Id: "9"})
+	s.answers(5)
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("ten subscriptions took %s", took)
+	}
+}
+
+func TestFiltersOfAClientThatHasGoneAreNotCompiled(t *testing.T) {
+	const many = 10_000
+	w := newWorld(t, options{server: newList(t, fmt.Sprintf("t name=a namespace=* max_subscriptions=%d", many)).config(gateway.Config{})})
+	filters := make([]string, many)
+	for i := range filters {
+		filters[i] = fmt.Sprintf(`key._id.matches("^\\pL{60}%d")`, i)
+	}
+	ctx, cancel := context.WithCancel(bearing(t.Context(), "t"))
+	stream, err := w.client.Connect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: by("gone", filters...)}}); err != nil {
+		t.Fatal(err)
+	}
+	w.openAs("t", by("beside", "key._id == 1")).answers(1) // by then it has begun
+	cancel()
+	w.until("its quota is free", func() bool {
+		s := w.openAs("t", by("next", make([]string, many-1)...))
+		_, reasons := s.answers(many - 1)
+		_ = s.CloseSend()
+		return !slices.Contains(reasons, string(fault.AccessLimit))
+	})
+}
