@@ -26,7 +26,7 @@ type connection struct {
 	account  *access.Account
 	writer   *writer
 	requests chan *streampb.ConnectRequest
-	silence  silence
+	silence  watchdog
 	left     error // why requests is closed; io.EOF if the client only listens from now on
 
 	unkept     error // why there are no snapshots on request
@@ -54,7 +54,13 @@ func (c *connection) run(ctx context.Context) error {
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.silence.run(ctx, c.server.cfg.HeartbeatTimeout) })
+	silent, stall := c.server.cfg.HeartbeatTimeout, c.server.cfg.StallTimeout
+	g.Go(func() error {
+		return c.silence.run(ctx, silent, fault.Newf(fault.SessionSilent, "client sent nothing for %s, or does not receive the answers", silent))
+	})
+	g.Go(func() error {
+		return c.writer.stall.run(ctx, stall, fault.Newf(fault.SessionStalled, "client took nothing of what was sent for %s", stall))
+	})
 	g.Go(func() error { return c.serve(ctx, request, hello) })
 	return g.Wait()
 }
@@ -65,7 +71,7 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	if err != nil {
 		return err
 	}
-	subscriptions, answers := c.compile(hello.GetSubscriptions())
+	subscriptions, answers := c.compile(ctx, hello.GetSubscriptions())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.subscriber, err = c.server.node.Connect(ctx, request, subscriptions)
@@ -236,7 +242,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err := c.slowDown(ctx, n); err != nil {
 			return err
 		}
-		subscriptions, answers := c.compile(m.Subscribe.GetSubscriptions())
+		subscriptions, answers := c.compile(ctx, m.Subscribe.GetSubscriptions())
 		from := session.Subscribe(subscriptions).Ref().Append(nil)
 		for _, a := range answers {
 			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile

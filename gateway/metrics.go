@@ -5,19 +5,29 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	clients prometheus.Gauge
 	events  prometheus.Counter
-	ended   *prometheus.CounterVec
+	ended   *prometheus.CounterVec // by reason
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		clients: prometheus.NewGauge(prometheus.GaugeOpts{Name: "streamer_sse_clients", Help: "Connected clients of /v1/events."}),
 		events:  prometheus.NewCounter(prometheus.CounterOpts{Name: "streamer_sse_events_total", Help: "Events written to clients of /v1/events."}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "streamer_sse_ended_total", Help: "Connections to /v1/events that ended, by reason: left, stalled, lost, replaced, revoked, stopped, failed.",
-		}, []string{"reason"}),
+		ended:   newEnded(reg, "sse"),
 	}
 	if reg != nil {
-		reg.MustRegister(m.clients, m.events, m.ended)
+		reg.MustRegister(m.clients, m.events)
 	}
 	return m
+}
+
+// newEnded returns the counter of a transport.
+func newEnded(reg prometheus.Registerer, transport string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "streamer_sessions_ended_total", ConstLabels: prometheus.Labels{"transport": transport},
+		Help: "Sessions that ended, by transport (grpc, sse) and reason: left, silent, stalled, lost, replaced, revoked, stopped, limited, refused, failed.",
+	}, []string{"reason"})
+	if reg != nil {
+		reg.MustRegister(c)
+	}
+	return c
 }

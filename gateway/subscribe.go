@@ -18,10 +18,13 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 	return nil
 }
 
-// compile compiles the requested subscriptions and returns an answer for each.
-func (c *connection) compile(wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any) {
+// compile compiles the requested subscriptions and returns an answer for each. It stops when the context ends, because nobody waits for them.
+func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any) {
 	seen := make(map[string]struct{}, len(wanted))
 	for _, w := range wanted {
+		if ctx.Err() != nil {
+			break
+		}
 		sub, err := c.readSubscription(w, seen)
 		if err != nil {
 			answers = append(answers, rejected(w.GetId(), err))
