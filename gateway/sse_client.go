@@ -198,7 +198,7 @@ func (c *client) flush(ctx context.Context) (reason string) {
 	}
 	events, began := c.written, time.Now()
 	if err := c.send(ctx); err != nil {
-		switch late := time.Since(began) >= c.events.cfg.StallTimeout; { // a failed write ends the request's context as well, and that the write
+		switch late := time.Since(began) >= c.events.cfg.StallTimeout; { // a failed write ends the request's context as well
 		case late && (errors.Is(err, context.DeadlineExceeded) || isTimeout(err)):
 			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"
