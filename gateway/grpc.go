@@ -63,7 +63,7 @@ type Server struct {
 	node   *streamer.Node
 	logger *slog.Logger
 	peers  peers
-	ended  *prometheus.CounterVec // by reason
+	ended  endings
 
 	mu struct {
 		sync.Mutex
@@ -99,7 +99,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 // Connect implements streampb.GatewayServer.
 func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
 	err := s.connect(stream)
-	s.ended.WithLabelValues(reasonOf(stream.Context(), err)).Inc()
+	s.ended.count(reasonOf(stream.Context(), err))
 	return refusal(err)
 }
 

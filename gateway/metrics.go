@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	clients prometheus.Gauge
 	events  prometheus.Counter
-	ended   *prometheus.CounterVec // by reason
+	ended   endings
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -20,8 +20,12 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	return m
 }
 
-// newEnded returns the counter of a transport.
-func newEnded(reg prometheus.Registerer, transport string) *prometheus.CounterVec {
+// endings counts the sessions of a transport that have ended.
+type endings struct{ by *prometheus.CounterVec }
+
+func (e endings) count(reason string) { e.by.WithLabelValues(reason).Inc() }
+
+func newEnded(reg prometheus.Registerer, transport string) endings {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "streamer_sessions_ended_total", ConstLabels: prometheus.Labels{"transport": transport},
 		Help: "Sessions that ended, by transport (grpc, sse) and reason: left, silent, stalled, lost, replaced, revoked, stopped, limited, refused, failed.",
@@ -29,5 +33,5 @@ func newEnded(reg prometheus.Registerer, transport string) *prometheus.CounterVe
 	if reg != nil {
 		reg.MustRegister(c)
 	}
-	return c
+	return endings{c}
 }

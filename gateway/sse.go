@@ -74,7 +74,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reason = reasonOf(r.Context(), err)
 		h.refuse(w, r, err)
 	}
-	h.metrics.ended.WithLabelValues(reason).Inc()
+	h.metrics.ended.count(reason)
 }
 
 // serve serves one connection and returns why it has ended, or an error before anything was written. Everything that it took has been given

@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
@@ -19,7 +17,7 @@ type gate struct {
 
 	perAddress int
 	handshakes bool // connections begin with a TLS handshake
-	refused    *prometheus.CounterVec
+	refused    refused
 	slots      chan struct{} // one value for each connection
 	closing    func()
 	closed     chan struct{}
@@ -31,7 +29,7 @@ type gate struct {
 	}
 }
 
-func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused *prometheus.CounterVec) *gate {
+func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused) *gate {
 	g := &gate{
 		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, slots: make(chan struct{}, connections), closed: make(chan struct{}),
 	}
@@ -74,7 +72,7 @@ func (g *gate) enter(conn net.Conn) *gated {
 	g.mu.Lock()
 	if g.mu.of[from] >= g.perAddress {
 		g.mu.Unlock()
-		g.refused.WithLabelValues("address").Inc()
+		g.refused.count("address")
 		reset(conn)
 		return nil
 	}
@@ -87,7 +85,7 @@ func (g *gate) enter(conn net.Conn) *gated {
 	}
 	g.mu.Unlock()
 	if victim != nil {
-		g.refused.WithLabelValues("handshakes").Inc()
+		g.refused.count("handshakes")
 		reset(victim)
 	}
 	return c

@@ -15,10 +15,10 @@ import (
 )
 
 // refusals returns how many connections were refused for a reason.
-func refusals(t *testing.T, c *prometheus.CounterVec, reason string) (n float64) {
+func refusals(t *testing.T, c refused, reason string) (n float64) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(c)
+	reg.MustRegister(c.by)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/health"
@@ -30,7 +28,7 @@ type Listeners struct {
 
 	cfg        config.Config
 	http, grpc *access.TLS // nil: no TLS
-	refused    *prometheus.CounterVec
+	refused    refused
 }
 
 // New reads the files that the configuration names. It starts nothing; the logger may be nil.

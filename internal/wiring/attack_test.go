@@ -308,29 +308,30 @@ func (s *siege) dial(address string, said []byte) {
 	}
 }
 
-// secure opens a connection of TLS of the attacker and says something, as soon as there is room after another attack.
+// secure opens a connection of TLS of the attacker and says something. It returns nil if the node has closed it.
 func (s *siege) secure(address, said string, protocols ...string) *tls.Conn {
-	s.Helper()
+	raw, err := from(attacker).DialContext(s.Context(), "tcp", address)
+	if err != nil {
+		return nil
+	}
+	s.conns = append(s.conns, raw)
 	cfg := s.ca.Client(s.T, "")
 	cfg.NextProtos = protocols
-	var conn *tls.Conn
-	s.until("the attacker has a connection", func() bool {
-		raw, err := from(attacker).DialContext(s.Context(), "tcp", address)
-		if err != nil {
-			return false
-		}
-		s.conns = append(s.conns, raw)
-		conn = tls.Client(raw, cfg)
-		_, err = io.WriteString(conn, said)
-		return err == nil
-	})
+	conn := tls.Client(raw, cfg)
+	if _, err := io.WriteString(conn, said); err != nil {
+		return nil
+	}
 	return conn
 }
 
-// http2 opens a connection of HTTP/2 of the attacker.
+// http2 opens a connection of HTTP/2 of the attacker, as soon as there is room after another attack.
 func (s *siege) http2(address string) *http2.Framer {
 	s.Helper()
-	conn := s.secure(address, http2.ClientPreface, "h2")
+	var conn *tls.Conn
+	s.until("the attacker has a connection", func() bool {
+		conn = s.secure(address, http2.ClientPreface, "h2")
+		return conn != nil
+	})
 	s.drain(conn)
 	framer := http2.NewFramer(conn, conn)
 	if err := framer.WriteSettings(); err != nil {
@@ -384,17 +385,23 @@ func (s *siege) holds() {
 func TestNodeIsServingUnderAttack(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
-	const many = 4000 // without a bound for an address they take longer to be dealt with than honest clients wait
 	for name, attack := range map[string]func(address string){
-		"thousands of idle connections": func(address string) {
-			for range many {
+		"connections that say nothing": func(address string) {
+			for range 4000 {
 				s.dial(address, nil)
+			}
+		},
+		"connections without a call": func(address string) { // which are closed after two minutes
+			for range 300 {
+				if conn := s.secure(address, http2.ClientPreface, "h2"); conn != nil {
+					_ = http2.NewFramer(conn, conn).WriteSettings()
+				}
 			}
 		},
 		"unfinished handshakes": func(address string) {
 			var hello bytes.Buffer // the first message of a handshake, of which the server waits for the next
 			_ = tls.Client(recorder{&hello}, s.ca.Client(t, "")).HandshakeContext(t.Context())
-			for i := range many {
+			for i := range 1000 {
 				s.dial(address, hello.Bytes()[:hello.Len()/(1+i%2)])
 			}
 		},
