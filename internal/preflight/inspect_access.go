@@ -14,6 +14,9 @@ func (s *inspector) accessChecks() []check {
 	http, grpc := s.conn.Config.HTTP, s.conn.Config.GRPC
 	return []check{
 		{Name: "http", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {
+			if err := access.CheckListen(http.ProbesListen, false, http.Insecure); http.ProbesListen != "" && err != nil {
+				return finding{}, err
+			}
 			return server(http.Listen, http.TLS, http.Insecure)
 		}},
 		{Name: "grpc", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {

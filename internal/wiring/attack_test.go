@@ -272,9 +272,14 @@ func (c *noticed) Read(b []byte) (int, error) {
 type siege struct {
 	*live
 
-	ca    *accesstest.Authority
+	ca *accesstest.Authority
+
+	mu    sync.Mutex
 	conns []net.Conn // the attacker's
 }
+
+// served is how long an honest client waits under attack, which is less than it takes until attackers' connections are found to be idle.
+const served = 30 * time.Second
 
 // besiege starts a node with room for few clients.
 func besiege(t *testing.T) *siege {
@@ -294,6 +299,8 @@ func besiege(t *testing.T) *siege {
 
 // end ends an attack.
 func (s *siege) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, conn := range s.conns {
 		_ = conn.Close()
 	}
@@ -302,19 +309,31 @@ func (s *siege) end() {
 
 // dial opens a connection of the attacker, and sends something. The node may close it at any time.
 func (s *siege) dial(address string, said []byte) {
-	if conn, err := from(attacker).DialContext(s.Context(), "tcp", address); err == nil {
-		s.conns = append(s.conns, conn)
+	if conn := s.connect(address); conn != nil {
 		_, _ = conn.Write(said)
 	}
 }
 
-// secure opens a connection of TLS of the attacker and says something. It returns nil if the node has closed it.
-func (s *siege) secure(address, said string, protocols ...string) *tls.Conn {
-	raw, err := from(attacker).DialContext(s.Context(), "tcp", address)
+// connect opens a connection of the attacker. It returns nil if the node has closed it.
+func (s *siege) connect(address string) net.Conn {
+	conn, err := from(attacker).DialContext(s.Context(), "tcp", address)
 	if err != nil {
 		return nil
 	}
-	s.conns = append(s.conns, raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, conn)
+	return conn
+}
+
+// secure opens a connection of TLS of the attacker and says something. It returns nil if the node has closed it.
+func (s *siege) secure(address, said string, protocols ...string) *tls.Conn {
+	raw := s.connect(address)
+	if raw == nil {
+		return nil
+	}
+	_ = raw.SetDeadline(time.Now().Add(5 * time.Second)) // it does not wait for a node that is full
+	defer func() { _ = raw.SetDeadline(time.Time{}) }()
 	cfg := s.ca.Client(s.T, "")
 	cfg.NextProtos = protocols
 	conn := tls.Client(raw, cfg)
@@ -350,7 +369,7 @@ func (s *siege) drain(conn net.Conn) {
 // holds fails the test unless honest clients of both transports are served, and probes and metrics answered.
 func (s *siege) holds() {
 	s.Helper()
-	probes := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	probes := &http.Client{Timeout: served, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/livez", "/readyz", "/health", "/metrics"} {
 		if resp, _ := s.answer(probes, "http://"+s.service.Probes()+path); resp.StatusCode != http.StatusOK {
 			s.Errorf("%s: %s", path, resp.Status)
@@ -358,7 +377,7 @@ func (s *siege) holds() {
 	}
 	_, port, _ := strings.Cut(s.service.Addr(), ":")
 	dialer := from(honest)
-	web := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.ca.Client(s.T, ""),
+	web := &http.Client{Timeout: served, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.ca.Client(s.T, ""),
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", "127.0.0.1:"+port)
 		}}}
@@ -392,11 +411,15 @@ func TestNodeIsServingUnderAttack(t *testing.T) {
 			}
 		},
 		"connections without a call": func(address string) { // which are closed after two minutes
+			var attackers sync.WaitGroup
 			for range 300 {
-				if conn := s.secure(address, http2.ClientPreface, "h2"); conn != nil {
-					_ = http2.NewFramer(conn, conn).WriteSettings()
-				}
+				attackers.Go(func() {
+					if conn := s.secure(address, http2.ClientPreface, "h2"); conn != nil {
+						_ = http2.NewFramer(conn, conn).WriteSettings()
+					}
+				})
 			}
+			attackers.Wait()
 		},
 		"unfinished handshakes": func(address string) {
 			var hello bytes.Buffer // the first message of a handshake, of which the server waits for the next
