@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -55,6 +56,12 @@ func FuzzHello(f *testing.F) {
 		}
 		if _, err := s.readPositions(m.GetPositions(), partitions); !refused(err) && len(m.GetPositions()) > partitions {
 			t.Fatalf("%d positions of %d partitions", len(m.GetPositions()), partitions)
+		}
+		for _, sub := range m.GetSubscriptions() {
+			sub.Filter = "" // which match.FuzzCompile reads
+			if read, err := readSubscription(sub, match.Carries{}); !refused(err) && (read.ID == "" || read.Program == nil) {
+				t.Fatalf("%+v", read)
+			}
 		}
 		r, err := s.readHello(m, "by")
 		if refused(err) {

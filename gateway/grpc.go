@@ -105,11 +105,6 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
 
 // connect serves one connection. Everything that it took has been given back when it returns.
 func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
-	if !s.enter() {
-		return fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions)
-	}
-	defer s.exit()
-	defer presetTooLarge(stream, &err)()
 	ctx := stream.Context()
 	identity := access.From(ctx)
 	account, err := s.cfg.Accounts.Open(identity, access.Session, addressOf(ctx))
@@ -117,6 +112,11 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 		return err
 	}
 	defer account.Close()
+	if !s.enter() {
+		return fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions)
+	}
+	defer s.exit()
+	defer presetTooLarge(stream, &err)()
 	c := &connection{
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),

@@ -87,15 +87,15 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err != nil {
 		return "", err
 	}
-	defer h.clients.Add(-1)
-	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
-		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
-	}
 	account, err := h.admit(r, filter)
 	if err != nil {
 		return "", err
 	}
 	defer account.Close()
+	defer h.clients.Add(-1)
+	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
+		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
+	}
 	program, err := match.Compile(filter)
 	if err != nil {
 		return "", err

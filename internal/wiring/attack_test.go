@@ -118,8 +118,8 @@ func TestIdentityKeepsWithinItsQuotas(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")
 	enlist(t, list, "greedy name=greedy namespace=* max_sessions=3 max_notices=1 starts_per_second=100000", "other name=other namespace=*",
-		"quick name=quick namespace=* max_sessions=2 starts_per_second=1")
-	n := newRig(t, devmongo.Config{}, "STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_GATEWAY_MAX_SESSIONS=6", "STREAMER_HTTP_MAX_CLIENTS=2").begin()
+		"quick name=quick namespace=* max_sessions=2 starts_per_second=1", "wired name=wired namespace=* max_connections=1")
+	n := newRig(t, devmongo.Config{}, "STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_GATEWAY_MAX_SESSIONS=8", "STREAMER_HTTP_MAX_CLIENTS=2").begin()
 	n.status()
 	web := &http.Client{Transport: &http.Transport{}}
 	defer web.CloseIdleConnections()
@@ -172,7 +172,7 @@ func TestIdentityKeepsWithinItsQuotas(t *testing.T) {
 		}
 	}
 	// By default an identity has half of the node.
-	for range 3 {
+	for range 4 {
 		if _, err := n.hello(conn, "other", nil); err != nil {
 			t.Fatalf("another identity: %v", err)
 		}
@@ -180,11 +180,24 @@ func TestIdentityKeepsWithinItsQuotas(t *testing.T) {
 	if _, err := n.hello(conn, "other", nil); reason(err) != string(fault.AccessLimit) {
 		t.Errorf("above its share: %v", err)
 	}
-	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} { // where the other half is in use, the node is full
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if resp := n.request(web, url+"/v1/events", "Authorization", "Bearer other"); resp.StatusCode != want {
 			t.Errorf("event stream %d of another: %s", i, resp.Status)
 		}
 	}
+	// What an identity has open ends with its connection, and so does its claim to it.
+	wire := n.conn()
+	if _, err := n.hello(wire, "wired", nil); err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := n.answer(web, url+"/v1/gaps", "Authorization", "Bearer wired"); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a second connection: %s", resp.Status)
+	}
+	_ = wire.Close()
+	n.until("the connection is given back", func() bool {
+		resp, _ := n.answer(web, url+"/v1/gaps", "Authorization", "Bearer wired")
+		return resp.StatusCode == http.StatusOK
+	})
 	// What ends is given back.
 	if err := sessions[0].CloseSend(); err != nil {
 		t.Fatal(err)
