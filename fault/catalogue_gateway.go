@@ -29,9 +29,9 @@ func gatewayEntries() []Entry {
 		},
 		{
 			Code:    AccessLimit,
-			Summary: "the identity has reached its limit of subscriptions, or of their memory",
-			Meaning: "max_subscriptions limits the subscriptions of all connections of one identity to a node, gateway.max_filter_bytes the memory of their filters. Existing subscriptions continue.",
-			Remedy:  "End subscriptions that are not needed, shorten filters or use the same one several times, or ask the operator to raise max_subscriptions of the identity or gateway.max_filter_bytes.",
+			Summary: "the identity has reached one of its limits",
+			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions or the memory of their filters (gateway.max_filter_bytes), or of what is begun in a second, over all connections of one identity to a node. What it has open continues.",
+			Remedy:  "End what is not needed, combine or shorten filters or use the same one several times, or try again later. The operator can raise the identity's limits (docs/access.md), access.share, access.starts_per_second or gateway.max_filter_bytes.",
 		},
 		{
 			Code:    AccessOpen,
@@ -144,8 +144,8 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionStalled,
 			Summary: "the subscriber did not keep up and was disconnected",
-			Meaning: "It read nothing from its connection for longer than the limit. Nothing is lost: it can continue from its last position.",
-			Remedy:  "Reconnect with the id of the last event received; read faster or narrow the filter.",
+			Meaning: "It took nothing of what it was sent for longer than http.stall_timeout or grpc.stall_timeout. Nothing is lost: it can continue from its last position.",
+			Remedy:  "Reconnect at the position of the last event received; read faster or narrow the filter.",
 		},
 		{
 			Code:    SessionTooLarge,

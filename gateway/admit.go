@@ -70,6 +70,15 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 	return s.cfg.Access.Admit(ctx, shown)
 }
 
+// addressOf returns the remote address of a call, which no other open connection has.
+func addressOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	return p.Addr.String()
+}
+
 // stateOf returns the state of a peer's TLS connection, nil for plaintext.
 func stateOf(p *peer.Peer) *tls.ConnectionState {
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {

@@ -27,7 +27,7 @@ type connection struct {
 	account  *access.Account
 	writer   *writer
 	requests chan *streampb.ConnectRequest
-	silence  silence
+	silence  watchdog
 	left     error // why requests is closed; io.EOF if the client only listens from now on
 
 	unkept     error // why there are no snapshots on request
@@ -56,7 +56,13 @@ func (c *connection) run(ctx context.Context) error {
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.silence.run(ctx, c.server.cfg.HeartbeatTimeout) })
+	silent, stall := c.server.cfg.HeartbeatTimeout, c.server.cfg.StallTimeout
+	g.Go(func() error {
+		return c.silence.run(ctx, silent, fault.Newf(fault.SessionSilent, "client sent nothing for %s, or does not receive the answers", silent))
+	})
+	g.Go(func() error {
+		return c.writer.stall.run(ctx, stall, fault.Newf(fault.SessionStalled, "client took nothing of what was sent for %s", stall))
+	})
 	g.Go(func() error { return c.serve(ctx, request, hello) })
 	return g.Wait()
 }

@@ -5,7 +5,10 @@
 //
 // A client must send a Hello within the handshake timeout and any message within each heartbeat timeout, or the connection is closed. The
 // server reads requests at the rate at which it can process them. When a client does not receive, its session runs out of credit and its
-// changes wait in the log. Batches are encoded by hand, because their payloads are already encoded.
+// changes wait in the log; when it takes nothing for the stall timeout, it is disconnected, whatever it sends. Batches are encoded by hand,
+// because their payloads are already encoded.
+//
+// A session ends with its client: the context of its call ends every wait, and the compilation of its filters.
 //
 // # Server-sent events
 //

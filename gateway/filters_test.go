@@ -194,7 +194,7 @@ func classes(n, i int) string {
 
 func TestFiltersTakeBoundedMemory(t *testing.T) {
 	const sessions, most = 40, 8 << 20
-	accounts := access.NewAccounts()
+	accounts := access.NewAccounts(access.Defaults{})
 	accounts.MaxFilterBytes = most
 	w := newWorld(t, options{server: tenants(t, gateway.Config{Accounts: accounts})})
 	open := func(token, name, filter string) string {
@@ -267,29 +267,4 @@ func TestSubscriptionsOfAHelloArePaced(t *testing.T) {
 	if took := time.Since(begun); took < 500*time.Millisecond {
 		t.Errorf("ten subscriptions took %s", took)
 	}
-}
-
-func TestFiltersOfAClientThatHasGoneAreNotCompiled(t *testing.T) {
-	const many = 10_000
-	w := newWorld(t, options{server: newList(t, fmt.Sprintf("t name=a namespace=* max_subscriptions=%d", many)).config(gateway.Config{})})
-	filters := make([]string, many)
-	for i := range filters {
-		filters[i] = fmt.Sprintf(`key._id.matches("^\\pL{60}%d")`, i)
-	}
-	ctx, cancel := context.WithCancel(bearing(t.Context(), "t"))
-	stream, err := w.client.Connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: by("gone", filters...)}}); err != nil {
-		t.Fatal(err)
-	}
-	w.openAs("t", by("beside", "key._id == 1")).answers(1) // by then it has begun
-	cancel()
-	w.until("its quota is free", func() bool {
-		s := w.openAs("t", by("next", make([]string, many-1)...))
-		_, reasons := s.answers(many - 1)
-		_ = s.CloseSend()
-		return !slices.Contains(reasons, string(fault.AccessLimit))
-	})
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -37,6 +39,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default to 30 s and 10 s.
 	ProbeAfter, ProbeTimeout time.Duration
+	// StallTimeout is how long a client may take nothing of what is sent to it, whatever it sends. Defaults to 30 s.
+	StallTimeout time.Duration
 	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats three times as often.
 	HeartbeatTimeout time.Duration
 	// MaxPeers is how many named subscribers Peers returns at most, KeepLeft for how long it returns one that has left. Default to 256 and 10 s.
@@ -47,6 +51,8 @@ type Config struct {
 	Accounts *access.Accounts
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+	// Registerer registers the metrics. Optional.
+	Registerer prometheus.Registerer
 }
 
 // A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each connection.
@@ -57,6 +63,7 @@ type Server struct {
 	node   *streamer.Node
 	logger *slog.Logger
 	peers  peers
+	ended  endings
 
 	mu struct {
 		sync.Mutex
@@ -74,35 +81,51 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
 	cfg.ProbeAfter, cfg.ProbeTimeout = cmp.Or(cfg.ProbeAfter, 30*time.Second), cmp.Or(cfg.ProbeTimeout, 10*time.Second)
+	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
 	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 30*time.Second)
 	cfg.MaxPeers, cfg.KeepLeft = cmp.Or(cfg.MaxPeers, 256), cmp.Or(cfg.KeepLeft, 10*time.Second)
 	if cfg.Access == nil {
 		cfg.Access = access.Everybody()
 	}
 	if cfg.Accounts == nil {
-		cfg.Accounts = access.NewAccounts()
+		cfg.Accounts = access.NewAccounts(access.Defaults{})
 	}
-	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
 	s.mu.sessions = make(map[*streamer.Session]struct{})
 	return s
 }
 
 // Connect implements streampb.GatewayServer.
-func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
+func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
+	err := s.connect(stream)
+	s.ended.count(reasonOf(stream.Context(), err))
+	return refusal(err)
+}
+
+// connect serves one connection. Everything that it took has been given back when it returns.
+func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
+	ctx := stream.Context()
+	identity := access.From(ctx)
+	account, err := s.cfg.Accounts.Open(identity, access.Session, addressOf(ctx))
+	if err != nil {
+		return err
+	}
+	defer account.Close()
 	if !s.enter() {
-		return refusal(fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions))
+		return fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions)
 	}
 	defer s.exit()
 	defer presetTooLarge(stream, &err)()
-	identity := access.From(stream.Context())
-	account := s.cfg.Accounts.Open(identity)
-	defer account.Close()
 	c := &connection{
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]*match.Program),
 	}
-	return refusal(c.run(stream.Context()))
+	err = c.run(ctx)
+	if !c.writer.stall.ignoring() && !isGone(ctx) {
+		hangUp(ctx)
+	}
+	return err
 }
 
 func (s *Server) enter() bool {

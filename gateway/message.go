@@ -99,6 +99,37 @@ func ended(err error) bool {
 	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, streamer.ErrClosed)
 }
 
+// isGone reports whether a context has ended because its client has gone, and not because the server ended it.
+func isGone(ctx context.Context) bool { return ctx.Err() != nil && fault.Of(context.Cause(ctx)) == "" }
+
+// reasonOf returns why a session has ended, for the metric. The context is that of its call.
+func reasonOf(ctx context.Context, err error) string {
+	if isGone(ctx) || ended(err) {
+		return "left"
+	}
+	switch code := fault.Of(err); code {
+	case fault.SessionSilent:
+		return "silent"
+	case fault.SessionStalled:
+		return "stalled"
+	case fault.LogHistoryLost, fault.LogAhead:
+		return "lost"
+	case fault.SessionReplaced:
+		return "replaced"
+	case fault.AccessUnauthenticated:
+		return "revoked"
+	case fault.NodeStopping:
+		return "stopped"
+	case fault.AccessLimit, fault.SessionTooMany:
+		return "limited"
+	default:
+		if code == "" || statusCode(code) == codes.Internal {
+			return "failed"
+		}
+		return "refused"
+	}
+}
+
 // refusal returns the gRPC status for an error. Faults carry code and remedy in the text and as error details.
 func refusal(err error) error {
 	if ended(err) {

@@ -24,7 +24,7 @@ func presetTooLarge(stream streampb.Gateway_ConnectServer, ended *error) (remove
 	trailer := metadata.Pairs(statusDetails, string(encoded))
 	stream.SetTrailer(trailer)
 	return func() {
-		if len(status.Convert(*ended).Details()) == 0 {
+		if len(status.Convert(refusal(*ended)).Details()) == 0 {
 			stream.SetTrailer(trailer)
 		}
 	}

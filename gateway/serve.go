@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -39,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),
 	}
 	if secure != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+		options = append(options, grpc.Creds(handshakes{credentials.NewTLS(secure)}))
 	}
 	server := grpc.NewServer(options...)
 	streampb.RegisterGatewayServer(server, s)
@@ -62,4 +64,36 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		<-stopped
 	}
 	return nil
+}
+
+// closeAfter is how long a client that has taken nothing may take to receive why its session has ended.
+const closeAfter = 5 * time.Second
+
+// hangUp closes the connection of a call after closeAfter, if its remote address is an io.Closer. What the client has not taken of an ended call
+// would otherwise stay in memory for as long as the client keeps the connection.
+func hangUp(ctx context.Context) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if conn, ok := p.Addr.(io.Closer); ok {
+			time.AfterFunc(closeAfter, func() { _ = conn.Close() })
+		}
+	}
+}
+
+// handshakes are credentials that tell a connection with a method HandshakeDone that its handshake is complete.
+type handshakes struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
+	if shaken, ok := raw.(interface{ HandshakeDone() }); ok && err == nil {
+		shaken.HandshakeDone()
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h handshakes) Clone() credentials.TransportCredentials {
+	return handshakes{h.TransportCredentials.Clone()}
 }

@@ -3,9 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -63,58 +61,61 @@ func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	}
 }
 
-// retryAfter returns a random reconnect delay in milliseconds, so that the clients of a node do not reconnect at once.
-func retryAfter() int { return 500 + rand.IntN(1000) }
+// retryAfter returns a random reconnect delay, so that the clients of a node do not reconnect at once.
+func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Second) }
 
 // ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
 // with a checkpoint), start (now, earliest, an RFC 3339 time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify,
 // or snapshot: the documents come again after a loss; defaults to notify). Snapshots need a subscriber. The header or parameter Last-Event-ID
 // resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := leaving(r.Context()); err != nil {
+	reason, err := h.serve(w, r)
+	if err != nil {
+		reason = reasonOf(r.Context(), err)
 		h.refuse(w, r, err)
-		return
+	}
+	h.metrics.ended.count(reason)
+}
+
+// serve serves one connection and returns why it has ended, or an error before anything was written. Everything that it took has been given
+// back when it returns.
+func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
+	if err := leaving(r.Context()); err != nil {
+		return "", err
 	}
 	filter, request, again, err := h.parse(r)
 	if err != nil {
-		h.refuse(w, r, err)
-		return
+		return "", err
 	}
-	account, err := h.admit(r.Context(), filter)
+	account, err := h.admit(r, filter)
 	if err != nil {
-		h.refuse(w, r, err)
-		return
+		return "", err
 	}
 	defer account.Close()
-	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
-		h.clients.Add(-1)
-		h.refuse(w, r, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients))
-		return
-	}
 	defer h.clients.Add(-1)
+	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
+		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
+	}
 	request.Account = account.Key()
 	program, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
 	if err == nil {
 		err = account.Keep(program)
 	}
 	if err != nil {
-		h.refuse(w, r, cmp.Or(leaving(r.Context()), err))
-		return
+		return "", cmp.Or(leaving(r.Context()), err)
 	}
 	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
 		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: again},
 	})
 	if err != nil {
-		h.refuse(w, r, cmp.Or(leaving(r.Context()), err))
-		return
+		return "", cmp.Or(leaving(r.Context()), err)
 	}
+	defer func() { subscriber.Close(r.Context(), nil) }()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref}
-	reason := c.run(r.Context())
-	h.metrics.ended.WithLabelValues(reason).Inc()
-	subscriber.Close(r.Context(), nil)
+	return c.run(r.Context()), nil
 }
 
 // leaving returns why a request cannot be served because its context has ended: the node stops or access was revoked. It returns nil if the
@@ -129,16 +130,18 @@ func leaving(ctx context.Context) error {
 	return fault.Newf(fault.NodeStopping, "node accepts no more subscribers")
 }
 
-// admit checks that the identity may use the filter, and counts the subscription. The caller must close the account.
-func (h *Events) admit(ctx context.Context, f match.Filter) (account *access.Account, err error) {
+// admit checks that the identity may use the filter, and counts the event stream and its subscription. The caller must close the account.
+func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account, err error) {
 	if h.cfg.Accounts == nil {
-		return access.NewAccounts().Open(access.Anonymous()), nil
+		return access.NewAccounts(access.Defaults{}).Open(access.Anonymous(), access.Events, r.RemoteAddr)
 	}
-	i := access.From(ctx)
+	i := access.From(r.Context())
 	if err := i.Permit(f.DB, f.Coll); err != nil {
 		return nil, err
 	}
-	account = h.cfg.Accounts.Open(i)
+	if account, err = h.cfg.Accounts.Open(i, access.Events, r.RemoteAddr); err != nil {
+		return nil, err
+	}
 	if err := account.Subscribe(1); err != nil {
 		account.Close()
 		return nil, err
@@ -233,8 +236,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 // idMark separates the position, the checkpoint generation and the stamp of snapshots in an id. Both are omitted if they are 0.
 const idMark = "."
 
-// refuse responds with the fault as JSON. Because an EventSource gives up on any status but 200, it gets an empty stream with a reconnect
-// delay if it should retry.
+// refuse responds with the fault as JSON, or in a form after which an EventSource reconnects if it should retry.
 func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	switch fault.Of(err) {
@@ -253,19 +255,15 @@ func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			status = http.StatusBadRequest
 		}
 	}
-	if status == http.StatusServiceUnavailable && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-store")
-		text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
-		_, _ = fmt.Fprintf(w, "retry: %d\nevent: unavailable\ndata: %s\n\n", retryAfter(), text)
+	switch status {
+	case http.StatusServiceUnavailable:
+		access.RefuseLater(w, r, status, retryAfter(), err)
+		return
+	case http.StatusTooManyRequests:
+		access.RefuseLater(w, r, status, access.LimitAfter(), err)
 		return
 	}
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(describe(err)) // the client may have disconnected
+	access.Refuse(w, status, err)
 }
 
 // A description is a fault as clients see it.

@@ -33,7 +33,8 @@ type client struct {
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
 func (c *client) run(ctx context.Context) (reason string) {
-	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter())
+	defer c.abandon(ctx)()
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
 	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
 		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
 		c.buffer = append(appendLoss(c.buffer, "", missed), "\n\n"...)
@@ -76,6 +77,22 @@ func (c *client) run(ctx context.Context) (reason string) {
 	}
 }
 
+// abandon ends a write that blocks when the client has gone. Call the returned function before the response ends.
+func (c *client) abandon(ctx context.Context) (stop func()) {
+	abandoned := make(chan struct{})
+	stopped := context.AfterFunc(ctx, func() {
+		defer close(abandoned)
+		if isGone(ctx) {
+			_ = c.out.SetWriteDeadline(time.Now())
+		}
+	})
+	return func() {
+		if !stopped() {
+			<-abandoned
+		}
+	}
+}
+
 // ended returns why the context has ended. It tells the client if its access was revoked; a client of a stopping node just reconnects.
 func (c *client) ended(ctx context.Context) (reason string) {
 	switch cause := context.Cause(ctx); fault.Of(cause) {
@@ -85,7 +102,7 @@ func (c *client) ended(ctx context.Context) (reason string) {
 		return "stopped"
 	default:
 		c.problem("error", cause)
-		_ = c.send() // the stream ends anyway
+		_ = c.send(ctx) // the stream ends anyway
 		return "revoked"
 	}
 }
@@ -183,10 +200,10 @@ func (c *client) flush(ctx context.Context) (reason string) {
 			return c.ended(ctx)
 		}
 	}
-	events := c.written
-	if err := c.send(); err != nil {
-		switch { // a failed write ends the request's context as well
-		case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	events, began := c.written, time.Now()
+	if err := c.send(ctx); err != nil {
+		switch late := time.Since(began) >= c.events.cfg.StallTimeout; { // a failed write ends the request's context as well
+		case late && (errors.Is(err, context.DeadlineExceeded) || isTimeout(err)):
 			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"
 		case ctx.Err() != nil:
@@ -202,13 +219,16 @@ func (c *client) flush(ctx context.Context) (reason string) {
 	return ""
 }
 
-// send writes the buffer within the stall timeout.
-func (c *client) send() error {
+// send writes the buffer within the stall timeout, unless the client has gone.
+func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
 	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
 		return fmt.Errorf("set write deadline: %w", err)
+	}
+	if isGone(ctx) { // later, abandon moves the deadline
+		return context.Cause(ctx)
 	}
 	if _, err := c.w.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)

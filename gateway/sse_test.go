@@ -558,7 +558,7 @@ func TestClientOfAnEndedContextIsToldWhy(t *testing.T) {
 
 // Requests that have passed no authenticator may nothing where identities count.
 func TestRequestOfNobodyIsRefused(t *testing.T) {
-	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts()}, nil)
+	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts(access.Defaults{})}, nil)
 	for _, query := range []string{"", "?db=shop&coll=orders"} {
 		w := httptest.NewRecorder()
 		events.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events"+query, nil))

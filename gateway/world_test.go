@@ -52,6 +52,8 @@ type options struct {
 	hub    streamer.Config
 	server gateway.Config
 	events gateway.EventsConfig
+	store  func(streamer.Checkpoints) streamer.Checkpoints // what is put before the store
+	ask    func(context.Context) error                     // called before MongoDB is asked for the extent of its oplog
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -62,7 +64,12 @@ func newWorld(t *testing.T, o options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reach := func(context.Context) (gap.Reach, error) {
+	reach := func(ctx context.Context) (gap.Reach, error) {
+		if o.ask != nil {
+			if err := o.ask(ctx); err != nil {
+				return gap.Reach{}, err
+			}
+		}
 		first, last := w.source.Reach()
 		return gap.Reach{First: first, Last: last}, nil
 	}
@@ -73,7 +80,11 @@ func newWorld(t *testing.T, o options) *world {
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
 	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
-	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, w.store)
+	store := streamer.Checkpoints(w.store)
+	if o.store != nil {
+		store = o.store(store)
+	}
+	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, store)
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"

@@ -9,11 +9,14 @@ type writer struct {
 	turn      chan struct{} // held by the sender: a transport takes one message at a time
 	next      chan any
 	sent      chan error // result of the last message taken from next; never blocks
+	stall     watchdog   // of a client that does not take what the transport sends
 }
 
 // newWriter returns a writer for a transport. It starts nothing.
 func newWriter(transport func(any) error) *writer {
-	return &writer{transport: transport, turn: make(chan struct{}, 1), next: make(chan any), sent: make(chan error, 1)}
+	w := &writer{transport: transport, turn: make(chan struct{}, 1), next: make(chan any), sent: make(chan error, 1)}
+	w.stall.ignore(true)
+	return w
 }
 
 // run passes messages to the transport until done is closed and the transport has returned.
@@ -21,7 +24,10 @@ func (w *writer) run(done <-chan struct{}) {
 	for {
 		select {
 		case m := <-w.next:
-			w.sent <- w.transport(m)
+			w.stall.ignore(false)
+			err := w.transport(m)
+			w.stall.ignore(true)
+			w.sent <- err
 		case <-done:
 			return
 		}

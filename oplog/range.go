@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +36,7 @@ const (
 type Range struct {
 	cfg    RangeConfig
 	last   atomic.Pointer[answer]
-	asking sync.Mutex // held while asking, so that callers share one request
+	asking chan struct{} // holds one value while somebody asks, so that callers share one request
 }
 
 // An answer is the last result.
@@ -51,7 +50,7 @@ func NewRange(cfg RangeConfig) *Range {
 	cfg.Warning = cmp.Or(cfg.Warning, time.Hour)
 	cfg.Critical = cmp.Or(cfg.Critical, 15*time.Minute)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Range{cfg: cfg}
+	return &Range{cfg: cfg, asking: make(chan struct{}, 1)}
 }
 
 // Run asks regularly until the context ends.
@@ -89,8 +88,12 @@ func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
 
 // Recently returns an answer no older than one interval, and asks if there is none. Concurrent callers share one request.
 func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return gap.Reach{}, context.Cause(ctx)
+	}
 	if last := s.last.Load(); last != nil && time.Since(last.at) < askEvery {
 		return last.reach, nil
 	}

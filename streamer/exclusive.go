@@ -118,6 +118,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
 	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		var err error
 		if stored, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
@@ -128,6 +131,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		if moved, err = n.claim(ctx, r, stored, cfg, e); err != nil {
 			return nil, err
 		}
+	}
+	if ctx.Err() != nil { // nobody would read it
+		return nil, context.Cause(ctx)
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process

@@ -19,10 +19,27 @@ const (
 	minByteBurst  = 256 << 10
 )
 
+// A Use is what a connection is used for.
+type Use int
+
+// The uses.
+const (
+	Request Use = iota // of HTTP, answered at once
+	Session            // over gRPC
+	Events             // an event stream
+	Notices            // a stream of notices
+	uses
+)
+
+// Defaults are the limits of identities that name none themselves, of what each has open at a time and opens per second. 0 means no limit.
+// They do not apply to the anonymous identity, which is everybody.
+type Defaults struct{ Sessions, Events, Notices, Connections, StartsPerSecond int }
+
 // Accounts hold the state that the connections of each identity share.
 type Accounts struct {
 	// MaxFilterBytes bounds the memory of the filters of an identity, as estimated. Defaults to 64 MiB. Set it before Open.
 	MaxFilterBytes int
+	defaults       Defaults
 
 	mu struct {
 		sync.Mutex
@@ -33,8 +50,8 @@ type Accounts struct {
 }
 
 // NewAccounts returns the accounts of a node, which gRPC and SSE share.
-func NewAccounts() *Accounts {
-	a := &Accounts{}
+func NewAccounts(d Defaults) *Accounts {
+	a := &Accounts{defaults: d}
 	a.mu.open, a.mu.resting = map[string]*account{}, map[string]*account{}
 	return a
 }
@@ -43,16 +60,72 @@ func NewAccounts() *Accounts {
 type account struct {
 	key  string
 	pace struct {
-		sync.Mutex    // what is taken must fit the burst, which may change
-		events, bytes *rate.Limiter
+		sync.Mutex            // what is taken must fit the burst, which may change
+		events, bytes, starts *rate.Limiter
 	}
 
 	// Under the lock of Accounts:
-	shares           int
-	subscriptions    int
-	maxSubscriptions int
-	programs         map[*match.Program]int // how often they are used
-	filterBytes      int                    // of programs
+	quota         quota
+	shares        int
+	open          [uses]int
+	connections   map[string]int // shares by remote address; those without one are not counted
+	subscriptions int
+	programs      map[*match.Program]int // how often they are used
+	filterBytes   int                    // of programs
+}
+
+// A quota is what an identity may have open; 0 means no limit.
+type quota struct {
+	each                                 [uses]int
+	sessions, connections, subscriptions int // sessions over gRPC and SSE together
+	starts                               int // per second
+}
+
+// quotaOf returns the quota of an identity. A limit of its own replaces the defaults.
+func (a *Accounts) quotaOf(i *Identity) quota {
+	d := a.defaults
+	if i.key == anonymousKey {
+		d = Defaults{}
+	}
+	q := quota{
+		sessions: i.MaxSessions, connections: cmp.Or(i.MaxConnections, d.Connections), subscriptions: i.MaxSubscriptions,
+		starts: cmp.Or(i.StartsPerSecond, d.StartsPerSecond),
+	}
+	q.each[Notices] = cmp.Or(i.MaxNotices, d.Notices)
+	if q.sessions == 0 {
+		q.each[Session], q.each[Events] = d.Sessions, d.Events
+	}
+	return q
+}
+
+// refuse returns why an account may not have one more use of a connection, or nil. The caller holds the lock of Accounts.
+func (a *account) refuse(name string, use Use, address string) error {
+	sessions := a.open[Session] + a.open[Events]
+	exceeded := func(limit, used int, what string) error {
+		if limit == 0 || used < limit {
+			return nil
+		}
+		return fault.Newf(fault.AccessLimit, "%q has %d %s and may have no more", name, used, what)
+	}
+	if use == Session || use == Events {
+		if err := exceeded(a.quota.sessions, sessions, "sessions and event streams"); err != nil {
+			return err
+		}
+	}
+	if err := exceeded(a.quota.each[use], a.open[use], [uses]string{"requests", "sessions", "event streams", "streams of notices"}[use]); err != nil {
+		return err
+	}
+	if _, there := a.connections[address]; !there {
+		if err := exceeded(a.quota.connections, len(a.connections), "connections"); err != nil {
+			return err
+		}
+	}
+	a.pace.Lock()
+	defer a.pace.Unlock()
+	if !a.pace.starts.Allow() {
+		return fault.Newf(fault.AccessLimit, "%q starts more than %d sessions and requests per second", name, a.quota.starts)
+	}
+	return nil
 }
 
 // An Account is one connection's share of the account of its identity. Its methods are safe for concurrent use.
@@ -60,29 +133,42 @@ type Account struct {
 	of      *Accounts
 	shared  *account
 	name    string
+	use     Use
+	address string
 	claimed int // subscriptions of this connection, guarded by Accounts
 	closed  bool
 	// programs are those of this connection, guarded by Accounts.
 	programs map[*match.Program]int
 }
 
-// Open returns a share for a connection. The limits of i replace those of earlier connections of the identity.
-func (a *Accounts) Open(i *Identity) *Account {
+// Open returns a share for a use of the connection from a remote address, or the fault AccessLimit if the identity may have no more or starts
+// too many per second. The limits of i replace those of earlier connections of the identity.
+func (a *Accounts) Open(i *Identity, use Use, address string) (*Account, error) {
+	if i == nil {
+		return nil, fault.Newf(fault.AccessForbidden, "the peer is not authenticated")
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forget()
 	key := cmp.Or(i.key, "named:"+i.Name)
 	shared := cmp.Or(a.mu.open[key], a.mu.resting[key])
 	if shared == nil {
-		shared = &account{key: key, programs: make(map[*match.Program]int)}
-		shared.pace.events, shared.pace.bytes = rate.NewLimiter(rate.Inf, 0), rate.NewLimiter(rate.Inf, 0)
+		shared = &account{key: key, connections: map[string]int{}, programs: make(map[*match.Program]int)}
+		shared.pace.events, shared.pace.bytes, shared.pace.starts = unlimited(), unlimited(), unlimited()
+	}
+	shared.quota = a.quotaOf(i)
+	shared.limit(i)
+	if err := shared.refuse(i.Name, use, address); err != nil {
+		return nil, err
 	}
 	a.mu.open[key] = shared
 	delete(a.mu.resting, key)
 	shared.shares++
-	shared.maxSubscriptions = i.MaxSubscriptions
-	shared.limit(i.EventsPerSecond, i.BytesPerSecond)
-	return &Account{of: a, shared: shared, name: i.Name, programs: make(map[*match.Program]int)}
+	shared.open[use]++
+	if address != "" {
+		shared.connections[address]++
+	}
+	return &Account{of: a, shared: shared, name: i.Name, use: use, address: address, programs: make(map[*match.Program]int)}, nil
 }
 
 // Key identifies the identity: its connections have equal keys.
@@ -92,7 +178,7 @@ func (a *Account) Key() string { return a.shared.key }
 func (a *Account) Subscribe(n int) error {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
-	most := a.shared.maxSubscriptions
+	most := a.shared.quota.subscriptions
 	if most > 0 && n > most-a.shared.subscriptions {
 		return fault.Newf(fault.AccessLimit, "%q has %d subscriptions and may have %d, not %d more", a.name, a.shared.subscriptions, most, n)
 	}
@@ -158,6 +244,10 @@ func (a *Account) Close() {
 	for p, uses := range a.programs {
 		a.drop(p, uses)
 	}
+	a.shared.open[a.use]--
+	if a.shared.connections[a.address]--; a.shared.connections[a.address] <= 0 {
+		delete(a.shared.connections, a.address)
+	}
 	if a.shared.shares--; a.shared.shares == 0 {
 		delete(a.of.mu.open, a.shared.key)
 		a.of.mu.resting[a.shared.key] = a.shared
@@ -178,7 +268,7 @@ func (a *Accounts) forget() {
 func (a *account) rested() bool {
 	a.pace.Lock()
 	defer a.pace.Unlock()
-	for _, l := range []*rate.Limiter{a.pace.events, a.pace.bytes} {
+	for _, l := range []*rate.Limiter{a.pace.events, a.pace.bytes, a.pace.starts} {
 		if l.Limit() != rate.Inf && l.Tokens() < float64(l.Burst()) {
 			return false
 		}
@@ -201,23 +291,26 @@ func (a *Account) Wait(ctx context.Context, events, bytes int) error {
 	return retry.Sleep(ctx, a.Reserve(events, bytes))
 }
 
-// limit sets the limits. The tokens of the old limiters are kept, up to the new burst.
-func (a *account) limit(events, bytes int) {
+// limit sets the rates. The tokens of the old limiters are kept, up to the new burst. All sessions may start at once, as after a restart.
+func (a *account) limit(i *Identity) {
 	a.pace.Lock()
 	defer a.pace.Unlock()
-	a.pace.events = limited(a.pace.events, events, minEventBurst)
-	a.pace.bytes = limited(a.pace.bytes, bytes, minByteBurst)
+	a.pace.events = limited(a.pace.events, i.EventsPerSecond, minEventBurst)
+	a.pace.bytes = limited(a.pace.bytes, i.BytesPerSecond, minByteBurst)
+	a.pace.starts = limited(a.pace.starts, a.quota.starts, a.quota.sessions+a.quota.each[Session]+a.quota.each[Events])
 }
+
+func unlimited() *rate.Limiter { return rate.NewLimiter(rate.Inf, 0) }
 
 // limited returns a limiter with a new limit. A limiter without a limit is replaced by one with a full burst.
 func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
 	limit, burst := rate.Limit(perSecond), max(perSecond, least)
 	switch {
 	case perSecond == 0:
-		return rate.NewLimiter(rate.Inf, 0)
+		return unlimited()
 	case l.Limit() == rate.Inf:
 		return rate.NewLimiter(limit, burst)
-	case l.Limit() != limit:
+	case l.Limit() != limit || l.Burst() != burst:
 		l.SetLimit(limit)
 		l.SetBurst(burst)
 	}

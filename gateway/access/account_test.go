@@ -12,6 +12,16 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
+// open opens a share that must be granted.
+func open(t *testing.T, a *access.Accounts, i *access.Identity) *access.Account {
+	t.Helper()
+	account, err := a.Open(i, access.Session, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return account
+}
+
 func TestSubscriptionsAreCountedOverAllConnections(t *testing.T) {
 	a := newAuthenticator(t, access.Config{Identities: write(t, t.TempDir()+"/i",
 		tokenLine("a", "name=a namespace=* max_subscriptions=3")+tokenLine("b", "name=b namespace=* max_subscriptions=3"))})
@@ -23,8 +33,8 @@ func TestSubscriptionsAreCountedOverAllConnections(t *testing.T) {
 		}
 		return i
 	}
-	accounts := access.NewAccounts()
-	first, second, other := accounts.Open(identify("a")), accounts.Open(identify("a")), accounts.Open(identify("b"))
+	accounts := access.NewAccounts(access.Defaults{})
+	first, second, other := open(t, accounts, identify("a")), open(t, accounts, identify("a")), open(t, accounts, identify("b"))
 	steps := []struct {
 		name string
 		do   func() error
@@ -50,9 +60,9 @@ func TestSubscriptionsAreCountedOverAllConnections(t *testing.T) {
 
 func TestPaceIsThatOfTheIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		accounts := access.NewAccounts()
+		accounts := access.NewAccounts(access.Defaults{})
 		i := &access.Identity{Name: "a", EventsPerSecond: 1000, BytesPerSecond: 1 << 20}
-		a, b := accounts.Open(i), accounts.Open(i)
+		a, b := open(t, accounts, i), open(t, accounts, i)
 		defer a.Close()
 		defer b.Close()
 		expect := func(got, want time.Duration) {
@@ -88,7 +98,7 @@ func TestPaceIsThatOfTheIdentity(t *testing.T) {
 // TestLongTermRateIsTheLimit sends for an hour through many connections and counts.
 func TestLongTermRateIsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		accounts := access.NewAccounts()
+		accounts := access.NewAccounts(access.Defaults{})
 		i := &access.Identity{Name: "a", EventsPerSecond: 100}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -99,7 +109,7 @@ func TestLongTermRateIsTheLimit(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 10 {
 			wg.Go(func() {
-				account := accounts.Open(i)
+				account := open(t, accounts, i)
 				defer account.Close()
 				for account.Wait(ctx, n*50+1, 0) == nil {
 					sent.Lock()
@@ -117,8 +127,8 @@ func TestLongTermRateIsTheLimit(t *testing.T) {
 
 func TestLimitsThatChangeHoldFromThenOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		accounts := access.NewAccounts()
-		a := accounts.Open(&access.Identity{Name: "a"})
+		accounts := access.NewAccounts(access.Defaults{})
+		a := open(t, accounts, &access.Identity{Name: "a"})
 		defer a.Close()
 		if wait := a.Reserve(1<<30, 1<<40); wait != 0 {
 			t.Errorf("no limit: wait %s", wait)
@@ -126,7 +136,7 @@ func TestLimitsThatChangeHoldFromThenOn(t *testing.T) {
 		if err := a.Subscribe(1 << 20); err != nil {
 			t.Error(err)
 		}
-		defer accounts.Open(&access.Identity{Name: "a", EventsPerSecond: 1000, MaxSubscriptions: 1}).Close()
+		defer open(t, accounts, &access.Identity{Name: "a", EventsPerSecond: 1000, MaxSubscriptions: 1}).Close()
 		if wait := a.Reserve(2000, 1<<40); wait != time.Second {
 			t.Errorf("limited: wait %s", wait)
 		}
@@ -134,11 +144,11 @@ func TestLimitsThatChangeHoldFromThenOn(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		defer accounts.Open(&access.Identity{Name: "a", EventsPerSecond: 10}).Close()
+		defer open(t, accounts, &access.Identity{Name: "a", EventsPerSecond: 10}).Close()
 		if wait := a.Reserve(10, 0); wait != time.Second {
 			t.Errorf("limited more: wait %s", wait)
 		}
-		defer accounts.Open(&access.Identity{Name: "a"}).Close()
+		defer open(t, accounts, &access.Identity{Name: "a"}).Close()
 		if wait := a.Reserve(1<<30, 0); wait != 0 {
 			t.Errorf("no limit again: wait %s", wait)
 		}
@@ -147,14 +157,14 @@ func TestLimitsThatChangeHoldFromThenOn(t *testing.T) {
 
 func TestReconnectingIsNoWayAroundALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		accounts := access.NewAccounts()
+		accounts := access.NewAccounts(access.Defaults{})
 		i := &access.Identity{Name: "a", EventsPerSecond: 1}
-		a := accounts.Open(i)
+		a := open(t, accounts, i)
 		if wait := a.Reserve(256, 0); wait != 0 {
 			t.Errorf("at once: wait %s", wait)
 		}
 		a.Close()
-		a = accounts.Open(i)
+		a = open(t, accounts, i)
 		if wait := a.Reserve(10, 0); wait != 10*time.Second {
 			t.Errorf("reconnected: wait %s", wait)
 		}
@@ -163,7 +173,7 @@ func TestReconnectingIsNoWayAroundALimit(t *testing.T) {
 			t.Errorf("%d accounts kept", n)
 		}
 		time.Sleep(266 * time.Second)
-		accounts.Open(&access.Identity{Name: "b"}).Close()
+		open(t, accounts, &access.Identity{Name: "b"}).Close()
 		if n := accounts.Kept(); n != 0 {
 			t.Errorf("%d accounts kept that have rested", n)
 		}
@@ -171,10 +181,118 @@ func TestReconnectingIsNoWayAroundALimit(t *testing.T) {
 }
 
 func TestIdentitiesOfOtherNamesPayForThemselves(t *testing.T) {
-	accounts := access.NewAccounts()
-	a := accounts.Open(&access.Identity{Name: "a", MaxSubscriptions: 1})
-	b := accounts.Open(&access.Identity{Name: "b", MaxSubscriptions: 1})
+	accounts := access.NewAccounts(access.Defaults{})
+	a := open(t, accounts, &access.Identity{Name: "a", MaxSubscriptions: 1})
+	b := open(t, accounts, &access.Identity{Name: "b", MaxSubscriptions: 1})
 	if err := errors.Join(a.Subscribe(1), b.Subscribe(1)); err != nil {
 		t.Error(err)
 	}
+}
+
+// connect opens a use of a connection.
+type connect struct {
+	use     access.Use
+	address string
+}
+
+func TestIdentitiesHaveQuotas(t *testing.T) {
+	const session, events, notices, request = access.Session, access.Events, access.Notices, access.Request
+	for name, tt := range map[string]struct {
+		defaults access.Defaults
+		identity *access.Identity
+		granted  []connect
+		refused  []connect
+	}{
+		"nothing is limited": {
+			access.Defaults{}, &access.Identity{Name: "a"}, []connect{{session, "1"}, {session, "2"}, {events, "3"}, {notices, "4"}, {request, "5"}}, nil,
+		},
+		"sessions over both transports": {
+			access.Defaults{}, &access.Identity{Name: "a", MaxSessions: 2}, []connect{{session, "1"}, {events, "2"}, {notices, "3"}},
+			[]connect{{session, "4"}, {events, "4"}},
+		},
+		"a share of each transport by default": {
+			access.Defaults{Sessions: 1, Events: 2}, &access.Identity{Name: "a"}, []connect{{session, "1"}, {events, "2"}, {events, "3"}},
+			[]connect{{session, "4"}, {events, "4"}},
+		},
+		"its own number instead of the share": {
+			access.Defaults{Sessions: 1, Events: 1, Notices: 1}, &access.Identity{Name: "a", MaxSessions: 3, MaxNotices: 2},
+			[]connect{{session, "1"}, {session, "2"}, {session, "3"}, {notices, "1"}, {notices, "2"}}, []connect{{events, "4"}, {notices, "4"}},
+		},
+		"connections, of which each may have several": {
+			access.Defaults{}, &access.Identity{Name: "a", MaxConnections: 2},
+			[]connect{{session, "1"}, {session, "1"}, {events, "2"}, {request, "1"}}, []connect{{request, "3"}, {session, "3"}},
+		},
+		"streams of notices": {access.Defaults{Notices: 1}, &access.Identity{Name: "a"}, []connect{{notices, "1"}, {request, "2"}}, []connect{{notices, "2"}}},
+		"everybody":          {access.Defaults{Sessions: 1, Connections: 1, StartsPerSecond: 1}, access.Anonymous(), []connect{{session, "1"}, {session, "2"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			accounts := access.NewAccounts(tt.defaults)
+			var all []*access.Account
+			for _, c := range tt.granted {
+				account, err := accounts.Open(tt.identity, c.use, c.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, account)
+			}
+			for range 100 { // and nothing is left of what is refused
+				for _, c := range tt.refused {
+					if _, err := accounts.Open(tt.identity, c.use, c.address); fault.Of(err) != fault.AccessLimit {
+						t.Fatalf("%+v: %v", c, err)
+					}
+				}
+			}
+			if other, err := accounts.Open(&access.Identity{Name: "b"}, session, "1"); err != nil {
+				t.Errorf("another identity: %v", err)
+			} else {
+				other.Close()
+			}
+			for _, account := range all {
+				account.Close()
+				account.Close()
+			}
+			for _, c := range tt.granted {
+				if _, err := accounts.Open(tt.identity, c.use, c.address); err != nil {
+					t.Errorf("%+v after all have ended: %v", c, err)
+				}
+			}
+		})
+	}
+	if _, err := access.NewAccounts(access.Defaults{}).Open(nil, session, ""); fault.Of(err) != fault.AccessForbidden {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+// All sessions of an identity may start at once, as after a restart of a node, and then so many a second; to leave and come back does not help.
+func TestStartsKeepToTheirRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accounts := access.NewAccounts(access.Defaults{Sessions: 20, Events: 20, StartsPerSecond: 10})
+		i := &access.Identity{Name: "a"}
+		starts := func() (n int) {
+			for range 200 {
+				account, err := accounts.Open(i, access.Session, "")
+				switch {
+				case err == nil:
+					n++
+					account.Close()
+				case fault.Of(err) != fault.AccessLimit:
+					t.Fatal(err)
+				}
+			}
+			return n
+		}
+		if n := starts(); n != 40 {
+			t.Errorf("%d at once", n)
+		}
+		for range 3 {
+			time.Sleep(time.Second)
+			if n := starts(); n != 10 {
+				t.Errorf("%d after a second", n)
+			}
+		}
+		i = &access.Identity{Name: "own", StartsPerSecond: 100}
+		if n := starts(); n != 100 {
+			t.Errorf("%d at once of one with its own limit", n)
+		}
+	})
 }

@@ -5,7 +5,8 @@
 // of these is configured, every peer has the same anonymous identity without limits.
 //
 // An identity lists the namespaces that it may subscribe to; the zero Identity may subscribe to none. All connections of an identity share
-// its limits in an [Account], which says how long to wait before the next events are sent. Events are never dropped.
+// its limits in an [Account]: what it may have open, and how long to wait before the next events are sent. Events are never dropped.
+// [Accounts.Open] refuses what is above a limit, with the defaults of the node for identities that name none.
 //
 // # Files
 //

@@ -4,10 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 )
@@ -48,18 +53,58 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 
 // Refuse responds with a fault as JSON: code, message, remedy.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	body := struct {
-		Code    fault.Code `json:"code"`
-		Message string     `json:"message"`
-		Remedy  string     `json:"remedy"`
-	}{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		body.Code, body.Message, body.Remedy = f.Code, f.Err.Error(), f.Remedy()
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
+	_ = json.NewEncoder(w).Encode(described(err)) // the client may have disconnected
+}
+
+// A description is a fault as clients see it.
+type description struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Remedy  string     `json:"remedy"`
+}
+
+func described(err error) description {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return description{Code: f.Code, Message: f.Err.Error(), Remedy: f.Remedy()}
+	}
+	return description{Message: err.Error()}
+}
+
+// RefuseLater refuses a request that may be repeated later. Because an EventSource gives up on any status but 200, it gets an empty stream that
+// says when to reconnect.
+func RefuseLater(w http.ResponseWriter, r *http.Request, status int, after time.Duration, err error) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+		Refuse(w, status, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = fmt.Fprintf(w, "retry: %d\nevent: unavailable\ndata: ", after.Milliseconds()) // the client may have disconnected
+	_ = json.NewEncoder(w).Encode(described(err))
+	_, _ = io.WriteString(w, "\n")
+}
+
+// LimitAfter returns a random time after which a client that has reached a limit may try again.
+func LimitAfter() time.Duration { return 5*time.Second + rand.N(10*time.Second) }
+
+// Handler counts requests as a use of their identities (From) before it passes them to next, and refuses those beyond a limit.
+func (a *Accounts) Handler(use Use, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		account, err := a.Open(From(r.Context()), use, r.RemoteAddr)
+		switch {
+		case fault.Of(err) == fault.AccessLimit:
+			RefuseLater(w, r, http.StatusTooManyRequests, LimitAfter(), err)
+		case err != nil:
+			Refuse(w, http.StatusForbidden, err)
+		default:
+			defer account.Close()
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // CORS lets pages of the origins (scheme://host[:port]) read responses to GET. Without origins it returns next. It must wrap Handler,

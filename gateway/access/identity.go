@@ -16,6 +16,9 @@ type Identity struct {
 	Name string
 	// Namespaces are what it may subscribe to: db.coll, db.* for a database, * for everything.
 	Namespaces []string
+	// MaxSessions bounds its sessions at a node over gRPC and SSE together, MaxConnections its connections with a call, MaxNotices its streams
+	// of notices, and StartsPerSecond how many sessions and requests it begins; 0 means the Defaults of Accounts.
+	MaxSessions, MaxConnections, MaxNotices, StartsPerSecond int
 	// MaxSubscriptions bounds the subscriptions of all its connections to a node; 0 means no limit.
 	MaxSubscriptions int
 	// EventsPerSecond and BytesPerSecond bound what is sent to all its connections to a node; 0 means no limit.
@@ -30,9 +33,12 @@ type Identity struct {
 // everything is the pattern of all namespaces.
 const everything = "*"
 
+// anonymousKey is the key of the account of everybody.
+const anonymousKey = "anonymous"
+
 // Anonymous returns the identity of everybody if nothing is configured: all rights, no limits.
 func Anonymous() *Identity {
-	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: "anonymous"}
+	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: anonymousKey}
 }
 
 // Allows reports whether a subscription to the namespace is allowed. An empty db or coll means several collections and requires the right
@@ -66,8 +72,8 @@ func (i *Identity) Permit(db, coll string) error {
 
 // sameRights reports whether two identities have the same name and rights.
 func (i *Identity) sameRights(j *Identity) bool {
-	return i.key == j.key && i.Name == j.Name && slices.Equal(i.Namespaces, j.Namespaces) && i.MaxSubscriptions == j.MaxSubscriptions &&
-		i.EventsPerSecond == j.EventsPerSecond && i.BytesPerSecond == j.BytesPerSecond
+	return i.key == j.key && i.Name == j.Name && slices.Equal(i.Namespaces, j.Namespaces) &&
+		slices.EqualFunc(i.limits(), j.limits(), func(a, b limit) bool { return *a.value == *b.value })
 }
 
 const (
@@ -86,8 +92,8 @@ func (i *Identity) check() error {
 	case len(i.Namespaces) > maxNamespaces:
 		return fmt.Errorf("more than %d namespaces", maxNamespaces)
 	}
-	for _, limit := range []int{i.MaxSubscriptions, i.EventsPerSecond, i.BytesPerSecond} {
-		if limit < 0 || limit > maxLimit {
+	for _, l := range i.limits() {
+		if *l.value < 0 || *l.value > maxLimit {
 			return fmt.Errorf("a limit must be between 0 (none) and %d", maxLimit)
 		}
 	}

@@ -54,15 +54,31 @@ func (i *Identity) readRights(rights map[string]any) error {
 	return nil
 }
 
+// A limit is one of an identity's limits, with its name in files and tokens.
+type limit struct {
+	name  string
+	value *int
+}
+
+// limits returns all limits of an identity.
+func (i *Identity) limits() []limit {
+	return []limit{
+		{"max_sessions", &i.MaxSessions},
+		{"max_connections", &i.MaxConnections},
+		{"max_notices", &i.MaxNotices},
+		{"max_subscriptions", &i.MaxSubscriptions},
+		{"starts_per_second", &i.StartsPerSecond},
+		{"events_per_second", &i.EventsPerSecond},
+		{"bytes_per_second", &i.BytesPerSecond},
+	}
+}
+
 // limit returns the limit with a name, nil if there is none.
 func (i *Identity) limit(name string) *int {
-	switch name {
-	case "max_subscriptions":
-		return &i.MaxSubscriptions
-	case "events_per_second":
-		return &i.EventsPerSecond
-	case "bytes_per_second":
-		return &i.BytesPerSecond
+	for _, l := range i.limits() {
+		if l.name == name {
+			return l.value
+		}
 	}
 	return nil
 }

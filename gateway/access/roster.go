@@ -167,7 +167,11 @@ func readListed(words []string) (*Identity, error) {
 			}
 			*limit = n
 		default:
-			return nil, errors.New("unknown key: use name, namespace, max_subscriptions, events_per_second, bytes_per_second")
+			names := "name, namespace"
+			for _, l := range i.limits() {
+				names += ", " + l.name
+			}
+			return nil, errors.New("unknown key: use " + names)
 		}
 	}
 	i.key = "listed:" + i.Name

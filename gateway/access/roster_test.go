@@ -16,7 +16,7 @@ const exampleRoster = `
 # Gateways of the shop.
 token   sha256:A665A45920422F9D417E4867EFDC4FB8A04A1F3FFF1FA07E998E86F7F7A27AE3  name=billing namespace=shop.* namespace=crm.orders   # 123
 token sha256:b3a8e0e1f9ab1bfe3a36f231f676f78bb30a519d2b21e6c530c0eee8ebb4a5d0 name=billing namespace=shop.* namespace=crm.orders
-subject "CN=gw\\,1,O=\"Shop\"" name="gateway one" "namespace=shop.big sales" max_subscriptions=5 events_per_second=10 bytes_per_second=1000
+subject "CN=gw\\,1,O=\"Shop\"" name="gateway one" "namespace=shop.big sales" max_subscriptions=5 events_per_second=10 bytes_per_second=1000 max_sessions=2 max_connections=3 max_notices=1 starts_per_second=4
 `
 
 func TestRosterIsRead(t *testing.T) {
@@ -39,6 +39,7 @@ func TestRosterIsRead(t *testing.T) {
 	expires := time.Unix(1e9, 0)
 	want := &Identity{
 		Name: "gateway one", Namespaces: []string{"shop.big sales"}, MaxSubscriptions: 5, EventsPerSecond: 10, BytesPerSecond: 1000, Expires: expires,
+		MaxSessions: 2, MaxConnections: 3, MaxNotices: 1, StartsPerSecond: 4,
 	}
 	if diff := cmp.Diff(want, r.bySubject(`CN=gw\,1,O="Shop"`, expires), ignore); diff != "" {
 		t.Error(diff)

@@ -148,6 +148,8 @@ type Rescan struct {
 type HTTP struct {
 	// Listen is host:port; without a host, all addresses of the machine.
 	Listen string `key:"listen" default:"127.0.0.1:8080" check:"address"`
+	// ProbesListen is host:port of probes and metrics, in plaintext; empty means Listen.
+	ProbesListen string `key:"probes_listen" default:"" check:"listener"`
 	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
 	TLS      ServerTLS `key:"tls"`
 	Insecure bool      `key:"insecure" default:"false"`
@@ -170,8 +172,9 @@ type GRPC struct {
 	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
 	TLS      ServerTLS `key:"tls"`
 	Insecure bool      `key:"insecure" default:"false"`
-	// HeartbeatTimeout is how long a gateway may be silent before its session is closed.
+	// HeartbeatTimeout is how long a gateway may be silent before its session is closed, StallTimeout how long it may take nothing.
 	HeartbeatTimeout time.Duration `key:"heartbeat_timeout" default:"30s" range:"1s..1h"`
+	StallTimeout     time.Duration `key:"stall_timeout" default:"30s" range:"1s..1h"`
 }
 
 // Gateway is what gateways get.
@@ -229,6 +232,12 @@ type Access struct {
 	Leeway time.Duration `key:"leeway" default:"30s" range:"1ms..5m"`
 	// Recheck is how often the right of an open connection is looked at again.
 	Recheck time.Duration `key:"recheck" default:"30s" range:"1s..1h"`
+	// Share is the percentage of a node's sessions, event streams, streams of notices and connections that one identity may have, and
+	// StartsPerSecond how many of them and of requests it may begin, unless its own limits say otherwise.
+	Share           int `key:"share" default:"50" range:"1..100"`
+	StartsPerSecond int `key:"starts_per_second" default:"20" range:"1..1000000"`
+	// ConnectionsPerAddress bounds the connections of one remote address to a port; 0 is half of what the port accepts.
+	ConnectionsPerAddress int `key:"connections_per_address" default:"0" range:"0..1000000"`
 }
 
 // Handoff says how partitions move from node to node.

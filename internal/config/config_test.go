@@ -42,7 +42,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		},
 		Etcd:    Etcd{Endpoints: []string{"127.0.0.1:2379"}, Prefix: "/streamer", DialTimeout: 5 * time.Second},
 		HTTP:    HTTP{Listen: "127.0.0.1:8080", Heartbeat: 15 * time.Second, StallTimeout: 30 * time.Second, MaxClients: 1000},
-		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second},
+		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second, StallTimeout: 30 * time.Second},
 		Handoff: Handoff{Overlap: time.Second},
 		Gateway: Gateway{
 			CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000, MaxFilterBytes: 64 << 20, SubscribeRate: 200, SubscribeBurst: 10_000,
@@ -50,7 +50,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
 		}},
-		Access: Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second},
+		Access: Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second, Share: 50, StartsPerSecond: 20},
 		Log:    Log{Level: slog.LevelInfo, Format: "text"},
 		Debug:  Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Reliability: Reliability{

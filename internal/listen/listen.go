@@ -9,8 +9,7 @@ import (
 	"net"
 	"net/http"
 	"syscall"
-
-	"golang.org/x/net/netutil"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -29,11 +28,12 @@ type Listeners struct {
 
 	cfg        config.Config
 	http, grpc *access.TLS // nil: no TLS
+	refused    refused
 }
 
 // New reads the files that the configuration names. It starts nothing; the logger may be nil.
 func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
-	l := &Listeners{Accounts: access.NewAccounts(), cfg: cfg}
+	l := &Listeners{Accounts: access.NewAccounts(defaults(cfg)), cfg: cfg, refused: newRefused()}
 	l.Accounts.MaxFilterBytes = int(cfg.Gateway.MaxFilterBytes)
 	base := access.Config{
 		Identities: cfg.Access.IdentitiesFile, JWKS: cfg.Access.JWKSFile, Issuer: cfg.Access.Issuer, Audiences: cfg.Access.Audiences,
@@ -57,6 +57,22 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	return l, nil
 }
 
+// MaxNotices bounds the streams of notices of a node.
+const MaxNotices = 100
+
+// defaults returns what an identity may have that names no limits: its share of what the node has.
+func defaults(cfg config.Config) access.Defaults {
+	share := func(of int) int { return max(1, of*cfg.Access.Share/100) }
+	return access.Defaults{
+		Sessions: share(cfg.Gateway.MaxSessions), Events: share(cfg.HTTP.MaxClients), Notices: share(MaxNotices),
+		Connections:     share(connections(cfg.Gateway.MaxSessions) + connections(cfg.HTTP.MaxClients)),
+		StartsPerSecond: cfg.Access.StartsPerSecond,
+	}
+}
+
+// connections returns how many connections it takes to serve so many clients.
+func connections(clients int) int { return 2*clients + spareConnections }
+
 func withTLS(c access.Config, t config.ServerTLS) access.Config {
 	c.TLS = access.TLSConfig{Certificate: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile, ClientOptional: t.ClientOptional}
 	return c
@@ -65,7 +81,17 @@ func withTLS(c access.Config, t config.ServerTLS) access.Config {
 // ListenHTTP binds the address of the HTTP server.
 func (l *Listeners) ListenHTTP(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.HTTP
-	return listen(ctx, "http.listen", c.Listen, l.http != nil, c.Insecure, c.MaxClients)
+	return l.listen(ctx, port{"http.listen", c.Listen, l.http != nil, c.Insecure, connections(c.MaxClients), c.StallTimeout})
+}
+
+// ListenProbes binds the address of the server of probes and metrics, which speaks plaintext; it returns nil and no error where there is to be
+// none.
+func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
+	c := l.cfg.HTTP
+	if c.ProbesListen == "" {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	return l.listen(ctx, port{"http.probes_listen", c.ProbesListen, false, c.Insecure, spareConnections, c.StallTimeout})
 }
 
 // ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be none.
@@ -74,23 +100,34 @@ func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	if c.Listen == "" {
 		return nil, nil //nolint:nilnil // as documented
 	}
-	return listen(ctx, "grpc.listen", c.Listen, l.grpc != nil, c.Insecure, l.cfg.Gateway.MaxSessions)
+	return l.listen(ctx, port{"grpc.listen", c.Listen, l.grpc != nil, c.Insecure, connections(l.cfg.Gateway.MaxSessions), c.StallTimeout})
 }
 
-// listen listens on the address that a key of the configuration names. The listener accepts no more connections than it takes to serve so
-// many clients; those above wait.
-func listen(ctx context.Context, key, address string, secure, insecure bool, clients int) (net.Listener, error) {
-	if err := access.CheckListen(address, secure, insecure); err != nil {
-		return nil, fault.Newf(fault.Of(err), "%s: %w", key, errors.Unwrap(err))
+// A port is where a server listens, by a key of the configuration.
+type port struct {
+	key, address     string
+	secure, insecure bool // speaks TLS; may speak plaintext to other machines
+	connections      int
+	stall            time.Duration // how long a client may take nothing
+}
+
+// listen listens on a port. The listener accepts no more connections than the port has; those above wait. Half of them may be of one address.
+func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
+	if err := access.CheckListen(p.address, p.secure, p.insecure); err != nil {
+		return nil, fault.Newf(fault.Of(err), "%s: %w", p.key, errors.Unwrap(err))
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	open := net.ListenConfig{
+		Control:         userTimeout(max(probeAfter+probeTimeout, p.stall+probeTimeout)),
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeTimeout / 2, Count: 2},
+	}
+	listener, err := open.Listen(ctx, "tcp", p.address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fault.Newf(fault.NodeAddressInUse, "%s: %w", key, err)
+		return nil, fault.Newf(fault.NodeAddressInUse, "%s: %w", p.key, err)
 	case err != nil:
-		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", key, err)
+		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", p.key, err)
 	}
-	return netutil.LimitListener(listener, 2*clients+spareConnections), nil
+	return newGate(listener, p.connections, cmp.Or(l.cfg.Access.ConnectionsPerAddress, p.connections/2), p.secure, l.refused), nil
 }
 
 // GRPC returns the configuration of the gRPC server's TLS, nil where it speaks plaintext.
@@ -145,5 +182,19 @@ func (l *Listeners) Server(base context.Context, handler http.Handler, logger *s
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: probeAfter, PingTimeout: probeTimeout, WriteByteTimeout: l.cfg.HTTP.StallTimeout},
 		ErrorLog:    slog.NewLogLogger(cmp.Or(logger, slog.New(slog.DiscardHandler)).Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return base },
+		ConnState:   shaken,
+	}
+}
+
+// shaken ends the bound on the handshake of a connection with its first request.
+func shaken(conn net.Conn, state http.ConnState) {
+	if state != http.StateActive && state != http.StateIdle {
+		return
+	}
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	if c, ok := conn.(*gated); ok {
+		c.HandshakeDone()
 	}
 }

@@ -112,6 +112,22 @@ func TestPlaintextForOtherMachinesMustBeAskedFor(t *testing.T) {
 	}
 }
 
+func TestProbesAreInPlaintextOnThisMachine(t *testing.T) {
+	for want, setting := range map[fault.Code][]string{fault.AccessPlaintext: nil, "": {"STREAMER_HTTP_INSECURE=true"}} {
+		l, err := listen.New(load(t, append(setting, "STREAMER_HTTP_PROBES_LISTEN=:0")...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := l.ListenProbes(t.Context())
+		if err == nil {
+			_ = listener.Close()
+		}
+		if fault.Of(err) != want || err != nil && !strings.Contains(err.Error(), "http.probes_listen") {
+			t.Errorf("%q: %v", setting, err)
+		}
+	}
+}
+
 // A token from another machine in plaintext is refused although it is good, and the refusal says that it must be replaced.
 func TestTokenInPlaintextFromElsewhereIsRefused(t *testing.T) {
 	l, err := listen.New(load(t, "STREAMER_ACCESS_IDENTITIES_FILE="+write(t, "i", "token "+access.Hash("good")+" name=a namespace=*\n")), nil)
@@ -196,7 +212,7 @@ func TestHostileClientsAreLetGo(t *testing.T) {
 // So many connections are open at a time, and those above are served when others have gone.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 2*1 + 200
-	address := serve(t, load(t, "STREAMER_HTTP_MAX_CLIENTS=1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	address := serve(t, load(t, "STREAMER_HTTP_MAX_CLIENTS=1", fmt.Sprint("STREAMER_ACCESS_CONNECTIONS_PER_ADDRESS=", most+1)), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ask := func(ctx context.Context) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {

@@ -32,6 +32,9 @@ func (c closure) checks() []check {
 	}
 	return []check{
 		{Name: "http", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {
+			if err := access.CheckListen(http.ProbesListen, false, http.Insecure); http.ProbesListen != "" && err != nil {
+				return finding{}, err
+			}
 			return server(http.Listen, http.TLS, http.Insecure)
 		}},
 		{Name: "grpc", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {

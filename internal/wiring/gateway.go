@@ -20,8 +20,8 @@ func (s *Service) buildGateway(context.Context) error {
 		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.listeners.Access, Accounts: s.listeners.Accounts,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		SubscribeRate: cfg.Gateway.SubscribeRate, SubscribeBurst: cfg.Gateway.SubscribeBurst,
-		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout,
-		MaxPeers: cluster.MaxGateways, KeepLeft: max(10*time.Second, 5*cfg.Cluster.HeartbeatInterval), Logger: s.logger,
+		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, StallTimeout: cfg.GRPC.StallTimeout,
+		MaxPeers: cluster.MaxGateways, KeepLeft: max(10*time.Second, 5*cfg.Cluster.HeartbeatInterval), Logger: s.logger, Registerer: s.registry,
 	}, s.node)
 	return nil
 }

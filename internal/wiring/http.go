@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/listen"
@@ -26,44 +28,57 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	if s.listeners, err = listen.New(s.opts.Config, s.logger); err != nil {
 		return err
 	}
-	if s.listener, err = s.listeners.ListenHTTP(ctx); err != nil {
-		return err
+	s.listeners.Register(s.registry)
+	bind := func(listener *net.Listener, listen func(context.Context) (net.Listener, error)) {
+		if err != nil {
+			return
+		}
+		if *listener, err = listen(ctx); *listener != nil {
+			s.closers = append(s.closers, func() { _ = (*listener).Close() }) // closed by its server already, where it ran
+		}
 	}
-	s.closers = append(s.closers, func() { _ = s.listener.Close() }) // closed by its server already, where it ran
-	if s.grpc, err = s.listeners.ListenGRPC(ctx); err == nil && s.grpc != nil {
-		s.closers = append(s.closers, func() { _ = s.grpc.Close() })
-	}
+	bind(&s.listener, s.listeners.ListenHTTP)
+	bind(&s.probing, s.listeners.ListenProbes)
+	bind(&s.grpc, s.listeners.ListenGRPC)
 	return err
 }
 
-// newServer makes the HTTP server: events for subscribers, health and metrics for those who look after the node.
-func (s *Service) newServer() (*http.Server, error) {
-	cfg := s.opts.Config
+// buildServers makes the HTTP servers: events for subscribers, health and metrics for those who look after the node.
+func (s *Service) buildServers() error {
+	cfg, accounts := s.opts.Config, s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
-		MaxClients: cfg.HTTP.MaxClients, Accounts: s.listeners.Accounts, Logger: s.logger, Registerer: s.registry,
+		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
-	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
-	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
-	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo))
+	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
+		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices,
+	}, s.board)))
+	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store)))
+	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo)))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	mux.Handle("/v1/", protected)
+	clients, endClients := context.WithCancelCause(context.Background())
+	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
+	s.server = s.listeners.Server(clients, mux, s.logger)
+	if s.probing != nil { // nothing of what follows is at the address for clients
+		mux = http.NewServeMux()
+		s.probes = s.listeners.Server(clients, mux, s.logger)
+		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	s.health().Handle(mux, health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
 		Membership: s.membership,
 	})
-	clients, endClients := context.WithCancelCause(context.Background())
-	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
-	return s.listeners.Server(clients, mux, s.logger), nil
+	return nil
 }
 
 // runServer serves HTTP until the context ends.
-func (s *Service) runServer(ctx context.Context) error {
+func (s *Service) runServer(ctx context.Context, server *http.Server, serve func() error) error {
 	defer s.endClients()
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -71,9 +86,9 @@ func (s *Service) runServer(ctx context.Context) error {
 		s.endClients()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = s.server.Shutdown(grace) // what is still open then is closed with the process
+		_ = server.Shutdown(grace) // what is still open then is closed with the process
 	})
-	if err := s.listeners.Serve(s.server, s.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve HTTP: %w", err)
 	}

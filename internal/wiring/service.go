@@ -55,10 +55,12 @@ type Service struct {
 
 	listeners  *listen.Listeners
 	listener   net.Listener
+	probing    net.Listener // nil where probes are answered at listener
 	grpc       net.Listener // nil without a gRPC server
 	gateway    *gateway.Server
 	server     *http.Server
-	endClients func() // ends the event streams of subscribers
+	probes     *http.Server // nil where probes are answered by server
+	endClients func()       // ends the event streams of subscribers
 	stopping   atomic.Bool
 	mongo      *mongodb.Client
 	source     *stream.Source
@@ -144,7 +146,7 @@ func (s *Service) buildLog(context.Context) error {
 }
 
 // buildNode makes the node and its HTTP server.
-func (s *Service) buildNode(context.Context) (err error) {
+func (s *Service) buildNode(context.Context) error {
 	cfg := s.opts.Config
 	var overlap time.Duration
 	if cfg.Cluster.ExpectedNodes > 1 { // otherwise there is nowhere else to go
@@ -166,8 +168,7 @@ func (s *Service) buildNode(context.Context) (err error) {
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember()
-	s.server, err = s.newServer()
-	return err
+	return s.buildServers()
 }
 
 // recovered returns the collections that are read again after a loss.
@@ -242,6 +243,14 @@ func (s *Service) Gateway() string {
 	return s.grpc.Addr().String()
 }
 
+// Probes returns the address of probes and metrics.
+func (s *Service) Probes() string {
+	if s.probing == nil {
+		return s.Addr()
+	}
+	return s.probing.Addr().String()
+}
+
 // Addr returns the address of the HTTP server.
 func (s *Service) Addr() string { return s.listener.Addr().String() }
 
@@ -257,8 +266,14 @@ func (s *Service) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
 		defer cancel() // without its HTTP server a node is blind and deaf
-		return s.runServer(web)
+		return s.runServer(web, s.server, func() error { return s.listeners.Serve(s.server, s.listener) })
 	})
+	if s.probes != nil {
+		g.Go(func() error {
+			defer cancel()
+			return s.runServer(web, s.probes, func() error { return s.probes.Serve(s.probing) })
+		})
+	}
 	g.Go(func() error {
 		s.profiler.Run(web)
 		return nil

@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A watchdog detects that a client does not do for some time what it should: send a message, or take what is sent to it.
+type watchdog struct {
+	mu struct {
+		sync.Mutex
+		last    time.Time
+		ignored bool
+	}
+}
+
+// heard records that the client did it.
+func (d *watchdog) heard() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.last = time.Now()
+}
+
+// ignore suspends detection while nothing is expected, and starts the time again.
+func (d *watchdog) ignore(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.last, d.mu.ignored = time.Now(), on
+}
+
+// ignoring reports whether detection is suspended.
+func (d *watchdog) ignoring() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.ignored
+}
+
+// left returns the time until the client is late.
+func (d *watchdog) left(now time.Time, timeout time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.ignored {
+		return timeout
+	}
+	return timeout - now.Sub(d.mu.last)
+}
+
+// run returns the error when the timeout has passed. It has its own goroutine, because request processing may block on a client that does not
+// receive.
+func (d *watchdog) run(ctx context.Context, timeout time.Duration, late error) error {
+	d.heard()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			left := d.left(time.Now(), timeout)
+			if left <= 0 {
+				return late
+			}
+			timer.Reset(left)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

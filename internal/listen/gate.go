@@ -1,0 +1,193 @@
+package listen
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
+const maxHandshakes = 128
+
+// A gate is a listener that accepts so many connections in all, and so many of one remote address. Those above wait in the first case and are
+// closed in the second. If too many TLS handshakes are under way, it closes the oldest connection among those of the address with most of
+// them.
+type gate struct {
+	net.Listener
+
+	perAddress int
+	handshakes bool // connections begin with a TLS handshake
+	refused    refused
+	slots      chan struct{} // one value for each connection
+	closing    func()
+	closed     chan struct{}
+
+	mu struct {
+		sync.Mutex
+		of      map[netip.Addr]int
+		shaking []*gated // in the order of their arrival
+	}
+}
+
+func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused) *gate {
+	g := &gate{
+		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, slots: make(chan struct{}, connections), closed: make(chan struct{}),
+	}
+	g.closing = sync.OnceFunc(func() { close(g.closed) })
+	g.mu.of = make(map[netip.Addr]int)
+	return g
+}
+
+// Accept implements net.Listener.
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		select {
+		case g.slots <- struct{}{}:
+		case <-g.closed:
+			return nil, net.ErrClosed
+		}
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			<-g.slots
+			return nil, err
+		}
+		if c := g.enter(conn); c != nil {
+			return c, nil
+		}
+		<-g.slots
+	}
+}
+
+// Close implements net.Listener.
+func (g *gate) Close() error {
+	g.closing()
+	return g.Listener.Close()
+}
+
+// enter counts a connection, or closes it and returns nil.
+func (g *gate) enter(conn net.Conn) *gated {
+	from := networkOf(conn.RemoteAddr())
+	c := &gated{Conn: conn, gate: g, from: from}
+	c.shaken, c.leave = sync.OnceFunc(func() { g.shaken(c) }), sync.OnceFunc(func() { g.exit(c) })
+	g.mu.Lock()
+	if g.mu.of[from] >= g.perAddress {
+		g.mu.Unlock()
+		g.refused.count("address")
+		reset(conn)
+		return nil
+	}
+	g.mu.of[from]++
+	var victim *gated
+	if g.handshakes {
+		if g.mu.shaking = append(g.mu.shaking, c); len(g.mu.shaking) > maxHandshakes {
+			victim = g.crowding()
+		}
+	}
+	g.mu.Unlock()
+	if victim != nil {
+		g.refused.count("handshakes")
+		reset(victim)
+	}
+	return c
+}
+
+// crowding returns the oldest handshake among those of the address with most of them. The caller holds the lock.
+func (g *gate) crowding() *gated {
+	of := make(map[netip.Addr]int)
+	most := g.mu.shaking[0]
+	for _, c := range g.mu.shaking {
+		if of[c.from]++; of[c.from] > of[most.from] {
+			most = c
+		}
+	}
+	for _, c := range g.mu.shaking {
+		if c.from == most.from {
+			return c
+		}
+	}
+	return most
+}
+
+// exit forgets a connection.
+func (g *gate) exit(c *gated) {
+	c.shaken()
+	g.mu.Lock()
+	if g.mu.of[c.from]--; g.mu.of[c.from] == 0 {
+		delete(g.mu.of, c.from)
+	}
+	g.mu.Unlock()
+	<-g.slots
+}
+
+// shaken forgets the handshake of a connection.
+func (g *gate) shaken(c *gated) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, other := range g.mu.shaking {
+		if other == c {
+			g.mu.shaking = append(g.mu.shaking[:i:i], g.mu.shaking[i+1:]...)
+			return
+		}
+	}
+}
+
+// A gated is a connection of a gate.
+type gated struct {
+	net.Conn
+
+	gate          *gate
+	from          netip.Addr
+	shaken, leave func() // do so once
+}
+
+// Close implements net.Conn.
+func (c *gated) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// SetLinger is that of net.TCPConn.
+func (c *gated) SetLinger(seconds int) error {
+	if l, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		return l.SetLinger(seconds)
+	}
+	return nil
+}
+
+// HandshakeDone says that the TLS handshake is complete. Package gateway calls it.
+func (c *gated) HandshakeDone() { c.shaken() }
+
+// RemoteAddr implements net.Conn. The address closes the connection if it is an io.Closer, which package gateway uses.
+func (c *gated) RemoteAddr() net.Addr { return closingAddr{c.Conn.RemoteAddr(), c} }
+
+type closingAddr struct {
+	net.Addr
+
+	conn *gated
+}
+
+// Close implements io.Closer.
+func (a closingAddr) Close() error { return a.conn.Close() }
+
+// reset closes a connection without waiting until its peer has received everything.
+func reset(conn net.Conn) {
+	if l, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
+		_ = l.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// networkOf returns what counts as one remote address: of IPv6 the network of 64 bits, because a machine has all of its addresses.
+func networkOf(a net.Addr) netip.Addr {
+	port, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	ip := port.Addr().Unmap().WithZone("")
+	if ip.Is6() && !ip.IsLoopback() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return ip
+}
