@@ -28,7 +28,6 @@ import (
 	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/internal/mongodb"
-	"github.com/mongostream/streamer/internal/mongodb/document"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/profile"
 	"github.com/mongostream/streamer/match"
@@ -153,7 +152,7 @@ func (s *Service) buildNode(context.Context) (err error) {
 	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
-		Snapshots: document.NewReader(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
+		Snapshots: mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
 	}, s.log)

@@ -1,4 +1,4 @@
-package document
+package mongodb_test
 
 import (
 	"fmt"
@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 	"github.com/mongostream/streamer/snapshot"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Pages have every document once, in the order of _id, whatever the types of the _ids, and say between which times they were read.
 func TestPagesOfMixedIDs(t *testing.T) {
@@ -30,7 +28,7 @@ func TestPagesOfMixedIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ns, source := change.Namespace{DB: coll.Database().Name(), Coll: "c"}, NewReader(client, nil)
+	ns, source := change.Namespace{DB: coll.Database().Name(), Coll: "c"}, mongodb.NewDocuments(client, nil)
 	for _, pageOf := range []int{1, 3, 100} {
 		after, err := client.Now(t.Context())
 		if err != nil {

@@ -1,4 +1,4 @@
-package document
+package mongodb
 
 import (
 	"context"
@@ -12,33 +12,32 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A Reader reads documents of collections, page by page.
-type Reader struct {
-	client *mongodb.Client
+// Documents reads the documents of collections as they are, page by page, for snapshots.
+type Documents struct {
+	client *Client
 	covers func(change.Namespace) bool
 }
 
-var _ snapshot.Source = (*Reader)(nil)
+var _ snapshot.Source = (*Documents)(nil)
 
-// NewReader makes a reader of the collections that a function covers, because the others have no changes; nil covers all.
-func NewReader(client *mongodb.Client, covers func(change.Namespace) bool) *Reader {
+// NewDocuments reads the collections that a function covers, because the others have no changes; nil covers all.
+func NewDocuments(client *Client, covers func(change.Namespace) bool) *Documents {
 	if covers == nil {
 		covers = func(change.Namespace) bool { return true }
 	}
-	return &Reader{client: client, covers: covers}
+	return &Documents{client: client, covers: covers}
 }
 
 // Collections implements snapshot.Source.
-func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
+func (d *Documents) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
 	databases := []string{db}
 	if db == "" {
 		own := bson.D{{Key: "name", Value: bson.D{{Key: "$nin", Value: bson.A{"admin", "config", "local"}}}}}
-		if databases, err = r.client.Driver().ListDatabaseNames(ctx, own); err != nil {
-			return nil, fmt.Errorf("list databases: %w", mongodb.AsFault(err))
+		if databases, err = d.client.Driver().ListDatabaseNames(ctx, own); err != nil {
+			return nil, fmt.Errorf("list databases: %w", AsFault(err))
 		}
 	}
 	filter := bson.D{{Key: "type", Value: "collection"}}
@@ -46,17 +45,17 @@ func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapsh
 		filter = append(filter, bson.E{Key: "name", Value: coll})
 	}
 	for _, db := range databases {
-		names, err := r.client.Driver().Database(db).ListCollectionNames(ctx, filter)
+		names, err := d.client.Driver().Database(db).ListCollectionNames(ctx, filter)
 		if err != nil {
-			return nil, fmt.Errorf("list the collections of %s: %w", db, mongodb.AsFault(err))
+			return nil, fmt.Errorf("list the collections of %s: %w", db, AsFault(err))
 		}
 		for _, name := range names {
-			if strings.HasPrefix(name, "system.") || !r.covers(change.Namespace{DB: db, Coll: name}) {
+			if strings.HasPrefix(name, "system.") || !d.covers(change.Namespace{DB: db, Coll: name}) {
 				continue
 			}
-			n, err := r.client.Driver().Database(db).Collection(name).EstimatedDocumentCount(ctx)
+			n, err := d.client.Driver().Database(db).Collection(name).EstimatedDocumentCount(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("count the documents of %s.%s: %w", db, name, mongodb.AsFault(err))
+				return nil, fmt.Errorf("count the documents of %s.%s: %w", db, name, AsFault(err))
 			}
 			all = append(all, snapshot.Collection{Namespace: change.Namespace{DB: db, Coll: name}, Documents: n})
 		}
@@ -65,9 +64,9 @@ func (r *Reader) Collections(ctx context.Context, db, coll string) (all []snapsh
 }
 
 // Read implements snapshot.Source. It reads what a majority has, in the order of the index on _id, whose bounds hold for _ids of different types.
-func (r *Reader) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
+func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
 	ordered := bson.D{{Key: "_id", Value: 1}}
-	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(r.client.Application())
+	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(d.client.Application())
 	if len(q.IDs) > 0 {
 		ids := make(bson.A, len(q.IDs))
 		for i, id := range q.IDs {
@@ -83,8 +82,8 @@ func (r *Reader) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, e
 			opts.SetMax(bson.D{{Key: "_id", Value: rawValue(q.Until)}})
 		}
 	}
-	coll := r.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, options.Collection().SetReadConcern(readconcern.Majority()))
-	err = r.client.Driver().UseSession(ctx, func(ctx context.Context) error {
+	coll := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, options.Collection().SetReadConcern(readconcern.Majority()))
+	err = d.client.Driver().UseSession(ctx, func(ctx context.Context) error {
 		session := mongo.SessionFromContext(ctx)
 		if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // which makes it afterClusterTime
 			return err
@@ -115,7 +114,7 @@ func (r *Reader) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, e
 		return nil
 	})
 	if err != nil {
-		return snapshot.Page{}, fmt.Errorf("read documents of %s: %w", q.Namespace, mongodb.AsFault(err))
+		return snapshot.Page{}, fmt.Errorf("read documents of %s: %w", q.Namespace, AsFault(err))
 	}
 	return p, nil
 }
