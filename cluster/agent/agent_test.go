@@ -18,7 +18,6 @@ import (
 	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // moment is how long a node takes to come to an end with something.
@@ -26,7 +25,7 @@ const moment = time.Millisecond
 
 // A troupe is some nodes of a cluster of four partitions, and a leader that plans what the scene says.
 type troupe struct {
-	*transcript.Transcript
+	*clustertest.Transcript
 
 	t      *testing.T
 	memory *clustertest.Memory
@@ -55,7 +54,7 @@ type actor struct {
 func play(t *testing.T, scene func(tr *troupe)) string {
 	tr := &troupe{}
 	synctest.Test(t, func(t *testing.T) {
-		tr.t, tr.Transcript = t, transcript.Begin()
+		tr.t, tr.Transcript = t, clustertest.BeginTranscript()
 		tr.memory = clustertest.NewMemory(4, nil)
 		var err error
 		if tr.leader, err = tr.memory.For("leader").Campaign(t.Context(), "leader"); err != nil {
@@ -381,7 +380,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for name, scene := range scenes {
 		t.Run(name, func(t *testing.T) {
-			transcript.Compare(t, name, play(t, scene))
+			clustertest.CompareTranscript(t, name, play(t, scene))
 		})
 	}
 }

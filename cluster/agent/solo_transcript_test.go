@@ -15,13 +15,13 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // A stage is what happens when, with a clock that goes on while the machine is suspended, which the bubble's does not.
 type stage struct {
-	*transcript.Transcript
+	*clustertest.Transcript
 
 	suspended atomic.Int64
 }
@@ -293,7 +293,7 @@ func (r *registry) serve(ctx context.Context, terms []change.Term) error {
 func (s scenario) play(t *testing.T) string {
 	var tr *stage
 	synctest.Test(t, func(t *testing.T) {
-		tr = &stage{Transcript: transcript.Begin()}
+		tr = &stage{Transcript: clustertest.BeginTranscript()}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r := &registry{stage: tr, scenario: s}
@@ -416,7 +416,7 @@ func TestSoloTranscripts(t *testing.T) {
 		"release-unanswered":       {stop: 1100 * time.Millisecond, release: answer{after: never}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transcript.Compare(t, "solo/"+name, s.play(t))
+			clustertest.CompareTranscript(t, "solo/"+name, s.play(t))
 		})
 	}
 }

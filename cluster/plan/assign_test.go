@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/cluster/plan"
-	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // crew is node-1 to node-n, all alike.
@@ -91,5 +91,5 @@ func TestPlansExplainThemselves(t *testing.T) {
 	explain("node-3 is degraded and node-1 unhealthy", plan.Input{Candidates: append([]plan.Candidate{{Node: "node-1"}}, degraded[1:]...), Moves: 2})
 	explain("only node-3 is left, degraded", plan.Input{Candidates: degraded[2:3], Moves: 2})
 
-	transcript.Compare(t, "explained", b.String())
+	clustertest.CompareTranscript(t, "explained", b.String())
 }

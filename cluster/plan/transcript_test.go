@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/cluster/plan"
-	"github.com/mongostream/streamer/internal/transcript"
 )
 
 // three is a cluster of three that has come to rest.
@@ -369,7 +369,7 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scenario(t)
-			transcript.Compare(t, name, strings.Join(w.lines, "\n")+"\n")
+			clustertest.CompareTranscript(t, name, strings.Join(w.lines, "\n")+"\n")
 			for p, o := range w.owners {
 				if a := w.actors[o.Node]; a == nil || !a.alive || a.stuck {
 					t.Errorf("partition %d is not served at the end", p)

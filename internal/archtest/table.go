@@ -31,7 +31,7 @@ func rules() []rule {
 		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice"), "likewise"},
 		{of("internal/profile", "internal/workload"), of("change"), "they look at the service from outside"},
 		{of("internal/devmongo/..."), of("internal/devmongo/..."), "a server of its own, as wrong or right as MongoDB whatever ours believes"},
-		{of("internal/archtest", "internal/transcript"), nil, "tests use them"},
+		{of("internal/archtest"), nil, "tests use them"},
 	}
 }
 
@@ -73,7 +73,7 @@ func libraries() []library {
 		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},
 		{"pgregory.net/rapid", nil, "property tests"},
 		{"github.com/bufbuild/protocompile", nil, "reads proto/ in a test, without tools"},
-		{"github.com/google/go-cmp", []string{"internal/transcript"}, "differences in tests"},
+		{"github.com/google/go-cmp", nil, "differences in tests"},
 		{"github.com/Shopify/toxiproxy/v2", nil, "cut and slow networks in tests"},
 		{"github.com/anishathalye/porcupine", nil, "histories checked against a model in tests"},
 		{"github.com/rs/zerolog", nil, "toxiproxy wants its logger in zerolog, to be silenced"},

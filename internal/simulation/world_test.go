@@ -13,7 +13,6 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
-	"github.com/mongostream/streamer/internal/transcript"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
@@ -26,7 +25,7 @@ type world struct {
 	rand    *rand.Rand // of the adversary alone
 	breaks  breakage
 	running *sync.WaitGroup
-	script  *transcript.Transcript
+	script  *clustertest.Transcript
 	began   time.Time
 
 	partitions int
@@ -93,7 +92,7 @@ type tenancy struct {
 func newWorld(seed uint64, breaks breakage) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		seed: seed, rand: r, breaks: breaks, running: &sync.WaitGroup{}, script: transcript.Begin(), began: time.Now(),
+		seed: seed, rand: r, breaks: breaks, running: &sync.WaitGroup{}, script: clustertest.BeginTranscript(), began: time.Now(),
 		partitions: 4 + r.IntN(5), credit: 1 << 20, source: &oplogtest.Log{ReplyEvents: 1 + r.IntN(30)},
 	}
 	if r.IntN(2) == 0 {

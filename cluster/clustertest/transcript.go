@@ -1,4 +1,4 @@
-package transcript
+package clustertest
 
 import (
 	"cmp"
@@ -35,8 +35,8 @@ type line struct {
 	times       int
 }
 
-// Begin begins a Transcript now.
-func Begin() *Transcript { return &Transcript{start: time.Now()} }
+// BeginTranscript begins a Transcript now.
+func BeginTranscript() *Transcript { return &Transcript{start: time.Now()} }
 
 // Now is how long ago it began.
 func (tr *Transcript) Now() time.Duration { return time.Since(tr.start) }
@@ -94,8 +94,8 @@ func (tr *Transcript) Logger() *slog.Logger {
 	}}))
 }
 
-// Compare holds what happened against testdata/name.txt.
-func Compare(t *testing.T, name, got string) {
+// CompareTranscript holds what happened against testdata/name.txt.
+func CompareTranscript(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
 	if *rewrite {
