@@ -40,3 +40,32 @@ func newRecorderMetrics(reg prometheus.Registerer) recorderMetrics {
 	}
 	return r
 }
+
+// webhookMetrics are the metrics of a Webhook.
+type webhookMetrics struct {
+	sent, failed, retries, summarised, missed prometheus.Counter
+}
+
+func newWebhookMetrics(reg prometheus.Registerer, queued func() float64) webhookMetrics {
+	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "streamer_webhook_deliveries_total", Help: "Deliveries of notices and summaries, by result: sent or failed.",
+	}, []string{"result"})
+	m := webhookMetrics{
+		sent: deliveries.WithLabelValues("sent"), failed: deliveries.WithLabelValues("failed"),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_webhook_retries_total", Help: "Retried delivery attempts.",
+		}),
+		summarised: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_webhook_summarised_total", Help: "Notices counted in a summary instead of being sent individually.",
+		}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_webhook_dropped_total", Help: "Notices dropped by the board before they were read; a summary has their number.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(deliveries, m.retries, m.summarised, m.missed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "streamer_webhook_queue", Help: "Queued deliveries.",
+		}, queued))
+	}
+	return m
+}

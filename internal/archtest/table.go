@@ -25,7 +25,7 @@ func rules() []rule {
 		{of("cluster/plan"), of("change", "cluster", "notice"), "pure"},
 		{of("cluster/clustertest"), of("change", "checkpoint/...", "cluster"), "stores of checkpoints and of clusters pass its suites"},
 		{of("cluster/..."), of("change", "cluster/...", "internal/retry", "notice"), "ownership knows nothing of what is done with it"},
-		{of("notice/..."), of("internal/retry", "notice"), "components post; the board knows none"},
+		{of("notice"), of("internal/retry"), "components post; the board knows none"},
 		{of("internal/breaker"), of("notice"), "a change of state is a notice"},
 		{of("internal/mongodb/..."), of("change", "checkpoint", "cluster", "gap", "internal/mongodb/...", "internal/retry", "oplog", "snapshot"), "implements ports; knows nobody who uses them, and no other store"},
 		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice"), "likewise"},

@@ -9,7 +9,6 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/webhook"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -17,7 +16,7 @@ import (
 type channels struct {
 	history  notice.Store     // nil without etcd
 	recorder *notice.Recorder // nil without a history
-	webhook  *webhook.Sender  // nil where none is configured
+	webhook  *notice.Webhook  // nil where none is configured
 }
 
 // newBoard makes the board that the node's parts post on.
@@ -43,7 +42,7 @@ func (s *Service) openChannels(ctx context.Context) error {
 		}
 	}
 	if hook := cfg.Notices.Webhook; hook.URL != "" {
-		c.webhook = webhook.New(webhook.Config{
+		c.webhook = notice.NewWebhook(notice.WebhookConfig{
 			URL: string(hook.URL), Secret: string(hook.Secret), Cluster: cfg.Cluster.ID, Node: cfg.Node.ID, Lowest: notice.Severity(hook.Severity),
 			Timeout: hook.Timeout, Attempts: hook.Attempts, Window: hook.Window, Burst: hook.Burst, Queue: hook.Queue, Logger: s.logger, Registerer: s.registry,
 		}, s.board)

@@ -15,24 +15,23 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/webhook"
 )
 
 const hookSecret = "a secret of sixteen bytes"
 
 // hook receives what nodes post.
-func hook(t *testing.T) (settings []string, deliveries <-chan webhook.Delivery) {
+func hook(t *testing.T) (settings []string, deliveries <-chan notice.Delivery) {
 	t.Helper()
-	got := make(chan webhook.Delivery, 100)
+	got := make(chan notice.Delivery, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if err := webhook.Verify(r.Header, body, time.Now(), hookSecret); err != nil {
+		if err := notice.VerifyDelivery(r.Header, body, time.Now(), hookSecret); err != nil {
 			t.Error(err)
 		}
-		var d webhook.Delivery
+		var d notice.Delivery
 		if err := json.Unmarshal(body, &d); err != nil {
 			t.Error(err)
 		}

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"cmp"
@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/mongostream/streamer/notice"
 )
 
-// Config configures a Sender.
-type Config struct {
+// WebhookConfig configures a Webhook.
+type WebhookConfig struct {
 	// URL is the receiver's URL. Required.
 	URL string
 	// Secret is the signing key. Required.
@@ -34,8 +32,8 @@ type Config struct {
 	Burst  int
 	// Queue bounds the queued deliveries. Defaults to 100.
 	Queue int
-	// Lowest is the lowest severity to send. Defaults to notice.Info.
-	Lowest notice.Severity
+	// Lowest is the lowest severity to send. Defaults to Info.
+	Lowest Severity
 	// Transport sends the requests. Defaults to a private one that uses the proxy of the environment.
 	Transport http.RoundTripper
 	// Logger logs failed deliveries. Defaults to one that discards.
@@ -47,27 +45,27 @@ type Config struct {
 // A Delivery is the body of a request: a notice or a summary.
 type Delivery struct {
 	// ID identifies the delivery, the same for every attempt.
-	ID      string         `json:"delivery"`
-	Cluster string         `json:"cluster"`
-	Node    string         `json:"node"`
-	Notice  *notice.Notice `json:"notice,omitempty"`
-	Summary *Summary       `json:"summary,omitempty"`
+	ID      string   `json:"delivery"`
+	Cluster string   `json:"cluster"`
+	Node    string   `json:"node"`
+	Notice  *Notice  `json:"notice,omitempty"`
+	Summary *Summary `json:"summary,omitempty"`
 }
 
-// A Sender sends the notices of a board.
-type Sender struct {
-	cfg     Config
-	board   *notice.Board
+// A Webhook sends the notices of a board.
+type Webhook struct {
+	cfg     WebhookConfig
+	board   *Board
 	client  *http.Client
-	metrics metrics
+	metrics webhookMetrics
 	queue   chan Delivery
 }
 
-// New returns a Sender.
-func New(cfg Config, board *notice.Board) *Sender {
+// NewWebhook returns a Webhook.
+func NewWebhook(cfg WebhookConfig, board *Board) *Webhook {
 	cfg.Timeout, cfg.Attempts = cmp.Or(cfg.Timeout, 5*time.Second), cmp.Or(cfg.Attempts, 8)
 	cfg.Window, cfg.Burst = cmp.Or(cfg.Window, time.Minute), cmp.Or(cfg.Burst, 10)
-	cfg.Queue, cfg.Lowest = cmp.Or(cfg.Queue, 100), cmp.Or(cfg.Lowest, notice.Info)
+	cfg.Queue, cfg.Lowest = cmp.Or(cfg.Queue, 100), cmp.Or(cfg.Lowest, Info)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{
@@ -75,20 +73,20 @@ func New(cfg Config, board *notice.Board) *Sender {
 			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 		}
 	}
-	s := &Sender{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue)}
+	s := &Webhook{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue)}
 	s.client = &http.Client{
 		Transport: cfg.Transport, Timeout: cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.metrics = newMetrics(cfg.Registerer, func() float64 { return float64(len(s.queue)) })
+	s.metrics = newWebhookMetrics(cfg.Registerer, func() float64 { return float64(len(s.queue)) })
 	return s
 }
 
 // closing bounds the shutdown.
 const closing = 5 * time.Second
 
-// Run sends until the context ends, and then attempts the queued deliveries once more, within Config.Timeout and at most five seconds.
-func (s *Sender) Run(ctx context.Context) {
+// Run sends until the context ends, and then attempts the queued deliveries once more, within WebhookConfig.Timeout and at most five seconds.
+func (s *Webhook) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -101,7 +99,7 @@ func (s *Sender) Run(ctx context.Context) {
 }
 
 // runThrottling follows the board and queues deliveries until the context ends; then it closes the queue.
-func (s *Sender) runThrottling(ctx context.Context) {
+func (s *Webhook) runThrottling(ctx context.Context) {
 	defer close(s.queue)
 	t := newThrottle(s.cfg.Window, s.cfg.Burst)
 	for last := uint64(0); ; {
@@ -132,7 +130,7 @@ func (s *Sender) runThrottling(ctx context.Context) {
 var errWindow = errors.New("the window has ended")
 
 // take queues a notice, or counts it.
-func (s *Sender) take(t *throttle, n notice.Notice) {
+func (s *Webhook) take(t *throttle, n Notice) {
 	if n.Relayed || rank(n.Level) < rank(s.cfg.Lowest) {
 		return
 	}
@@ -144,7 +142,7 @@ func (s *Sender) take(t *throttle, n notice.Notice) {
 }
 
 // summarise ends the window and queues its summary. If the queue is full, the summary is kept for the next window.
-func (s *Sender) summarise(t *throttle, now time.Time) {
+func (s *Webhook) summarise(t *throttle, now time.Time) {
 	began := t.began
 	summary, ok := t.summary(now)
 	switch {
@@ -158,7 +156,7 @@ func (s *Sender) summarise(t *throttle, now time.Time) {
 }
 
 // offer queues a delivery unless the queue is full.
-func (s *Sender) offer(d Delivery) bool {
+func (s *Webhook) offer(d Delivery) bool {
 	d.ID, d.Cluster, d.Node = rand.Text(), s.cfg.Cluster, s.cfg.Node
 	select {
 	case s.queue <- d:

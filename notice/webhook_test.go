@@ -1,4 +1,4 @@
-package webhook_test
+package notice_test
 
 import (
 	"bytes"
@@ -18,13 +18,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/webhook"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "a secret of the operator's"
 
@@ -34,7 +30,7 @@ type receiver struct {
 		sync.Mutex
 
 		answers []int // statuses of the next requests; 0 breaks the connection, -1 never answers; then 200
-		got     []webhook.Delivery
+		got     []notice.Delivery
 		asked   []time.Time
 		bad     []error
 	}
@@ -69,11 +65,11 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *receiver) take(header http.Header, body []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var d webhook.Delivery
-	if err := webhook.Verify(header, body, time.Now(), "an old one", secret); err != nil {
+	var d notice.Delivery
+	if err := notice.VerifyDelivery(header, body, time.Now(), "an old one", secret); err != nil {
 		r.mu.bad = append(r.mu.bad, err)
 	}
-	if err := json.Unmarshal(body, &d); err != nil || d.ID == "" || d.ID != header.Get(webhook.HeaderDelivery) || (d.Notice == nil) == (d.Summary == nil) {
+	if err := json.Unmarshal(body, &d); err != nil || d.ID == "" || d.ID != header.Get(notice.HeaderDelivery) || (d.Notice == nil) == (d.Summary == nil) {
 		r.mu.bad = append(r.mu.bad, fmt.Errorf("%s: %w", body, err))
 	}
 	r.mu.got, r.mu.asked = append(r.mu.got, d), append(r.mu.asked, time.Now())
@@ -85,7 +81,7 @@ func (r *receiver) take(header http.Header, body []byte) int {
 }
 
 // taken returns what has come.
-func (r *receiver) taken(t *testing.T) ([]webhook.Delivery, []time.Time) {
+func (r *receiver) taken(t *testing.T) ([]notice.Delivery, []time.Time) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +103,7 @@ type rig struct {
 }
 
 // send runs a sender to the receiver in a bubble.
-func send(t *testing.T, cfg webhook.Config, answers []int, test func(r *rig)) {
+func send(t *testing.T, cfg notice.WebhookConfig, answers []int, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t, receiver: &receiver{}}
@@ -120,11 +116,11 @@ func send(t *testing.T, cfg webhook.Config, answers []int, test func(r *rig)) {
 	})
 }
 
-func (r *rig) run(cfg webhook.Config) {
+func (r *rig) run(cfg notice.WebhookConfig) {
 	r.board, r.registry = notice.NewBoard(notice.Config{Node: "node-1"}), prometheus.NewRegistry()
 	cfg.Secret, cfg.Cluster, cfg.Node, cfg.Registerer = secret, "streamer", "node-1", r.registry
 	cfg.Logger = slog.New(slog.NewTextHandler(&r.log, nil))
-	sender := webhook.New(cfg, r.board)
+	sender := notice.NewWebhook(cfg, r.board)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -167,7 +163,7 @@ func TestReceiverGetsSignedNotices(t *testing.T) {
 	server := httptest.NewServer(received)
 	defer server.Close()
 	r := &rig{T: t, receiver: received}
-	r.run(webhook.Config{URL: server.URL + "/hook"})
+	r.run(notice.WebhookConfig{URL: server.URL + "/hook"})
 	r.post("breaker_opened", notice.Warning, 3)
 	r.stop() // what was posted before is sent
 	got, _ := received.taken(t)
@@ -185,7 +181,7 @@ func TestReceiverGetsSignedNotices(t *testing.T) {
 }
 
 func TestFailedDeliveriesAreTriedAgain(t *testing.T) {
-	send(t, webhook.Config{}, []int{500, 0, -1, 429, 408, 503, 202}, func(r *rig) {
+	send(t, notice.WebhookConfig{}, []int{500, 0, -1, 429, 408, 503, 202}, func(r *rig) {
 		r.post("breaker_opened", notice.Warning, 1)
 		time.Sleep(10 * time.Minute)
 		got, asked := r.receiver.taken(r.T)
@@ -220,7 +216,7 @@ func TestDeliveriesAreGivenUp(t *testing.T) {
 		"broken":     {slices.Repeat([]int{0}, 8), 8, "connection reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			send(t, webhook.Config{}, tt.answers, func(r *rig) {
+			send(t, notice.WebhookConfig{}, tt.answers, func(r *rig) {
 				r.post("breaker_opened", notice.Warning, 1)
 				time.Sleep(10 * time.Minute)
 				got, _ := r.receiver.taken(r.T)
@@ -241,7 +237,7 @@ func TestDeliveriesAreGivenUp(t *testing.T) {
 }
 
 func TestStormIsOneSummary(t *testing.T) {
-	send(t, webhook.Config{}, nil, func(r *rig) {
+	send(t, notice.WebhookConfig{}, nil, func(r *rig) {
 		for range 100 { // 10,000 in one moment
 			r.post("breaker_opened", notice.Warning, 60)
 			r.post("degraded", notice.Critical, 39)
@@ -251,7 +247,7 @@ func TestStormIsOneSummary(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		got, _ := r.receiver.taken(r.T)
 		singles := map[notice.Severity]int{}
-		var summaries []webhook.Summary
+		var summaries []notice.Summary
 		for _, d := range got {
 			if d.Notice != nil {
 				singles[d.Notice.Level]++
@@ -263,7 +259,7 @@ func TestStormIsOneSummary(t *testing.T) {
 			r.Fatalf("%d summaries, single %v", len(summaries), singles)
 		}
 		s := summaries[0]
-		want := []webhook.Tally{
+		want := []notice.Tally{
 			{Channel: notice.Breaker, Kind: "degraded", Level: notice.Critical, Count: 3890, Last: "degraded 38"},
 			{Channel: notice.Breaker, Kind: "breaker_opened", Level: notice.Warning, Count: 5990, Last: "breaker_opened 59"},
 			{Channel: notice.Breaker, Kind: "breaker_closed", Level: notice.Info, Count: 90, Last: "breaker_closed 0"},
@@ -284,7 +280,7 @@ func TestStormIsOneSummary(t *testing.T) {
 
 // A storm that goes on costs the receiver the same in every window.
 func TestLastingStormIsOneSummaryAWindow(t *testing.T) {
-	send(t, webhook.Config{}, nil, func(r *rig) {
+	send(t, notice.WebhookConfig{}, nil, func(r *rig) {
 		posted := 0
 		for range 180 { // three minutes
 			r.post("breaker_opened", notice.Warning, 100)
@@ -313,7 +309,7 @@ func TestNoticesThatNobodySawAreTold(t *testing.T) {
 		r.post("breaker_opened", notice.Warning, 10_000)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		webhook.New(webhook.Config{URL: "https://h", Secret: secret, Transport: r.receiver, Registerer: r.registry}, r.board).Run(ctx)
+		notice.NewWebhook(notice.WebhookConfig{URL: "https://h", Secret: secret, Transport: r.receiver, Registerer: r.registry}, r.board).Run(ctx)
 		got, _ := r.receiver.taken(t)
 		if len(got) != 11 || got[10].Summary == nil || got[10].Summary.Count != 990 || got[10].Summary.Missed != 9000 {
 			t.Errorf("%d deliveries: %+v", len(got), got[len(got)-1])
@@ -325,7 +321,7 @@ func TestNoticesThatNobodySawAreTold(t *testing.T) {
 }
 
 func TestStormAtAReceiverThatIsAwayIsBoundedAndTold(t *testing.T) {
-	send(t, webhook.Config{Queue: 20, Burst: 10_000}, slices.Repeat([]int{-1}, 16), func(r *rig) {
+	send(t, notice.WebhookConfig{Queue: 20, Burst: 10_000}, slices.Repeat([]int{-1}, 16), func(r *rig) {
 		for range 10 {
 			r.post("breaker_opened", notice.Warning, 1000) // never waits: the bubble's time stands still
 			synctest.Wait()
@@ -354,7 +350,7 @@ func TestStormAtAReceiverThatIsAwayIsBoundedAndTold(t *testing.T) {
 }
 
 func TestOnlyWhatWasPostedHereAndMattersIsSent(t *testing.T) {
-	send(t, webhook.Config{Lowest: notice.Warning}, nil, func(r *rig) {
+	send(t, notice.WebhookConfig{Lowest: notice.Warning}, nil, func(r *rig) {
 		r.board.Relay(notice.Notice{Kind: "degraded", Level: notice.Critical, Node: "node-2"})
 		r.post("breaker_closed", notice.Info, 100)
 		r.post("breaker_opened", notice.Warning, 1)
@@ -368,7 +364,7 @@ func TestOnlyWhatWasPostedHereAndMattersIsSent(t *testing.T) {
 }
 
 func TestStoppingSendsWhatWaits(t *testing.T) {
-	send(t, webhook.Config{}, nil, func(r *rig) {
+	send(t, notice.WebhookConfig{}, nil, func(r *rig) {
 		r.post("breaker_opened", notice.Warning, 15)
 		begun := time.Now()
 		r.stop()
@@ -377,7 +373,7 @@ func TestStoppingSendsWhatWaits(t *testing.T) {
 			r.Errorf("%d deliveries after %s", len(got), time.Since(begun))
 		}
 	})
-	send(t, webhook.Config{}, slices.Repeat([]int{-1}, 100), func(r *rig) {
+	send(t, notice.WebhookConfig{}, slices.Repeat([]int{-1}, 100), func(r *rig) {
 		r.post("breaker_opened", notice.Warning, 15)
 		synctest.Wait()
 		begun := time.Now()
@@ -389,7 +385,7 @@ func TestStoppingSendsWhatWaits(t *testing.T) {
 }
 
 func TestParticularsThatCannotBeWrittenCostThemselves(t *testing.T) {
-	send(t, webhook.Config{}, nil, func(r *rig) {
+	send(t, notice.WebhookConfig{}, nil, func(r *rig) {
 		r.board.Post(notice.Notice{Kind: "odd", Level: notice.Info, Text: "x", Fields: map[string]any{"f": func() {}}})
 		synctest.Wait()
 		if got, _ := r.receiver.taken(r.T); len(got) != 1 || got[0].Notice.Kind != "odd" || got[0].Notice.Fields["error"] == nil {
@@ -405,7 +401,7 @@ func TestRedirectLeadsNowhere(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
 	r := &rig{T: t}
-	r.run(webhook.Config{URL: server.URL})
+	r.run(notice.WebhookConfig{URL: server.URL})
 	r.post("breaker_opened", notice.Warning, 1)
 	r.stop()
 	if !strings.Contains(r.log.String(), "redirects are not followed") {

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func backoff() retry.Backoff {
 
 // runDelivering sends the queued deliveries until the queue is closed. After the soft context has ended it attempts each once, until the
 // hard one ends.
-func (s *Sender) runDelivering(soft, hard context.Context) {
+func (s *Webhook) runDelivering(soft, hard context.Context) {
 	for d := range s.queue {
 		switch err := s.deliver(soft, hard, d); {
 		case err != nil:
@@ -33,8 +33,8 @@ func (s *Sender) runDelivering(soft, hard context.Context) {
 	}
 }
 
-// deliver attempts a delivery until it succeeds, fails permanently, or has been attempted Config.Attempts times.
-func (s *Sender) deliver(soft, hard context.Context, d Delivery) error {
+// deliver attempts a delivery until it succeeds, fails permanently, or has been attempted WebhookConfig.Attempts times.
+func (s *Webhook) deliver(soft, hard context.Context, d Delivery) error {
 	body := encode(d)
 	for attempts := 1; ; attempts++ {
 		again, err := s.attempt(hard, d.ID, body)
@@ -52,7 +52,7 @@ func (s *Sender) deliver(soft, hard context.Context, d Delivery) error {
 }
 
 // attempt makes one request; again says whether a retry may succeed.
-func (s *Sender) attempt(ctx context.Context, id string, body []byte) (again bool, err error) {
+func (s *Webhook) attempt(ctx context.Context, id string, body []byte) (again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
 		return false, withoutURL(err)

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"errors"
@@ -31,8 +31,8 @@ func TestForgedAndOldRequestsAreRefused(t *testing.T) {
 	}{
 		"good":              {body: "body", now: at, secrets: []string{secret}},
 		"good, two secrets": {body: "body", now: at, secrets: []string{"another", secret}},
-		"at the edge":       {body: "body", now: at.Add(Tolerance), secrets: []string{secret}},
-		"old":               {body: "body", now: at.Add(Tolerance + time.Second), secrets: []string{secret}, want: ErrStale},
+		"at the edge":       {body: "body", now: at.Add(DeliveryTolerance), secrets: []string{secret}},
+		"old":               {body: "body", now: at.Add(DeliveryTolerance + time.Second), secrets: []string{secret}, want: ErrStale},
 		"of tomorrow":       {body: "body", now: at.Add(-24 * time.Hour), secrets: []string{secret}, want: ErrStale},
 		"another body":      {body: "bodY", now: at, secrets: []string{secret}, want: ErrSignature},
 		"another secret":    {body: "body", now: at, secrets: []string{"another"}, want: ErrSignature},
@@ -47,13 +47,13 @@ func TestForgedAndOldRequestsAreRefused(t *testing.T) {
 		if tt.spoil != nil {
 			tt.spoil(header)
 		}
-		if err := Verify(header, []byte(tt.body), tt.now, tt.secrets...); !errors.Is(err, tt.want) {
+		if err := VerifyDelivery(header, []byte(tt.body), tt.now, tt.secrets...); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// An empty secret is none, even where somebody signs with it.
 	header := http.Header{HeaderTimestamp: {timestamp}, HeaderSignature: {sign("", timestamp, body)}}
-	if err := Verify(header, body, at, ""); !errors.Is(err, ErrSignature) {
+	if err := VerifyDelivery(header, body, at, ""); !errors.Is(err, ErrSignature) {
 		t.Errorf("signed with nothing: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"crypto/hmac"
@@ -22,10 +22,10 @@ const (
 	HeaderDelivery = "X-Streamer-Delivery"
 )
 
-// Tolerance is the accepted age of a request, to prevent replays.
-const Tolerance = 5 * time.Minute
+// DeliveryTolerance is the accepted age of a request, to prevent replays.
+const DeliveryTolerance = 5 * time.Minute
 
-// Errors of Verify.
+// Errors of VerifyDelivery.
 var (
 	// ErrSignature says that the signature is missing or invalid.
 	ErrSignature = errors.New("the signature is missing or wrong")
@@ -33,8 +33,8 @@ var (
 	ErrStale = errors.New("the request is too old, or a clock is wrong")
 )
 
-// version is the signature scheme.
-const version = "v1="
+// signatureVersion is the signature scheme.
+const signatureVersion = "v1="
 
 // sign returns the signature of a body and a timestamp.
 func sign(secret, timestamp string, body []byte) string {
@@ -42,15 +42,15 @@ func sign(secret, timestamp string, body []byte) string {
 	mac.Write([]byte(timestamp))
 	mac.Write([]byte{'.'})
 	mac.Write(body)
-	return version + hex.EncodeToString(mac.Sum(nil))
+	return signatureVersion + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify checks that a request with this header and exact body is signed with one of the secrets; there may be two while a secret is
+// VerifyDelivery checks that a request with this header and exact body is signed with one of the secrets; there may be two while a secret is
 // rotated. It returns nil, or an error that wraps ErrSignature or ErrStale.
-func Verify(header http.Header, body []byte, now time.Time, secrets ...string) error {
+func VerifyDelivery(header http.Header, body []byte, now time.Time, secrets ...string) error {
 	timestamp, said := header.Get(HeaderTimestamp), header.Get(HeaderSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil || !strings.HasPrefix(said, version) {
+	if err != nil || !strings.HasPrefix(said, signatureVersion) {
 		return fmt.Errorf("%w: no %s or %s that can be read", ErrSignature, HeaderTimestamp, HeaderSignature)
 	}
 	known := false
@@ -60,7 +60,7 @@ func Verify(header http.Header, body []byte, now time.Time, secrets ...string) e
 	if !known {
 		return ErrSignature
 	}
-	if age := now.Sub(time.Unix(seconds, 0)); age.Abs() > Tolerance {
+	if age := now.Sub(time.Unix(seconds, 0)); age.Abs() > DeliveryTolerance {
 		return fmt.Errorf("%w: signed %s ago", ErrStale, age.Truncate(time.Second))
 	}
 	return nil

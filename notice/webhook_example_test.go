@@ -1,4 +1,4 @@
-package webhook_test
+package notice_test
 
 import (
 	"context"
@@ -10,22 +10,21 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/notice/webhook"
 )
 
 // A receiver reads the body as it is, verifies it, and drops what it has had.
-func ExampleVerify() {
+func ExampleVerifyDelivery() {
 	seen := map[string]bool{} // a real one keeps them where a restart does not lose them, and forgets after some days
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 		if err != nil {
 			return
 		}
-		if err := webhook.Verify(r.Header, body, time.Now(), "the secret of config.yaml", "the one before"); err != nil {
+		if err := notice.VerifyDelivery(r.Header, body, time.Now(), "the secret of config.yaml", "the one before"); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
-		var d webhook.Delivery
+		var d notice.Delivery
 		if err := json.Unmarshal(body, &d); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -43,7 +42,7 @@ func ExampleVerify() {
 	defer receiver.Close()
 
 	board := notice.NewBoard(notice.Config{Node: "node-1"})
-	sender := webhook.New(webhook.Config{URL: receiver.URL, Secret: "the secret of config.yaml", Cluster: "streamer", Node: "node-1", Burst: 1}, board)
+	sender := notice.NewWebhook(notice.WebhookConfig{URL: receiver.URL, Secret: "the secret of config.yaml", Cluster: "streamer", Node: "node-1", Burst: 1}, board)
 	board.Post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Warning, Text: "etcd fails and is left alone for 30s"})
 	board.Post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Warning, Text: "mongodb fails and is left alone for 30s"})
 	board.Post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerClosed, Level: notice.Info, Text: "etcd answers again"})

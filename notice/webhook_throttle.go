@@ -1,12 +1,10 @@
-package webhook
+package notice
 
 import (
 	"cmp"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/mongostream/streamer/notice"
 )
 
 // A Summary replaces notices that were not sent individually.
@@ -18,26 +16,26 @@ type Summary struct {
 	Count  uint64 `json:"count"`
 	Missed uint64 `json:"missed,omitempty"`
 	// Level is the highest severity among them.
-	Level notice.Severity `json:"severity"`
+	Level Severity `json:"severity"`
 	// Kinds are the counts by kind, most severe first.
 	Kinds []Tally `json:"kinds"`
 }
 
 // A Tally counts the notices of one kind.
 type Tally struct {
-	Channel notice.Channel  `json:"channel"`
-	Kind    string          `json:"kind"`
-	Level   notice.Severity `json:"severity"`
-	Count   uint64          `json:"count"`
+	Channel Channel  `json:"channel"`
+	Kind    string   `json:"kind"`
+	Level   Severity `json:"severity"`
+	Count   uint64   `json:"count"`
 	// Last is the text of the last one.
 	Last string `json:"last"`
 }
 
 // A group is the key of a Tally.
 type group struct {
-	channel notice.Channel
+	channel Channel
 	kind    string
-	level   notice.Severity
+	level   Severity
 }
 
 // A throttle decides which notices are sent individually. A window begins with a notice and ends after a fixed time.
@@ -47,13 +45,13 @@ type throttle struct {
 
 	ends    time.Time // of the window; zero while there is none
 	began   time.Time
-	singles map[notice.Severity]int
+	singles map[Severity]int
 	tallies map[group]Tally
 	missed  uint64
 }
 
 func newThrottle(window time.Duration, burst int) *throttle {
-	return &throttle{window: window, burst: burst, singles: map[notice.Severity]int{}, tallies: map[group]Tally{}}
+	return &throttle{window: window, burst: burst, singles: map[Severity]int{}, tallies: map[group]Tally{}}
 }
 
 // begin begins a window unless there is one.
@@ -64,14 +62,14 @@ func (t *throttle) begin(now time.Time) {
 }
 
 // single reports whether a notice of the severity may be sent individually.
-func (t *throttle) single(now time.Time, level notice.Severity) bool {
+func (t *throttle) single(now time.Time, level Severity) bool {
 	t.begin(now)
 	t.singles[level]++
 	return t.singles[level] <= t.burst
 }
 
 // count adds a notice to the summary.
-func (t *throttle) count(n notice.Notice) {
+func (t *throttle) count(n Notice) {
 	g := group{n.Channel, n.Kind, n.Level}
 	tally := t.tallies[g]
 	t.tallies[g] = Tally{Channel: n.Channel, Kind: n.Kind, Level: n.Level, Count: tally.Count + 1, Last: n.Text}
@@ -87,7 +85,7 @@ func (t *throttle) miss(now time.Time, missed uint64) {
 
 // summary ends the window and returns its summary; ok is false if it is empty.
 func (t *throttle) summary(now time.Time) (s Summary, ok bool) {
-	s = Summary{Since: t.began, Until: now, Missed: t.missed, Level: notice.Info, Kinds: slices.Collect(maps.Values(t.tallies))}
+	s = Summary{Since: t.began, Until: now, Missed: t.missed, Level: Info, Kinds: slices.Collect(maps.Values(t.tallies))}
 	for _, k := range s.Kinds {
 		s.Count += k.Count
 		if rank(k.Level) > rank(s.Level) {
@@ -109,6 +107,6 @@ func (t *throttle) sent() {
 }
 
 // rank orders severities; an unknown one counts as Info.
-func rank(s notice.Severity) int {
-	return max(0, slices.Index([]notice.Severity{notice.Info, notice.Warning, notice.Critical}, s))
+func rank(s Severity) int {
+	return max(0, slices.Index([]Severity{Info, Warning, Critical}, s))
 }
