@@ -97,22 +97,6 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	})
 }
 
-// CancelSnapshot cancels the snapshots of subscriptions.
-func (s *Session) CancelSnapshot(ids []string) {
-	s.await(func() {
-		for _, id := range ids {
-			sub := s.subscriptions[id]
-			if sub == nil {
-				continue
-			}
-			if s.isLive() {
-				s.hub.abandon(sub)
-			}
-			s.setProgress(id, nil)
-		}
-	})
-}
-
 // Snapshots returns the progress of the session's snapshots.
 func (s *Session) Snapshots() []snapshot.Progress {
 	s.mu.Lock()

@@ -109,9 +109,6 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 	return server.ServeTLS(listener, "", "")
 }
 
-// Secure reports whether HTTP is served over TLS.
-func (l *Listeners) Secure() bool { return l.http != nil }
-
 // Protect lets requests through to next whose clients show who they are, and lets pages of the origins that are listed ask.
 func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
 	return access.CORS(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next))
