@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // An Op is an operation type.
@@ -92,7 +91,6 @@ type Event struct {
 	hasTxn bool
 
 	time Timestamp
-	wall int64 // milliseconds since 1970, 0 when the server sends none (before 6.0)
 	txn  int64
 }
 
@@ -140,10 +138,6 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 	case "clusterTime":
 		if v.Type == TypeTimestamp && e.time.IsZero() {
 			e.time = Timestamp{T: binary.LittleEndian.Uint32(v.Data[4:]), I: binary.LittleEndian.Uint32(v.Data)}
-		}
-	case "wallTime":
-		if v.Type == TypeDateTime && e.wall == 0 {
-			e.wall = int64(binary.LittleEndian.Uint64(v.Data))
 		}
 	case "ns":
 		if v.Type == TypeDocument && e.db == 0 {
@@ -235,9 +229,6 @@ func (e *Event) Coll() []byte { return e.text(e.coll) } //nolint:revive // see D
 func (e *Event) ToDB() []byte   { return e.text(e.toDB) }
 func (e *Event) ToColl() []byte { return e.text(e.toColl) } //nolint:revive // see ToDB
 
-// Namespace returns the namespace as strings.
-func (e *Event) Namespace() Namespace { return Namespace{DB: string(e.DB()), Coll: string(e.Coll())} }
-
 // Key returns the document key (the _id and, on sharded collections, the shard key), nil for an event without a document.
 func (e *Event) Key() []byte {
 	if e.key == 0 {
@@ -260,14 +251,6 @@ func (e *Event) ID() Value {
 
 // Time returns the cluster time.
 func (e *Event) Time() Timestamp { return e.time }
-
-// WallTime returns the server's wall-clock time of the change, zero if the server does not send it (before 6.0).
-func (e *Event) WallTime() time.Time {
-	if e.wall == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(e.wall).UTC()
-}
 
 // Transaction returns the session (lsid, a BSON document) and the number of the event's transaction.
 func (e *Event) Transaction() (lsid []byte, number int64, ok bool) {

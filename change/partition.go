@@ -17,9 +17,6 @@ type Partitioner struct {
 // NewPartitioner returns a Partitioner for n partitions, 1 to MaxPartitions.
 func NewPartitioner(n int) Partitioner { return Partitioner{n: uint64(n)} }
 
-// Count returns N.
-func (p Partitioner) Count() int { return int(p.n) }
-
 // Of returns the partition of the event's document. keyed is false for an event without a document key, which concerns every partition.
 func (p Partitioner) Of(e *Event) (partition Partition, keyed bool) {
 	id := e.ID()

@@ -137,6 +137,3 @@ func (w *Window) grow() {
 
 // Len returns the number of remembered events, including expired ones.
 func (w *Window) Len() int { return w.count }
-
-// Clear removes all events.
-func (w *Window) Clear() { w.ring, w.oldest, w.count, w.table = nil, 0, 0, nil }

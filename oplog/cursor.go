@@ -30,7 +30,6 @@ type Cursor struct {
 	position change.Position // everything up to here has been read
 	open     change.Position // where a stream is opened for it
 	next     uint64          // the slot to read next
-	index    int             // how many of its events have been read
 	idle     bool            // has read everything that the reader has
 	skipping bool            // must skip entries up to its position
 	taken    bool            // current was returned and does not count as read yet
@@ -84,22 +83,6 @@ func (c *Cursor) Poll() (*Batch, error) {
 		return nil, nil //nolint:nilnil // the caller waits
 	}
 	return c.find(), nil
-}
-
-// Return returns a batch of which only the first n events, at least one, have been read, and releases its reply, so that a waiting caller
-// does not hold memory of the ring. The other events are delivered again.
-func (c *Cursor) Return(b *Batch, n int) {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	if !c.taken || n < 1 || n >= b.Len() {
-		return
-	}
-	c.advance(b.Event(n - 1).Position().Clone())
-	c.index = b.first + n
-	c.taken, *b = false, Batch{}
-	if c.reader != nil {
-		c.reader.progressed()
-	}
 }
 
 // advance moves the position forward. It then is a position of the log, at which a stream can be opened.
@@ -168,7 +151,7 @@ func (c *Cursor) settle() {
 	end, next := c.current.End(), c.current.slot.seq+1
 	c.taken, c.current = false, Batch{}
 	c.advance(end)
-	c.next, c.index = next, 0
+	c.next = next
 	if r := c.reader; r != nil {
 		r.passed(c)
 	}
@@ -182,14 +165,11 @@ func (c *Cursor) find() *Batch {
 			return nil
 		}
 		c.advance(in.end)
-		return &Batch{slot: &slot{end: in.end, at: c.reader.replied}}
+		return &Batch{slot: &slot{end: in.end}}
 	}
-	for ; c.next < in.next; c.next, c.index = c.next+1, 0 {
+	for ; c.next < in.next; c.next++ {
 		s := in.at(c.next)
-		c.current = Batch{slot: s, first: c.index}
-		if c.index == 0 {
-			c.current.loss = s.loss
-		}
+		c.current = Batch{slot: s, loss: s.loss}
 		if c.skipping {
 			c.current.skip(c.position)
 		}
@@ -197,7 +177,6 @@ func (c *Cursor) find() *Batch {
 			continue
 		}
 		c.skipping = false
-		c.index = c.current.first
 		c.taken = true
 		return &c.current
 	}
@@ -207,7 +186,7 @@ func (c *Cursor) find() *Batch {
 	c.reader.passed(c)
 	if in.end.After(c.position) {
 		c.advance(in.end)
-		return &Batch{slot: &slot{end: in.end, at: c.reader.replied}}
+		return &Batch{slot: &slot{end: in.end}}
 	}
 	return nil
 }
@@ -220,7 +199,7 @@ func (c *Cursor) wake(seq uint64, before change.Position) {
 	c.advance(before)
 	c.idle = false
 	c.reader.idle--
-	c.next, c.index = seq, 0
+	c.next = seq
 	c.signal()
 }
 

@@ -430,26 +430,19 @@ type follower struct {
 	got    []entry
 }
 
-// read reads one batch, of which it gives back a part when part is not 0.
-func (f *follower) read(t *testing.T, part int) {
+// read reads one batch.
+func (f *follower) read(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	b, err := f.cursor.Next(ctx)
 	if err != nil {
 		return // nothing new
 	}
-	n := b.Len()
-	if part > 0 && n > 0 {
-		n = 1 + part%n
-	}
 	if b.Loss() != nil {
 		f.got = append(f.got, entry{b.Loss().To, b.Loss()})
 	}
-	for i := range n {
+	for i := range b.Len() {
 		f.got = append(f.got, entry{at: b.Event(i).Position().Clone()})
-	}
-	if n < b.Len() {
-		f.cursor.Return(b, n)
 	}
 }
 
@@ -484,7 +477,7 @@ func (d drive) run(t *testing.T) error {
 			start := all[(s.m*7)%len(all)].Position()
 			followers = append(followers, &follower{cursor: l.Cursor(oplog.Start{Position: start}), start: start})
 		case "read":
-			followers[s.m%len(followers)].read(t, s.n%7)
+			followers[s.m%len(followers)].read(t)
 		}
 	}
 	for i, f := range followers {
@@ -493,7 +486,7 @@ func (d drive) run(t *testing.T) error {
 			want = want[1:]
 		}
 		for tries := 0; len(f.got) < len(want) && tries < len(want)+200; tries++ {
-			f.read(t, 0)
+			f.read(t)
 		}
 		if err := same(f.got, want); err != nil {
 			return fmt.Errorf("follower %d from %v: %w (%+v)", i, f.start, err, l.Stats())

@@ -280,7 +280,7 @@ func (r *reader) crowd(s *slot) (c crowd) {
 	for cursor := range r.cursors {
 		if !cursor.idle && !cursor.overwritten() && cursor.next < first {
 			c.cursors++
-			c.read += cursor.next + uint64(cursor.index)
+			c.read += cursor.next
 		}
 	}
 	r.crowded = c.cursors > 0
@@ -342,7 +342,7 @@ func (r *reader) reach() (base, end change.Position) {
 // add places a cursor after its position in the ring, which must hold everything after it.
 func (r *reader) add(c *Cursor) {
 	c.reader, c.waiting = r, nil
-	c.next, c.index, c.skipping, c.idle = r.ring.find(c.position), 0, true, false
+	c.next, c.skipping, c.idle = r.ring.find(c.position), true, false
 	r.cursors[c] = struct{}{}
 	if c.live && r.tail {
 		r.live = c

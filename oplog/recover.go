@@ -88,7 +88,7 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	loss.Namespaces = l.namespaces(&loss)
 	l.lost(loss)
 	l.opened(r, at)
-	l.accept(r, &slot{loss: &loss, end: loss.To, at: loss.Found, size: eventOverhead})
+	l.accept(r, &slot{loss: &loss, end: loss.To, size: eventOverhead})
 	r.splitter.begin(loss.To)
 	return stream, nil
 }

@@ -1,10 +1,6 @@
 package oplog
 
-import (
-	"time"
-
-	"github.com/mongostream/streamer/change"
-)
+import "github.com/mongostream/streamer/change"
 
 // everyPartition marks an event without a document, which concerns all partitions.
 const everyPartition = change.MaxPartitions
@@ -16,7 +12,6 @@ type slot struct {
 	events     []change.Event // in the order of the log
 	partitions []uint16       // of each event, or everyPartition
 	end        change.Position
-	at         time.Time // when the reply arrived
 
 	offset int64 // bytes of the ring before this slot, since the ring began
 	size   int64
@@ -47,9 +42,6 @@ func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
 
 // End returns the position up to which everything has been read after this batch. The caller may keep it.
 func (b *Batch) End() change.Position { return b.slot.end }
-
-// At returns when the reply arrived.
-func (b *Batch) At() time.Time { return b.slot.at }
 
 // skip removes everything up to the position.
 func (b *Batch) skip(p change.Position) {

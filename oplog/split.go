@@ -28,7 +28,7 @@ const eventOverhead = 96
 // log must be read again from the current end. An error wraps change.ErrEvent.
 func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.repeated, s.duplicates, s.jumps = 0, 0, 0
-	cut := &cutter{reply: r, slot: newSlot(len(r.Events), r.At)}
+	cut := &cutter{reply: r, slot: newSlot(len(r.Events))}
 	end, looked := s.end, false
 	for _, raw := range r.Events {
 		e, err := change.Parse(raw)
@@ -115,8 +115,8 @@ type cutter struct {
 	slot  *slot
 }
 
-func newSlot(events int, at time.Time) *slot {
-	return &slot{events: make([]change.Event, 0, events), partitions: make([]uint16, 0, events), at: at}
+func newSlot(events int) *slot {
+	return &slot{events: make([]change.Event, 0, events), partitions: make([]uint16, 0, events)}
 }
 
 // at ends the slot at a position, unless it is empty, and begins the next one.
@@ -129,7 +129,7 @@ func (c *cutter) at(end change.Position) {
 	c.done = append(c.done, c.slot)
 	n := len(c.slot.events)
 	rest := cap(c.slot.events) - n
-	c.slot = newSlot(rest, c.reply.At)
+	c.slot = newSlot(rest)
 }
 
 // before inserts a loss right before the last event.

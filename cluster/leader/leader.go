@@ -28,7 +28,6 @@ type Leader struct {
 
 		state *plan.Planner // nil while another node leads
 		plan  cluster.Plan
-		last  plan.Decision
 	}
 }
 
@@ -80,7 +79,7 @@ var (
 // lead governs until that is over, and says why it is.
 func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints <-chan struct{}) error {
 	l.mu.Lock()
-	l.mu.state, l.mu.last, l.mu.plan = plan.New(l.cfg.Config), plan.Decision{}, cluster.Plan{}
+	l.mu.state, l.mu.plan = plan.New(l.cfg.Config), cluster.Plan{}
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,7 +148,7 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 	began := time.Now()
 	l.mu.Lock()
 	d := l.mu.state.Step(l.cfg.Clock(), view)
-	l.mu.last, l.mu.plan = d, view.Plan
+	l.mu.plan = view.Plan
 	l.mu.Unlock()
 	l.metrics.steps.Observe(time.Since(began).Seconds())
 
@@ -207,21 +206,20 @@ func (l *Leader) Leading() bool {
 	return l.mu.state != nil
 }
 
-// An Explanation is what the leader knows and did last.
+// An Explanation is what the leader knows.
 type Explanation struct {
 	// Leading says that this node leads; everything else is empty where it does not.
 	Leading bool
 	Members []plan.MemberStatus
 	Plan    cluster.Plan
-	Last    plan.Decision
 }
 
-// Explain says how the members stand and what was decided last. It may be called from any goroutine.
+// Explain says how the members stand. It may be called from any goroutine.
 func (l *Leader) Explain() Explanation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.state == nil {
 		return Explanation{}
 	}
-	return Explanation{Leading: true, Members: l.mu.state.Members(), Plan: l.mu.plan, Last: l.mu.last}
+	return Explanation{Leading: true, Members: l.mu.state.Members(), Plan: l.mu.plan}
 }

@@ -2,8 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -79,29 +77,6 @@ func (c Config) WithDefaults() Config {
 	c.OpenFor = cmp.Or(c.OpenFor, 30*time.Second)
 	c.Successes = cmp.Or(c.Successes, 2)
 	return c
-}
-
-// Validate says what is wrong with the values, all at once.
-func (c Config) Validate() error {
-	d := c.WithDefaults()
-	var wrong []error
-	if d.Node == "" {
-		wrong = append(wrong, errors.New("no node"))
-	}
-	if d.Partitions < 1 || d.Partitions > change.MaxPartitions {
-		wrong = append(wrong, fmt.Errorf("%d partitions, must be 1 to %d", d.Partitions, change.MaxPartitions))
-	}
-	if d.Late < d.Beat || d.Silent <= d.Late {
-		wrong = append(wrong, fmt.Errorf("heartbeats every %s cannot be late after %s and missed after %s", d.Beat, d.Late, d.Silent))
-	}
-	if d.Grace < d.TTL {
-		wrong = append(wrong, fmt.Errorf("a grace of %s is shorter than the TTL of %s: what a dead member had would count as not taken", d.Grace, d.TTL))
-	}
-	if min(d.TTL, d.Beat, d.Confirm, d.Settle, d.Rebalance, d.RebalanceCooldown, d.ResyncDelay, d.OpenFor) < 0 ||
-		min(d.Expected, d.Moves, d.ResyncRate, d.Failures, d.Successes) < 0 {
-		wrong = append(wrong, errors.New("times and numbers must not be negative"))
-	}
-	return errors.Join(wrong...)
 }
 
 // directives are what operators want of the plan: members that are to give up what they have, and where partitions are to be, where those

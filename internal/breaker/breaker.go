@@ -107,6 +107,3 @@ func (b *Breaker) Do(f func() error) error {
 	}
 	return err
 }
-
-// Open reports whether the breaker lets nothing pass now.
-func (b *Breaker) Open() bool { return b.circuit.State() == gobreaker.StateOpen }

@@ -168,10 +168,9 @@ func refusal(body []byte, status string) error {
 
 // An event is what tail shows of a change.
 type event struct {
-	Op        string `json:"operationType"`
-	Partition *int   `json:"partition"`
-	Time      struct {
-		Timestamp struct{ T, I uint32 } `json:"$timestamp"`
+	Op   string `json:"operationType"`
+	Time struct {
+		Timestamp struct{ T uint32 } `json:"$timestamp"`
 	} `json:"clusterTime"`
 	NS struct {
 		DB, Coll string
