@@ -106,8 +106,7 @@ func (c *health) Statuses() []MemberStatus {
 	standings := make([]MemberStatus, len(c.present))
 	for i, m := range c.present {
 		standings[i] = MemberStatus{
-			Node: m.Node, Kind: m.Kind, Status: m.Status, Failing: m.failed(), Settled: m.Settled,
-			Breaker: m.breaker.state(c.now), Silence: c.now - m.heard, Losses: m.Losses,
+			Node: m.Node, Kind: m.Kind, Status: m.Status, Settled: m.Settled, Breaker: m.breaker.state(c.now),
 		}
 	}
 	return standings

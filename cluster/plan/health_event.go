@@ -51,14 +51,10 @@ type event struct {
 
 // A MemberStatus is how a member stands with the leader.
 type MemberStatus struct {
-	Node    string         `json:"node"`
-	Kind    cluster.Kind   `json:"kind"`
-	Status  cluster.Status `json:"status"`
-	Failing []string       `json:"failing,omitempty"`
+	Node   string
+	Kind   cluster.Kind
+	Status cluster.Status
 	// Settled says that it has been there for long enough to be given partitions.
-	Settled bool   `json:"settled"`
-	Breaker string `json:"breaker"` // closed, half_open, open
-	// Silence is the age of its last heartbeat, Losses how often it was lost lately.
-	Silence time.Duration `json:"silence_ns"`
-	Losses  int           `json:"losses,omitempty"`
+	Settled bool
+	Breaker string // closed, half_open, open
 }
