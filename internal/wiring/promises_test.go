@@ -377,6 +377,7 @@ func (f *front) pass(conn net.Conn) {
 		return
 	}
 	defer func() { _ = behind.Close() }()
+	_ = behind.(*net.TCPConn).SetReadBuffer(256 << 10) //nolint:forcetypeassert // it is; the system's own may hold all that a test sends
 	f.mu.Lock()
 	if f.to != to {
 		f.mu.Unlock()
