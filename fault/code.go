@@ -6,6 +6,7 @@ const (
 	AccessBadFile         Code = "STRM-ACCESS-BAD-FILE"
 	AccessExpires         Code = "STRM-ACCESS-EXPIRES"
 	AccessForbidden       Code = "STRM-ACCESS-FORBIDDEN"
+	AccessForeign         Code = "STRM-ACCESS-FOREIGN"
 	AccessLimit           Code = "STRM-ACCESS-LIMIT"
 	AccessPlaintext       Code = "STRM-ACCESS-PLAINTEXT"
 	AccessTokenExposed    Code = "STRM-ACCESS-TOKEN-EXPOSED"

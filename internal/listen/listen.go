@@ -142,6 +142,9 @@ func (l *Listeners) Checks() []health.Check {
 
 // Server makes an HTTP server over handlers that none of its clients can hold up. Requests' contexts end with base.
 func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
+	if l.http == nil && access.IsLocal(l.cfg.HTTP.Listen) {
+		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
+	}
 	return &http.Server{
 		Handler: limitRequests(l.cfg.HTTP.StallTimeout, handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: probeAfter, PingTimeout: probeTimeout, WriteByteTimeout: l.cfg.HTTP.StallTimeout},
