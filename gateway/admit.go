@@ -63,7 +63,7 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		return ctx, func() {}, nil
 	}
-	shown := access.Peer{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	shown := access.Peer{Listener: access.GRPC, Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
 	if p, ok := peer.FromContext(ctx); ok {
 		shown.Address, shown.TLS = p.Addr.String(), stateOf(p)
 	}

@@ -50,6 +50,7 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	request.Readable = c.identity.Readable
 	c.unkept = snapshotsKept(hello)
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
@@ -76,10 +77,12 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	c.peer = c.server.peers.enter(request, failing)
 	defer func() { c.server.peers.exit(c.peer, c.goodbye) }()
 	session := c.subscriber.Session()
-	defer c.server.announces(session)()
+	defer c.server.announces(session, c.identity)()
 	if (c.subscriber.Begin() != streamer.BeginPositions || c.subscriber.Restarted()) && c.server.cfg.Recent != nil {
 		for _, n := range c.server.cfg.Recent() {
-			session.Notify(n)
+			if mayKnow(c.identity, n) {
+				session.Notify(n)
+			}
 		}
 	}
 	if err := c.writer.send(ctx, append([]any{c.welcome()}, answers...)...); err != nil {

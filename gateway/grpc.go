@@ -61,7 +61,7 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		connections int
-		sessions    map[*streamer.Session]struct{}
+		sessions    map[*streamer.Session]*access.Identity
 	}
 }
 
@@ -84,7 +84,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	}
 	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
-	s.mu.sessions = make(map[*streamer.Session]struct{})
+	s.mu.sessions = make(map[*streamer.Session]*access.Identity)
 	return s
 }
 
@@ -102,7 +102,10 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) (err error) {
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
 	}
-	return refusal(c.run(stream.Context()))
+	if err = c.run(stream.Context()); !ended(err) && !fault.IsPublic(err) && stream.Context().Err() == nil {
+		s.logger.Warn("session failed", "identity", identity.Name, "error", err)
+	}
+	return refusal(err)
 }
 
 func (s *Server) enter() bool {
@@ -121,11 +124,11 @@ func (s *Server) exit() {
 	s.mu.connections--
 }
 
-// announces registers a session for Announce until the returned function is called.
-func (s *Server) announces(session *streamer.Session) (stop func()) {
+// announces registers a session of an identity for Announce until the returned function is called.
+func (s *Server) announces(session *streamer.Session, identity *access.Identity) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.sessions[session] = struct{}{}
+	s.mu.sessions[session] = identity
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -133,11 +136,19 @@ func (s *Server) announces(session *streamer.Session) (stop func()) {
 	}
 }
 
-// Announce sends a notice, which has no place in the log, to every session.
+// Announce sends a notice, which has no place in the log, to every session that may know of it.
 func (s *Server) Announce(n streamer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for session := range s.mu.sessions {
-		session.Notify(n)
+	for session, identity := range s.mu.sessions {
+		if mayKnow(identity, n) {
+			session.Notify(n)
+		}
 	}
+}
+
+// mayKnow reports whether an identity may be told of a notice.
+func mayKnow(i *access.Identity, n streamer.Notice) bool {
+	_, some := i.Readable(n.Namespaces)
+	return some && (!n.Private || i.Operates())
 }

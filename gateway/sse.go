@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -147,7 +146,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
-		request.By = i.Name
+		request.By, request.Readable = i.Name, i.Readable
 	}
 	bad := func(format string, args ...any) (match.Filter, streamer.Request, bool, error) {
 		return f, request, again, fault.Newf(fault.SessionBadRequest, format, args...)
@@ -232,6 +231,9 @@ const idMark = "."
 // refuse responds with the fault as JSON. Because an EventSource gives up on any status but 200, it gets an empty stream with a reconnect
 // delay if it should retry.
 func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if !fault.IsPublic(err) {
+		h.logger.Warn("event stream refused", "error", err)
+	}
 	status := http.StatusInternalServerError
 	switch fault.Of(err) {
 	case fault.AccessUnauthenticated:
@@ -272,9 +274,6 @@ type description struct {
 }
 
 func describe(err error) description {
-	d := description{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		d = description{Code: f.Code, Message: f.Err.Error(), Remedy: f.Remedy()}
-	}
-	return d
+	code, text, remedy := fault.Public(err)
+	return description{Code: code, Message: text, Remedy: remedy}
 }

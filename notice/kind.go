@@ -2,6 +2,7 @@ package notice
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -72,6 +73,41 @@ func Table() []Rule {
 		{Degradation, KindRecovered, []Severity{Info}, []string{"member", "member_kind", "was_degraded_seconds"},
 			"the member passes its health checks again"},
 	}
+}
+
+// Public reports whether everybody may be told of a notice that may read one of its Namespaces. The others name subscribers or members, say what
+// operators and clients do, or contain what a dependency answered: they are for those who may read everything.
+func (n Notice) Public() bool {
+	switch n.Kind {
+	case KindMoved, KindHandedOver, KindStuck, KindReading, KindResync:
+		return true
+	}
+	return false
+}
+
+// namespaces is the field that names the namespaces that a notice is about.
+const namespaces = "namespaces"
+
+// Namespaces returns the namespaces that the notice is about; none means none in particular.
+func (n Notice) Namespaces() (names []string) {
+	switch list := n.Fields[namespaces].(type) {
+	case []string:
+		return list
+	case []any: // from the history
+		for _, name := range list {
+			names = append(names, fmt.Sprint(name))
+		}
+	}
+	return names
+}
+
+// Narrowed returns the notice as somebody is told of it who may know of these namespaces only.
+func (n Notice) Narrowed(names []string) Notice {
+	if _, there := n.Fields[namespaces]; there {
+		n.Fields = maps.Clone(n.Fields)
+		n.Fields[namespaces] = names
+	}
+	return n
 }
 
 // Check returns an error if a notice violates the Table: unknown kind, wrong channel or severity, missing field. Boards do not call it;

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,6 +23,8 @@ type StreamConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 100.
 	MaxClients int
+	// Show returns a notice as a client, of the request's context, is told of it; ok is false if it is not. Defaults to everything for everybody.
+	Show func(ctx context.Context, n Notice) (told Notice, ok bool)
 }
 
 // A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice is one event whose type is its channel, first the
@@ -120,6 +121,13 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		}
 		for _, n := range notices {
 			after = n.ID
+			if s.cfg.Show != nil {
+				told, ok := s.cfg.Show(ctx, n)
+				if !ok {
+					continue
+				}
+				n = told
+			}
 			text, err := json.Marshal(n)
 			if err != nil { // a field cannot be encoded: send the notice without its fields
 				n.Fields = map[string]any{"error": err.Error()}
@@ -132,14 +140,12 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 
 // refuse responds with the fault as JSON.
 func refuse(w http.ResponseWriter, status int, err error) {
-	said := struct {
+	var said struct {
 		Code    fault.Code `json:"code"`
 		Message string     `json:"message"`
 		Remedy  string     `json:"remedy"`
-	}{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		said.Code, said.Message, said.Remedy = f.Code, f.Err.Error(), f.Remedy()
 	}
+	said.Code, said.Message, said.Remedy = fault.Public(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(said) // the client may have gone

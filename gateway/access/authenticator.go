@@ -31,7 +31,7 @@ func New(cfg Config) (*Authenticator, error) {
 	a := &Authenticator{cfg: cfg.withDefaults()}
 	var err error
 	if cfg.Identities != "" {
-		parse := rosterParser(cfg.TLS.ClientCA != "")
+		parse := rosterParser(cfg.TLS.ClientCA != "", cfg.Apart)
 		if a.listed, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
 			return nil, err
 		}
@@ -82,12 +82,20 @@ var (
 	errRightsChanged  = errors.New("the rights of the identity have changed: reconnect")
 )
 
+// The servers of a node, as a Peer and the file of identities name them.
+const (
+	GRPC = "grpc"
+	HTTP = "http"
+)
+
 // A Peer is the other end of a connection, with its credentials.
 type Peer struct {
 	// Address is its host:port. A plaintext token is accepted from the local host only.
 	Address string
 	// TLS is the state of the connection, nil for plaintext.
 	TLS *tls.ConnectionState
+	// Listener is the server that it has connected to: GRPC or HTTP. It says which authority has vouched for a certificate.
+	Listener string
 	// Authorization holds all values of the authorization header or metadata.
 	Authorization []string
 }
@@ -129,7 +137,7 @@ func (a *Authenticator) proof(p Peer) (func() (*Identity, error), error) {
 	case name == "":
 		return nil, fault.New(fault.AccessUnauthenticated, errNothingShown)
 	}
-	return func() (*Identity, error) { return a.bySubject(name, expires) }, nil
+	return func() (*Identity, error) { return a.bySubject(p.Listener, name, expires) }, nil
 }
 
 func (a *Authenticator) byToken(token string) (*Identity, error) {
@@ -148,12 +156,12 @@ func (a *Authenticator) byToken(token string) (*Identity, error) {
 	return nil, errUnknownToken
 }
 
-func (a *Authenticator) bySubject(name string, expires time.Time) (*Identity, error) {
+func (a *Authenticator) bySubject(listener, name string, expires time.Time) (*Identity, error) {
 	if time.Now().After(expires) {
 		return nil, errCertExpired
 	}
 	if a.listed != nil {
-		if i := a.listed.Get().bySubject(name, expires); i != nil {
+		if i := a.listed.Get().bySubject(listener, name, expires); i != nil {
 			return i, nil
 		}
 	}

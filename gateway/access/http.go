@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,7 +34,7 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 // only in the header, because URLs are often logged.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Authorization: r.Header.Values("Authorization")})
+		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")})
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			Refuse(w, http.StatusUnauthorized, err)
@@ -46,16 +45,14 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Refuse responds with a fault as JSON: code, message, remedy.
+// Refuse responds with a fault as JSON, as fault.Public has it: code, message, remedy.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	body := struct {
 		Code    fault.Code `json:"code"`
 		Message string     `json:"message"`
 		Remedy  string     `json:"remedy"`
-	}{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		body.Code, body.Message, body.Remedy = f.Code, f.Err.Error(), f.Remedy()
-	}
+	}{}
+	body.Code, body.Message, body.Remedy = fault.Public(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -45,7 +45,9 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	if l.grpc, err = access.NewTLS(withTLS(base, cfg.GRPC.TLS)); err != nil {
 		return nil, err
 	}
-	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates.
+	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates. Where both do, of
+	// different authorities, a subject counts at one of them.
+	base.Apart = Apart(cfg)
 	asks := cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {
 		asks = cfg.HTTP.TLS
@@ -54,6 +56,11 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// Apart reports whether the servers ask for certificates of different authorities.
+func Apart(cfg config.Config) bool {
+	return cfg.GRPC.TLS.ClientCAFile != "" && cfg.HTTP.TLS.ClientCAFile != "" && cfg.GRPC.TLS.ClientCAFile != cfg.HTTP.TLS.ClientCAFile
 }
 
 func withTLS(c access.Config, t config.ServerTLS) access.Config {

@@ -7,6 +7,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/listen"
 )
 
 // accessChecks are the checks of who may connect to the node, as far as its files tell.
@@ -51,7 +52,7 @@ func (s *inspector) identities(context.Context) (f finding, err error) {
 	if asks.ClientCAFile == "" {
 		asks = cfg.HTTP.TLS
 	}
-	list, err := access.New(access.Config{TLS: certificates(asks), Identities: cfg.Access.IdentitiesFile})
+	list, err := access.New(access.Config{TLS: certificates(asks), Identities: cfg.Access.IdentitiesFile, Apart: listen.Apart(cfg)})
 	if err != nil {
 		return f, err
 	}

@@ -44,9 +44,9 @@ func (s *Service) newServer() (*http.Server, error) {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: s.listeners.Accounts, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
-	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout}, s.board))
-	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store))
-	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo))
+	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, Show: shown}, s.board))
+	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store, s.logger))
+	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := conn.OpenForOperator(cmd.Context(), o.allNodes); err != nil && !slices.Contains(o.accepts, fault.Of(err)) {
 		return err
 	}
-	if err := do(cmd.Context(), conn, args, cmd.OutOrStdout()); !errors.Is(err, errDryRun) {
+	if err := do(cmd.Context(), conn, args, Terminal{cmd.OutOrStdout()}); !errors.Is(err, errDryRun) {
 		return backend.FirstError(err)
 	}
 	return nil
@@ -109,6 +109,7 @@ func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) 
 
 // printResult writes a result: as JSON where output says so, otherwise as human does.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
+	w = Terminal{w}
 	if output == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
@@ -159,7 +160,7 @@ func (o *command) confirm(question string) error {
 	if !interactive() {
 		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal for the question: %s", question)
 	}
-	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
+	fmt.Fprintf(Terminal{os.Stderr}, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -160,7 +162,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	d := newFixture(t)
 	node := httptest.NewServer(http.NewServeMux())
 	t.Cleanup(node.Close)
-	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo))
+	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
 	var list struct {
 		admin.SubscriberList
 		NodeError string `json:"node_error"`
@@ -337,7 +339,7 @@ func TestPartitionsAreCountedAnew(t *testing.T) {
 func TestListNeedsNoConfigurationWhereANodeAnswers(t *testing.T) {
 	d := newFixture(t)
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("gateway/orders"), d.conn.Store, d.mongo))
+	mux.Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("gateway/orders"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
 	node := httptest.NewServer(mux)
 	t.Cleanup(node.Close)
 	for _, variable := range os.Environ() { // the node's own
