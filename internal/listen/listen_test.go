@@ -377,3 +377,46 @@ func TestHostsAreFreeOnOtherAddresses(t *testing.T) {
 		t.Error(w.Code)
 	}
 }
+
+// Where the servers ask for certificates of different authorities, the one of HTTP cannot vouch for an identity of gRPC.
+func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
+	gateways, pages := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
+	cert, key := gateways.Files(t)
+	identities := write(t, "i", "subject CN=gateway name=gateway namespace=*\nsubject CN=page listener=http name=page namespace=a.b\n")
+	settings := []string{
+		"STREAMER_HTTP_TLS_CERT_FILE=" + cert, "STREAMER_HTTP_TLS_KEY_FILE=" + key, "STREAMER_HTTP_TLS_CLIENT_CA_FILE=" + pages.CAFile(t),
+		"STREAMER_GRPC_TLS_CERT_FILE=" + cert, "STREAMER_GRPC_TLS_KEY_FILE=" + key, "STREAMER_ACCESS_IDENTITIES_FILE=" + identities,
+	}
+	ask := func(address, name string) (status int) {
+		t.Helper()
+		cfg := gateways.Client(t, "")
+		cfg.Certificates = pages.Client(t, name).Certificates
+		transport := &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost:"+port+"/v1/gaps", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	address := serve(t, load(t, append(settings, "STREAMER_GRPC_TLS_CLIENT_CA_FILE="+gateways.CAFile(t))...), handler)
+	if got := ask(address, "gateway"); got != http.StatusUnauthorized {
+		t.Errorf("the authority of pages vouches for a gateway: %d", got)
+	}
+	if got := ask(address, "page"); got != http.StatusOK {
+		t.Errorf("a page: %d", got)
+	}
+	address = serve(t, load(t, settings...), handler) // only one of them asks for certificates
+	if got := ask(address, "gateway"); got != http.StatusOK {
+		t.Errorf("the only authority: %d", got)
+	}
+}
