@@ -70,6 +70,14 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 	return s.cfg.Access.Admit(ctx, shown)
 }
 
+// addressOf returns the address of the peer of a call.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
 // stateOf returns the state of a peer's TLS connection, nil for plaintext.
 func stateOf(p *peer.Peer) *tls.ConnectionState {
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {

@@ -74,6 +74,8 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 		return err
 	}
 	defer func() { c.subscriber.Close(ctx, nil) }()
+	over := c.server.cfg.Audit.begin(access.GRPC, addressOf(ctx), c.identity, request.Subscriber)
+	defer func() { over(c.why(err)) }()
 	c.peer = c.server.peers.enter(request, failing)
 	defer func() { c.server.peers.exit(c.peer, c.goodbye) }()
 	session := c.subscriber.Session()
@@ -94,6 +96,19 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	g.Go(func() error { return c.runBeat(ctx) })
 	g.Go(func() error { return c.runTopology(ctx) })
 	return g.Wait()
+}
+
+// why says for the audit log why the session has ended.
+func (c *connection) why(err error) string {
+	switch {
+	case fault.Of(err) != "":
+		return string(fault.Of(err))
+	case c.goodbye:
+		return "closed by the client"
+	case ended(err), errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:
+		return "disconnected"
+	}
+	return "failed"
 }
 
 // read receives requests, one ahead of processing. It ends with the stream and its context.

@@ -45,8 +45,21 @@ type Config struct {
 	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
+	// Audit is told of every session. Optional.
+	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+}
+
+// Audit is told that a subscriber of an identity has connected from an address over GRPC or HTTP, and calls ended when its session is over.
+type Audit func(transport, address, identity, subscriber string) (ended func(why string))
+
+// begin calls an Audit, if there is one, for a session without an error so far.
+func (a Audit) begin(transport, address string, identity *access.Identity, subscriber string) (ended func(why string)) {
+	if a == nil || identity == nil {
+		return func(string) {}
+	}
+	return a(transport, address, identity.Name, subscriber)
 }
 
 // A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each connection.

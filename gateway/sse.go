@@ -37,6 +37,8 @@ type EventsConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
+	// Audit is told of every session. Optional.
+	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -107,7 +109,9 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref}
+	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
 	reason := c.run(r.Context())
+	over(reason)
 	h.metrics.ended.WithLabelValues(reason).Inc()
 	subscriber.Close(r.Context(), nil)
 }

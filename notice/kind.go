@@ -24,6 +24,12 @@ const (
 	KindBreakerClosed   = "breaker_closed"
 	KindDegraded        = "degraded"
 	KindRecovered       = "recovered"
+	KindOperated        = "operated"
+	KindLoginRefused    = "login_refused"
+	KindLoginAccepted   = "login_accepted"
+	KindSessionBegan    = "session_began"
+	KindSessionEnded    = "session_ended"
+	KindAuditOmitted    = "audit_omitted"
 )
 
 // A Rule defines a kind of notice.
@@ -72,6 +78,18 @@ func Table() []Rule {
 			"a member fails health checks: warning if it can still work, critical if it cannot"},
 		{Degradation, KindRecovered, []Severity{Info}, []string{"member", "member_kind", "was_degraded_seconds"},
 			"the member passes its health checks again"},
+		{Audit, KindOperated, []Severity{Info}, []string{"by", "command", "arguments"},
+			"an operator has confirmed a command that changes something"},
+		{Audit, KindLoginRefused, []Severity{Warning}, []string{"address", "transport", "reason", "count"},
+			"a client was not let in: the first time at once, then how often from an address within a minute"},
+		{Audit, KindLoginAccepted, []Severity{Info}, []string{"identity", "address", "transport", "count"},
+			"an identity was let in: the first time at once, then how often from an address within an hour"},
+		{Audit, KindSessionBegan, []Severity{Info}, []string{"identity", "address", "transport", "subscriber"},
+			"a subscriber has connected"},
+		{Audit, KindSessionEnded, []Severity{Info}, []string{"identity", "address", "transport", "subscriber", "why", "lasted_seconds"},
+			"a subscriber's session has ended, and why"},
+		{Audit, KindAuditOmitted, []Severity{Warning}, []string{"count"},
+			"so many more of these were not written, because there were too many within a minute"},
 	}
 }
 
@@ -83,6 +101,60 @@ func (n Notice) Public() bool {
 		return true
 	}
 	return false
+}
+
+// A History is a bounded part of what is kept: each has a bound of its own, so that no kind of notice can push out those of another, and
+// nobody can make the node forget what operators have done by connecting.
+type History string
+
+// The histories.
+const (
+	Service    History = ""           // notices about the service
+	Operations History = "operations" // what operators have done
+	Logins     History = "logins"     // logins and sessions
+)
+
+// Histories returns all histories.
+func Histories() []History { return []History{Service, Operations, Logins} }
+
+// History returns the history of a notice.
+func (n Notice) History() History {
+	switch {
+	case n.Channel != Audit:
+		return Service
+	case n.Kind == KindOperated:
+		return Operations
+	}
+	return Logins
+}
+
+// newest removes the oldest notices of each history beyond the bound, and returns the others, and how many it has removed.
+func newest(notices []Notice, keep int) (kept []Notice, removed int) {
+	if len(notices) <= keep {
+		return notices, 0
+	}
+	over := make(map[History]int)
+	for _, n := range notices {
+		over[n.History()]++
+	}
+	for _, h := range Histories() {
+		over[h] = max(over[h]-keep, 0)
+		removed += over[h]
+	}
+	if removed == 0 {
+		return notices, 0
+	}
+	return slices.DeleteFunc(notices, func(n Notice) bool {
+		h := n.History()
+		over[h]--
+		return over[h] >= 0
+	}), removed
+}
+
+// Newest returns the newest notices of each history, as many of each as the bound says.
+func Newest(notices []Notice, keep int) []Notice {
+	kept, _ := newest(notices, keep)
+	return kept
 }
 
 // namespaces is the field that names the namespaces that a notice is about.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -16,6 +17,9 @@ type Authenticator struct {
 	keys    *watchedFiles[keySet]
 	jwts    *verifier
 	allowed *Identity // the identity of every peer if nothing is configured
+
+	// Seen is told of every Admit, and how it ended. It must be set before the first one, and must not block. Optional.
+	Seen func(p Peer, i *Identity, err error)
 }
 
 // Everybody returns an Authenticator that gives every peer the same identity without limits, as New does for the zero Config.
@@ -98,6 +102,22 @@ type Peer struct {
 	Listener string
 	// Authorization holds all values of the authorization header or metadata.
 	Authorization []string
+}
+
+// Reason returns why a peer was refused, in one of a few words.
+func Reason(err error) string {
+	for reason, is := range map[string][]error{
+		"nothing_shown": {errNothingShown}, "unknown_subject": {errUnknownSubject}, "unknown_token": {errUnknownToken, errNotAToken, errUnknownKey},
+		"expired": {errCertExpired, errExpired}, "bad_signature": {errSignature}, "wrong_audience": {errAudience, errIssuer}, "bad_rights": {errRights},
+	} {
+		if slices.ContainsFunc(is, func(is error) bool { return errors.Is(err, is) }) {
+			return reason
+		}
+	}
+	if fault.Of(err) == fault.AccessTokenExposed {
+		return "token_exposed"
+	}
+	return "malformed"
 }
 
 // Authenticate returns the identity of a peer. The error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and contains

@@ -23,6 +23,9 @@ func From(ctx context.Context) *Identity {
 // must call the function when the connection ends. The error is that of Authenticate.
 func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, context.CancelFunc, error) {
 	i, err := a.Authenticate(p)
+	if a.Seen != nil {
+		a.Seen(p, i, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

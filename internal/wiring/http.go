@@ -26,6 +26,7 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	if s.listeners, err = listen.New(s.opts.Config, s.logger); err != nil {
 		return err
 	}
+	s.audit()
 	if s.listener, err = s.listeners.ListenHTTP(ctx); err != nil {
 		return err
 	}
@@ -42,9 +43,10 @@ func (s *Service) newServer() (*http.Server, error) {
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
-		MaxClients: cfg.HTTP.MaxClients, Accounts: s.listeners.Accounts, Logger: s.logger, Registerer: s.registry,
+		MaxClients: cfg.HTTP.MaxClients, Accounts: s.listeners.Accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
 	v1.Handle("GET /v1/notices", notice.NewStream(notice.StreamConfig{Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, Show: shown}, s.board))
+	v1.Handle("GET /v1/audit", admin.ServeAudit(s.board))
 	v1.Handle("GET /v1/gaps", admin.ServeGaps(s.store, s.logger))
 	v1.Handle("GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger))
 	protected, err := s.listeners.Protect(v1)

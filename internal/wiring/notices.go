@@ -71,7 +71,7 @@ func announced(n notice.Notice) (told streamer.Notice, ok bool) {
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
-	return told, !n.Past && !aboutGateway(n)
+	return told, !n.Past && n.Channel != notice.Audit && !aboutGateway(n)
 }
 
 // shown is how a client of /v1/notices is told of a notice; ok is false if it may not know of it.
@@ -105,7 +105,7 @@ const (
 // recentNotices returns what a gateway that begins is told of what was posted before.
 func recentNotices(board *notice.Board, now time.Time) (recent []streamer.Notice) {
 	posted, _ := board.Since(0)
-	posted = slices.DeleteFunc(posted, aboutGateway)
+	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return aboutGateway(n) || n.Channel == notice.Audit })
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
 		if now.Sub(n.At) <= recentlyPosted {
 			told, _ := announced(n)

@@ -133,7 +133,7 @@ var errWindow = errors.New("the window has ended")
 
 // take queues a notice, or counts it.
 func (s *Sender) take(t *throttle, n notice.Notice) {
-	if n.Relayed || rank(n.Level) < rank(s.cfg.Lowest) {
+	if n.Relayed || n.Channel == notice.Audit || rank(n.Level) < rank(s.cfg.Lowest) {
 		return
 	}
 	if t.single(time.Now(), n.Level) && s.offer(Delivery{Notice: &n}) {

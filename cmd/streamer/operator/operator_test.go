@@ -270,8 +270,13 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard, _, err := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: "n"}).Read(t.Context(), 0)
-	if err != nil || len(heard) != 1 || heard[0].Kind != notice.KindRewound || heard[0].Fields["subscriber"] != "stdout" {
-		t.Errorf("%+v, %v", heard, err)
+	if err != nil || len(heard) != 2 || heard[1].Kind != notice.KindRewound || heard[1].Fields["subscriber"] != "stdout" {
+		t.Fatalf("%+v, %v", heard, err)
+	}
+	// The audit log says who has done what; it was written before anything was done, and not for a dry run.
+	if record := heard[0]; notice.Check(record) != nil || record.Kind != notice.KindOperated || record.Fields["by"] != operatorName() || record.At.IsZero() ||
+		!strings.HasSuffix(record.Text, "streamer subscribers rewind stdout --output=json --partition=[1] --to="+to+" --why=twice --yes=true") {
+		t.Errorf("%+v", record)
 	}
 }
 
