@@ -28,6 +28,12 @@ func gatewayEntries() []Entry {
 			Remedy:  "Subscribe to an allowed namespace, with db and coll, or ask the operator to add the namespace to the identity (docs/access.md) or the origin to http.cors_origins.",
 		},
 		{
+			Code:    AccessForeign,
+			Summary: "a web page of another site sent the request, or it is for another host",
+			Meaning: "The server speaks plaintext on a loopback address, which browsers on the machine reach for every page that they show. The request names a host that is not this server (DNS rebinding), or comes from a page that has no leave. Nothing was served.",
+			Remedy:  "Connect to localhost, to an IP address, or to the host of the listen key. For a page, or for a proxy that passes on its own Host, add its origin to http.cors_origins.",
+		},
+		{
 			Code:    AccessLimit,
 			Summary: "the identity has reached one of its limits",
 			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions or the memory of their filters (gateway.max_filter_bytes), or of what is begun in a second, over all connections of one identity to a node. What it has open continues.",

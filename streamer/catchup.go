@@ -470,7 +470,8 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 		}
 		s.readAgain(rest, of, generation, func() {
 			loss := rewoundLoss(to, nil)
-			loss.Namespaces, loss.Generation = namespaces, generation
+			loss.Generation = generation
+			loss.Namespaces, _ = s.readable(namespaces)
 			s.loss(loss, s.position())
 			s.mu.Lock()
 			defer s.mu.Unlock()

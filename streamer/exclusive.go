@@ -61,7 +61,13 @@ type Request struct {
 	Time  time.Time
 	// Attached delivers only partitions that Attach names.
 	Attached bool
+	// Readable says which namespaces the subscriber may know of. nil is all.
+	Readable Readable
 }
+
+// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that a subscriber may know of, and whether that is
+// anything.
+type Readable func(namespaces []string) (readable []string, some bool)
 
 // An Exclusive subscriber has its own session, at one node at a time unless partitions are attached to it.
 type Exclusive struct {
@@ -184,7 +190,7 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{Subscriber: r.Subscriber, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
+	cfg = SessionConfig{Subscriber: r.Subscriber, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot, Readable: r.Readable}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)

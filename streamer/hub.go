@@ -377,8 +377,9 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 // tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
 // Called by the owner.
 func (s *Session) tell(loss *oplog.Loss) bool {
+	namespaces, some := s.readable(loss.Namespaces)
 	switch {
-	case !s.concerned(loss):
+	case !some, !s.concerned(loss):
 		return false
 	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
 		return false // it asked for what the log has
@@ -387,7 +388,9 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
 		return false
 	}
-	s.loss(lossOf(loss), loss.To)
+	told := lossOf(loss)
+	told.Namespaces = namespaces
+	s.loss(told, loss.To)
 	s.recover(loss)
 	return true
 }

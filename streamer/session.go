@@ -69,6 +69,8 @@ type SessionConfig struct {
 	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
 	// nodes that serve a subscriber together delivers it.
 	Owner bool
+	// Readable is that of the Request.
+	Readable Readable
 	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
 	CreditEvents, CreditBytes int
 }
@@ -174,6 +176,10 @@ type Notice struct {
 	At                       time.Time
 	// Partitions are the affected partitions; empty means all.
 	Partitions []change.Partition
+	// Namespaces are those that it is about; empty means none in particular. It is only for subscribers that may read one of them. Private says
+	// that it is only for those that may read everything: it names other subscribers or members, or says what a dependency answered.
+	Namespaces []string
+	Private    bool
 }
 
 // Receive returns at least one batch or notice. It blocks until there is one. After the session has ended it returns the cause.
@@ -482,6 +488,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 	if !keyed {
 		p = 0
 	}
+	w = s.hide(e, w)
 	s.gather(subscriptions)
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one

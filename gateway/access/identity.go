@@ -57,6 +57,32 @@ func (i *Identity) Allows(db, coll string) bool {
 	})
 }
 
+// Operates reports whether the identity has the right to everything. Only such an identity is told of other subscribers, of members and of what
+// operators do.
+func (i *Identity) Operates() bool { return i.Allows("", "") }
+
+// Readable returns the part of a list of namespaces (db.coll, or db.* for a database) that the identity may know of. An empty list means
+// everything, which it may know of without names. some is false if the list names nothing that the identity may read.
+func (i *Identity) Readable(namespaces []string) (readable []string, some bool) {
+	if i.Operates() || len(namespaces) == 0 {
+		return namespaces, i != nil
+	}
+	for _, name := range namespaces {
+		db, coll, _ := strings.Cut(name, ".")
+		switch {
+		case i.Allows(db, coll):
+			readable = append(readable, name)
+		case i != nil && coll == everything: // of the database only what is its own
+			for _, pattern := range i.Namespaces {
+				if strings.HasPrefix(pattern, db+".") && !slices.Contains(readable, pattern) {
+					readable = append(readable, pattern)
+				}
+			}
+		}
+	}
+	return readable, len(readable) > 0
+}
+
 // Permit is Allows with a fault that names the missing right.
 func (i *Identity) Permit(db, coll string) error {
 	switch {

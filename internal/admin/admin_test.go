@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
 )
@@ -529,7 +531,7 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Inspect`}},
 		"no store": {keeper{err: errors.New("away")}, http.StatusServiceUnavailable, []string{`"message":"away"`}},
 	} {
-		status, text := get(t, admin.ServeGaps(tt.keeper))
+		status, text := get(t, admin.ServeGaps(tt.keeper, slog.New(slog.DiscardHandler)))
 		if status != tt.status {
 			t.Errorf("%s: %d", name, status)
 		}
@@ -545,7 +547,7 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 func get(t *testing.T, h http.Handler) (status int, text string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	access.Everybody().Handler(h).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	if w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%v", w.Header())
 	}
