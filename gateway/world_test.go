@@ -52,6 +52,7 @@ type options struct {
 	hub    streamer.Config
 	server gateway.Config
 	events gateway.EventsConfig
+	unread error // with which no checkpoint can be loaded
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -73,7 +74,7 @@ func newWorld(t *testing.T, o options) *world {
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
 	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
-	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, w.store)
+	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, unreadable{w.store, o.unread})
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"
