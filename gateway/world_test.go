@@ -54,6 +54,7 @@ type options struct {
 	events gateway.EventsConfig
 	store  func(streamer.Checkpoints) streamer.Checkpoints // what is put before the store
 	ask    func(context.Context) error                     // called before MongoDB is asked for the extent of its oplog
+	unread error                                           // with which no checkpoint can be loaded
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, o options) *world {
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
 	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
-	store := streamer.Checkpoints(w.store)
+	store := streamer.Checkpoints(unreadable{w.store, o.unread})
 	if o.store != nil {
 		store = o.store(store)
 	}

@@ -71,11 +71,8 @@ const maxArgument = 100
 
 // record writes into the audit log that the operator has confirmed the command. Without it nothing is done. A node alone with checkpoints in
 // MongoDB has no history that others could write to: the record is a line of the command's own log then.
-func (o *command) record() error {
-	if o.conn == nil { // a test of the question alone
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(o.cmd.Context(), auditTimeout)
+func (o *command) record(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
 	arguments := make([]string, 0, len(o.args))
 	for _, a := range o.args {

@@ -136,7 +136,7 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 // decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
 // plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
 // errDryRun is for --dry-run, refused what is wrong with the plan.
-func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
+func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
 	case o.dryRun || refused != nil:
 		if err := o.print(w, plan, human); err != nil {
@@ -152,7 +152,7 @@ func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), r
 			return err
 		}
 	}
-	return o.confirm(question)
+	return o.confirm(ctx, question)
 }
 
 // errDryRun ends a command that only shows what it would do.
@@ -160,11 +160,11 @@ var errDryRun = errors.New("nothing was done: --dry-run")
 
 // confirm asks for confirmation on the terminal, unless --yes is set, and writes a record into the audit log. Any answer but yes, and no
 // terminal, is the fault CommandUnconfirmed.
-func (o *command) confirm(question string) error {
+func (o *command) confirm(ctx context.Context, question string) error {
 	if err := o.ask(question); err != nil {
 		return err
 	}
-	return o.record()
+	return o.record(ctx)
 }
 
 // ask asks for confirmation.

@@ -360,7 +360,7 @@ func deleteCommand() *cobra.Command {
 					return unread
 				}
 			}
-			if err := o.decide(w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
+			if err := o.decide(ctx, w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
 				return err
 			}
 			if err := conn.Store.Delete(ctx, args[0]); err != nil {
