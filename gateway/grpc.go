@@ -122,7 +122,7 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]struct{}),
 	}
 	err = c.run(ctx)
-	if !c.writer.stall.ignoring() && !isGone(ctx) {
+	if c.writer.stall.left(time.Now(), closeAfter) <= 0 && !isGone(ctx) {
 		hangUp(ctx)
 	}
 	return err
