@@ -137,7 +137,7 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 	if err = c.run(ctx); !ended(err) && !fault.IsPublic(err) && ctx.Err() == nil {
 		s.logger.Warn("session failed", "identity", identity.Name, "error", err)
 	}
-	if !c.writer.stall.ignoring() && !isGone(ctx) {
+	if c.writer.stall.left(time.Now(), closeAfter) <= 0 && !isGone(ctx) {
 		hangUp(ctx)
 	}
 	return err

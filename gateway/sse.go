@@ -111,7 +111,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
-	defer func() { subscriber.Close(r.Context(), nil) }()
+	defer subscriber.Close(r.Context(), nil)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")

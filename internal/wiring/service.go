@@ -170,7 +170,7 @@ func (s *Service) buildNode(context.Context) error {
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember()
-	return s.buildServers()
+	return s.buildServers() //nolint:contextcheck // requests last longer than the start
 }
 
 // recovered returns the collections that are read again after a loss.
