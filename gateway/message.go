@@ -114,6 +114,8 @@ func reasonOf(ctx context.Context, err error) string {
 		return "lost"
 	case fault.SessionReplaced:
 		return "replaced"
+	case fault.SessionFilterCostly:
+		return "costly"
 	case fault.AccessUnauthenticated:
 		return "revoked"
 	case fault.NodeStopping:
