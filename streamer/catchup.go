@@ -28,6 +28,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
+	s.stake = h.budget.enter(cfg.Identity)
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
@@ -42,6 +43,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.closing != nil {
+		s.release()
 		return nil, h.mu.closing
 	}
 	h.mu.sessions[s] = struct{}{}
@@ -101,6 +103,7 @@ func (s *Session) forget(ctx context.Context) {
 			}
 		})
 	}
+	s.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.mu.sessions, s)
@@ -144,8 +147,8 @@ func (s *Session) catchUp(ctx context.Context) error {
 				s.welcome(at)
 			}
 		}
-		if batch != nil {
-			c.consider(batch)
+		if batch != nil && !c.consider(batch) {
+			return nil
 		}
 		if hub := h.position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
 			return nil
@@ -191,8 +194,8 @@ type catchup struct {
 	found   []match.ID
 }
 
-// consider queues the matching events of a batch of the log.
-func (c *catchup) consider(batch *oplog.Batch) {
+// consider queues the matching events of a batch of the log. It returns false if it stopped within it, because the budget allows no more.
+func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	s := c.session
 	if loss := batch.Loss(); loss != nil {
 		s.tell(loss)
@@ -207,7 +210,10 @@ func (c *catchup) consider(batch *oplog.Batch) {
 				continue
 			}
 		}
-		c.event(e, p, keyed)
+		if c.event(e, p, keyed) && s.hub.budget.tight(s.opened()) && !s.affords() {
+			s.queue(e.Position().Clone())
+			return false
+		}
 	}
 	end := batch.End()
 	if s.seen != nil {
@@ -217,6 +223,7 @@ func (c *catchup) consider(batch *oplog.Batch) {
 		}
 	}
 	s.queue(end)
+	return true
 }
 
 func (c *catchup) release(held []heldEvent) {
@@ -226,14 +233,14 @@ func (c *catchup) release(held []heldEvent) {
 }
 
 // event queues one event if it matches.
-func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
+func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued bool) {
 	s := c.session
 	if !s.has(p, keyed) {
-		return
+		return false
 	}
 	c.found = c.index.Match(e, c.found[:0], func(id match.ID, err error) { s.hub.fail(s.byKey[id], err) })
 	if len(c.found) == 0 {
-		return
+		return false
 	}
 	s.matched = s.matched[:0]
 	for _, id := range c.found {
@@ -243,18 +250,26 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
 	clear(s.matched)
 	s.matched = s.matched[:0]
+	return true
 }
 
 // Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
 // attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
 // other partitions have had is skipped. A loss, if there is one, comes before anything of these partitions.
-// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest.
+// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest; one whose subscriber has not
+// acknowledged many times the partitions that there are, with SessionUnacknowledged.
 func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
 	}
 	if len(places) == 0 {
 		return nil
+	}
+	s.mu.Lock()
+	attaching := s.mu.attached
+	s.mu.Unlock()
+	if most := 2*s.hub.cfg.Partitions + maxAttached; attaching+len(places) > most && !s.cfg.Owner {
+		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
 	}
 	s.await(func() {
 		at := s.at()
@@ -289,10 +304,17 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 	return nil
 }
 
-// Detach removes partitions. Partitions that are not attached are ignored. It returns the same fault as Attach.
+// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those that there are.
+const maxAttached = 1024
+
+// Detach removes partitions. Partitions that are not attached are ignored. A session with all partitions, and partitions that there are not, are
+// refused with the fault SessionBadRequest.
 func (s *Session) Detach(partitions []change.Partition) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
+	}
+	if n := s.hub.cfg.Partitions; slices.ContainsFunc(partitions, func(p change.Partition) bool { return int(p) >= n }) {
+		return fault.Newf(fault.SessionBadRequest, "detach: there are %d partitions", n)
 	}
 	s.await(func() {
 		attached := maps.Clone(*s.attached.Load())

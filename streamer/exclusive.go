@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -38,7 +39,7 @@ const (
 
 // A Request is the request of a connecting subscriber.
 type Request struct {
-	// Subscriber is its name; empty means no checkpoint.
+	// Subscriber is its name, qualified by its identity; empty means no checkpoint.
 	Subscriber string
 	// Process is the random ID of its process, Started its start time, By the identity of the peer.
 	Process string
@@ -104,6 +105,9 @@ func (e *Exclusive) Ack(seq uint64) error {
 // the process; the previous process is disconnected unless it started later. The session ends with the context; the caller must then call
 // Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
+	if len(r.Subscriber) > checkpoint.MaxName {
+		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
+	}
 	e := &Exclusive{node: n, name: r.Subscriber}
 	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
@@ -125,9 +129,16 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
 	}
-	if err := n.enter(e); err != nil {
+	before, err := n.enter(e)
+	if err != nil {
 		e.session.Close(err)
 		return nil, err
+	}
+	if e.anew && e.mu.claim.Number > 0 && (before != nil || stored.Claim.Node != n.cfg.By) {
+		e.session.Notify(Notice{
+			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
+			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
+		})
 	}
 	if e.mu.claim.Number > 0 {
 		var begins []checkpoint.Checkpoint
@@ -135,6 +146,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 			begins = append(begins, *stored)
 		}
 		e.keeper = n.writer.Keep(e, begins...)
+	}
+	if before != nil {
+		before.replaced(e.mu.claim)
 	}
 	return e, nil
 }
@@ -161,7 +175,7 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{Subscriber: r.Subscriber, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
+	cfg = SessionConfig{Subscriber: r.Subscriber, Identity: r.By, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
@@ -308,6 +322,10 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	claimed, err := n.store.ClaimName(ctx, checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By}, first)
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 	switch {
+	case errors.Is(err, checkpoint.ErrForeign):
+		return false, fault.New(fault.AccessForbidden, err)
+	case errors.Is(err, checkpoint.ErrNames):
+		return false, fault.New(fault.AccessLimit, err)
 	case isTaken:
 		return false, fault.New(fault.SessionReplaced, taken)
 	case err != nil && !r.Known:
@@ -321,22 +339,20 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	return moved, nil
 }
 
-// enter registers the subscriber under its name and closes its predecessor.
-func (n *Node) enter(e *Exclusive) error {
+// enter registers the subscriber under its name and returns the one that it replaces.
+func (n *Node) enter(e *Exclusive) (before *Exclusive, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.stopping {
-		return fault.New(fault.NodeStopping, ErrStopping)
+		return nil, fault.New(fault.NodeStopping, ErrStopping)
 	}
 	name := e.name
 	if name == "" {
 		name = fmt.Sprintf("\x00%p", e) // unique
 	}
-	if before := n.mu.exclusive[name]; before != nil {
-		before.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again as process %q", e.name, e.mu.claim.Process))
-	}
+	before = n.mu.exclusive[name]
 	n.mu.exclusive[name] = e
-	return nil
+	return before, nil
 }
 
 // Close ends the session and saves the subscriber's checkpoint.
@@ -385,7 +401,38 @@ func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 		go e.rewound()
 		return
 	}
-	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process", e.name))
+	go e.replacedElsewhere()
+}
+
+// replacedElsewhere ends the session because another node has saved a claim of another process.
+func (e *Exclusive) replacedElsewhere() {
+	n := e.node
+	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+	defer cancel()
+	saved, err := n.store.Load(ctx, e.name)
+	if err != nil || len(saved) != 1 || saved[0].Shared { // deleted, or not to be read now
+		e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process, or its checkpoint was deleted", e.name))
+		return
+	}
+	e.replaced(saved[0].Claim)
+}
+
+// replaced ends the session because another process has the name, and tells operators. Where it is the same process, which has connected again,
+// they need not know.
+func (e *Exclusive) replaced(by checkpoint.Claim) {
+	e.mu.Lock()
+	had := e.mu.claim
+	e.mu.Unlock()
+	defer e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again and is now %s", e.name, by))
+	n := e.node
+	if e.session.over() || had.Process == by.Process || !n.told.Allow() {
+		return
+	}
+	n.cfg.Board.Post(notice.Notice{
+		Channel: notice.Health, Kind: notice.KindSubscriberReplaced, Level: notice.Warning,
+		Text:   fmt.Sprintf("subscriber %s was %s and is now %s: the first is disconnected", e.name, had, by),
+		Fields: map[string]any{"subscriber": e.name, "identity": by.By, "process": by.Process, "at_node": by.Node, "started_at": by.Started.Format(time.RFC3339)},
+	})
 }
 
 // rewound moves the session to the position that an operator has set.

@@ -32,6 +32,8 @@ type Config struct {
 	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. One reply of
 	// MongoDB may exceed them.
 	CreditEvents, CreditBytes int
+	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in bytes of memory; see budget. 0 means no bound.
+	QueueBytes int
 	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15 s.
 	Bookmark time.Duration
 	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
@@ -53,6 +55,7 @@ type Hub struct {
 	log     *oplog.Log
 	logger  *slog.Logger
 	metrics metrics
+	budget  *budget
 
 	commands chan func()   // for the loop
 	poked    chan struct{} // holds one signal: a live session has mail
@@ -73,6 +76,8 @@ type Hub struct {
 	found         []match.ID
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
+	previous      *change.Event               // of the current reply, nil before the second
+	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
 	waiting       []*reader // waiting for a scan
@@ -95,7 +100,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
-		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		index:   &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
@@ -244,7 +249,9 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
 		h.event(batch.Event(i), p, keyed)
+		h.previous = batch.Event(i)
 	}
+	h.previous, h.pending = nil, 0
 	end := batch.End()
 	for s := range h.touched {
 		s.queue(change.Later(end, s.from))
@@ -296,13 +303,35 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool) {
 	}
 	ref := position.Ref()
 	for _, s := range h.getting {
-		s.event(e, ref, p, keyed, s.matched, &h.writer)
-		h.touched[s] = struct{}{}
+		// A loss may have the position of the event that follows it: after it the session cannot leave.
+		full := h.budget.tight(h.pending) && position.After(s.position()) && !s.affords()
+		if !full {
+			opened := s.opened()
+			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			h.pending += s.opened() - opened
+			h.touched[s] = struct{}{}
+		}
 		clear(s.matched)
 		s.matched = s.matched[:0]
+		if full {
+			h.evict(s)
+		}
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
+}
+
+// evict removes a session from the live path within a reply, before the current event, because the budget allows it no more.
+func (h *Hub) evict(s *Session) {
+	at := h.at
+	if h.previous != nil {
+		at = h.previous.Position().Clone()
+	}
+	at = change.Later(at, s.position())
+	delete(h.touched, s)
+	s.queue(at)
+	h.metrics.left.Inc()
+	h.leave(s, at)
 }
 
 // isAfter reports whether a live session has not yet considered the position.
