@@ -50,6 +50,7 @@ type world struct {
 // options are what a world is made with.
 type options struct {
 	hub    streamer.Config
+	node   streamer.NodeConfig
 	server gateway.Config
 	events gateway.EventsConfig
 }
@@ -73,7 +74,8 @@ func newWorld(t *testing.T, o options) *world {
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
 	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
-	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, w.store)
+	o.node.Origin, o.node.By, o.node.Range = origin, "n", ask
+	w.node = streamer.NewNode(o.node, hub, log, w.store)
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"
