@@ -95,5 +95,6 @@ const (
 	SessionTooLarge       Code = "STRM-SESSION-TOO-LARGE"
 	SessionTooMany        Code = "STRM-SESSION-TOO-MANY"
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
+	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
 )

@@ -47,7 +47,7 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request, err := c.server.readHello(hello, c.identity.Name)
+	request, err := c.server.readHello(hello, c.identity)
 	if err != nil {
 		return err
 	}
@@ -198,10 +198,10 @@ func (c *connection) runSend(ctx context.Context, session *streamer.Session) err
 			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
 				return err
 			}
-			if c.auto {
-				if err := c.subscriber.Ack(b.Seq); err != nil {
-					return err
-				}
+			if !c.auto {
+				session.Delivered(b.Seq)
+			} else if err := c.subscriber.Ack(b.Seq); err != nil {
+				return err
 			}
 		}
 	}
@@ -258,6 +258,9 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	session := c.subscriber.Session()
 	switch m := r.GetMessage().(type) {
 	case *streampb.ConnectRequest_Ack:
+		if c.auto {
+			return fault.Newf(fault.SessionBadRequest, "ack: the session has ACK_MODE_AUTO, whose batches are acknowledged when they are sent")
+		}
 		return c.subscriber.Ack(m.Ack.GetSeq())
 	case *streampb.ConnectRequest_Subscribe:
 		n := len(m.Subscribe.GetSubscriptions())

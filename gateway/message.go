@@ -174,7 +174,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.Unauthenticated
 	case fault.AccessForbidden:
 		return codes.PermissionDenied
-	case fault.SessionSilent, fault.SessionStalled:
+	case fault.SessionSilent, fault.SessionStalled, fault.SessionUnacknowledged:
 		return codes.DeadlineExceeded
 	case fault.LogAhead:
 		return codes.FailedPrecondition

@@ -157,7 +157,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
-		request.By, request.Readable = i.Name, i.Readable
+		request.Readable = i.Readable
 	}
 	bad := func(format string, args ...any) (match.Filter, streamer.Request, bool, error) {
 		return f, request, again, fault.Newf(fault.SessionBadRequest, format, args...)
@@ -215,6 +215,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if (again || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
 		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
+	identify(&request, access.From(r.Context()))
 	if last == "" {
 		return f, request, again, nil
 	}

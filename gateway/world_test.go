@@ -50,6 +50,7 @@ type world struct {
 // options are what a world is made with.
 type options struct {
 	hub    streamer.Config
+	node   streamer.NodeConfig
 	server gateway.Config
 	events gateway.EventsConfig
 	store  func(streamer.Checkpoints) streamer.Checkpoints // what is put before the store
@@ -85,7 +86,8 @@ func newWorld(t *testing.T, o options) *world {
 	if o.store != nil {
 		store = o.store(store)
 	}
-	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, store)
+	o.node.Origin, o.node.By, o.node.Range = origin, "n", ask
+	w.node = streamer.NewNode(o.node, hub, log, store)
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"

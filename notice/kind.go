@@ -9,27 +9,28 @@ import (
 
 // The kinds of notices; see Table.
 const (
-	KindRestarted       = "restarted"
-	KindDead            = "dead"
-	KindMemberRefused   = "member_refused"
-	KindMoved           = "moved"
-	KindHandedOver      = "handed_over"
-	KindPartitionFailed = "partition_failed"
-	KindStuck           = "stuck"
-	KindReading         = "reading"
-	KindResync          = "resync"
-	KindResyncComplete  = "resync_complete"
-	KindRewound         = "rewound"
-	KindBreakerOpened   = "breaker_opened"
-	KindBreakerClosed   = "breaker_closed"
-	KindDegraded        = "degraded"
-	KindRecovered       = "recovered"
-	KindOperated        = "operated"
-	KindLoginRefused    = "login_refused"
-	KindLoginAccepted   = "login_accepted"
-	KindSessionBegan    = "session_began"
-	KindSessionEnded    = "session_ended"
-	KindAuditOmitted    = "audit_omitted"
+	KindRestarted          = "restarted"
+	KindDead               = "dead"
+	KindMemberRefused      = "member_refused"
+	KindMoved              = "moved"
+	KindHandedOver         = "handed_over"
+	KindPartitionFailed    = "partition_failed"
+	KindStuck              = "stuck"
+	KindReading            = "reading"
+	KindSubscriberReplaced = "subscriber_replaced"
+	KindResync             = "resync"
+	KindResyncComplete     = "resync_complete"
+	KindRewound            = "rewound"
+	KindBreakerOpened      = "breaker_opened"
+	KindBreakerClosed      = "breaker_closed"
+	KindDegraded           = "degraded"
+	KindRecovered          = "recovered"
+	KindOperated           = "operated"
+	KindLoginRefused       = "login_refused"
+	KindLoginAccepted      = "login_accepted"
+	KindSessionBegan       = "session_began"
+	KindSessionEnded       = "session_ended"
+	KindAuditOmitted       = "audit_omitted"
 )
 
 // A Rule defines a kind of notice.
@@ -64,6 +65,8 @@ func Table() []Rule {
 			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
 		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
 			"the node reads again"},
+		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
+			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
 		{Resync, KindResync, []Severity{Critical}, []string{"lost_from", "lost_to", "reason", "namespaces"},
 			"changes in a stretch of the oplog may have been missed; partitions are stale until the affected subscribers have acknowledged the loss"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},

@@ -229,7 +229,7 @@ func (h *Hub) spend(s *Session, units int) {
 func (h *Hub) Grant(id match.ID) int {
 	h.asked = h.subscriptions[id]
 	t := h.asked.session.tenant
-	if t == nil {
+	if t == nil || h.bound {
 		h.granted = match.MaxCost
 		return h.granted
 	}
@@ -254,10 +254,10 @@ func (h *Hub) Spent(_ match.ID, units int, err error) {
 
 var _ match.Meter = (*Hub)(nil)
 
-// affords reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
+// affordsForms reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
 // affordable.
-func (h *Hub) affords(s *Session, e *change.Event) bool {
-	if len(s.groups) == 1 {
+func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
+	if len(s.groups) == 1 || h.bound {
 		return true
 	}
 	forms := 0

@@ -38,8 +38,37 @@ const anonymousKey = "anonymous"
 
 // Anonymous returns the identity of everybody if nothing is configured: all rights, no limits.
 func Anonymous() *Identity {
-	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: anonymousKey}
+	return &Identity{Name: anonymousKey, Namespaces: []string{everything}, key: anonymousKey}
 }
+
+// Owner is how the identity is called where what belongs to it is kept, or is shared fairly. A JWT's subject is never that of a listed identity.
+// It is empty for the anonymous identity.
+func (i *Identity) Owner() string {
+	if i == nil || i.key == anonymousKey {
+		return ""
+	}
+	name := ownerEscaper.Replace(i.Name)
+	if strings.HasPrefix(i.key, jwtKey) {
+		name = jwtKey + name
+	}
+	return name
+}
+
+// Subscriber qualifies the name of a subscriber by the identity that it belongs to: identity/name. The first slash separates them. Names of the
+// anonymous identity, and an empty name, stay as they are.
+func (i *Identity) Subscriber(name string) string {
+	owner := i.Owner()
+	if owner == "" || name == "" {
+		return name
+	}
+	return owner + "/" + name
+}
+
+// jwtKey begins the keys of identities that a JWT proves.
+const jwtKey = "jwt:"
+
+// ownerEscaper leaves no slash in an identity's part of a name, nor a colon, which says where it is from.
+var ownerEscaper = strings.NewReplacer("%", "%25", "/", "%2F", ":", "%3A") //nolint:gochecknoglobals // constant
 
 // Allows reports whether a subscription to the namespace is allowed. An empty db or coll means several collections and requires the right
 // to everything.

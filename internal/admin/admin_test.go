@@ -462,6 +462,19 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 		t.Errorf("%+v", after)
 	}
 
+	// One that was renamed for an identity is for that one to claim, whoever made it.
+	whole := archive.Checkpoints
+	archive.Checkpoints = []checkpoint.Checkpoint{archive.Checkpoints[0]}
+	archive.Checkpoints[0].Key = checkpoint.Key{Subscriber: "billing/orders"}
+	archive.Checkpoints[0].Claim = checkpoint.Claim{Number: 3, Process: "p", Started: time.Unix(1000, 0).UTC(), By: "anonymous"}
+	renamed := checkpoint.NewMemory(partitions)
+	apply(renamed)
+	claim := checkpoint.Claim{Process: "q", Started: time.Now(), By: "billing"}
+	if got, err := renamed.ClaimName(t.Context(), claim, archive.Checkpoints[0]); err != nil || got.Claim.Number != 4 || got.Reason != checkpoint.ReasonImport {
+		t.Errorf("%+v, %v", got, err)
+	}
+	archive.Checkpoints = whole
+
 	terms = slices.Repeat([]change.Term{{Context: t.Context(), Trusted: func() bool { return false }}}, partitions)
 	nobody := checkpoint.NewMemory(partitions)
 	plan, err = admin.PlanImport(t.Context(), nobody, mongo, archive)

@@ -67,6 +67,9 @@ type Session struct {
 	Losses       int `json:"unacknowledged_losses"`
 	CreditEvents int `json:"credit_events"`
 	CreditBytes  int `json:"credit_bytes"`
+	// Owes is how long it has acknowledged nothing of what it has been sent, in seconds; Overdue says that it may soon be disconnected for that.
+	Owes    float64 `json:"acknowledges_nothing_seconds,omitempty"`
+	Overdue bool    `json:"overdue,omitempty"`
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64 `json:"acknowledged_events"`
 	// Snapshots are those of the session's subscriptions.
@@ -227,6 +230,7 @@ func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 		session := &Session{
 			Node: node, Live: s.Live, Partitions: s.Partitions, Process: s.Process, Identity: s.By, Generation: s.Generation, Events: s.Unacknowledged,
 			Bytes: s.Bytes, Losses: s.Losses, CreditEvents: s.CreditEvents, CreditBytes: s.CreditBytes, Acknowledged: s.Acknowledged,
+			Owes: s.Owes.Seconds(), Overdue: s.Overdue,
 			Snapshots: showSnapshots(s.Snapshots),
 		}
 		if !s.Position.IsZero() {

@@ -193,6 +193,17 @@ func (s *Service) health() *health.Registry {
 		},
 	})
 	r.Register(health.Check{
+		Name: "subscribers_acknowledge", Severity: health.Warning, Text: "Every gateway acknowledges what it has been sent; one that does not is disconnected.",
+		Test: func() error {
+			for _, sub := range s.node.Subscribers() {
+				if sub.Overdue {
+					return fmt.Errorf("subscriber %s has acknowledged nothing of what it has been sent for %s", sub.Name, sub.Owes.Truncate(time.Second))
+				}
+			}
+			return nil
+		},
+	})
+	r.Register(health.Check{
 		Name: "nodes_alike", Severity: health.Warning, Text: "All nodes of the cluster read the same of MongoDB, so that it does not matter which one a gateway is with.",
 		Test: s.member.Alike,
 	})

@@ -85,7 +85,7 @@ func shown(ctx context.Context, n notice.Notice) (told notice.Notice, ok bool) {
 
 // aboutGateway reports whether a notice is about a gateway: that is for operators, because it names a subscriber that others need not know of.
 func aboutGateway(n notice.Notice) bool {
-	return n.Fields["member_kind"] == string(cluster.KindGateway)
+	return n.Fields["member_kind"] == string(cluster.KindGateway) || n.Kind == notice.KindSubscriberReplaced
 }
 
 // rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or the operator's command, has told of it.

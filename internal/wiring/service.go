@@ -156,7 +156,8 @@ func (s *Service) buildNode(context.Context) error {
 	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
-		Snapshots: mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
+		QueueBytes: int(cfg.Gateway.QueueBytes),
+		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
 	}, s.log)
@@ -166,6 +167,7 @@ func (s *Service) buildNode(context.Context) error {
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
 		LagThreshold: cfg.Reliability.LagThreshold,
+		AckTimeout:   cfg.Gateway.AckTimeout,
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())

@@ -170,6 +170,8 @@ func connected(s admin.Subscriber) string {
 		return "no"
 	case s.Session == nil:
 		return "yes"
+	case s.Session.Overdue:
+		return "yes, acknowledges nothing"
 	case s.Session.CreditEvents == 0 || s.Session.CreditBytes == 0:
 		return "yes, without credit"
 	case !s.Session.Live:
