@@ -209,15 +209,15 @@ func (l *SubscriberList) narrow(i *access.Identity) {
 	}
 	l.Origin.Source, l.Origin.By, l.Origin.Backend = "", "", Backend{}
 	own := func(s Subscriber) bool {
-		return i != nil && (s.Claim != nil && s.Claim.Identity == i.Name || s.Session != nil && s.Session.Identity == i.Name)
+		return i != nil && (s.Claim != nil && s.Claim.Identity == i.Owner() || s.Session != nil && s.Session.Identity == i.Owner())
 	}
 	l.Subscribers = slices.DeleteFunc(l.Subscribers, func(s Subscriber) bool { return !own(s) })
 	for n := range l.Subscribers {
 		l.Subscribers[n].SavedBy = "" // an operator, perhaps
-		if c := l.Subscribers[n].Claim; c != nil && c.Identity != i.Name {
+		if c := l.Subscribers[n].Claim; c != nil && c.Identity != i.Owner() {
 			l.Subscribers[n].Claim = nil
 		}
-		if s := l.Subscribers[n].Session; s != nil && s.Identity != i.Name {
+		if s := l.Subscribers[n].Session; s != nil && s.Identity != i.Owner() {
 			l.Subscribers[n].Session = nil
 		}
 	}

@@ -189,7 +189,7 @@ func (a *adversary) act() {
 		p.shunned.Store(true)
 		a.later(d, func() { p.shunned.Store(false) })
 	case 17:
-		d := a.some(10 * ttl)
+		d := a.some(40 * ttl)
 		a.say("%s is sick and gives nothing up for %s", p.id, d)
 		p.hoards.Store(true)
 		a.later(d, func() { p.hoards.Store(false) })

@@ -38,7 +38,7 @@ func (n *live) recorded(token string) []notice.Notice {
 func TestAuditLogSaysWhoCameAndOutlivesTheNode(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")
-	enlist(t, list, "a name=tenant-a namespace=shop.orders", "o name=operator namespace=*")
+	enlist(t, list, "a name=tenant-a namespace=shop.orders", "o name=operator namespace=* starts_per_second=10000")
 	r := newRig(t, devmongo.Config{}, "STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_NOTICES_KEEP=20")
 	n := r.beginWith(nil)
 	n.status()

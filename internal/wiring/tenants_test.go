@@ -201,11 +201,11 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	r.insert("third")
 	to := r.now()
 	write("ledger", "fourth")
-	n.until("the other has a checkpoint", func() bool { return r.reached("sub-b", to) })
-	if _, err := r.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "sub-b"}, change.At(to), "root@bastion", "why"); err != nil {
+	n.until("the other has a checkpoint", func() bool { return r.reached("tenant-b/sub-b", to) })
+	if _, err := r.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "tenant-b/sub-b"}, change.At(to), "root@bastion", "why"); err != nil {
 		t.Fatal(err)
 	}
-	n.service.node.Rewound("sub-b")
+	n.service.node.Rewound("tenant-b/sub-b")
 	n.until("the operator is told of the rewind", func() bool { return operator[0].has("sub-b") && operator[1].has("sub-b") })
 	n.until("the loss is in the gap log", func() bool { return len(r.gaps()) > 0 })
 	r.insert("last")
