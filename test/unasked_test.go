@@ -31,7 +31,7 @@ func changing() map[string][][]string {
 // harmless are those that change nothing, or nothing but a new file that they are told to write; and run, which is a node.
 func harmless() []string {
 	return []string{
-		"check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
+		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
 		"status", "tail", "version",
 	}
 }
