@@ -161,7 +161,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		return nil, err
 	}
 	if e.claimLater != nil {
-		go e.awaitStore()
+		go e.awaitStore() //nolint:contextcheck // it outlives the call
 	}
 	if e.anew && e.mu.claim.Number > 0 && (before != nil || stored.Claim.Node != n.cfg.By) {
 		e.session.Notify(Notice{
@@ -404,9 +404,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 func (e *Exclusive) awaitStore() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; ; failures++ {
-		select {
-		case <-time.After(wait.After(failures)):
-		case <-e.session.Done():
+		if !e.session.outlives(wait.After(failures)) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(e.node.lifetime, e.node.cfg.CheckpointTimeout)
@@ -536,9 +534,7 @@ func (e *Exclusive) rewound() {
 			return
 		}
 		e.node.logger.Warn("loading rewound checkpoint failed", "subscriber", e.name, "error", err)
-		select {
-		case <-time.After(wait.After(failures)):
-		case <-e.session.Done():
+		if !e.session.outlives(wait.After(failures)) {
 			return
 		}
 	}

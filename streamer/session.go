@@ -362,6 +362,18 @@ func (s *Session) Close(cause error) {
 	}
 }
 
+// outlives waits, and reports whether the session has not ended meanwhile.
+func (s *Session) outlives(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
