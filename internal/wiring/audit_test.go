@@ -67,7 +67,7 @@ func TestAuditLogSaysWhoCameAndOutlivesTheNode(t *testing.T) {
 	}
 	complete := func(all []notice.Notice) bool {
 		return has(all, notice.KindOperated, "by", "root@bastion") == 1 && has(all, notice.KindSessionEnded, "why", "left") == 1 &&
-			has(all, notice.KindSessionEnded, "subscriber", "grpc-a") == 1 && has(all, notice.KindSessionBegan, "identity", "tenant-a") == 2 &&
+			has(all, notice.KindSessionEnded, "subscriber", "tenant-a/grpc-a") == 1 && has(all, notice.KindSessionBegan, "identity", "tenant-a") == 2 &&
 			has(all, notice.KindLoginAccepted, "identity", "tenant-a") == 2 && has(all, notice.KindLoginRefused, "address", "127.0.0.1") == 1
 	}
 	n.until("everything is recorded", func() bool { return complete(n.recorded("o")) })
