@@ -93,7 +93,7 @@ func TestAuditLogSaysWhoCameAndOutlivesTheNode(t *testing.T) {
 	again.status()
 	again.until("it is there after a restart", func() bool {
 		all := again.recorded("o")
-		return has(all, notice.KindOperated, "by", "root@bastion") == 1 && has(all, notice.KindSessionBegan, "subscriber", "web-a") == 1 &&
+		return has(all, notice.KindOperated, "by", "root@bastion") == 1 && has(all, notice.KindSessionBegan, "subscriber", "tenant-a/web-a") == 1 &&
 			has(all, notice.KindLoginRefused, "count", "199") == 1
 	})
 }
