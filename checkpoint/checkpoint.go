@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -32,10 +33,13 @@ const (
 func (r Reason) routine() bool { return r == ReasonInterval || r == ReasonIdle }
 
 const (
-	// MaxSubscribers bounds the subscribers in a store: beyond it, those saved longest ago are removed.
+	// MaxSubscribers bounds the exclusive subscribers without an identity in a store: beyond it, those of them that were saved longest ago are
+	// removed.
 	MaxSubscribers = 10_000
-	// MaxName bounds the name of a subscriber and the ID of its process, in bytes.
-	MaxName = 256
+	// MaxNames bounds the exclusive subscribers of one identity in a store: beyond it, new names are refused.
+	MaxNames = 1000
+	// MaxName bounds the name of a subscriber, with its identity's part, and the ID of its process, in bytes.
+	MaxName = 512
 	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40 bytes for each, 14 more with a token, and
 	// at most 128 KiB for snapshots. etcd accepts 1.5 MiB in a request.
 	MaxBytes = 1280 << 10
@@ -72,6 +76,26 @@ type Claim struct {
 	Started time.Time
 	// Node is the claiming node, By the identity of the process.
 	Node, By string
+}
+
+// String describes the process.
+func (c Claim) String() string {
+	who := fmt.Sprintf("process %q", c.Process)
+	if c.By != "" {
+		who += fmt.Sprintf(" of %q", c.By)
+	}
+	return fmt.Sprintf("%s at node %s, started %s", who, c.Node, c.Started.Format(time.RFC3339))
+}
+
+// Owner returns the identity's part of a subscriber's name, up to the first slash and with it. It is empty if the name has none.
+func Owner(subscriber string) string { return subscriber[:strings.IndexByte(subscriber, '/')+1] }
+
+// HasRoom returns an error that wraps ErrNames if an identity's subscriber is new and the identity has n exclusive ones already.
+func HasRoom(subscriber string, n int) error {
+	if owner := Owner(subscriber); owner != "" && n >= MaxNames {
+		return fmt.Errorf("%q: there are %d subscribers %s…: %w", subscriber, n, owner, ErrNames)
+	}
+	return nil
 }
 
 // A Checkpoint is the position of a subscriber: it has acknowledged everything up to Position, and more in Positions.
@@ -278,7 +302,8 @@ func (c *Checkpoint) settle() {
 }
 
 // Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if there is none). now is the node's clock.
-// It returns a *TakenError if the current process started later, or if the requesting process has no ID.
+// It returns a *TakenError if the current process started later, or if the requesting process has no ID, and an error that wraps ErrForeign if
+// it is of another identity.
 func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	if c.Started.After(now) || c.Started.IsZero() {
 		c.Started = now
@@ -290,6 +315,8 @@ func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	}
 	had := stored.Claim
 	switch {
+	case had.By != "" && c.By != "" && had.By != c.By:
+		return Claim{}, fmt.Errorf("subscriber %q is %s: %w", stored.Subscriber, had, ErrForeign)
 	case had.Process == c.Process:
 		c.Number, c.Started = had.Number, had.Started
 	case had.Started.After(c.Started):
@@ -308,7 +335,7 @@ type TakenError struct {
 
 // Error implements error.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("subscriber %q is process %q, which started later, at %s, and connected to node %s", e.Subscriber, e.Claim.Process, e.Claim.Started.Format(time.RFC3339), e.Claim.Node)
+	return fmt.Sprintf("subscriber %q is %s, which is later", e.Subscriber, e.Claim)
 }
 
 // Unwrap returns ErrFenced.

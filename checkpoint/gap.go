@@ -58,6 +58,20 @@ func (g Gap) Again(later Gap) Gap {
 	return g
 }
 
+// joined returns one gap in the place of two: it contains both, and what is between them.
+func (g Gap) joined(later Gap) Gap {
+	if g.From.After(later.From) {
+		g.From = later.From
+	}
+	if g = g.Again(later); len(g.Namespaces) > maxJoined {
+		g.Namespaces = nil // all
+	}
+	return g
+}
+
+// maxJoined bounds the namespaces of gaps that were joined.
+const maxJoined = 100
+
 // SortGaps sorts gaps by the time they were found.
 func SortGaps(gaps []Gap) {
 	slices.SortFunc(gaps, func(a, b Gap) int { return cmp.Or(a.Found.Compare(b.Found), cmp.Compare(a.ID(), b.ID())) })

@@ -86,14 +86,14 @@ func (m *Memory) put(c Checkpoint) {
 	m.makeRoom()
 }
 
-// makeRoom removes the exclusive subscribers beyond MaxSubscribers that were saved longest ago.
+// makeRoom removes the exclusive subscribers without an identity beyond MaxSubscribers that were saved longest ago.
 func (m *Memory) makeRoom() {
 	if len(m.mu.kept) <= MaxSubscribers {
 		return
 	}
 	var all []*kept
 	for key, k := range m.mu.kept {
-		if !key.Shared {
+		if !key.Shared && Owner(key.Subscriber) == "" {
 			all = append(all, k)
 		}
 	}
@@ -226,6 +226,9 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 	defer m.mu.Unlock()
 	stored := m.current(first.Key)
 	claim, err := c.Claimed(stored, time.Now())
+	if err == nil && stored == nil {
+		err = HasRoom(first.Subscriber, m.names(Owner(first.Subscriber)))
+	}
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -241,6 +244,16 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 		m.mu.kept[next.Key].Checkpoint, m.mu.kept[next.Key].saved = next, m.mu.saved
 	}
 	return next.Clone(), nil
+}
+
+// names returns how many exclusive subscribers an identity has. The caller holds the mutex.
+func (m *Memory) names(owner string) (n int) {
+	for key := range m.mu.kept {
+		if !key.Shared && Owner(key.Subscriber) == owner {
+			n++
+		}
+	}
+	return n
 }
 
 // Rewind implements [Rewinder].

@@ -13,6 +13,10 @@ var (
 	ErrFenced = errors.New("fenced: a newer owner has this checkpoint")
 	// ErrRewound says that an operator has rewound the checkpoint: the saved one belongs to an earlier generation.
 	ErrRewound = errors.New("operator rewound this checkpoint")
+	// ErrForeign says that a subscriber's checkpoint was made by another identity.
+	ErrForeign = errors.New("another identity has this checkpoint")
+	// ErrNames says that an identity has too many subscribers.
+	ErrNames = errors.New("the identity has too many subscribers with checkpoints")
 	// ErrNone says that a subscriber has no checkpoint.
 	ErrNone = errors.New("no checkpoint")
 	// ErrNoOrigin says that there is no origin yet.
@@ -56,8 +60,10 @@ type Claimer interface {
 	// (etcd) writes nothing.
 	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
 	// ClaimName claims the name of an exclusive subscriber as Claim.Claimed defines, and returns its checkpoint with that claim; it writes
-	// first with the claim if there is none. It returns a *TakenError if a newer process has the name. Beyond MaxSubscribers, the exclusive
-	// subscribers saved or claimed longest ago are removed.
+	// first with the claim if there is none. It returns a *TakenError if a newer process has the name, and an error that wraps ErrForeign if
+	// another identity has it. A new name of an identity beyond MaxNames is refused with an error that wraps ErrNames; processes that claim at
+	// once may exceed it a little. Beyond MaxSubscribers, the exclusive subscribers without an identity that were saved or claimed longest ago
+	// are removed. No claim removes the checkpoint of an identity.
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
 

@@ -60,7 +60,7 @@ type Writer struct {
 		sync.Mutex
 		keepers map[*Keeper]struct{}
 		asked   map[*Keeper]*asked
-		lost    []Gap         // not in the gap log yet
+		lost    []*Gap        // not in the gap log yet, at most MaxGaps; never changed
 		last    time.Time     // when the last round began
 		failing bool          // the last round failed
 		idle    time.Duration // how long a checkpoint waits that advances without events
@@ -90,11 +90,17 @@ func (w *Writer) SetReach(length time.Duration) {
 	}
 }
 
-// Lost records a gap in the gap log before any checkpoint passes it. It never blocks.
+// Lost records a gap in the gap log before any checkpoint passes it. It never blocks. While the gap log cannot be written, at most MaxGaps wait:
+// beyond that the last one grows up to the end of the new one.
 func (w *Writer) Lost(g Gap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.lost = append(w.mu.lost, g)
+	if n := len(w.mu.lost); n < MaxGaps {
+		w.mu.lost = append(w.mu.lost, &g)
+	} else {
+		both := w.mu.lost[n-1].joined(g)
+		w.mu.lost[n-1] = &both
+	}
 	w.wake()
 }
 
@@ -403,22 +409,26 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 // record writes the gaps that are not in the gap log yet.
 func (w *Writer) record(ctx context.Context) error {
 	for _, g := range w.unrecorded() {
-		if err := w.gaps.AddGap(ctx, g); err != nil {
+		if err := w.gaps.AddGap(ctx, *g); err != nil {
 			return err
 		}
-		w.locked(func() { w.mu.lost = w.mu.lost[1:] })
+		w.locked(func() {
+			if w.mu.lost[0] == g { // it may have grown meanwhile
+				w.mu.lost = w.mu.lost[1:]
+			}
+		})
 	}
 	return nil
 }
 
-func (w *Writer) unrecorded() []Gap {
+func (w *Writer) unrecorded() []*Gap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.mu.lost)
 }
 
 // passes reports whether a checkpoint is after one of the gaps.
-func passes(c Checkpoint, gaps []Gap) bool {
+func passes(c Checkpoint, gaps []*Gap) bool {
 	for _, g := range gaps {
 		if c.Position.After(g.From) {
 			return true

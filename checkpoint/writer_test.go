@@ -70,3 +70,44 @@ func TestLossDuringASaveIsInTheGapLogBeforeTheCheckpoint(t *testing.T) {
 		t.Errorf("%+v, %v", saved, err)
 	}
 }
+
+// While the gap log cannot be written, losses are kept without being lost: beyond so many they are joined.
+func TestLossesThatCannotBeRecordedAreJoined(t *testing.T) {
+	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
+	store := &away{Memory: checkpoint.NewMemory(4)}
+	w := checkpoint.NewWriter(checkpoint.WriterConfig{Partitions: 4}, store, store)
+	const n = 3 * checkpoint.MaxGaps
+	for i := range uint32(n) {
+		w.Lost(checkpoint.Gap{From: at(10 * (i + 1)), To: at(10*(i+1) + 5), Reason: "away", Namespaces: []string{"shop.orders"}, Found: time.Unix(int64(i), 0)})
+	}
+	store.gone = true
+	if err := w.Flush(t.Context(), checkpoint.ReasonFinal); err == nil {
+		t.Error("recorded without a store")
+	}
+	store.gone = false
+	if err := w.Flush(t.Context(), checkpoint.ReasonFinal); err != nil {
+		t.Fatal(err)
+	}
+	gaps, err := store.Gaps(t.Context())
+	if err != nil || len(gaps) != checkpoint.MaxGaps {
+		t.Fatalf("%d gaps, %v", len(gaps), err)
+	}
+	last := gaps[len(gaps)-1]
+	if last.From.Compare(at(10*checkpoint.MaxGaps)) != 0 || last.To.Compare(at(10*n+5)) != 0 || len(last.Namespaces) != 1 {
+		t.Errorf("the last is %+v", last)
+	}
+}
+
+// An away is a store whose gap log cannot be written while it is gone.
+type away struct {
+	*checkpoint.Memory
+
+	gone bool
+}
+
+func (a *away) AddGap(ctx context.Context, g checkpoint.Gap) error {
+	if a.gone {
+		return context.DeadlineExceeded
+	}
+	return a.Memory.AddGap(ctx, g)
+}

@@ -101,7 +101,9 @@ const (
 	Stale        ServiceKind = "stale"         // partitions lag or have an unacknowledged loss
 	Degraded     ServiceKind = "degraded"      // the service is degraded
 	Recovered    ServiceKind = "recovered"     // the service has recovered
-	FilterFailed ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
+	// SubscriberReplaced says that the program has taken its subscriber's name over from another process, which is disconnected if it still runs.
+	SubscriberReplaced ServiceKind = "subscriber_replaced"
+	FilterFailed       ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
 
 	// FilterSuspended says that a filter keeps costing too much: the session ends, and the node refuses the filter for a while.
 	FilterSuspended ServiceKind = "filter_suspended"

@@ -24,14 +24,20 @@ func gatewayEntries() []Entry {
 		{
 			Code:    AccessForbidden,
 			Summary: "the identity lacks this permission",
-			Meaning: "The client is authenticated, but not authorized for this request. Nothing was subscribed.",
-			Remedy:  "Subscribe to an allowed namespace, with db and coll, or ask the operator to add the namespace to the identity (docs/access.md) or the origin to http.cors_origins.",
+			Meaning: "The client is authenticated, but not authorized for this request, or the subscriber's checkpoint was made by another identity. Nothing was subscribed.",
+			Remedy:  "Subscribe to an allowed namespace, with db and coll, or ask the operator to add the namespace to the identity (docs/access.md) or the origin to http.cors_origins. If the text names a subscriber, the operator deletes its checkpoint or imports it for the identity.",
+		},
+		{
+			Code:    AccessForeign,
+			Summary: "a web page of another site sent the request, or it is for another host",
+			Meaning: "The server speaks plaintext on a loopback address, which browsers on the machine reach for every page that they show. The request names a host that is not this server (DNS rebinding), or comes from a page that has no leave. Nothing was served.",
+			Remedy:  "Connect to localhost, to an IP address, or to the host of the listen key. For a page, or for a proxy that passes on its own Host, add its origin to http.cors_origins.",
 		},
 		{
 			Code:    AccessLimit,
 			Summary: "the identity has reached one of its limits",
-			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions or the memory of their filters (gateway.max_filter_bytes), or of what is begun in a second, over all connections of one identity to a node. What it has open continues.",
-			Remedy:  "End what is not needed, combine or shorten filters or use the same one several times, or try again later. The operator can raise the identity's limits (docs/access.md), access.share, access.starts_per_second or gateway.max_filter_bytes.",
+			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions the memory of their filters (gateway.max_filter_bytes), or subscribers with checkpoints (1000), or of what is begun in a second, over all connections of one identity to a node. What it has open continues.",
+			Remedy:  "End what is not needed, combine or shorten filters or use the same one several times, use the same subscriber's name again after a restart, or try again later. The operator can raise the identity's limits (docs/access.md), access.share, access.starts_per_second or gateway.max_filter_bytes, and delete subscribers that are gone (streamer subscribers delete).",
 		},
 		{
 			Code:    AccessOpen,
@@ -132,7 +138,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionReplaced,
 			Summary: "another process has connected with the same subscriber name",
-			Meaning: "Of two processes with one name, the one that started later is served. Nothing is lost: it continues from the positions that it sent.",
+			Meaning: "Of two processes with one name, the one that started later is served; the text names it. Nothing is lost: it continues from the positions that it sent.",
 			Remedy:  "Give every gateway its own name. After a restart of a gateway this concerns its old process only, and no action is needed.",
 		},
 		{
@@ -164,6 +170,12 @@ func gatewayEntries() []Entry {
 			Summary: "a session has too many subscriptions",
 			Meaning: "gateway.max_subscriptions limits the subscriptions of one session. The session was closed; other sessions are not affected.",
 			Remedy:  "Combine several filters into one, spread subscriptions over several gateways, or raise gateway.max_subscriptions.",
+		},
+		{
+			Code:    SessionUnacknowledged,
+			Summary: "a subscriber acknowledges nothing of what it has been sent",
+			Meaning: "It acknowledged nothing for gateway.ack_timeout although it had received events, or attached partitions again and again. The session was closed. What was not acknowledged is redelivered.",
+			Remedy:  "Acknowledge each batch when it has been handled; look for a blocked handler. Raise gateway.ack_timeout if a single batch may take that long.",
 		},
 		{
 			Code:    SessionUnknown,

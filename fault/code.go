@@ -6,6 +6,7 @@ const (
 	AccessBadFile         Code = "STRM-ACCESS-BAD-FILE"
 	AccessExpires         Code = "STRM-ACCESS-EXPIRES"
 	AccessForbidden       Code = "STRM-ACCESS-FORBIDDEN"
+	AccessForeign         Code = "STRM-ACCESS-FOREIGN"
 	AccessLimit           Code = "STRM-ACCESS-LIMIT"
 	AccessOpen            Code = "STRM-ACCESS-OPEN"
 	AccessPlaintext       Code = "STRM-ACCESS-PLAINTEXT"
@@ -94,5 +95,6 @@ const (
 	SessionTooLarge       Code = "STRM-SESSION-TOO-LARGE"
 	SessionTooMany        Code = "STRM-SESSION-TOO-MANY"
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
+	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
 )

@@ -60,6 +60,32 @@ func Of(err error) Code {
 	return ""
 }
 
+// Public returns what a client may be told of an error: its code, a text, and the remedy. The text of an error is its own where the client's own
+// request or session is at fault. Other texts may contain hosts of MongoDB and etcd, files, or names of other subscribers, because they wrap
+// what a driver said: the summary of the catalogue stands for them, and the log has the text.
+func Public(err error) (code Code, text, remedy string) {
+	f, ok := errors.AsType[*Error](err)
+	if !ok {
+		return "", "the node could not serve the request; its log says why", ""
+	}
+	if IsPublic(err) {
+		return f.Code, f.Err.Error(), f.Remedy()
+	}
+	entry, _ := Lookup(f.Code)
+	return f.Code, entry.Summary, entry.Remedy
+}
+
+// IsPublic reports whether clients are told the text of an error.
+func IsPublic(err error) bool {
+	switch code := Of(err); code {
+	case LogHistoryLost, NodeStopping:
+		return true
+	default:
+		subject, _, _ := strings.Cut(strings.TrimPrefix(string(code), "STRM-"), "-")
+		return slices.Contains([]string{"ACCESS", "FILTER", "SESSION"}, subject)
+	}
+}
+
 // Lookup returns the catalogue's entry of a code; case does not matter.
 func Lookup(code Code) (Entry, bool) {
 	i := slices.IndexFunc(catalogue, func(e Entry) bool { return strings.EqualFold(string(e.Code), string(code)) })

@@ -50,3 +50,31 @@ func TestCodeOutsideTheCatalogueIsABrokenInvariant(t *testing.T) {
 	}()
 	_ = fault.New("STRM-NO-SUCH", errors.New("x"))
 }
+
+// What a driver says may name hosts and other tenants: clients are told the text of what is their own doing, and the catalogue's of the rest.
+func TestClientsAreToldWhatIsTheirs(t *testing.T) {
+	driver := errors.New("connection(10.1.2.3:27017[-4]) of tenant-b was closed")
+	for _, tt := range []struct {
+		err        error
+		code       fault.Code
+		text, free string
+	}{
+		{fault.Newf(fault.SessionBadRequest, "unknown parameter %q", "x"), fault.SessionBadRequest, `unknown parameter "x"`, ""},
+		{fmt.Errorf("connect: %w", fault.New(fault.AccessForbidden, errors.New("own"))), fault.AccessForbidden, "own", ""},
+		{fault.New(fault.FilterInvalid, errors.New("line 1")), fault.FilterInvalid, "line 1", ""},
+		{fault.New(fault.MongoUnreachable, driver), fault.MongoUnreachable, "", "10.1.2.3"},
+		{fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", "tenant-b", driver), fault.CheckpointUnreadable, "", "tenant-b"},
+		{fault.New(fault.EtcdUnreachable, driver), fault.EtcdUnreachable, "", "10.1.2.3"},
+		{fault.New(fault.LogAhead, driver), fault.LogAhead, "", "10.1.2.3"},
+		{driver, "", "the node could not serve the request; its log says why", "10.1.2.3"},
+	} {
+		code, text, remedy := fault.Public(tt.err)
+		want := tt.text
+		if entry, ok := fault.Lookup(tt.code); ok && want == "" {
+			want = entry.Summary
+		}
+		if code != tt.code || text != want || (remedy == "") != (code == "") || tt.free != "" && strings.Contains(text, tt.free) {
+			t.Errorf("%v: %s, %s, %s", tt.err, code, text, remedy)
+		}
+	}
+}

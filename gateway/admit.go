@@ -63,7 +63,7 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		return ctx, func() {}, nil
 	}
-	shown := access.Peer{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	shown := access.Peer{Listener: access.GRPC, Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
 	if p, ok := peer.FromContext(ctx); ok {
 		shown.Address, shown.TLS = p.Addr.String(), stateOf(p)
 	}
@@ -72,11 +72,10 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 
 // addressOf returns the remote address of a call, which no other open connection has.
 func addressOf(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return ""
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
 	}
-	return p.Addr.String()
+	return ""
 }
 
 // stateOf returns the state of a peer's TLS connection, nil for plaintext.

@@ -47,11 +47,11 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request, err := c.server.readHello(hello, c.identity.Name)
+	request, err := c.server.readHello(hello, c.identity)
 	if err != nil {
 		return err
 	}
-	request.Account = c.account.Key()
+	request.Account, request.Readable = c.account.Key(), c.identity.Readable
 	c.unkept = snapshotsKept(hello)
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
@@ -87,13 +87,17 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 		return err
 	}
 	defer func() { c.subscriber.Close(ctx, nil) }()
+	over := c.server.cfg.Audit.begin(access.GRPC, addressOf(ctx), c.identity, request.Subscriber)
+	defer func() { over(c.why(err)) }()
 	c.peer = c.server.peers.enter(request, failing)
 	defer func() { c.server.peers.exit(c.peer, c.goodbye) }()
 	session := c.subscriber.Session()
-	defer c.server.announces(session)()
+	defer c.server.announces(session, c.identity)()
 	if (c.subscriber.Begin() != streamer.BeginPositions || c.subscriber.Restarted()) && c.server.cfg.Recent != nil {
 		for _, n := range c.server.cfg.Recent() {
-			session.Notify(n)
+			if mayKnow(c.identity, n) {
+				session.Notify(n)
+			}
 		}
 	}
 	if err := c.writer.send(ctx, append([]any{c.welcome()}, answers...)...); err != nil {
@@ -105,6 +109,19 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	g.Go(func() error { return c.runBeat(ctx) })
 	g.Go(func() error { return c.runTopology(ctx) })
 	return g.Wait()
+}
+
+// why says for the audit log why the session has ended.
+func (c *connection) why(err error) string {
+	switch {
+	case fault.Of(err) != "":
+		return string(fault.Of(err))
+	case c.goodbye:
+		return "closed by the client"
+	case ended(err), errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:
+		return "disconnected"
+	}
+	return "failed"
 }
 
 // read receives requests, one ahead of processing. It ends with the stream and its context.
@@ -181,10 +198,10 @@ func (c *connection) runSend(ctx context.Context, session *streamer.Session) err
 			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
 				return err
 			}
-			if c.auto {
-				if err := c.subscriber.Ack(b.Seq); err != nil {
-					return err
-				}
+			if !c.auto {
+				session.Delivered(b.Seq)
+			} else if err := c.subscriber.Ack(b.Seq); err != nil {
+				return err
 			}
 		}
 	}
@@ -241,6 +258,9 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	session := c.subscriber.Session()
 	switch m := r.GetMessage().(type) {
 	case *streampb.ConnectRequest_Ack:
+		if c.auto {
+			return fault.Newf(fault.SessionBadRequest, "ack: the session has ACK_MODE_AUTO, whose batches are acknowledged when they are sent")
+		}
 		return c.subscriber.Ack(m.Ack.GetSeq())
 	case *streampb.ConnectRequest_Subscribe:
 		n := len(m.Subscribe.GetSubscriptions())

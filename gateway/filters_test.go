@@ -92,6 +92,38 @@ func threshold(id string) string {
 	return fmt.Sprint(i - 1000)
 }
 
+// Ten identities, each with a hundred filters that stay just below what one evaluation may cost, would take a second of each event.
+func TestTenHostileIdentitiesHarmNobodyElse(t *testing.T) {
+	const identities, filters, events = 10, 100, 100
+	lines := []string{"honest name=honest namespace=*"}
+	for i := range identities {
+		lines = append(lines, fmt.Sprintf("hostile-%d name=hostile-%[1]d namespace=*", i))
+	}
+	w := newWorld(t, options{server: newList(t, lines...).config(gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
+	honest := w.openAs("honest", by("honest", "key._id == 7"))
+	next(honest, (*streampb.ConnectResponse).GetBatch)
+	for i := range identities {
+		var all []string
+		for j := range filters {
+			all = append(all, fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, a + b + key._id > %[2]d))", numbers(15), j-1000))
+		}
+		next(w.openAs(fmt.Sprint("hostile-", i), by(fmt.Sprint("hostile ", i), all...)), (*streampb.ConnectResponse).GetBatch)
+	}
+	w.until("all are on the live path", func() bool { return w.node.Hub().Load().Live == identities+1 })
+	var took []time.Duration
+	for range events {
+		begun := time.Now()
+		w.write(1, 0)
+		honest.events(1)
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	t.Logf("an event takes %s, 90 %% %s, at most %s", took[events/2], took[events*9/10], took[events-1])
+	if l := w.node.Hub().Load(); l.Live != 1 {
+		t.Errorf("%+v", l)
+	}
+}
+
 // A session whose filters are too costly for the live path gets everything, by itself.
 func TestSessionOffTheLivePathMissesNothing(t *testing.T) {
 	const n = 100

@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
@@ -63,14 +64,14 @@ func FuzzHello(f *testing.F) {
 				t.Fatalf("%+v", read)
 			}
 		}
-		r, err := s.readHello(m, "by")
+		r, err := s.readHello(m, &access.Identity{Name: "by"})
 		if refused(err) {
 			return
 		}
 		switch {
 		case r.Known && (m.GetCluster() != "c" || r.At.IsZero() && len(r.Partitions) == 0):
 			t.Fatalf("known without a position: %+v", r)
-		case r.By != "by" || len(r.Subscriber) > maxID || len(r.Process) > maxID || len(m.GetSubscriptions()) > most:
+		case r.By != "by" || r.Subscriber != "" && r.Subscriber != "by/"+m.GetSubscriber() || len(m.GetSubscriber()) > maxID || len(r.Process) > maxID || len(m.GetSubscriptions()) > most:
 			t.Fatalf("%+v", r)
 		case r.Start == streamer.StartSnapshot && (r.Subscriber == "" || r.Attached):
 			t.Fatalf("a snapshot of nobody: %+v", r)

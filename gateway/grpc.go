@@ -49,10 +49,23 @@ type Config struct {
 	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
+	// Audit is told of every session. Optional.
+	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
+}
+
+// Audit is told that a subscriber of an identity has connected from an address over GRPC or HTTP, and calls ended when its session is over.
+type Audit func(transport, address, identity, subscriber string) (ended func(why string))
+
+// begin calls an Audit, if there is one, for a session without an error so far.
+func (a Audit) begin(transport, address string, identity *access.Identity, subscriber string) (ended func(why string)) {
+	if a == nil || identity == nil {
+		return func(string) {}
+	}
+	return a(transport, address, identity.Name, subscriber)
 }
 
 // A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each connection.
@@ -68,7 +81,7 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		connections int
-		sessions    map[*streamer.Session]struct{}
+		sessions    map[*streamer.Session]*access.Identity
 	}
 }
 
@@ -92,7 +105,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	}
 	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
-	s.mu.sessions = make(map[*streamer.Session]struct{})
+	s.mu.sessions = make(map[*streamer.Session]*access.Identity)
 	return s
 }
 
@@ -121,8 +134,10 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
 		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]*match.Program),
 	}
-	err = c.run(ctx)
-	if !c.writer.stall.ignoring() && !isGone(ctx) {
+	if err = c.run(ctx); !ended(err) && !fault.IsPublic(err) && ctx.Err() == nil {
+		s.logger.Warn("session failed", "identity", identity.Name, "error", err)
+	}
+	if c.writer.stall.left(time.Now(), closeAfter) <= 0 && !isGone(ctx) {
 		hangUp(ctx)
 	}
 	return err
@@ -144,11 +159,11 @@ func (s *Server) exit() {
 	s.mu.connections--
 }
 
-// announces registers a session for Announce until the returned function is called.
-func (s *Server) announces(session *streamer.Session) (stop func()) {
+// announces registers a session of an identity for Announce until the returned function is called.
+func (s *Server) announces(session *streamer.Session, identity *access.Identity) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.sessions[session] = struct{}{}
+	s.mu.sessions[session] = identity
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -156,11 +171,19 @@ func (s *Server) announces(session *streamer.Session) (stop func()) {
 	}
 }
 
-// Announce sends a notice, which has no place in the log, to every session.
+// Announce sends a notice, which has no place in the log, to every session that may know of it.
 func (s *Server) Announce(n streamer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for session := range s.mu.sessions {
-		session.Notify(n)
+	for session, identity := range s.mu.sessions {
+		if mayKnow(identity, n) {
+			session.Notify(n)
+		}
 	}
+}
+
+// mayKnow reports whether an identity may be told of a notice.
+func mayKnow(i *access.Identity, n streamer.Notice) bool {
+	_, some := i.Readable(n.Namespaces)
+	return some && (!n.Private || i.Operates())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -415,8 +416,10 @@ func TestSessionsAreToldOfTheService(t *testing.T) {
 	restarted := w.open(t.Context(), hello(func(h *streampb.Hello) {
 		h.ProcessId, h.Start, h.Cluster, h.PartitionCount, h.Position = "q", streampb.Start_START_RESUME, "c", partitions, s.to
 	}))
-	if n := next(restarted, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "stale" {
-		t.Errorf("a process that has restarted with a position of its own is told %v", n)
+	for _, kind := range []string{notice.KindSubscriberReplaced, "stale"} { // the process before is still connected
+		if n := next(restarted, (*streampb.ConnectResponse).GetNotice); n.GetKind() != kind {
+			t.Errorf("a process that has restarted with a position of its own is told %v", n)
+		}
 	}
 }
 

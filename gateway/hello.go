@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
@@ -18,13 +20,13 @@ const (
 	maxFields = 100
 )
 
-// readHello validates a Hello and converts it to a request.
-func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, err error) {
+// readHello validates a Hello of an identity and converts it to a request.
+func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.Request, err error) {
 	bad := func(format string, args ...any) (streamer.Request, error) {
 		return r, fault.Newf(fault.SessionBadRequest, "hello: "+format, args...)
 	}
 	r = streamer.Request{
-		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: m.GetStartedAt().AsTime(), By: by, Time: m.GetTime().AsTime(),
+		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: m.GetStartedAt().AsTime(), Time: m.GetTime().AsTime(),
 		Generation: m.GetGeneration(), Attached: m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED,
 		Known: len(m.GetPosition()) > 0 || len(m.GetPositions()) > 0,
 	}
@@ -38,6 +40,7 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 	case r.Known && m.GetCluster() != s.cfg.Cluster:
 		return r, fault.Newf(fault.SessionBadPosition, "positions belong to cluster %q, this is %q", m.GetCluster(), s.cfg.Cluster)
 	}
+	identify(&r, by)
 	switch m.GetStart() {
 	case streampb.Start_START_RESUME:
 		r.Start = streamer.StartResume
@@ -75,6 +78,24 @@ func (s *Server) readHello(m *streampb.Hello, by string) (r streamer.Request, er
 		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // the number of partitions has changed
 	}
 	return r, nil
+}
+
+// identify sets whose request it is: the name of a subscriber belongs to its identity. When the process started is what it says itself: it cannot
+// be later than now, nor earlier than what a time can be.
+func identify(r *streamer.Request, by *access.Identity) {
+	if by != nil {
+		r.By = by.Name
+	}
+	if owner := by.Owner(); owner != "" {
+		r.By = owner
+	}
+	r.Subscriber = by.Subscriber(r.Subscriber)
+	if now := time.Now(); r.Started.After(now) {
+		r.Started = now
+	}
+	if begin := time.Unix(0, 0); r.Started.Before(begin) {
+		r.Started = begin
+	}
 }
 
 // snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left of them is in the checkpoint of a

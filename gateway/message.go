@@ -78,10 +78,8 @@ func noticeMessage(n streamer.Notice) *streampb.ConnectResponse {
 }
 
 func rejected(id string, err error) *streampb.ConnectResponse {
-	m := &streampb.Rejected{Id: id, Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		m.Code, m.Message, m.Remedy = string(f.Code), f.Err.Error(), f.Remedy()
-	}
+	code, text, remedy := fault.Public(err)
+	m := &streampb.Rejected{Id: id, Code: string(code), Message: text, Remedy: remedy}
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: m}}
 }
 
@@ -116,6 +114,8 @@ func reasonOf(ctx context.Context, err error) string {
 		return "lost"
 	case fault.SessionReplaced:
 		return "replaced"
+	case fault.SessionFilterCostly:
+		return "costly"
 	case fault.AccessUnauthenticated:
 		return "revoked"
 	case fault.NodeStopping:
@@ -130,7 +130,7 @@ func reasonOf(ctx context.Context, err error) string {
 	}
 }
 
-// refusal returns the gRPC status for an error. Faults carry code and remedy in the text and as error details.
+// refusal returns the gRPC status for an error, with what clients may be told of it. Faults carry code and remedy in the text and as error details.
 func refusal(err error) error {
 	if ended(err) {
 		return nil
@@ -143,14 +143,16 @@ func refusal(err error) error {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return status.FromContextError(err).Err()
 		}
-		return status.New(codes.Internal, err.Error()).Err()
+		_, text, _ := fault.Public(err)
+		return status.New(codes.Internal, text).Err()
 	}
 	return statusOf(f).Err()
 }
 
 // statusOf returns the status of a fault, with code and remedy in the text and as error details.
 func statusOf(f *fault.Error) *status.Status {
-	s := status.New(statusCode(f.Code), f.Error()+"\n"+f.Remedy())
+	code, text, _ := fault.Public(f)
+	s := status.New(statusCode(code), string(code)+": "+text+"\n"+f.Remedy())
 	detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: string(f.Code), Domain: "streamer", Metadata: map[string]string{"remedy": f.Remedy()}})
 	if err != nil {
 		return s
@@ -172,7 +174,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.Unauthenticated
 	case fault.AccessForbidden:
 		return codes.PermissionDenied
-	case fault.SessionSilent, fault.SessionStalled:
+	case fault.SessionSilent, fault.SessionStalled, fault.SessionUnacknowledged:
 		return codes.DeadlineExceeded
 	case fault.LogAhead:
 		return codes.FailedPrecondition

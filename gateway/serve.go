@@ -66,8 +66,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	return nil
 }
 
-// closeAfter is how long a client that has taken nothing may take to receive why its session has ended.
-const closeAfter = 5 * time.Second
+// closeAfter is how long a client must have taken nothing when its session ends to lose its connection, and how long it may then take to receive
+// why.
+const closeAfter = time.Second
 
 // hangUp closes the connection of a call after closeAfter, if its remote address is an io.Closer. What the client has not taken of an ended call
 // would otherwise stay in memory for as long as the client keeps the connection.

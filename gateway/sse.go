@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -36,6 +35,8 @@ type EventsConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
+	// Audit is told of every session. Optional.
+	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -110,11 +111,13 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
-	defer func() { subscriber.Close(r.Context(), nil) }()
+	defer subscriber.Close(r.Context(), nil)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref}
+	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
+	defer func() { over(reason) }()
 	return c.run(r.Context()), nil
 }
 
@@ -154,7 +157,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
-		request.By = i.Name
+		request.Readable = i.Readable
 	}
 	bad := func(format string, args ...any) (match.Filter, streamer.Request, bool, error) {
 		return f, request, again, fault.Newf(fault.SessionBadRequest, format, args...)
@@ -212,6 +215,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if (again || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
 		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
+	identify(&request, access.From(r.Context()))
 	if last == "" {
 		return f, request, again, nil
 	}
@@ -238,6 +242,9 @@ const idMark = "."
 
 // refuse responds with the fault as JSON, or in a form after which an EventSource reconnects if it should retry.
 func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if !fault.IsPublic(err) {
+		h.logger.Warn("event stream refused", "error", err)
+	}
 	status := http.StatusInternalServerError
 	switch fault.Of(err) {
 	case fault.AccessUnauthenticated:
@@ -274,9 +281,6 @@ type description struct {
 }
 
 func describe(err error) description {
-	d := description{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		d = description{Code: f.Code, Message: f.Err.Error(), Remedy: f.Remedy()}
-	}
-	return d
+	code, text, remedy := fault.Public(err)
+	return description{Code: code, Message: text, Remedy: remedy}
 }

@@ -116,6 +116,8 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 		reason = "lost"
 	case fault.SessionReplaced:
 		reason = "replaced"
+	case fault.SessionFilterCostly:
+		reason = "costly"
 	default:
 		c.events.logger.Error("event stream failed", "error", err)
 		reason = "failed"

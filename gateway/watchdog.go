@@ -29,13 +29,6 @@ func (d *watchdog) ignore(on bool) {
 	d.mu.last, d.mu.ignored = time.Now(), on
 }
 
-// ignoring reports whether detection is suspended.
-func (d *watchdog) ignoring() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.mu.ignored
-}
-
 // left returns the time until the client is late.
 func (d *watchdog) left(now time.Time, timeout time.Duration) time.Duration {
 	d.mu.Lock()

@@ -50,10 +50,12 @@ type world struct {
 // options are what a world is made with.
 type options struct {
 	hub    streamer.Config
+	node   streamer.NodeConfig
 	server gateway.Config
 	events gateway.EventsConfig
 	store  func(streamer.Checkpoints) streamer.Checkpoints // what is put before the store
 	ask    func(context.Context) error                     // called before MongoDB is asked for the extent of its oplog
+	unread error                                           // with which no checkpoint can be loaded
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -80,11 +82,12 @@ func newWorld(t *testing.T, o options) *world {
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
 	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
-	store := streamer.Checkpoints(w.store)
+	store := streamer.Checkpoints(unreadable{w.store, o.unread})
 	if o.store != nil {
 		store = o.store(store)
 	}
-	w.node = streamer.NewNode(streamer.NodeConfig{Origin: origin, By: "n", Range: ask}, hub, log, store)
+	o.node.Origin, o.node.By, o.node.Range = origin, "n", ask
+	w.node = streamer.NewNode(o.node, hub, log, store)
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"

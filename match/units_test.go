@@ -69,8 +69,8 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// heap returns what is in use after a collection.
-func heap() int {
+// heapInUse returns what is in use after a collection.
+func heapInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC()
@@ -109,7 +109,7 @@ func TestSizeIsWhatAProgramTakes(t *testing.T) {
 			const n = 40
 			programs, estimate := make([]*match.Program, 0, n), 0
 			var x match.Index
-			before := heap()
+			before := heapInUse()
 			for i := range n {
 				p, err := match.Compile(match.Filter{Source: fmt.Sprintf(source, i), Carries: everything()})
 				if err != nil {
@@ -118,10 +118,10 @@ func TestSizeIsWhatAProgramTakes(t *testing.T) {
 				x.Add(match.ID(i), p)
 				programs, estimate = append(programs, p), estimate+p.Size()
 			}
-			real := heap() - before
-			t.Logf("%d bytes, estimated %d: %.2f", real/n, estimate/n, float64(estimate)/float64(real))
-			if estimate > 3*real || real > 3*estimate {
-				t.Errorf("%d bytes each, estimated %d", real/n, estimate/n)
+			taken := heapInUse() - before
+			t.Logf("%d bytes, estimated %d: %.2f", taken/n, estimate/n, float64(estimate)/float64(taken))
+			if estimate > 3*taken || taken > 3*estimate {
+				t.Errorf("%d bytes each, estimated %d", taken/n, estimate/n)
 			}
 			runtime.KeepAlive(programs)
 		})

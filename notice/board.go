@@ -21,6 +21,7 @@ const (
 	Resync      Channel = "service_resync"
 	Breaker     Channel = "circuit_breaker"
 	Degradation Channel = "degradation"
+	Audit       Channel = "audit" // who has connected and what operators have done; never sent to gateways or webhooks
 )
 
 // A Severity is the importance of a notice.
@@ -57,7 +58,7 @@ type Notice struct {
 type Config struct {
 	// Node is the name of the node in notices.
 	Node string
-	// Keep is the number of notices kept. Defaults to 1000.
+	// Keep is the number of notices kept of each History. Defaults to 1000.
 	Keep int
 	// Logger logs each notice posted here. Defaults to one that discards.
 	Logger *slog.Logger
@@ -118,9 +119,7 @@ func (b *Board) add(notices ...Notice) {
 		n.ID = b.mu.last
 		b.mu.kept = append(b.mu.kept, n)
 	}
-	if over := len(b.mu.kept) - b.cfg.Keep; over > 0 {
-		b.mu.kept = slices.Delete(b.mu.kept, 0, over)
-	}
+	b.mu.kept, _ = newest(b.mu.kept, b.cfg.Keep)
 	close(b.mu.changed)
 	b.mu.changed = make(chan struct{})
 }
@@ -152,8 +151,8 @@ func (b *Board) Since(id uint64) (notices []Notice, missed uint64) {
 func (b *Board) since(id uint64) (notices []Notice, missed uint64) {
 	i, _ := slices.BinarySearchFunc(b.mu.kept, id+1, func(n Notice, id uint64) int { return cmp.Compare(n.ID, id) })
 	notices = slices.Clone(b.mu.kept[i:])
-	if len(notices) > 0 && notices[0].ID > id+1 {
-		missed = notices[0].ID - id - 1
+	if len(notices) > 0 {
+		missed = b.mu.last - id - uint64(len(notices))
 	}
 	return notices, missed
 }

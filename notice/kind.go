@@ -2,27 +2,35 @@ package notice
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // The kinds of notices; see Table.
 const (
-	KindRestarted       = "restarted"
-	KindDead            = "dead"
-	KindMemberRefused   = "member_refused"
-	KindMoved           = "moved"
-	KindHandedOver      = "handed_over"
-	KindPartitionFailed = "partition_failed"
-	KindStuck           = "stuck"
-	KindReading         = "reading"
-	KindResync          = "resync"
-	KindResyncComplete  = "resync_complete"
-	KindRewound         = "rewound"
-	KindBreakerOpened   = "breaker_opened"
-	KindBreakerClosed   = "breaker_closed"
-	KindDegraded        = "degraded"
-	KindRecovered       = "recovered"
+	KindRestarted          = "restarted"
+	KindDead               = "dead"
+	KindMemberRefused      = "member_refused"
+	KindMoved              = "moved"
+	KindHandedOver         = "handed_over"
+	KindPartitionFailed    = "partition_failed"
+	KindStuck              = "stuck"
+	KindReading            = "reading"
+	KindSubscriberReplaced = "subscriber_replaced"
+	KindResync             = "resync"
+	KindResyncComplete     = "resync_complete"
+	KindRewound            = "rewound"
+	KindBreakerOpened      = "breaker_opened"
+	KindBreakerClosed      = "breaker_closed"
+	KindDegraded           = "degraded"
+	KindRecovered          = "recovered"
+	KindOperated           = "operated"
+	KindLoginRefused       = "login_refused"
+	KindLoginAccepted      = "login_accepted"
+	KindSessionBegan       = "session_began"
+	KindSessionEnded       = "session_ended"
+	KindAuditOmitted       = "audit_omitted"
 )
 
 // A Rule defines a kind of notice.
@@ -57,6 +65,8 @@ func Table() []Rule {
 			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
 		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
 			"the node reads again"},
+		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
+			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
 		{Resync, KindResync, []Severity{Critical}, []string{"lost_from", "lost_to", "reason", "namespaces"},
 			"changes in a stretch of the oplog may have been missed; partitions are stale until the affected subscribers have acknowledged the loss"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},
@@ -71,7 +81,108 @@ func Table() []Rule {
 			"a member fails health checks: warning if it can still work, critical if it cannot"},
 		{Degradation, KindRecovered, []Severity{Info}, []string{"member", "member_kind", "was_degraded_seconds"},
 			"the member passes its health checks again"},
+		{Audit, KindOperated, []Severity{Info}, []string{"by", "command", "arguments"},
+			"an operator has confirmed a command that changes something"},
+		{Audit, KindLoginRefused, []Severity{Warning}, []string{"address", "transport", "reason", "count"},
+			"a client was not let in: the first time at once, then how often from an address within a minute"},
+		{Audit, KindLoginAccepted, []Severity{Info}, []string{"identity", "address", "transport", "count"},
+			"an identity was let in: the first time at once, then how often from an address within an hour"},
+		{Audit, KindSessionBegan, []Severity{Info}, []string{"identity", "address", "transport", "subscriber"},
+			"a subscriber has connected"},
+		{Audit, KindSessionEnded, []Severity{Info}, []string{"identity", "address", "transport", "subscriber", "why", "lasted_seconds"},
+			"a subscriber's session has ended, and why"},
+		{Audit, KindAuditOmitted, []Severity{Warning}, []string{"count"},
+			"so many more of these were not written, because there were too many within a minute"},
 	}
+}
+
+// Public reports whether everybody may be told of a notice that may read one of its Namespaces. The others name subscribers or members, say what
+// operators and clients do, or contain what a dependency answered: they are for those who may read everything.
+func (n Notice) Public() bool {
+	switch n.Kind {
+	case KindMoved, KindHandedOver, KindStuck, KindReading, KindResync:
+		return true
+	}
+	return false
+}
+
+// A History is a bounded part of what is kept: each has a bound of its own, so that no kind of notice can push out those of another, and
+// nobody can make the node forget what operators have done by connecting.
+type History string
+
+// The histories.
+const (
+	Service    History = ""           // notices about the service
+	Operations History = "operations" // what operators have done
+	Logins     History = "logins"     // logins and sessions
+)
+
+// Histories returns all histories.
+func Histories() []History { return []History{Service, Operations, Logins} }
+
+// History returns the history of a notice.
+func (n Notice) History() History {
+	switch {
+	case n.Channel != Audit:
+		return Service
+	case n.Kind == KindOperated:
+		return Operations
+	}
+	return Logins
+}
+
+// newest removes the oldest notices of each history beyond the bound, and returns the others, and how many it has removed.
+func newest(notices []Notice, keep int) (kept []Notice, removed int) {
+	if len(notices) <= keep {
+		return notices, 0
+	}
+	over := make(map[History]int)
+	for _, n := range notices {
+		over[n.History()]++
+	}
+	for _, h := range Histories() {
+		over[h] = max(over[h]-keep, 0)
+		removed += over[h]
+	}
+	if removed == 0 {
+		return notices, 0
+	}
+	return slices.DeleteFunc(notices, func(n Notice) bool {
+		h := n.History()
+		over[h]--
+		return over[h] >= 0
+	}), removed
+}
+
+// Newest returns the newest notices of each history, as many of each as the bound says.
+func Newest(notices []Notice, keep int) []Notice {
+	kept, _ := newest(notices, keep)
+	return kept
+}
+
+// namespaces is the field that names the namespaces that a notice is about.
+const namespaces = "namespaces"
+
+// Namespaces returns the namespaces that the notice is about; none means none in particular.
+func (n Notice) Namespaces() (names []string) {
+	switch list := n.Fields[namespaces].(type) {
+	case []string:
+		return list
+	case []any: // from the history
+		for _, name := range list {
+			names = append(names, fmt.Sprint(name))
+		}
+	}
+	return names
+}
+
+// Narrowed returns the notice as somebody is told of it who may know of these namespaces only.
+func (n Notice) Narrowed(names []string) Notice {
+	if _, there := n.Fields[namespaces]; there {
+		n.Fields = maps.Clone(n.Fields)
+		n.Fields[namespaces] = names
+	}
+	return n
 }
 
 // Check returns an error if a notice violates the Table: unknown kind, wrong channel or severity, missing field. Boards do not call it;

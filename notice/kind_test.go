@@ -55,7 +55,7 @@ func TestKindsAreDocumented(t *testing.T) {
 
 func TestTableNamesEachKindOnce(t *testing.T) {
 	seen := map[string]bool{}
-	channels := []notice.Channel{notice.Health, notice.Resync, notice.Breaker, notice.Degradation}
+	channels := []notice.Channel{notice.Health, notice.Resync, notice.Breaker, notice.Degradation, notice.Audit}
 	for _, r := range notice.Table() {
 		if seen[r.Kind] || !slices.Contains(channels, r.Channel) || len(r.Levels) == 0 || len(r.Fields) == 0 || r.Tells == "" {
 			t.Errorf("%+v", r)
@@ -161,6 +161,7 @@ func (p *posting) take(key string, value ast.Expr) {
 	case "Channel":
 		p.Channel = map[string]notice.Channel{
 			"notice.Health": notice.Health, "notice.Resync": notice.Resync, "notice.Breaker": notice.Breaker, "notice.Degradation": notice.Degradation,
+			"notice.Audit": notice.Audit,
 		}[text(value)]
 	case "Level":
 		p.Level = map[string]notice.Severity{"notice.Info": notice.Info, "notice.Warning": notice.Warning, "notice.Critical": notice.Critical}[text(value)]

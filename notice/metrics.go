@@ -69,3 +69,31 @@ func newWebhookMetrics(reg prometheus.Registerer, queued func() float64) webhook
 	}
 	return m
 }
+
+// auditMetrics are the metrics of an Auditor.
+type auditMetrics struct {
+	logins, began *prometheus.CounterVec
+	sessions      *prometheus.GaugeVec
+	omitted       prometheus.Counter
+}
+
+func newAuditMetrics(reg prometheus.Registerer) auditMetrics {
+	m := auditMetrics{
+		logins: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "streamer_logins_total", Help: "Logins, by transport and result: accepted, or why they were refused.",
+		}, []string{"transport", "result"}),
+		began: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "streamer_identity_sessions_total", Help: "Sessions that began, by identity; those beyond the first 100 identities are other.",
+		}, []string{"identity"}),
+		sessions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "streamer_identity_sessions", Help: "Open sessions, by identity; those beyond the first 100 identities are other.",
+		}, []string{"identity"}),
+		omitted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "streamer_audit_omitted_total", Help: "Logins and sessions that the audit log only counts, because there were too many within a minute.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.logins, m.began, m.sessions, m.omitted)
+	}
+	return m
+}

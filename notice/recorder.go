@@ -33,7 +33,8 @@ type RecorderConfig struct {
 	Pause time.Duration
 	// Timeout bounds each read and write. Defaults to 5 s.
 	Timeout time.Duration
-	// Bound is the number of notices that may wait while the store is unavailable; beyond it the oldest are dropped. Defaults to 1000.
+	// Bound is the number of notices that may wait while the store is unavailable; of each History; beyond it the oldest
+	// are dropped. Defaults to 1000.
 	Bound int
 	// Logger logs when the store becomes unavailable and recovers. Defaults to one that discards.
 	Logger *slog.Logger
@@ -124,9 +125,10 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 				r.mu.waiting = append(r.mu.waiting, n)
 			}
 		}
-		if over := len(r.mu.waiting) - r.cfg.Bound; over > 0 {
-			r.metrics.dropped.Add(float64(over))
-			r.mu.waiting = append([]Notice(nil), r.mu.waiting[over:]...)
+		waiting, removed := newest(r.mu.waiting, r.cfg.Bound)
+		if removed > 0 {
+			r.metrics.dropped.Add(float64(removed))
+			r.mu.waiting = append([]Notice(nil), waiting...)
 		}
 		r.mu.Unlock()
 		select {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,13 +24,16 @@ type StreamConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 100.
 	MaxClients int
+	// Show returns a notice as a client, of the request's context, is told of it; ok is false if it is not. Defaults to everything for everybody.
+	Show func(ctx context.Context, n Notice) (told Notice, ok bool)
 }
 
 // A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice is one event whose type is its channel, first the
 // kept notices, then new ones. An event of type missed reports the number of dropped notices.
 //
 // The header or parameter Last-Event-ID resumes after the notice with that id. An id from before a restart begins with the oldest notice,
-// because numbers restart with the process.
+// because numbers restart with the process. The parameter channel (repeated, or separated by commas) selects channels; without it all come but
+// Audit.
 type Stream struct {
 	cfg     StreamConfig
 	board   *Board
@@ -52,7 +55,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "node accepts no more subscribers"))
 		return
 	}
-	after, err := s.parse(r)
+	after, channels, err := s.parse(r)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
@@ -65,34 +68,43 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	s.follow(r.Context(), w, after)
+	s.follow(r.Context(), w, after, channels)
 }
 
-// parse returns the number of the notice to resume after.
-func (s *Stream) parse(r *http.Request) (after uint64, err error) {
+// parse returns the number of the notice to resume after, and the channels that were asked for.
+func (s *Stream) parse(r *http.Request) (after uint64, channels []Channel, err error) {
 	query := r.URL.Query()
-	for name := range query {
-		if name != "Last-Event-ID" {
-			return 0, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use Last-Event-ID", name)
+	for name, values := range query {
+		switch name {
+		case "Last-Event-ID":
+		case "channel":
+			for c := range strings.SplitSeq(strings.Join(values, ","), ",") {
+				if !slices.ContainsFunc(Table(), func(r Rule) bool { return r.Channel == Channel(c) }) {
+					return 0, nil, fault.Newf(fault.SessionBadRequest, "parameter channel: there is no channel %.40q", c)
+				}
+				channels = append(channels, Channel(c))
+			}
+		default:
+			return 0, nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use Last-Event-ID, channel", name)
 		}
 	}
 	last := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("Last-Event-ID"))
 	if last == "" {
-		return 0, nil
+		return 0, channels, nil
 	}
 	process, number, _ := strings.Cut(last, "-")
 	after, err = strconv.ParseUint(number, 10, 64)
 	if err != nil || len(process) != len(s.process) {
-		return 0, fault.Newf(fault.SessionBadPosition, "Last-Event-ID %.40q is not the id of a notice", last)
+		return 0, nil, fault.Newf(fault.SessionBadPosition, "Last-Event-ID %.40q is not the id of a notice", last)
 	}
 	if process != s.process {
-		return 0, nil
+		return 0, channels, nil
 	}
-	return after, nil
+	return after, channels, nil
 }
 
-// follow writes notices until the client disconnects or stalls.
-func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64) {
+// follow writes the notices of channels, of all but Audit if there are none, until the client disconnects or stalls.
+func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64, channels []Channel) {
 	out := http.NewResponseController(w)
 	buffer := []byte(": connected\n\n")
 	for {
@@ -120,6 +132,16 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		}
 		for _, n := range notices {
 			after = n.ID
+			if channels == nil && n.Channel == Audit || channels != nil && !slices.Contains(channels, n.Channel) {
+				continue
+			}
+			if s.cfg.Show != nil {
+				told, ok := s.cfg.Show(ctx, n)
+				if !ok {
+					continue
+				}
+				n = told
+			}
 			text, err := json.Marshal(n)
 			if err != nil { // a field cannot be encoded: send the notice without its fields
 				n.Fields = map[string]any{"error": err.Error()}
@@ -132,14 +154,12 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 
 // refuse responds with the fault as JSON.
 func refuse(w http.ResponseWriter, status int, err error) {
-	said := struct {
+	var said struct {
 		Code    fault.Code `json:"code"`
 		Message string     `json:"message"`
 		Remedy  string     `json:"remedy"`
-	}{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		said.Code, said.Message, said.Remedy = f.Code, f.Err.Error(), f.Remedy()
 	}
+	said.Code, said.Message, said.Remedy = fault.Public(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(said) // the client may have gone

@@ -131,7 +131,7 @@ var errWindow = errors.New("the window has ended")
 
 // take queues a notice, or counts it.
 func (s *Webhook) take(t *throttle, n Notice) {
-	if n.Relayed || rank(n.Level) < rank(s.cfg.Lowest) {
+	if n.Relayed || n.Channel == Audit || rank(n.Level) < rank(s.cfg.Lowest) {
 		return
 	}
 	if t.single(time.Now(), n.Level) && s.offer(Delivery{Notice: &n}) {

@@ -33,6 +33,7 @@ type Batch struct {
 
 	payloads []byte // of the events, concatenated
 	size     int    // bytes that count against the credit
+	charged  int    // bytes that count against the budget
 }
 
 // An Event is one change in a session's stream.

@@ -29,6 +29,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		groups: make(map[string]*group),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
+	s.stake = h.budget.enter(cfg.Identity)
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
@@ -43,6 +44,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.closing != nil {
+		s.release()
 		return nil, h.mu.closing
 	}
 	h.mu.sessions[s] = struct{}{}
@@ -104,6 +106,7 @@ func (s *Session) forget(ctx context.Context) {
 		})
 	}
 	h.tenants.exit(s.tenant)
+	s.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.mu.sessions, s)
@@ -219,8 +222,9 @@ type catchup struct {
 	ended bool // the session is over: what it has considered last does not count
 }
 
-// consider queues the matching events of a batch of the log. It returns false if the session ends meanwhile: then it has not considered them.
-func (c *catchup) consider(batch *oplog.Batch) bool {
+// consider queues the matching events of a batch of the log. It returns false if it stopped within it: because the session ends, and has not
+// considered the batch, or because the budget allows no more.
+func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	s := c.session
 	defer c.settle()
 	if loss := batch.Loss(); loss != nil {
@@ -236,7 +240,12 @@ func (c *catchup) consider(batch *oplog.Batch) bool {
 				continue
 			}
 		}
-		if c.event(e, p, keyed); c.ended {
+		queued := c.event(e, p, keyed)
+		if queued && s.hub.budget.tight(s.opened()) && !s.affords() {
+			s.queue(e.Position().Clone())
+			return false
+		}
+		if c.ended {
 			return false
 		}
 	}
@@ -329,14 +338,14 @@ func (c *catchup) release(held []heldEvent) {
 }
 
 // event queues one event if it matches.
-func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
+func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued bool) {
 	s := c.session
 	if !s.has(p, keyed) {
-		return
+		return false
 	}
 	c.found = c.index.Match(e, c.found[:0], c)
 	if len(c.found) == 0 || c.ended {
-		return
+		return false
 	}
 	s.matched = s.matched[:0]
 	for _, id := range c.found {
@@ -348,18 +357,26 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) {
 	c.spent, c.slice = c.spent+c.writer.cost, c.slice-c.writer.cost
 	clear(s.matched)
 	s.matched = s.matched[:0]
+	return true
 }
 
 // Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
 // attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
 // other partitions have had is skipped. A loss, if there is one, comes before anything of these partitions.
-// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest.
+// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest; one whose subscriber has not
+// acknowledged many times the partitions that there are, with SessionUnacknowledged.
 func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
 	}
 	if len(places) == 0 {
 		return nil
+	}
+	s.mu.Lock()
+	attaching := s.mu.attached
+	s.mu.Unlock()
+	if most := 2*s.hub.cfg.Partitions + maxAttached; attaching+len(places) > most && !s.cfg.Owner {
+		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
 	}
 	s.await(func() {
 		at := s.at()
@@ -394,10 +411,17 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 	return nil
 }
 
-// Detach removes partitions. Partitions that are not attached are ignored. It returns the same fault as Attach.
+// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those that there are.
+const maxAttached = 1024
+
+// Detach removes partitions. Partitions that are not attached are ignored. A session with all partitions, and partitions that there are not, are
+// refused with the fault SessionBadRequest.
 func (s *Session) Detach(partitions []change.Partition) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
+	}
+	if n := s.hub.cfg.Partitions; slices.ContainsFunc(partitions, func(p change.Partition) bool { return int(p) >= n }) {
+		return fault.Newf(fault.SessionBadRequest, "detach: there are %d partitions", n)
 	}
 	s.await(func() {
 		attached := maps.Clone(*s.attached.Load())
@@ -470,7 +494,8 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 		}
 		s.readAgain(rest, of, generation, func() {
 			loss := rewoundLoss(to, nil)
-			loss.Namespaces, loss.Generation = namespaces, generation
+			loss.Generation = generation
+			loss.Namespaces, _ = s.readable(namespaces)
 			s.loss(loss, s.position())
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -281,6 +281,7 @@ func (n *Node) runPulse(ctx context.Context) {
 		for _, s := range n.sharedSubscribers() {
 			s.notifyFailure()
 		}
+		n.endUnacknowledged(now)
 		reach, known := n.cfg.Range.Latest(now)
 		switch is := n.evidence(now, reach, known).Stuck; {
 		case is && stuck.IsZero():

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -39,7 +40,7 @@ const (
 
 // A Request is the request of a connecting subscriber.
 type Request struct {
-	// Subscriber is its name; empty means no checkpoint.
+	// Subscriber is its name, qualified by its identity; empty means no checkpoint.
 	Subscriber string
 	// Account identifies the identity of the peer: its sessions share what their filters may cost. Empty means no limits.
 	Account string
@@ -61,7 +62,13 @@ type Request struct {
 	Time  time.Time
 	// Attached delivers only partitions that Attach names.
 	Attached bool
+	// Readable says which namespaces the subscriber may know of. nil is all.
+	Readable Readable
 }
+
+// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that a subscriber may know of, and whether that is
+// anything.
+type Readable func(namespaces []string) (readable []string, some bool)
 
 // An Exclusive subscriber has its own session, at one node at a time unless partitions are attached to it.
 type Exclusive struct {
@@ -114,6 +121,9 @@ func (e *Exclusive) Ack(seq uint64) error {
 // the process; the previous process is disconnected unless it started later. The session ends with the context; the caller must then call
 // Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
+	if len(r.Subscriber) > checkpoint.MaxName {
+		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
+	}
 	e := &Exclusive{node: n, name: r.Subscriber}
 	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
@@ -145,12 +155,19 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
 	}
-	if err := n.enter(e); err != nil {
+	before, err := n.enter(e)
+	if err != nil {
 		e.session.Close(err)
 		return nil, err
 	}
 	if e.claimLater != nil {
 		go e.awaitStore()
+	}
+	if e.anew && e.mu.claim.Number > 0 && (before != nil || stored.Claim.Node != n.cfg.By) {
+		e.session.Notify(Notice{
+			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
+			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
+		})
 	}
 	if e.mu.claim.Number > 0 {
 		var begins []checkpoint.Checkpoint
@@ -158,6 +175,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 			begins = append(begins, *stored)
 		}
 		e.keeper = n.writer.Keep(e, begins...)
+	}
+	if before != nil {
+		before.replaced(e.mu.claim)
 	}
 	return e, nil
 }
@@ -184,7 +204,9 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{Subscriber: r.Subscriber, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot}
+	cfg = SessionConfig{
+		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
+	}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
@@ -355,6 +377,10 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	claimed, err := n.store.ClaimName(ctx, own, first)
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 	switch {
+	case errors.Is(err, checkpoint.ErrForeign):
+		return false, fault.New(fault.AccessForbidden, err)
+	case errors.Is(err, checkpoint.ErrNames):
+		return false, fault.New(fault.AccessLimit, err)
 	case isTaken:
 		return false, fault.New(fault.SessionReplaced, taken)
 	case err != nil && !r.Known:
@@ -388,6 +414,12 @@ func (e *Exclusive) awaitStore() {
 		cancel()
 		taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 		switch {
+		case errors.Is(err, checkpoint.ErrForeign):
+			e.session.Close(fault.New(fault.AccessForbidden, err))
+			return
+		case errors.Is(err, checkpoint.ErrNames):
+			e.session.Close(fault.New(fault.AccessLimit, err))
+			return
 		case isTaken:
 			e.session.Close(fault.New(fault.SessionReplaced, taken))
 			return
@@ -398,22 +430,20 @@ func (e *Exclusive) awaitStore() {
 	}
 }
 
-// enter registers the subscriber under its name and closes its predecessor.
-func (n *Node) enter(e *Exclusive) error {
+// enter registers the subscriber under its name and returns the one that it replaces.
+func (n *Node) enter(e *Exclusive) (before *Exclusive, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.stopping {
-		return fault.New(fault.NodeStopping, ErrStopping)
+		return nil, fault.New(fault.NodeStopping, ErrStopping)
 	}
 	name := e.name
 	if name == "" {
 		name = fmt.Sprintf("\x00%p", e) // unique
 	}
-	if before := n.mu.exclusive[name]; before != nil {
-		before.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again as process %q", e.name, e.mu.claim.Process))
-	}
+	before = n.mu.exclusive[name]
 	n.mu.exclusive[name] = e
-	return nil
+	return before, nil
 }
 
 // Close ends the session and saves the subscriber's checkpoint.
@@ -462,7 +492,38 @@ func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 		go e.rewound()
 		return
 	}
-	e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process", e.name))
+	go e.replacedElsewhere()
+}
+
+// replacedElsewhere ends the session because another node has saved a claim of another process.
+func (e *Exclusive) replacedElsewhere() {
+	n := e.node
+	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+	defer cancel()
+	saved, err := n.store.Load(ctx, e.name)
+	if err != nil || len(saved) != 1 || saved[0].Shared { // deleted, or not to be read now
+		e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process, or its checkpoint was deleted", e.name))
+		return
+	}
+	e.replaced(saved[0].Claim)
+}
+
+// replaced ends the session because another process has the name, and tells operators. Where it is the same process, which has connected again,
+// they need not know.
+func (e *Exclusive) replaced(by checkpoint.Claim) {
+	e.mu.Lock()
+	had := e.mu.claim
+	e.mu.Unlock()
+	defer e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again and is now %s", e.name, by))
+	n := e.node
+	if e.session.over() || had.Process == by.Process || !n.told.Allow() {
+		return
+	}
+	n.cfg.Board.Post(notice.Notice{
+		Channel: notice.Health, Kind: notice.KindSubscriberReplaced, Level: notice.Warning,
+		Text:   fmt.Sprintf("subscriber %s was %s and is now %s: the first is disconnected", e.name, had, by),
+		Fields: map[string]any{"subscriber": e.name, "identity": by.By, "process": by.Process, "at_node": by.Node, "started_at": by.Started.Format(time.RFC3339)},
+	})
 }
 
 // rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not

@@ -32,6 +32,8 @@ type Config struct {
 	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. One reply of
 	// MongoDB may exceed them.
 	CreditEvents, CreditBytes int
+	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in bytes of memory; see budget. 0 means no bound.
+	QueueBytes int
 	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15 s.
 	Bookmark time.Duration
 	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
@@ -53,6 +55,7 @@ type Hub struct {
 	log     *oplog.Log
 	logger  *slog.Logger
 	metrics metrics
+	budget  *budget
 
 	commands chan func()   // for the loop
 	poked    chan struct{} // holds one signal: a live session has mail
@@ -74,6 +77,8 @@ type Hub struct {
 	found         []match.ID
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
+	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
+	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
 	waiting       []*reader // waiting for a scan
@@ -107,7 +112,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
-		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		stopped: make(chan struct{}), tenants: newTenants(),
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
@@ -258,6 +263,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
 		e := batch.Event(i)
+		h.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
 		h.event(e, p, keyed, before)
 		before = e.Position()
 		if h.spent > 0 && h.level.units+float64(h.spent) > liveUnits {
@@ -265,6 +271,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 		}
 	}
 	h.closes()
+	h.pending, h.bound = 0, false
 	end := batch.End()
 	for s := range h.touched {
 		s.queue(change.Later(end, s.from))
@@ -327,21 +334,34 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 	}
 	ref := position.Ref()
 	for _, s := range h.getting {
-		if s.tenant != nil && len(s.matched) > 1 && !h.affords(s, e) {
-			clear(s.matched)
-			s.matched = s.matched[:0]
+		opened := s.opened()
+		switch {
+		case s.tenant != nil && len(s.matched) > 1 && !h.affordsForms(s, e):
 			h.evict(s, before)
-			continue
+		case h.budget.tight(h.pending) && !h.bound && !s.affords():
+			h.shed(s, before)
+		default:
+			h.writer.cost = 0
+			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			h.spend(s, h.writer.cost)
+			h.pending += s.opened() - opened
+			h.touched[s] = struct{}{}
 		}
-		h.writer.cost = 0
-		s.event(e, ref, p, keyed, s.matched, &h.writer)
-		h.spend(s, h.writer.cost)
-		h.touched[s] = struct{}{}
 		clear(s.matched)
 		s.matched = s.matched[:0]
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
+}
+
+// shed removes a session from the live path before the current event, because the budget allows it no more. before is the position of the
+// previous one.
+func (h *Hub) shed(s *Session, before change.Position) {
+	at := change.Later(before, s.position()).Clone()
+	delete(h.touched, s)
+	s.queue(at)
+	h.metrics.left.Inc()
+	h.leave(s, at)
 }
 
 // isAfter reports whether a live session has not yet considered the position.
@@ -377,8 +397,9 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 // tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
 // Called by the owner.
 func (s *Session) tell(loss *oplog.Loss) bool {
+	namespaces, some := s.readable(loss.Namespaces)
 	switch {
-	case !s.concerned(loss):
+	case !some, !s.concerned(loss):
 		return false
 	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
 		return false // it asked for what the log has
@@ -387,7 +408,9 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
 		return false
 	}
-	s.loss(lossOf(loss), loss.To)
+	told := lossOf(loss)
+	told.Namespaces = namespaces
+	s.loss(told, loss.To)
 	s.recover(loss)
 	return true
 }

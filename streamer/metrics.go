@@ -35,6 +35,7 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 	const sessions = "Sessions by path: live or catching_up."
 	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
 	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
+	gauge("held_bytes", "Memory of what all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
 	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
 	return m
 }
@@ -43,12 +44,13 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 type Load struct {
 	Live, CatchingUp int  // sessions on the live path and sessions that catch up
 	Bytes            int  // queued or sent, and not acknowledged
+	Held             int  // the memory of these, which Config.QueueBytes bounds
 	Ready            bool // the Hub knows its position, so that sessions can join it
 }
 
 // Load returns the current load.
 func (h *Hub) Load() (l Load) {
-	l.Ready = !h.position().IsZero()
+	l.Ready, l.Held = !h.position().IsZero(), h.budget.bytes()
 	for _, s := range h.Sessions() {
 		s.mu.Lock()
 		if s.mu.live {

@@ -35,9 +35,12 @@ func TestNothingIsLostWhateverHappens(t *testing.T) {
 			}
 		}), 1, 120).Draw(rt, "steps")
 		credit := rapid.IntRange(1, 60).Draw(rt, "credit")
+		budget := rapid.SampledFrom([]int{0, 1000, 5000, 20_000, 100_000}).Draw(rt, "budget")
 		reply := rapid.IntRange(1, 30).Draw(rt, "reply")
 		var failure string
-		synctest.Test(t, func(t *testing.T) { failure = drive(t, reply, credit, steps) })
+		synctest.Test(t, func(t *testing.T) {
+			failure = drive(t, reply, streamer.Config{CreditEvents: credit, QueueBytes: budget}, steps)
+		})
 		if failure != "" {
 			rt.Fatal(failure)
 		}
@@ -72,11 +75,11 @@ type seenIn struct {
 	ref       string
 }
 
-func drive(t *testing.T, reply, credit int, steps []step) string {
+func drive(t *testing.T, reply int, cfg streamer.Config, steps []step) string {
 	source := &oplogtest.Log{ReplyEvents: reply}
 	source.Tick(1)
 	all := source.Append(inserts(5, 0)...)
-	b := begin(t, source, streamer.Config{CreditEvents: credit})
+	b := begin(t, source, cfg)
 	defer b.end()
 	var subscribers []*subscriber
 	open := func(owned, odd bool) {
@@ -176,7 +179,9 @@ func drive(t *testing.T, reply, credit int, steps []step) string {
 
 // connect opens a session where the subscriber has acknowledged, as a store would have kept it.
 func (s *subscriber) connect(t *testing.T, b *bench, byRef bool) {
-	cfg := streamer.SessionConfig{Subscriber: s.name, Account: s.name, Attached: s.owned, Start: streamer.Place{At: s.acked[0]}, Partitions: make(map[change.Partition]streamer.Place)}
+	cfg := streamer.SessionConfig{
+		Subscriber: s.name, Account: s.name, Identity: fmt.Sprint(s.odd), Attached: s.owned, Start: streamer.Place{At: s.acked[0]}, Partitions: make(map[change.Partition]streamer.Place),
+	}
 	for p, at := range s.acked {
 		place := streamer.Place{At: at}
 		if byRef {

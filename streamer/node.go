@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
@@ -43,6 +44,9 @@ type NodeConfig struct {
 	LagThreshold time.Duration
 	// Overlap is how long a stopping node serves exclusive subscribers while they connect to another node; zero if there is none.
 	Overlap time.Duration
+	// AckTimeout ends sessions of exclusive subscribers that acknowledge nothing of what they have been sent for so long, with the fault
+	// SessionUnacknowledged; 0 means never.
+	AckTimeout time.Duration
 	// FlushTimeout bounds the wait for acknowledgements of shared subscribers at shutdown. Defaults to 10 s.
 	FlushTimeout time.Duration
 	// CheckpointTimeout bounds a save. Defaults to 5 s.
@@ -72,6 +76,7 @@ type Node struct {
 	gone   chan struct{} // holds one signal: an exclusive subscriber has left
 
 	restarts restarts
+	told     *rate.Limiter // of notices about names
 
 	lifetime context.Context //nolint:containedctx // of the node, made by New and ended by Run
 	stop     context.CancelCauseFunc
@@ -94,6 +99,7 @@ func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node 
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	n := &Node{
 		cfg: cfg, hub: hub, log: log, store: store, logger: cfg.Logger, begun: time.Now(), gone: make(chan struct{}, 1), serving: make(chan struct{}, 1),
+		told: rate.NewLimiter(1, 20),
 		writer: checkpoint.NewWriter(checkpoint.WriterConfig{
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By, Partitions: cfg.Origin.Partitions,
 			Logger: cfg.Logger, Registerer: cfg.Registerer,

@@ -38,7 +38,7 @@ func TestRecoveryReadsWhatIsConcerned(t *testing.T) {
 		}
 		h := New(Config{Partitions: 1, Recover: []change.Namespace{orders, other}}, nil)
 		sub := &Subscription{ID: "a", Program: program, Recover: c.recover}
-		s := &Session{hub: h, received: make(chan struct{}, 1), byKey: map[match.ID]*Subscription{1: sub}}
+		s := &Session{hub: h, stake: h.budget.enter(""), received: make(chan struct{}, 1), byKey: map[match.ID]*Subscription{1: sub}}
 		sub.session = s
 		s.begins(Place{}, nil, 0)
 		s.recover(&oplog.Loss{Reason: gap.HistoryLost, Namespaces: c.lost})

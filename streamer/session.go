@@ -48,8 +48,8 @@ type group struct {
 
 // SessionConfig configures a Session.
 type SessionConfig struct {
-	// Subscriber is the name of the subscriber in logs and statistics; may be empty.
-	Subscriber string
+	// Subscriber is the name of the subscriber in logs and statistics; may be empty. Identity is whose it is, for its share of the budget.
+	Subscriber, Identity string
 	// Account identifies the identity whose sessions share what their filters may cost. Empty means no limit: the session is the node's own.
 	Account string
 	// Start is the subscriber's position: it has seen everything up to there.
@@ -69,6 +69,8 @@ type SessionConfig struct {
 	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
 	// nodes that serve a subscriber together delivers it.
 	Owner bool
+	// Readable is that of the Request.
+	Readable Readable
 	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
 	CreditEvents, CreditBytes int
 }
@@ -78,6 +80,7 @@ type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
 	tenant   *tenant       // nil: no limits
+	stake    *stake        // of its identity in the budget
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
 	done     chan struct{}
@@ -100,7 +103,7 @@ type Session struct {
 
 	mu struct {
 		sync.Mutex
-		mailbox       []func() // for the owner
+		mailbox       []func() // for the owner; who adds something waits for it, but for rewinds
 		live          bool
 		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
@@ -108,6 +111,11 @@ type Session struct {
 		last          uint64              // the last Seq
 		given         uint64              // the last Seq that was received
 		events, bytes int                 // of sent
+		attached      int                 // partitions in unacknowledged batches that attach them
+		held          int                 // bytes of memory that count against the budget
+		released      bool                // nothing counts any more
+		delivered     uint64              // the last Seq that was written to a subscriber that acknowledges
+		owes          time.Time           // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
 		acked         uint64              // events
 		considered    change.Position     // everything up to here was queued or considered; on the live path the Hub may be later
 		reading       *reading            // the state of the subscriber where reading began
@@ -130,6 +138,8 @@ type sent struct {
 	before        change.Position // end of the previous batch
 	to            change.Position
 	events, bytes int
+	attached      int // partitions
+	held          int // bytes that count against the budget
 	loss          bool
 	reading       *reading
 	snapshots     []snapshot.Progress // before it
@@ -174,6 +184,10 @@ type Notice struct {
 	At                       time.Time
 	// Partitions are the affected partitions; empty means all.
 	Partitions []change.Partition
+	// Namespaces are those that it is about; empty means none in particular. It is only for subscribers that may read one of them. Private says
+	// that it is only for those that may read everything: it names other subscribers or members, or says what a dependency answered.
+	Namespaces []string
+	Private    bool
 }
 
 // Receive returns at least one batch or notice. It blocks until there is one. After the session has ended it returns the cause.
@@ -256,10 +270,11 @@ func (s *Session) ack(seq uint64) (events int, err error) {
 	if seq > s.mu.given {
 		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
 	}
-	n := 0
+	n, held := 0, 0
 	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
-		events += s.mu.sent[n].events
-		s.mu.bytes -= s.mu.sent[n].bytes
+		b := &s.mu.sent[n]
+		events, held = events+b.events, held+b.held
+		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
 		n++
 	}
 	if n == 0 {
@@ -267,6 +282,9 @@ func (s *Session) ack(seq uint64) (events int, err error) {
 	}
 	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
 	s.mu.sent = slices.Delete(s.mu.sent, 0, n)
+	s.mu.owes = time.Time{}
+	s.owe()
+	s.hold(-held)
 	switch {
 	case !s.hasRoom():
 	case !s.mu.live:
@@ -285,11 +303,37 @@ const room = 2 // one half
 
 // hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The caller holds the mutex.
 func (s *Session) hasCredit() bool {
-	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes
+	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && s.hub.budget.has(s, s.mu.held, 1)
 }
 
 func (s *Session) hasRoom() bool {
-	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room
+	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room && s.hub.budget.has(s, s.mu.held, room)
+}
+
+// Delivered records that the batches up to seq have been written to the subscriber, which owes an acknowledgement from now on. Transports call
+// it whose subscribers acknowledge by themselves.
+func (s *Session) Delivered(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.delivered = seq
+	s.owe()
+}
+
+// owe begins to count the time in which the subscriber acknowledges nothing of what it has. Empty batches need no acknowledgement. The caller
+// holds the mutex.
+func (s *Session) owe() {
+	if !s.mu.owes.IsZero() {
+		return
+	}
+	for _, b := range s.mu.sent {
+		if b.seq > s.mu.delivered {
+			return
+		}
+		if b.events > 0 {
+			s.mu.owes = time.Now()
+			return
+		}
+	}
 }
 
 // Notify queues a notice, or drops it if too many are queued. It never blocks.
@@ -482,6 +526,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 	if !keyed {
 		p = 0
 	}
+	w = s.hide(e, w)
 	s.gather(subscriptions)
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one
@@ -544,14 +589,19 @@ func (s *Session) queue(to change.Position) {
 		if b.Snapshot == nil {
 			b.Stamp = s.mu.stamp
 		}
-		b.Seq, b.size, b.Generation = s.mu.last, len(b.payloads), s.mu.reading.generation
-		s.mu.sent = append(s.mu.sent, sent{seq: b.Seq, before: before, to: to, events: events, bytes: b.size, loss: b.Loss != nil, reading: s.mu.reading, snapshots: s.mu.snapshots})
-		s.mu.events, s.mu.bytes = s.mu.events+events, s.mu.bytes+b.size
+		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads), s.mu.reading.generation, b.memory()
+		s.mu.sent = append(s.mu.sent, sent{
+			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss != nil,
+			reading: s.mu.reading, snapshots: s.mu.snapshots,
+		})
+		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
+		s.hold(b.charged)
 	} else { // the batch has grown
 		last := &s.mu.sent[len(s.mu.sent)-1]
 		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)-last.bytes
-		b.size = len(b.payloads)
-		last.to, last.events, last.bytes = to, events, b.size
+		b.size, b.charged = len(b.payloads), b.memory()
+		s.hold(b.charged - last.held)
+		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
 	}
 	s.mu.queue = append(s.mu.queue, b)
 	notify(s.received)
@@ -566,6 +616,8 @@ type SessionState struct {
 	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
+	// Owes is since when the subscriber has acknowledged nothing of what it has been sent; zero if it owes nothing.
+	Owes time.Time
 	// Acked counts acknowledged events.
 	Acked uint64
 	// Snapshots is the progress of its snapshots.
@@ -579,7 +631,7 @@ func (s *Session) State() SessionState {
 	attached, hub := s.attached.Load(), s.hub.position()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Partitions: make(map[change.Partition]change.Position)}
+	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
 	for _, b := range s.mu.sent {
 		if b.loss {
 			st.Losses++

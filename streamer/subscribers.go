@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -25,6 +26,10 @@ type SubscriberStatus struct {
 	Partitions int
 	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged losses.
 	Unacknowledged, Bytes, Losses int
+	// Owes is how long the subscriber has acknowledged nothing of what it has been sent; 0 if it owes nothing. Overdue says that this is more than
+	// half of NodeConfig.AckTimeout, after which its session ends.
+	Owes    time.Duration
+	Overdue bool
 	// CreditEvents and CreditBytes are the remaining credit.
 	CreditEvents, CreditBytes int
 	// Acknowledged counts events since the session began.
@@ -53,6 +58,10 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 			}
 		}
 		s.Live, s.Unacknowledged, s.Bytes, s.Losses, s.Acknowledged = st.Live, st.Events, st.Bytes, st.Losses, st.Acked
+		if !st.Owes.IsZero() {
+			s.Owes = now.Sub(st.Owes)
+			s.Overdue = n.cfg.AckTimeout > 0 && s.Owes >= n.cfg.AckTimeout/2
+		}
 		if known && !s.Position.IsZero() {
 			lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
 			s.Lag = &lag
@@ -76,4 +85,17 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 	}
 	slices.SortFunc(all, func(a, b SubscriberStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// endUnacknowledged ends the sessions whose subscribers have acknowledged nothing for NodeConfig.AckTimeout.
+func (n *Node) endUnacknowledged(now time.Time) {
+	if n.cfg.AckTimeout == 0 {
+		return
+	}
+	for _, e := range n.exclusives() {
+		if st := e.session.State(); !st.Owes.IsZero() && now.Sub(st.Owes) >= n.cfg.AckTimeout && !e.session.over() {
+			n.logger.Warn("session ended, its subscriber acknowledges nothing", "subscriber", e.name, "events", st.Events, "ack_timeout", n.cfg.AckTimeout)
+			e.session.Close(fault.Newf(fault.SessionUnacknowledged, "nothing of what was sent was acknowledged for %s", n.cfg.AckTimeout))
+		}
+	}
 }

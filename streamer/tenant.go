@@ -74,7 +74,8 @@ type tenant struct {
 	hold  time.Duration // how long that is
 
 	// The following fields are guarded by the mutex of tenants.
-	users     int // sessions, and filters being compiled
+	users     int       // sessions, and filters being compiled
+	kept      time.Time // until when it is remembered without users
 	suspended map[match.Key]time.Time
 }
 
@@ -122,9 +123,16 @@ func (t *tenants) exit(of *tenant) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.users--; of.users == 0 && len(of.suspended) == 0 {
+	if of.users--; of.users == 0 && len(of.suspended) == 0 && !time.Now().Before(of.kept) {
 		delete(t.mu.of, of.account)
 	}
+}
+
+// keep remembers a tenant for a while, so that connecting again evades nothing.
+func (t *tenants) keep(of *tenant, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of.kept = until
 }
 
 // forget removes the tenants that are not used and whose suspensions are over. The caller holds the mutex.
@@ -135,7 +143,7 @@ func (t *tenants) forget(now time.Time) {
 				delete(of.suspended, key)
 			}
 		}
-		if of.users == 0 && len(of.suspended) == 0 {
+		if of.users == 0 && len(of.suspended) == 0 && !now.Before(of.kept) {
 			delete(t.mu.of, account)
 		}
 	}
@@ -221,7 +229,7 @@ func (h *Hub) spend(s *Session, units int) {
 func (h *Hub) Grant(id match.ID) int {
 	h.asked = h.subscriptions[id]
 	t := h.asked.session.tenant
-	if t == nil {
+	if t == nil || h.bound {
 		h.granted = match.MaxCost
 		return h.granted
 	}
@@ -246,10 +254,10 @@ func (h *Hub) Spent(_ match.ID, units int, err error) {
 
 var _ match.Meter = (*Hub)(nil)
 
-// affords reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
+// affordsForms reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
 // affordable.
-func (h *Hub) affords(s *Session, e *change.Event) bool {
-	if len(s.groups) == 1 {
+func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
+	if len(s.groups) == 1 || h.bound {
 		return true
 	}
 	forms := 0
@@ -333,6 +341,7 @@ func (h *Hub) evict(s *Session, at change.Position) {
 		}
 		t.hold = min(max(leastAway, 2*t.hold), mostAway)
 		t.away = h.now.Add(t.hold)
+		h.tenants.keep(t, t.away.Add(mostAway))
 	}
 	s.expense.away, s.expense.slot = s.tenant.away, true
 	s.expense.level = level{units: freeUnits, at: h.now}

@@ -87,6 +87,37 @@ func TestCostlySessionComesBack(t *testing.T) {
 	})
 }
 
+// Connecting again evades nothing; a session whose filters the index decides is not concerned.
+func TestIdentityStaysAwayWhenItConnectsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		first := b.open(streamer.SessionConfig{Account: "a"}, filtered(t, costlyOn("key._id == 17")))
+		synctest.Wait()
+		source.Append(inserts(1, 17)...)
+		synctest.Wait()
+		first.Close(nil)
+		synctest.Wait()
+		again, decided := b.open(streamer.SessionConfig{Account: "a"}, filtered(t, cheap)), b.open(streamer.SessionConfig{Account: "a"}, filtered(t, "key._id == 3"))
+		other := b.open(streamer.SessionConfig{Account: "b"}, filtered(t, cheap))
+		for range 5 {
+			source.Append(inserts(1, 1)...)
+			synctest.Wait()
+		}
+		if again.State().Live || !decided.State().Live || !other.State().Live {
+			t.Errorf("live: again %t, decided %t, other %t", again.State().Live, decided.State().Live, other.State().Live)
+		}
+		time.Sleep(20 * time.Second)
+		source.Append(inserts(1, 1)...)
+		synctest.Wait()
+		if !again.State().Live {
+			t.Error("it stays away for ever")
+		}
+	})
+}
+
 // Identities that keep within what each may spend in a reply, but spend too much together, leave one by one: those that spend most.
 func TestIdentityThatSpendsMostLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,6 +75,19 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	run(append(tail[:len(tail):len(tail)], "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is unknown")
 	start(t, launch{args: []string{"tail", "--url", "http://192.0.2.1:8080", "--token-file", good}}).refused(fault.CommandBadArgument, "in plaintext")
 
+	audit := []string{"audit", "--address", address}
+	log := run(append(audit[:len(audit):len(audit)], "--token-file", good))
+	code, said := log.wait(), ""
+	if said = strings.Join(log.output.all(), "\n"); code != 0 {
+		t.Errorf("exit code %d: %q", code, said)
+	}
+	for _, want := range []string{"session_began", "session_ended", `"ops"`, "login_refused", "unknown_token", "nothing_shown"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the audit log does not tell of %s: %q", want, said)
+		}
+	}
+	run(audit).refused(fault.AccessUnauthenticated, "no token and no client certificate")
+
 	status := run([]string{"status", "--address", address})
 	if code := status.wait(); code != 0 || !strings.Contains(strings.Join(status.output.all(), "\n"), "identities") {
 		t.Errorf("exit code %d: %q", code, status.output.all())

@@ -247,6 +247,7 @@ func testTooMany(h harness) {
 	}
 	term := h.term(0)
 	h.mustSave(Shared(term, Event(1)))
+	h.claim("bob/orders", 1) // of an identity: it makes room for nobody
 	for n := range 4 {
 		h.claim(name(n), 1)
 	}
@@ -277,10 +278,57 @@ func testTooMany(h harness) {
 		h.Errorf("what made room has a history: %v", entries)
 	}
 	stored, err := h.Reopen().List(h.Context())
-	if err != nil || len(stored) != checkpoint.MaxSubscribers+1 {
+	if _, there := h.find(checkpoint.Key{Subscriber: "bob/orders"}); err != nil || len(stored) != checkpoint.MaxSubscribers+2 || !there {
 		h.Errorf("%d checkpoints are kept, %v", len(stored), err)
 	}
 	h.wantAt(0, Event(1))
+}
+
+// The names of an identity are bounded. New ones beyond that are refused: nothing makes room for them.
+func testTooManyNames(h harness) {
+	h.create()
+	h.claim("bob/orders", 1)
+	var others []checkpoint.Checkpoint
+	for i := range checkpoint.MaxNames - 1 {
+		c := first(fmt.Sprintf("ann/%05d", i))
+		c.Claim = process(1)
+		c.Claim.Number = 1
+		others = append(others, c)
+	}
+	h.fill(others)
+	h.claim("ann/last", 1)
+	for _, s := range []Store{h.Store, h.Reopen()} {
+		if _, err := s.ClaimName(h.Context(), process(1), first("ann/more")); !errors.Is(err, checkpoint.ErrNames) {
+			h.Errorf("one more: %v", err)
+		}
+	}
+	h.wantNone(checkpoint.Key{Subscriber: "ann/more"})
+	h.claim("ann/00000", 2) // one that is there
+	h.claim("anna/orders", 1)
+	h.claim("an", 1)
+	h.claim("ann", 1)
+	if err := h.Store.Delete(h.Context(), "ann/00001"); err != nil {
+		h.Fatal(err)
+	}
+	h.claim("ann/more", 1)
+	stored, err := h.Store.List(h.Context())
+	if err != nil || len(stored) != checkpoint.MaxNames+4 {
+		h.Errorf("%d checkpoints are kept, %v", len(stored), err)
+	}
+}
+
+func testClaimOfAnotherIdentity(h harness) {
+	h.create()
+	mine := h.claim("gw-1", 1)
+	for n := range 3 { // earlier, the same and later
+		c := process(n)
+		c.By = "eve"
+		if _, err := h.Store.ClaimName(h.Context(), c, first("gw-1")); !errors.Is(err, checkpoint.ErrForeign) {
+			h.Errorf("process %d of another identity: %v", n, err)
+		}
+	}
+	h.want(mine)
+	h.mustSave(Exclusive("gw-1", mine.Claim, Event(9)))
 }
 
 // fill stores checkpoints of exclusive subscribers that are not there yet.

@@ -46,6 +46,8 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 		{"processes that claim at once end with the latest", testClaimsRace},
 		{"nodes that save parts at once lose nothing", testSaversRace},
 		{"of too many subscribers those make room that were saved longest ago", testTooMany},
+		{"an identity has so many names and no more, and costs others nothing", testTooManyNames},
+		{"what another identity has made is not claimed", testClaimOfAnotherIdentity},
 		{"a store does what a Memory does", testModel},
 
 		{"a late write undoes nothing", testLateWrite},

@@ -43,11 +43,12 @@ func command() *cobra.Command {
 
 // complain tells a person what is wrong and what to do about it: each fault with its code and remedy.
 func complain(err error) {
+	w := operator.Terminal{Writer: os.Stderr}
 	for _, e := range spread(err) {
-		fmt.Fprintln(os.Stderr, "streamer:", e)
+		fmt.Fprintln(w, "streamer:", e)
 		if f, ok := errors.AsType[*fault.Error](e); ok {
-			fmt.Fprintln(os.Stderr, "  remedy:", f.Remedy())
-			fmt.Fprintf(os.Stderr, "  more:   streamer explain %s\n", f.Code)
+			fmt.Fprintln(w, "  remedy:", f.Remedy())
+			fmt.Fprintf(w, "  more:   streamer explain %s\n", f.Code)
 		}
 	}
 }

@@ -18,6 +18,9 @@ type Authenticator struct {
 	keys    *watchedFiles[keySet]
 	jwts    *verifier
 	allowed *Identity // the identity of every peer if nothing is configured
+
+	// Seen is told of every Admit, and how it ended. It must be set before the first one, and must not block. Optional.
+	Seen func(p Peer, i *Identity, err error)
 }
 
 // Everybody returns an Authenticator that gives every peer the same identity without limits, as New does for the zero Config.
@@ -33,7 +36,7 @@ func New(cfg Config) (*Authenticator, error) {
 	a := &Authenticator{cfg: cfg.withDefaults()}
 	var err error
 	if cfg.Identities != "" {
-		parse := rosterParser(cfg.TLS.ClientCA != "")
+		parse := rosterParser(cfg.TLS.ClientCA != "", cfg.Apart)
 		if a.listed, err = openFiles(fault.AccessBadFile, a.cfg.Logger, parse, cfg.Identities); err != nil {
 			return nil, err
 		}
@@ -105,14 +108,38 @@ var (
 	errRightsChanged  = errors.New("the rights of the identity have changed: reconnect")
 )
 
+// The servers of a node, as a Peer and the file of identities name them.
+const (
+	GRPC = "grpc"
+	HTTP = "http"
+)
+
 // A Peer is the other end of a connection, with its credentials.
 type Peer struct {
 	// Address is its host:port. A plaintext token is accepted from the local host only.
 	Address string
 	// TLS is the state of the connection, nil for plaintext.
 	TLS *tls.ConnectionState
+	// Listener is the server that it has connected to: GRPC or HTTP. It says which authority has vouched for a certificate.
+	Listener string
 	// Authorization holds all values of the authorization header or metadata.
 	Authorization []string
+}
+
+// Reason returns why a peer was refused, in one of a few words.
+func Reason(err error) string {
+	for reason, is := range map[string][]error{
+		"nothing_shown": {errNothingShown}, "unknown_subject": {errUnknownSubject}, "unknown_token": {errUnknownToken, errNotAToken, errUnknownKey},
+		"expired": {errCertExpired, errExpired}, "bad_signature": {errSignature}, "wrong_audience": {errAudience, errIssuer}, "bad_rights": {errRights},
+	} {
+		if slices.ContainsFunc(is, func(is error) bool { return errors.Is(err, is) }) {
+			return reason
+		}
+	}
+	if fault.Of(err) == fault.AccessTokenExposed {
+		return "token_exposed"
+	}
+	return "malformed"
 }
 
 // Authenticate returns the identity of a peer. The error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and contains
@@ -152,7 +179,7 @@ func (a *Authenticator) proof(p Peer) (func() (*Identity, error), error) {
 	case name == "":
 		return nil, fault.New(fault.AccessUnauthenticated, errNothingShown)
 	}
-	return func() (*Identity, error) { return a.bySubject(name, expires) }, nil
+	return func() (*Identity, error) { return a.bySubject(p.Listener, name, expires) }, nil
 }
 
 func (a *Authenticator) byToken(token string) (*Identity, error) {
@@ -171,12 +198,12 @@ func (a *Authenticator) byToken(token string) (*Identity, error) {
 	return nil, errUnknownToken
 }
 
-func (a *Authenticator) bySubject(name string, expires time.Time) (*Identity, error) {
+func (a *Authenticator) bySubject(listener, name string, expires time.Time) (*Identity, error) {
 	if time.Now().After(expires) {
 		return nil, errCertExpired
 	}
 	if a.listed != nil {
-		if i := a.listed.Get().bySubject(name, expires); i != nil {
+		if i := a.listed.Get().bySubject(listener, name, expires); i != nil {
 			return i, nil
 		}
 	}

@@ -14,6 +14,9 @@ type Config struct {
 	TLS TLSConfig
 	// Identities is a file of token hashes and certificate subjects with their rights; see docs/access.md. Optional.
 	Identities string
+	// Apart says that the servers ask for client certificates of different authorities: a listed subject counts at the server that its line names,
+	// GRPC where it names none, so that no authority can vouch for the identities of another.
+	Apart bool
 	// JWKS is a file of public keys (RFC 7517) that sign JWTs. Optional; without it JWTs are rejected.
 	JWKS string
 	// Issuer is the required iss of JWTs. Required with JWKS.

@@ -23,7 +23,7 @@ func TestDocumentedFormsAreTaken(t *testing.T) {
 		}
 		return inside
 	}
-	r, err := parseRoster("#"+block("```\n# How"), true)
+	r, err := parseRoster("#"+block("```\n# How"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestDocumentedFormsAreTaken(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	gateway := r.bySubject("CN=gateway-1,O=Example", time.Time{})
+	gateway := r.bySubject(GRPC, "CN=gateway-1,O=Example", time.Time{})
 	if gateway == nil || !gateway.Allows("", "") {
 		t.Fatalf("%+v", gateway)
 	}

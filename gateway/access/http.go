@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,6 +28,9 @@ func From(ctx context.Context) *Identity {
 // must call the function when the connection ends. The error is that of Authenticate.
 func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, context.CancelFunc, error) {
 	i, err := a.Authenticate(p)
+	if a.Seen != nil {
+		a.Seen(p, i, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +42,7 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 // only in the header, because URLs are often logged.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Authorization: r.Header.Values("Authorization")})
+		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")})
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			Refuse(w, http.StatusUnauthorized, err)
@@ -51,7 +53,7 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Refuse responds with a fault as JSON: code, message, remedy.
+// Refuse responds with a fault as JSON, as fault.Public has it: code, message, remedy.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -66,11 +68,9 @@ type description struct {
 	Remedy  string     `json:"remedy"`
 }
 
-func described(err error) description {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return description{Code: f.Code, Message: f.Err.Error(), Remedy: f.Remedy()}
-	}
-	return description{Message: err.Error()}
+func described(err error) (d description) {
+	d.Code, d.Message, d.Remedy = fault.Public(err)
+	return d
 }
 
 // RefuseLater refuses a request that may be repeated later. Because an EventSource gives up on any status but 200, it gets an empty stream that

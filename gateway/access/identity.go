@@ -38,8 +38,37 @@ const anonymousKey = "anonymous"
 
 // Anonymous returns the identity of everybody if nothing is configured: all rights, no limits.
 func Anonymous() *Identity {
-	return &Identity{Name: "anonymous", Namespaces: []string{everything}, key: anonymousKey}
+	return &Identity{Name: anonymousKey, Namespaces: []string{everything}, key: anonymousKey}
 }
+
+// Owner is how the identity is called where what belongs to it is kept, or is shared fairly. A JWT's subject is never that of a listed identity.
+// It is empty for the anonymous identity.
+func (i *Identity) Owner() string {
+	if i == nil || i.key == anonymousKey {
+		return ""
+	}
+	name := ownerEscaper.Replace(i.Name)
+	if strings.HasPrefix(i.key, jwtKey) {
+		name = jwtKey + name
+	}
+	return name
+}
+
+// Subscriber qualifies the name of a subscriber by the identity that it belongs to: identity/name. The first slash separates them. Names of the
+// anonymous identity, and an empty name, stay as they are.
+func (i *Identity) Subscriber(name string) string {
+	owner := i.Owner()
+	if owner == "" || name == "" {
+		return name
+	}
+	return owner + "/" + name
+}
+
+// jwtKey begins the keys of identities that a JWT proves.
+const jwtKey = "jwt:"
+
+// ownerEscaper leaves no slash in an identity's part of a name, nor a colon, which says where it is from.
+var ownerEscaper = strings.NewReplacer("%", "%25", "/", "%2F", ":", "%3A") //nolint:gochecknoglobals // constant
 
 // Allows reports whether a subscription to the namespace is allowed. An empty db or coll means several collections and requires the right
 // to everything.
@@ -55,6 +84,32 @@ func (i *Identity) Allows(db, coll string) bool {
 		d, c, dot := strings.Cut(pattern, ".")
 		return dot && db != "" && coll != "" && d == db && (c == everything || c == coll)
 	})
+}
+
+// Operates reports whether the identity has the right to everything. Only such an identity is told of other subscribers, of members and of what
+// operators do.
+func (i *Identity) Operates() bool { return i.Allows("", "") }
+
+// Readable returns the part of a list of namespaces (db.coll, or db.* for a database) that the identity may know of. An empty list means
+// everything, which it may know of without names. some is false if the list names nothing that the identity may read.
+func (i *Identity) Readable(namespaces []string) (readable []string, some bool) {
+	if i.Operates() || len(namespaces) == 0 {
+		return namespaces, i != nil
+	}
+	for _, name := range namespaces {
+		db, coll, _ := strings.Cut(name, ".")
+		switch {
+		case i.Allows(db, coll):
+			readable = append(readable, name)
+		case i != nil && coll == everything: // of the database only what is its own
+			for _, pattern := range i.Namespaces {
+				if strings.HasPrefix(pattern, db+".") && !slices.Contains(readable, pattern) {
+					readable = append(readable, pattern)
+				}
+			}
+		}
+	}
+	return readable, len(readable) > 0
 }
 
 // Permit is Allows with a fault that names the missing right.

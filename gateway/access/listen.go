@@ -10,11 +10,10 @@ import (
 // CheckListen checks the address of a server: without TLS it must be a loopback address, unless insecure is set. A host name other than
 // localhost, or no host, counts as non-loopback. Names are not resolved: call it again with the bound address.
 func CheckListen(address string, tls, insecure bool) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(address); err != nil {
 		return fault.Newf(fault.ConfigBadValue, "listen address: %w", err)
 	}
-	if tls || insecure || host == "localhost" || isLoopback(address) {
+	if tls || insecure || IsLocal(address) {
 		return nil
 	}
 	return fault.Newf(fault.AccessPlaintext, "%s is reachable from other machines and would use plaintext", address)

@@ -13,7 +13,7 @@ var errRights = errors.New("the token's claim \"streamer\" is missing or not an 
 
 // ofToken returns the identity of a verified JWT.
 func ofToken(t verifiedToken) (*Identity, error) {
-	i := &Identity{Name: t.Subject, Expires: t.Expires, key: "jwt:" + t.Subject}
+	i := &Identity{Name: t.Subject, Expires: t.Expires, key: jwtKey + t.Subject}
 	rights, ok := t.Claims[rightsClaim].(map[string]any)
 	if !ok {
 		return nil, errRights

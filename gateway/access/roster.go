@@ -15,8 +15,12 @@ import (
 // A roster is the parsed file of identities.
 type roster struct {
 	tokens   []listed
-	subjects map[string]*Identity
+	subjects map[subjectAt]*Identity
+	apart    bool // as Config.Apart
 }
+
+// A subjectAt is a client certificate's subject at a server; "" is every server.
+type subjectAt struct{ listener, subject string }
 
 // A listed is a token, known only by its hash.
 type listed struct {
@@ -50,8 +54,11 @@ func (r *roster) byToken(token string) *Identity {
 }
 
 // bySubject returns the identity of a client certificate's subject, or nil. A subject is not secret.
-func (r *roster) bySubject(subject string, expires time.Time) *Identity {
-	listed := r.subjects[subject]
+func (r *roster) bySubject(listener, subject string, expires time.Time) *Identity {
+	listed := r.subjects[subjectAt{listener, subject}]
+	if listed == nil {
+		listed = r.subjects[subjectAt{"", subject}]
+	}
 	if listed == nil {
 		return nil
 	}
@@ -62,15 +69,15 @@ func (r *roster) bySubject(subject string, expires time.Time) *Identity {
 
 var errNeedsClientCA = errors.New("a subject requires a client CA")
 
-// rosterParser returns the parser for files of identities; certificates says whether client certificates are requested.
-func rosterParser(certificates bool) func([][]byte) (*roster, error) {
-	return func(contents [][]byte) (*roster, error) { return parseRoster(string(contents[0]), certificates) }
+// rosterParser returns the parser for files of identities; certificates says whether client certificates are requested, apart is Config.Apart.
+func rosterParser(certificates, apart bool) func([][]byte) (*roster, error) {
+	return func(contents [][]byte) (*roster, error) { return parseRoster(string(contents[0]), certificates, apart) }
 }
 
 // parseRoster parses a file of identities. Errors name the line and contain nothing but names, because a token may have been written
 // instead of its hash.
-func parseRoster(text string, certificates bool) (*roster, error) {
-	r := &roster{subjects: map[string]*Identity{}}
+func parseRoster(text string, certificates, apart bool) (*roster, error) {
+	r := &roster{subjects: map[subjectAt]*Identity{}, apart: apart}
 	named := map[string]*Identity{}
 	hashes := map[[sha256.Size]byte]bool{}
 	if !utf8.ValidString(text) {
@@ -104,7 +111,11 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 	if len(words) < 2 {
 		return errors.New("must begin with token sha256:…, or subject \"…\"")
 	}
-	i, err := readListed(words[2:])
+	listener, rights, err := cutListener(words[0], words[2:])
+	if err != nil {
+		return err
+	}
+	i, err := readListed(rights)
 	if err != nil {
 		return err
 	}
@@ -131,14 +142,39 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 			return errNeedsClientCA
 		case proof == "":
 			return errors.New("the subject is empty")
-		case r.subjects[proof] != nil:
+		}
+		at := subjectAt{listener, proof}
+		if r.apart && listener == "" {
+			at.listener = GRPC
+		}
+		if r.subjects[at] != nil {
 			return errors.New("duplicate subject")
 		}
-		r.subjects[proof] = i
+		r.subjects[at] = i
 	default:
 		return errors.New("must begin with token or subject")
 	}
 	return nil
+}
+
+// cutListener takes the word listener=, which only a subject may have, out of the words after a credential of a kind.
+func cutListener(kind string, words []string) (listener string, rest []string, err error) {
+	for _, word := range words {
+		value, is := strings.CutPrefix(word, "listener=")
+		switch {
+		case !is:
+			rest = append(rest, word)
+		case kind != "subject":
+			return "", nil, errors.New("only a subject can have listener=")
+		case listener != "":
+			return "", nil, errors.New("duplicate \"listener\"")
+		case value != GRPC && value != HTTP:
+			return "", nil, errors.New("listener must be grpc or http")
+		default:
+			listener = value
+		}
+	}
+	return listener, rest, nil
 }
 
 // readListed parses the name and rights: key=value, of which only namespace may be repeated.

@@ -20,7 +20,7 @@ subject "CN=gw\\,1,O=\"Shop\"" name="gateway one" "namespace=shop.big sales" max
 `
 
 func TestRosterIsRead(t *testing.T) {
-	r, err := parseRoster(exampleRoster, true)
+	r, err := parseRoster(exampleRoster, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func TestRosterIsRead(t *testing.T) {
 		Name: "gateway one", Namespaces: []string{"shop.big sales"}, MaxSubscriptions: 5, EventsPerSecond: 10, BytesPerSecond: 1000, Expires: expires,
 		MaxSessions: 2, MaxConnections: 3, MaxNotices: 1, StartsPerSecond: 4,
 	}
-	if diff := cmp.Diff(want, r.bySubject(`CN=gw\,1,O="Shop"`, expires), ignore); diff != "" {
+	if diff := cmp.Diff(want, r.bySubject(GRPC, `CN=gw\,1,O="Shop"`, expires), ignore); diff != "" {
 		t.Error(diff)
 	}
-	if i := r.bySubject("CN=gw", expires); i != nil {
+	if i := r.bySubject(GRPC, "CN=gw", expires); i != nil {
 		t.Errorf("a stranger is %+v", i)
 	}
 }
@@ -86,14 +86,14 @@ func TestRosterThatIsWrongIsRefused(t *testing.T) {
 		"not UTF-8":              {"token " + hash + " name=\xff namespace=*", "not UTF-8"},
 	}
 	for name, tt := range tests {
-		r, err := parseRoster(tt.text, true)
+		r, err := parseRoster(tt.text, true, false)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || r != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: quotes the token: %v", name, err)
 		}
 	}
-	if _, err := parseRoster("subject CN=a name=a namespace=*", false); err == nil || !strings.Contains(err.Error(), "client CA") {
+	if _, err := parseRoster("subject CN=a name=a namespace=*", false, false); err == nil || !strings.Contains(err.Error(), "client CA") {
 		t.Errorf("subject without authorities: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func FuzzRoster(f *testing.F) {
 	f.Add("token sha256:00 name=a namespace=*\n")
 	f.Add("subject \"CN=\\\" name=a")
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parseRoster(text, true)
+		r, err := parseRoster(text, true, false)
 		if (err == nil) != (r != nil) {
 			t.Fatal("neither a roster nor an error, or both")
 		}

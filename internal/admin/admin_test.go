@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
 )
@@ -460,6 +462,19 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 		t.Errorf("%+v", after)
 	}
 
+	// One that was renamed for an identity is for that one to claim, whoever made it.
+	whole := archive.Checkpoints
+	archive.Checkpoints = []checkpoint.Checkpoint{archive.Checkpoints[0]}
+	archive.Checkpoints[0].Key = checkpoint.Key{Subscriber: "billing/orders"}
+	archive.Checkpoints[0].Claim = checkpoint.Claim{Number: 3, Process: "p", Started: time.Unix(1000, 0).UTC(), By: "anonymous"}
+	renamed := checkpoint.NewMemory(partitions)
+	apply(renamed)
+	claim := checkpoint.Claim{Process: "q", Started: time.Now(), By: "billing"}
+	if got, err := renamed.ClaimName(t.Context(), claim, archive.Checkpoints[0]); err != nil || got.Claim.Number != 4 || got.Reason != checkpoint.ReasonImport {
+		t.Errorf("%+v, %v", got, err)
+	}
+	archive.Checkpoints = whole
+
 	terms = slices.Repeat([]change.Term{{Context: t.Context(), Trusted: func() bool { return false }}}, partitions)
 	nobody := checkpoint.NewMemory(partitions)
 	plan, err = admin.PlanImport(t.Context(), nobody, mongo, archive)
@@ -529,7 +544,7 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Inspect`}},
 		"no store": {keeper{err: errors.New("away")}, http.StatusServiceUnavailable, []string{`"message":"away"`}},
 	} {
-		status, text := get(t, admin.ServeGaps(tt.keeper))
+		status, text := get(t, admin.ServeGaps(tt.keeper, slog.New(slog.DiscardHandler)))
 		if status != tt.status {
 			t.Errorf("%s: %d", name, status)
 		}
@@ -545,7 +560,7 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 func get(t *testing.T, h http.Handler) (status int, text string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	access.Everybody().Handler(h).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	if w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%v", w.Header())
 	}

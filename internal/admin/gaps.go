@@ -2,11 +2,13 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // A GapLog is what is shown of the gap log, in the order in which gaps were found.
@@ -16,34 +18,53 @@ type GapLog struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeGaps answers GET requests with the gap log as JSON: 200 with what can be read, 503 with code and remedy where nothing can.
-func ServeGaps(keeper checkpoint.GapKeeper) http.Handler {
+// ServeGaps answers GET requests with the gap log as JSON: 200 with what can be read, 503 with code and remedy where nothing can. An identity
+// that may not read everything is shown what concerns its namespaces.
+func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		gaps, err := keeper.Gaps(r.Context())
 		if err != nil && len(gaps) == 0 {
-			refuse(w, err)
+			refuse(w, r, err, logger)
 			return
 		}
-		log := GapLog{Gaps: ShowGaps(gaps)}
-		if err != nil {
-			log.Error = err.Error()
+		i := access.From(r.Context())
+		log := GapLog{Gaps: []Gap{}, Error: shownError(i, err, logger)}
+		for _, gap := range ShowGaps(gaps) {
+			if names, some := i.Readable(gap.Namespaces); some {
+				gap.Namespaces = names
+				log.Gaps = append(log.Gaps, gap)
+			}
 		}
 		_ = json.NewEncoder(w).Encode(log) // the client may have gone
 	})
 }
 
+// shownError returns the text of an error, which may be nil, for an identity: all of it where it may read everything. Otherwise the log has it.
+func shownError(i *access.Identity, err error, logger *slog.Logger) string {
+	switch {
+	case err == nil:
+		return ""
+	case i.Operates():
+		return err.Error()
+	}
+	if !fault.IsPublic(err) {
+		logger.Warn("request failed", "error", err)
+	}
+	_, text, _ := fault.Public(err)
+	return text
+}
+
 // refuse answers with why nothing can be told.
-func refuse(w http.ResponseWriter, err error) {
-	said := struct {
+func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
+	var said struct {
 		Code    fault.Code `json:"code,omitempty"`
 		Message string     `json:"message"`
 		Remedy  string     `json:"remedy,omitempty"`
-	}{Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		said.Code, said.Message, said.Remedy = f.Code, f.Err.Error(), f.Remedy()
 	}
+	said.Code, _, said.Remedy = fault.Public(err)
+	said.Message = strings.TrimPrefix(shownError(access.From(r.Context()), err, logger), string(said.Code)+": ")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_ = json.NewEncoder(w).Encode(said) // the client may have gone
 }

@@ -168,6 +168,9 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		if err := t.Err(); err != nil {
 			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
 		}
+		if owner := checkpoint.Owner(c.Subscriber); owner != "" && c.Claim.By+"/" != owner {
+			c.Claim.By = "" // it was renamed: the identity that its name belongs to claims it
+		}
 		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport
 		c.Note = fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
 		if err := s.Put(ctx, c); err != nil {

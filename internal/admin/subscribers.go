@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -65,6 +67,9 @@ type Session struct {
 	Losses       int `json:"unacknowledged_losses"`
 	CreditEvents int `json:"credit_events"`
 	CreditBytes  int `json:"credit_bytes"`
+	// Owes is how long it has acknowledged nothing of what it has been sent, in seconds; Overdue says that it may soon be disconnected for that.
+	Owes    float64 `json:"acknowledges_nothing_seconds,omitempty"`
+	Overdue bool    `json:"overdue,omitempty"`
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64 `json:"acknowledged_events"`
 	// Snapshots are those of the session's subscriptions.
@@ -197,6 +202,27 @@ func (l *SubscriberList) Join(answer *SubscriberList) {
 	})
 }
 
+// narrow leaves what an identity may know: where it may not read everything, its own subscribers, and of the cluster what its clients are told.
+func (l *SubscriberList) narrow(i *access.Identity) {
+	if i.Operates() {
+		return
+	}
+	l.Origin.Source, l.Origin.By, l.Origin.Backend = "", "", Backend{}
+	own := func(s Subscriber) bool {
+		return i != nil && (s.Claim != nil && s.Claim.Identity == i.Name || s.Session != nil && s.Session.Identity == i.Name)
+	}
+	l.Subscribers = slices.DeleteFunc(l.Subscribers, func(s Subscriber) bool { return !own(s) })
+	for n := range l.Subscribers {
+		l.Subscribers[n].SavedBy = "" // an operator, perhaps
+		if c := l.Subscribers[n].Claim; c != nil && c.Identity != i.Name {
+			l.Subscribers[n].Claim = nil
+		}
+		if s := l.Subscribers[n].Session; s != nil && s.Identity != i.Name {
+			l.Subscribers[n].Session = nil
+		}
+	}
+}
+
 // sessions returns the list of a node that only has sessions.
 func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 	list := &SubscriberList{Node: node}
@@ -204,6 +230,7 @@ func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 		session := &Session{
 			Node: node, Live: s.Live, Partitions: s.Partitions, Process: s.Process, Identity: s.By, Generation: s.Generation, Events: s.Unacknowledged,
 			Bytes: s.Bytes, Losses: s.Losses, CreditEvents: s.CreditEvents, CreditBytes: s.CreditBytes, Acknowledged: s.Acknowledged,
+			Owes: s.Owes.Seconds(), Overdue: s.Overdue,
 			Snapshots: showSnapshots(s.Snapshots),
 		}
 		if !s.Position.IsZero() {
@@ -231,20 +258,21 @@ const measureTimeout = 5 * time.Second
 
 // Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its oplog. What it does not tell is left out.
 func (l *SubscriberList) Measure(ctx context.Context, source Source) {
-	l.measure(ctx, source, &entryCount{})
+	if err := l.measure(ctx, source, &entryCount{}); err != nil {
+		l.LogError = err.Error()
+	}
 }
 
-func (l *SubscriberList) measure(ctx context.Context, source Source, counted *entryCount) {
+// measure is Measure, and returns why nothing is known of the oplog.
+func (l *SubscriberList) measure(ctx context.Context, source Source, counted *entryCount) error {
 	asking, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	now, err := source.Now(asking)
 	if err != nil {
-		l.LogError = err.Error()
-		return
+		return err
 	}
-	first, known, err := source.FirstEntry(asking)
-	if err != nil {
-		l.LogError = err.Error()
+	first, known, unread := source.FirstEntry(asking)
+	if unread != nil {
 		known = false
 	}
 	newest := now.Time()
@@ -271,7 +299,7 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *en
 		}
 	}
 	if earliest.IsZero() {
-		return
+		return unread
 	}
 	if earliest.Compare(first) < 0 {
 		earliest = first // before that there is nothing to count
@@ -288,6 +316,7 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *en
 			row.Behind = &behind
 		}
 	}
+	return unread
 }
 
 // An entryCount is how many entries there were in a span of the log.
@@ -325,8 +354,8 @@ type Node interface {
 
 // ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, and what the node of that name knows of their sessions: 200
 // with what can be read, 503 with code and remedy where nothing can. One request is answered at a time, and MongoDB is asked to count
-// no more often than every tallyFor.
-func ServeSubscribers(name string, node Node, s Store, source Source) http.Handler {
+// no more often than every entryCountTTL. An identity that may not read everything is shown its own subscribers.
+func ServeSubscribers(name string, node Node, s Store, source Source, logger *slog.Logger) http.Handler {
 	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -338,16 +367,19 @@ func ServeSubscribers(name string, node Node, s Store, source Source) http.Handl
 		case <-ctx.Done():
 			return
 		}
+		i := access.From(ctx)
 		list, err := Subscribers(ctx, s)
 		if list == nil {
-			list = &SubscriberList{Subscribers: []Subscriber{}, Error: err.Error()}
+			list = &SubscriberList{Subscribers: []Subscriber{}}
 		}
+		list.Error = shownError(i, err, logger)
 		list.Join(sessions(name, node.Subscribers()))
 		if err != nil && len(list.Subscribers) == 0 {
-			refuse(w, err)
+			refuse(w, r, err, logger)
 			return
 		}
-		list.measure(ctx, source, counted)
+		list.narrow(i)
+		list.LogError = shownError(i, list.measure(ctx, source, counted), logger)
 		_ = json.NewEncoder(w).Encode(list) // the client may have gone
 	})
 }

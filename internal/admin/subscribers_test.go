@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 		{Name: "new", Process: "p/new", Partitions: partitions},
 		{Name: "sink", Shared: true, Live: true, Position: at(999), Partitions: 2}, // the others are another node's
 	}
-	list := ask(t, admin.ServeSubscribers("a", sessions, s, mongo))
+	list := ask(t, admin.ServeSubscribers("a", sessions, s, mongo, slog.New(slog.DiscardHandler)))
 	if list.Node != "a" || list.Origin.Cluster != "c" || len(list.Subscribers) != 4 || list.Error != "" || list.LogError != "" ||
 		!list.NewestEntry.Equal(at(1000).Time.Time()) || !list.OplogBegins.Equal(at(5).Time.Time()) {
 		t.Fatalf("%+v", list)
@@ -85,7 +86,7 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 	if err != nil || row(t, mine, "live").Connected != nil {
 		t.Fatalf("%+v, %v", mine, err)
 	}
-	answer := ask(t, admin.ServeSubscribers("b", node{{Name: "gone", Position: at(20), Partitions: partitions}}, s, mongo))
+	answer := ask(t, admin.ServeSubscribers("b", node{{Name: "gone", Position: at(20), Partitions: partitions}}, s, mongo, slog.New(slog.DiscardHandler)))
 	mine.Join(answer)
 	mine.Measure(t.Context(), mongo)
 	if live, gone := row(t, mine, "live"), row(t, mine, "gone"); live.Connected != nil || !equals(gone.Connected, true) || !equals(gone.Lag, 980) || gone.Session.Node != "b" {
@@ -97,26 +98,26 @@ func TestSubscribersAreListedAsFarAsAnythingIsKnown(t *testing.T) {
 	s, mongo := world(t)
 	connect(t, s, "gateway", at(1), nil)
 	mongo.unreadable = true
-	list := ask(t, admin.ServeSubscribers("a", node{}, s, mongo))
+	list := ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler)))
 	if g := row(t, list, "gateway"); list.OplogBegins != nil || g.HeadRoom != nil || g.Behind != nil || !equals(g.Lag, 999) {
 		t.Errorf("%+v", g)
 	}
 	mongo.unreadable = false
-	list = ask(t, admin.ServeSubscribers("a", node{}, s, mongo)) // what left the oplog cannot be counted
+	list = ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler))) // what left the oplog cannot be counted
 	if g := row(t, list, "gateway"); !equals(g.HeadRoom, -4) || !equals(g.Behind, 1000) {
 		t.Errorf("%+v", g)
 	}
 	mongo.away = errors.New("MongoDB is away")
-	list = ask(t, admin.ServeSubscribers("a", node{}, s, mongo))
+	list = ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler)))
 	if g := row(t, list, "gateway"); list.LogError == "" || g.Lag != nil || g.Position == nil {
 		t.Errorf("%+v, %+v", list, g)
 	}
 	mongo.away = nil
-	list = ask(t, admin.ServeSubscribers("a", node{{Name: "gateway", Position: at(2)}}, away{s}, mongo))
+	list = ask(t, admin.ServeSubscribers("a", node{{Name: "gateway", Position: at(2)}}, away{s}, mongo, slog.New(slog.DiscardHandler)))
 	if g := row(t, list, "gateway"); list.Error == "" || !equals(g.Connected, true) || g.Position != nil {
 		t.Errorf("%+v, %+v", list, g)
 	}
-	if status, text := get(t, admin.ServeSubscribers("a", node{}, away{s}, mongo)); status != http.StatusServiceUnavailable {
+	if status, text := get(t, admin.ServeSubscribers("a", node{}, away{s}, mongo, slog.New(slog.DiscardHandler))); status != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", status, text)
 	}
 	if _, err := admin.Subscribers(t.Context(), checkpoint.NewMemory(partitions)); fault.Of(err) != fault.ClusterUnknown {
@@ -134,7 +135,7 @@ func (away) Origin(context.Context) (checkpoint.Origin, error) {
 // A client that asks again and again does not have MongoDB count again and again.
 func TestEntriesAreNotCountedForEachRequest(t *testing.T) {
 	s, mongo := world(t)
-	h := admin.ServeSubscribers("a", node{}, s, mongo)
+	h := admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler))
 	ask(t, h)
 	mongo.asked = false
 	if list := ask(t, h); mongo.asked || !equals(row(t, list, "sink").Behind, 1000) {

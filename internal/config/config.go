@@ -182,6 +182,10 @@ type Gateway struct {
 	// CreditEvents and CreditBytes bound what a session has been sent and has not acknowledged.
 	CreditEvents int   `key:"credit_events" default:"65536" range:"1..100000000"`
 	CreditBytes  int64 `key:"credit_bytes" default:"16MiB" range:"1KiB..1TiB"`
+	// QueueBytes bounds the memory of what all sessions have been sent and have not acknowledged.
+	QueueBytes int64 `key:"queue_bytes" default:"256MiB" range:"1MiB..1TiB"`
+	// AckTimeout is how long a gateway may acknowledge nothing of what it has been sent before its session is closed; 0 means for ever.
+	AckTimeout time.Duration `key:"ack_timeout" default:"10m" range:"0s..8760h"`
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`

@@ -45,7 +45,8 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		GRPC:    GRPC{Listen: "127.0.0.1:9090", HeartbeatTimeout: 30 * time.Second, StallTimeout: 30 * time.Second},
 		Handoff: Handoff{Overlap: time.Second},
 		Gateway: Gateway{
-			CreditEvents: 65536, CreditBytes: 16 << 20, MaxSessions: 1000, MaxSubscriptions: 10_000, MaxFilterBytes: 64 << 20, SubscribeRate: 200, SubscribeBurst: 10_000,
+			CreditEvents: 65536, CreditBytes: 16 << 20, QueueBytes: 256 << 20, AckTimeout: 10 * time.Minute, MaxSessions: 1000, MaxSubscriptions: 10_000,
+			MaxFilterBytes: 64 << 20, SubscribeRate: 200, SubscribeBurst: 10_000,
 		},
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,

@@ -80,6 +80,13 @@ func (k keys) checkpoint(of checkpoint.Key) string {
 	return k.exclusive() + url.PathEscape(of.Subscriber)
 }
 
+// owned is the prefix of the keys of an identity's exclusive subscribers, whose names begin with its part; isOwned reports whether a key is one.
+func (k keys) owned(owner string) string { return k.exclusive() + url.PathEscape(owner) }
+
+func (k keys) isOwned(key string) bool {
+	return strings.Contains(strings.TrimPrefix(key, k.exclusive()), url.PathEscape("/"))
+}
+
 // history is the prefix of the keys of the history of a checkpoint with a key, entry one of those: a ring of places.
 func (k keys) history(checkpoint string) string {
 	return k.root + "history/" + strings.TrimPrefix(checkpoint, k.checkpoints()) + "/"

@@ -23,10 +23,10 @@ import (
 type NoticeConfig struct {
 	// Process is a random id of this process. Required, without slashes.
 	Process string
-	// Keep is how many notices of the whole cluster are kept. Defaults to 1000.
+	// Keep is how many notices of the whole cluster are kept of each history. Defaults to 1000.
 	Keep int
-	// TTL is how long a notice is kept at least. Defaults to 24 h.
-	TTL time.Duration
+	// TTL is how long a notice is kept at least, AuditTTL one of the audit log. Default to 24 h and 90 days.
+	TTL, AuditTTL time.Duration
 }
 
 // noticeLeases is how many leases of a process live at a time.
@@ -41,13 +41,18 @@ type NoticeStore struct {
 	mu struct {
 		sync.Mutex
 
-		lease clientv3.LeaseID // 0 for none
-		until time.Time        // from when on it takes no more
+		leases map[time.Duration]noticeLease // by the TTL of what is written under them
 
 		reign reign           // of the last reading
 		read  map[string]bool // keys that have been read
 		order []string        // the same, oldest first
 	}
+}
+
+// A noticeLease is one under which notices are written, until some time.
+type noticeLease struct {
+	id    clientv3.LeaseID
+	until time.Time
 }
 
 // A reign is one leader's of one etcd. An etcd that was restored, whose revisions count again from where the copy was made, has another one.
@@ -61,8 +66,9 @@ var _ notice.Store = (*NoticeStore)(nil)
 // NewNoticeStore makes a Store.
 func NewNoticeStore(c *Client, cfg NoticeConfig) *NoticeStore {
 	cfg.Keep, cfg.TTL = cmp.Or(cfg.Keep, 1000), cmp.Or(cfg.TTL, 24*time.Hour)
+	cfg.AuditTTL = max(cmp.Or(cfg.AuditTTL, 90*24*time.Hour), cfg.TTL)
 	s := &NoticeStore{cfg: cfg, client: c.etcd, prefix: c.keys.notices()}
-	s.mu.read = make(map[string]bool)
+	s.mu.read, s.mu.leases = make(map[string]bool), make(map[time.Duration]noticeLease)
 	return s
 }
 
@@ -72,7 +78,7 @@ func (s *NoticeStore) Append(ctx context.Context, notices []notice.Notice) error
 	err := retryUncertain(ctx, add)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // the machine slept, or etcd was restored
 		s.mu.Lock()
-		s.mu.lease = 0
+		clear(s.mu.leases)
 		s.mu.Unlock()
 		err = retryUncertain(ctx, add)
 	}
@@ -83,54 +89,74 @@ func (s *NoticeStore) Append(ctx context.Context, notices []notice.Notice) error
 }
 
 func (s *NoticeStore) append(ctx context.Context, notices []notice.Notice) error {
-	lease, err := s.lease(ctx)
-	if err != nil {
-		return err
-	}
-	ops := make([]clientv3.Op, 0, len(notices)+1)
+	ops := make([]clientv3.Op, 0, len(notices)+len(notice.Histories()))
 	for _, n := range notices {
-		ops = append(ops, clientv3.OpPut(s.key(n.ID), encodeNotice(n), clientv3.WithLease(lease)))
+		ttl := s.cfg.TTL
+		if n.History() != notice.Service {
+			ttl = s.cfg.AuditTTL
+		}
+		lease, err := s.lease(ctx, ttl)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, clientv3.OpPut(s.key(n), encodeNotice(n), clientv3.WithLease(lease)))
 	}
-	resp, err := s.client.Txn(ctx).Then(append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))...).Commit()
+	for _, h := range notice.Histories() { // that of the service counts all
+		ops = append(ops, clientv3.OpGet(s.under(h), clientv3.WithPrefix(), clientv3.WithCountOnly()))
+	}
+	resp, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return err
 	}
-	if count := resp.Responses[len(notices)].GetResponseRange().GetCount(); count > int64(s.cfg.Keep) {
-		return s.trim(ctx)
+	var all, others int64
+	for i, h := range notice.Histories() {
+		count := resp.Responses[len(notices)+i].GetResponseRange().GetCount()
+		if h == notice.Service {
+			all = count
+			continue
+		}
+		if others += count; count > int64(s.cfg.Keep) {
+			if err := s.trim(ctx, h); err != nil {
+				return err
+			}
+		}
+	}
+	if all-others > int64(s.cfg.Keep) {
+		return s.trim(ctx, notice.Service)
 	}
 	return nil
 }
 
-// lease returns the lease under which notices are written now.
-func (s *NoticeStore) lease(ctx context.Context) (clientv3.LeaseID, error) {
+// lease returns the lease under which notices are written now that live so long.
+func (s *NoticeStore) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
 	now := time.Now()
 	s.mu.Lock()
-	lease, until := s.mu.lease, s.mu.until
+	lease := s.mu.leases[ttl]
 	s.mu.Unlock()
-	if lease != 0 && now.Before(until) {
-		return lease, nil
+	if lease.id != 0 && now.Before(lease.until) {
+		return lease.id, nil
 	}
-	share := s.cfg.TTL / noticeLeases
-	granted, err := s.client.Grant(ctx, int64((s.cfg.TTL+share+time.Second-1)/time.Second))
+	share := ttl / noticeLeases
+	granted, err := s.client.Grant(ctx, int64((ttl+share+time.Second-1)/time.Second))
 	if err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.lease, s.mu.until = granted.ID, now.Add(share)
+	s.mu.leases[ttl] = noticeLease{granted.ID, now.Add(share)}
 	return granted.ID, nil
 }
 
 // deletions is how many keys go in one transaction: etcd takes 128 operations.
 const deletions = 100
 
-// trim deletes the oldest notices beyond the bound. Two nodes that do so at once delete the same ones.
-func (s *NoticeStore) trim(ctx context.Context) error {
-	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+// trim deletes the oldest notices of a history beyond the bound. Two nodes that do so at once delete the same ones.
+func (s *NoticeStore) trim(ctx context.Context, h notice.History) error {
+	resp, err := s.client.Get(ctx, s.under(h), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return err
 	}
-	kept := s.ours(resp.Kvs)
+	kept := slices.DeleteFunc(s.ours(resp.Kvs), func(kv *mvccpb.KeyValue) bool { return s.historyOf(string(kv.Key)) != h })
 	over := kept[:max(len(kept)-s.cfg.Keep, 0)]
 	for batch := range slices.Chunk(over, deletions) {
 		ops := make([]clientv3.Op, len(batch))
@@ -166,9 +192,7 @@ func (s *NoticeStore) Read(ctx context.Context, after int64) ([]notice.Notice, i
 			notices = append(notices, n)
 		}
 	}
-	if over := len(notices) - s.cfg.Keep; over > 0 { // another node keeps more
-		notices = notices[over:]
-	}
+	notices = notice.Newest(notices, s.cfg.Keep) // another node keeps more
 	return notices, resp.Header.GetRevision(), nil
 }
 
@@ -186,7 +210,7 @@ func (s *NoticeStore) noteLocked(key string) bool {
 	}
 	s.mu.read[key] = true
 	s.mu.order = append(s.mu.order, key)
-	if over := len(s.mu.order) - 2*s.cfg.Keep; over > 0 {
+	if over := len(s.mu.order) - 2*len(notice.Histories())*s.cfg.Keep; over > 0 {
 		for _, old := range s.mu.order[:over] {
 			delete(s.mu.read, old)
 		}
@@ -216,14 +240,32 @@ func (s *NoticeStore) Wait(ctx context.Context, after int64) error {
 	return context.Cause(ctx) // nil when it was long enough: who knows
 }
 
+// under is the prefix of the keys of a history; that of the service's is one of all. Earlier versions take the others' keys for none of notices.
+func (s *NoticeStore) under(h notice.History) string {
+	if h == notice.Service {
+		return s.prefix
+	}
+	return s.prefix + ":" + string(h) + "/"
+}
+
+// historyOf returns the history of a key.
+func (s *NoticeStore) historyOf(key string) notice.History {
+	for _, h := range notice.Histories() {
+		if h != notice.Service && strings.HasPrefix(key, s.under(h)) {
+			return h
+		}
+	}
+	return notice.Service
+}
+
 // key is the key of a notice of this process.
-func (s *NoticeStore) key(id uint64) string {
-	return fmt.Sprintf("%s%s/%020d", s.prefix, s.cfg.Process, id)
+func (s *NoticeStore) key(n notice.Notice) string {
+	return fmt.Sprintf("%s%s/%020d", s.under(n.History()), s.cfg.Process, n.ID)
 }
 
 // parse takes a key apart; ok says whether it is one of a notice.
 func (s *NoticeStore) parse(key string) (process string, id uint64, ok bool) {
-	process, number, _ := strings.Cut(strings.TrimPrefix(key, s.prefix), "/")
+	process, number, _ := strings.Cut(strings.TrimPrefix(key, s.under(s.historyOf(key))), "/")
 	id, err := strconv.ParseUint(number, 10, 64)
 	return process, id, err == nil && process != "" && len(number) == 20
 }

@@ -181,10 +181,10 @@ func TestNoticesEndWithTheirLeases(t *testing.T) {
 		t.Errorf("%d are there", n)
 	}
 	// After its share of the time a lease takes no more.
-	before := s.mu.lease
-	s.mu.until = time.Now()
+	before := s.mu.leases[s.cfg.TTL].id
+	s.mu.leases[s.cfg.TTL] = noticeLease{before, time.Now()}
 	p.append(s, some("a", 4, 5))
-	if s.mu.lease == before {
+	if s.mu.leases[s.cfg.TTL].id == before {
 		t.Error("written under the old lease")
 	}
 }

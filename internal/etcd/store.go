@@ -360,6 +360,9 @@ func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoi
 	var puts []clientv3.Op
 	var after seen
 	if what.checkpoint == nil {
+		if err := s.hasRoom(ctx, next.Subscriber); err != nil {
+			return next, false, err
+		}
 		next.Claim = claim
 		puts, _, after, err = s.puts(next, what)
 	} else {
@@ -380,26 +383,47 @@ func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoi
 	after.revision = resp.Header.Revision
 	s.remember(next.Key, after)
 	if what.revision == 0 {
-		err = s.makeRoom(ctx)
+		err = s.makeRoom(ctx, next.Subscriber)
 	}
 	return next.Clone(), true, err
 }
 
-// makeRoom deletes the exclusive subscribers, whether or not they can be read, that were saved longest ago, as far as there are too many. To
-// count them etcd walks over all, so it is asked only where one is new.
-func (s *Store) makeRoom(ctx context.Context) error {
+// hasRoom returns an error if the identity of a new exclusive subscriber has too many.
+func (s *Store) hasRoom(ctx context.Context, subscriber string) error {
+	owner := checkpoint.Owner(subscriber)
+	if owner == "" {
+		return nil
+	}
+	all, err := s.client.etcd.Get(ctx, s.client.keys.owned(owner), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	return checkpoint.HasRoom(subscriber, int(all.Count))
+}
+
+// makeRoom deletes the exclusive subscribers without an identity, whether or not they can be read, that were saved longest ago, as far as there
+// are too many. To count them etcd walks over all, so it is asked only where one is new.
+func (s *Store) makeRoom(ctx context.Context, subscriber string) error {
+	if checkpoint.Owner(subscriber) != "" {
+		return nil
+	}
 	prefix := s.client.keys.exclusive()
 	all, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || all.Count <= checkpoint.MaxSubscribers {
 		return err
 	}
-	oldest, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend), clientv3.WithLimit(min(all.Count-checkpoint.MaxSubscribers, maxNested)))
-	if err != nil || len(oldest.Kvs) == 0 {
+	resp, err := s.client.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	if err != nil {
 		return err
 	}
-	deletes := make([]clientv3.Op, len(oldest.Kvs))
-	for i, kv := range oldest.Kvs {
+	oldest := slices.DeleteFunc(resp.Kvs, func(kv *mvccpb.KeyValue) bool { return s.client.keys.isOwned(string(kv.Key)) })
+	oldest = oldest[:min(max(len(oldest)-checkpoint.MaxSubscribers, 0), maxNested)]
+	if len(oldest) == 0 {
+		return nil
+	}
+	deletes := make([]clientv3.Op, len(oldest))
+	for i, kv := range oldest {
 		key := string(kv.Key)
 		deletes[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged(key, seen{revision: kv.ModRevision})}, []clientv3.Op{
 			clientv3.OpDelete(key), clientv3.OpDelete(s.client.keys.history(key), clientv3.WithPrefix()),

@@ -46,7 +46,9 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	if l.grpc, err = access.NewTLS(withTLS(base, cfg.GRPC.TLS)); err != nil {
 		return nil, err
 	}
-	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates.
+	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates. Where both do, of
+	// different authorities, a subject counts at one of them.
+	base.Apart = Apart(cfg)
 	asks := cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {
 		asks = cfg.HTTP.TLS
@@ -72,6 +74,11 @@ func defaults(cfg config.Config) access.Defaults {
 
 // connections returns how many connections it takes to serve so many clients.
 func connections(clients int) int { return 2*clients + spareConnections }
+
+// Apart reports whether the servers ask for certificates of different authorities.
+func Apart(cfg config.Config) bool {
+	return cfg.GRPC.TLS.ClientCAFile != "" && cfg.HTTP.TLS.ClientCAFile != "" && cfg.GRPC.TLS.ClientCAFile != cfg.HTTP.TLS.ClientCAFile
+}
 
 func withTLS(c access.Config, t config.ServerTLS) access.Config {
 	c.TLS = access.TLSConfig{Certificate: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile, ClientOptional: t.ClientOptional}
@@ -177,6 +184,9 @@ func (l *Listeners) Checks() []health.Check {
 
 // Server makes an HTTP server over handlers that none of its clients can hold up. Requests' contexts end with base.
 func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
+	if l.http == nil && access.IsLocal(l.cfg.HTTP.Listen) {
+		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
+	}
 	return &http.Server{
 		Handler: limitRequests(l.cfg.HTTP.StallTimeout, handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: probeAfter, PingTimeout: probeTimeout, WriteByteTimeout: l.cfg.HTTP.StallTimeout},

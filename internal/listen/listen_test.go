@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,10 +159,10 @@ func TestHostileClientsAreLetGo(t *testing.T) {
 		}
 	}))
 	for name, said := range map[string]string{
-		"half a header":     "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+		"half a header":     "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
 		"nothing":           "",
-		"a body that drips": "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx",
-		"an endless body":   "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+		"a body that drips": "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
+		"an endless body":   "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +187,7 @@ func TestHostileClientsAreLetGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		if _, err := io.WriteString(conn, "GET /much HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		<-ended
@@ -221,7 +222,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if deadline, ok := ctx.Deadline(); ok {
 			_ = conn.SetReadDeadline(deadline)
 		}
-		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		_, err = bufio.NewReader(conn).ReadString('\n')
@@ -285,5 +286,153 @@ func TestFilesThatCannotBeUsedFailTheirCheck(t *testing.T) {
 	}
 	if _, err := listen.New(cfg, nil); fault.Of(err) != fault.AccessBadCertificate {
 		t.Errorf("at the start: %v", err)
+	}
+}
+
+// A browser on the machine reaches loopback addresses for every page that it shows: what pages of others ask for there is refused, programs and
+// pages that are listed are not.
+func TestPagesOfOthersAreRefusedOnLoopback(t *testing.T) {
+	served := make(chan string, 100)
+	address := serve(t, load(t, "STREAMER_HTTP_CORS_ORIGINS=https://app.example.com,https://proxy.example"),
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.URL.Path }))
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := "127.0.0.1:" + port
+	preflight := []string{"Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization"}
+	for _, tt := range []struct {
+		name, method, host string
+		header             []string
+		want               int
+	}{
+		{"curl", "GET", own, nil, 200},
+		{"by name", "GET", "localhost:" + port, nil, 200},
+		{"through a tunnel", "GET", "LocalHost.:9999", nil, 200},
+		{"IPv6", "GET", "[::1]:" + port, nil, 200},
+		{"a probe by another IP", "GET", "10.1.2.3:" + port, nil, 200},
+		{"a proxy with its own Host", "GET", "proxy.example", nil, 200},
+		{"DNS rebinding", "GET", "evil.example:" + port, nil, 403},
+		{"DNS rebinding, as its own origin", "GET", "evil.example", []string{"Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"}, 403},
+		{"a name that begins alike", "GET", "localhost.evil.example:" + port, nil, 403},
+		{"a name like an address", "GET", "127.0.0.1.evil.example", nil, 403},
+		{"another origin", "GET", own, []string{"Origin", "https://evil.example"}, 403},
+		{"no origin's page", "GET", own, []string{"Origin", "null"}, 403},
+		{"another port of this machine", "GET", own, []string{"Origin", "http://127.0.0.1:1"}, 403},
+		{"two origins", "GET", own, []string{"Origin", "https://app.example.com", "Origin", "https://evil.example"}, 403},
+		{"an image of another site", "GET", own, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 403},
+		{"a script of another port", "GET", own, []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"a listed origin", "GET", own, []string{"Origin", "https://app.example.com", "Sec-Fetch-Site", "cross-site"}, 200},
+		{"its own page", "GET", own, []string{"Origin", "http://" + own, "Sec-Fetch-Site", "same-origin"}, 200},
+		{"an address that was typed", "GET", own, []string{"Sec-Fetch-Site", "none"}, 200},
+		{"another origin's preflight", "OPTIONS", own, append(preflight, "Origin", "https://evil.example"), 403},
+		{"a listed origin's preflight", "OPTIONS", own, append(preflight, "Origin", "https://app.example.com"), 204},
+		{"a preflight after DNS rebinding", "OPTIONS", "evil.example", append(preflight, "Origin", "https://app.example.com"), 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), tt.method, "http://"+address+"/v1/subscribers", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = tt.host
+			for i := 0; i < len(tt.header); i += 2 {
+				r.Header.Add(tt.header[i], tt.header[i+1])
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != tt.want {
+				t.Errorf("%s: %s", resp.Status, body)
+			}
+			if tt.want == 403 {
+				if !strings.Contains(string(body), string(fault.AccessForeign)) || !strings.Contains(string(body), "http.cors_origins") || len(served) > 0 {
+					t.Errorf("%d served, refused with %s", len(served), body)
+				}
+				if allowed := resp.Header.Get("Access-Control-Allow-Origin"); allowed != "" {
+					t.Errorf("%q may read it", allowed)
+				}
+			}
+			for len(served) > 0 {
+				<-served
+			}
+		})
+	}
+	t.Run("HTTP/1.0 without a Host", func(t *testing.T) {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, " 200 ") {
+			t.Errorf("%s %v", line, err)
+		}
+	})
+}
+
+// Where a proxy stands in front on another machine, nobody knows by what name clients come.
+func TestHostsAreFreeOnOtherAddresses(t *testing.T) {
+	cfg := load(t, "STREAMER_HTTP_INSECURE=true")
+	cfg.HTTP.Listen = ":8080" // but nobody listens there
+	l, err := listen.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://streamer.default.svc:8080/health", nil)
+	w := httptest.NewRecorder()
+	l.Server(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil).Handler.ServeHTTP(w, r)
+	if w.Code != http.StatusNoContent {
+		t.Error(w.Code)
+	}
+}
+
+// Where the servers ask for certificates of different authorities, the one of HTTP cannot vouch for an identity of gRPC.
+func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
+	gateways, pages := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
+	cert, key := gateways.Files(t)
+	identities := write(t, "i", "subject CN=gateway name=gateway namespace=*\nsubject CN=page listener=http name=page namespace=a.b\n")
+	settings := []string{
+		"STREAMER_HTTP_TLS_CERT_FILE=" + cert, "STREAMER_HTTP_TLS_KEY_FILE=" + key, "STREAMER_HTTP_TLS_CLIENT_CA_FILE=" + pages.CAFile(t),
+		"STREAMER_GRPC_TLS_CERT_FILE=" + cert, "STREAMER_GRPC_TLS_KEY_FILE=" + key, "STREAMER_ACCESS_IDENTITIES_FILE=" + identities,
+	}
+	ask := func(address, name string) (status int) {
+		t.Helper()
+		cfg := gateways.Client(t, "")
+		cfg.Certificates = pages.Client(t, name).Certificates
+		transport := &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost:"+port+"/v1/gaps", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	address := serve(t, load(t, append(settings, "STREAMER_GRPC_TLS_CLIENT_CA_FILE="+gateways.CAFile(t))...), handler)
+	if got := ask(address, "gateway"); got != http.StatusUnauthorized {
+		t.Errorf("the authority of pages vouches for a gateway: %d", got)
+	}
+	if got := ask(address, "page"); got != http.StatusOK {
+		t.Errorf("a page: %d", got)
+	}
+	address = serve(t, load(t, settings...), handler) // only one of them asks for certificates
+	if got := ask(address, "gateway"); got != http.StatusOK {
+		t.Errorf("the only authority: %d", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/listen"
 )
 
 // A closure finds out how closed to strangers a node is, as far as its configuration and its files tell.
@@ -105,7 +106,7 @@ func (c closure) identities(context.Context) (f finding, err error) {
 		}
 		return judgeIdentities(found), nil
 	}
-	list, err := access.New(access.Config{TLS: certificates(asks), Identities: c.cfg.Access.IdentitiesFile})
+	list, err := access.New(access.Config{TLS: certificates(asks), Identities: c.cfg.Access.IdentitiesFile, Apart: listen.Apart(c.cfg)})
 	if err != nil {
 		return f, err
 	}

@@ -21,6 +21,8 @@ import (
 type Config struct {
 	// Listen is a loopback address, host:port. Empty means no listener.
 	Listen string
+	// Protect wraps what is served at Listen, and says who may ask. Defaults to everybody.
+	Protect func(http.Handler) http.Handler
 	// DumpDir is the folder for flight recordings; it is made where it is missing. Empty means that none are written.
 	DumpDir string
 	// DumpMax is how many recordings stay in the folder. Defaults to 10.
@@ -153,5 +155,8 @@ func (p *Profiler) handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
+	if p.cfg.Protect != nil {
+		return p.cfg.Protect(mux)
+	}
 	return mux
 }

@@ -2,7 +2,9 @@ package wiring
 
 import (
 	"context"
+	"net/http"
 
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/profile"
 )
 
@@ -12,6 +14,7 @@ func (s *Service) openProfiler(ctx context.Context) (err error) {
 	s.profiler, err = profile.New(ctx, profile.Config{
 		Listen: cfg.Listen, DumpDir: cfg.DumpDir, DumpMax: cfg.DumpMax, LagThreshold: cfg.LagThreshold, StallThreshold: cfg.StallThreshold,
 		Partitions: s.progress, Logger: s.logger,
+		Protect: func(next http.Handler) http.Handler { return access.Local(cfg.Listen, nil, next) },
 	})
 	if err != nil {
 		return err

@@ -88,6 +88,18 @@ func TestStallIsRecordedAndProfilesAreServed(t *testing.T) {
 			if !strings.Contains(string(body), "goroutine profile") {
 				t.Errorf("no profile: %s", body)
 			}
+			rebound, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/debug/pprof/cmdline", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rebound.Host = "evil.example"
+			if r, err = http.DefaultClient.Do(rebound); err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			if r.StatusCode != http.StatusForbidden {
+				t.Errorf("a page whose name was resolved to this machine: %s", r.Status)
+			}
 		}
 		recorded = recorded || strings.Contains(line, `msg="flight recording written" reason=stall`)
 	}

@@ -28,6 +28,7 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	if s.listeners, err = listen.New(s.opts.Config, s.logger); err != nil {
 		return err
 	}
+	s.audit()
 	s.listeners.Register(s.registry)
 	bind := func(listener *net.Listener, listen func(context.Context) (net.Listener, error)) {
 		if err != nil {
@@ -49,13 +50,14 @@ func (s *Service) buildServers() error {
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
-		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Logger: s.logger, Registerer: s.registry,
+		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
-		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices,
+		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
-	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store)))
-	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo)))
+	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
+	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
+	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -185,6 +187,17 @@ func (s *Service) health() *health.Registry {
 			for _, sub := range s.node.Subscribers() {
 				if sub.HeadRoomLevel != oplog.Fine {
 					return fmt.Errorf("the position of subscriber %s leaves the oplog in %s", sub.Name, sub.HeadRoom.Truncate(time.Second))
+				}
+			}
+			return nil
+		},
+	})
+	r.Register(health.Check{
+		Name: "subscribers_acknowledge", Severity: health.Warning, Text: "Every gateway acknowledges what it has been sent; one that does not is disconnected.",
+		Test: func() error {
+			for _, sub := range s.node.Subscribers() {
+				if sub.Overdue {
+					return fmt.Errorf("subscriber %s has acknowledged nothing of what it has been sent for %s", sub.Name, sub.Owes.Truncate(time.Second))
 				}
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
@@ -65,16 +66,26 @@ func (c *channels) run(ctx context.Context) {
 
 // announced is how gateways are told of a notice; ok is false for those of the past, which are for people, and those about other gateways.
 func announced(n notice.Notice) (told streamer.Notice, ok bool) {
-	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At}
+	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
-	return told, !n.Past && !aboutGateway(n)
+	return told, !n.Past && n.Channel != notice.Audit && !aboutGateway(n)
+}
+
+// shown is how a client of /v1/notices is told of a notice; ok is false if it may not know of it.
+func shown(ctx context.Context, n notice.Notice) (told notice.Notice, ok bool) {
+	i := access.From(ctx)
+	if i.Operates() {
+		return n, true
+	}
+	names, some := i.Readable(n.Namespaces())
+	return n.Narrowed(names), some && n.Public()
 }
 
 // aboutGateway reports whether a notice is about a gateway: that is for operators, because it names a subscriber that others need not know of.
 func aboutGateway(n notice.Notice) bool {
-	return n.Fields["member_kind"] == string(cluster.KindGateway)
+	return n.Fields["member_kind"] == string(cluster.KindGateway) || n.Kind == notice.KindSubscriberReplaced
 }
 
 // rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or the operator's command, has told of it.
@@ -93,7 +104,7 @@ const (
 // recentNotices returns what a gateway that begins is told of what was posted before.
 func recentNotices(board *notice.Board, now time.Time) (recent []streamer.Notice) {
 	posted, _ := board.Since(0)
-	posted = slices.DeleteFunc(posted, aboutGateway)
+	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return aboutGateway(n) || n.Channel == notice.Audit })
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
 		if now.Sub(n.At) <= recentlyPosted {
 			told, _ := announced(n)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,7 @@ type Service struct {
 	node       *streamer.Node
 	board      *notice.Board
 	channels   channels
+	auditor    *notice.Auditor
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
 	roster     cluster.Store // nil without etcd
@@ -154,7 +156,8 @@ func (s *Service) buildNode(context.Context) error {
 	}
 	hub := streamer.New(streamer.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
-		Snapshots: mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
+		QueueBytes: int(cfg.Gateway.QueueBytes),
+		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
 	}, s.log)
@@ -164,11 +167,12 @@ func (s *Service) buildNode(context.Context) error {
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
 		LagThreshold: cfg.Reliability.LagThreshold,
+		AckTimeout:   cfg.Gateway.AckTimeout,
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
 	s.buildMember()
-	return s.buildServers()
+	return s.buildServers() //nolint:contextcheck // requests last longer than the start
 }
 
 // recovered returns the collections that are read again after a loss.
@@ -258,6 +262,7 @@ func (s *Service) Addr() string { return s.listener.Addr().String() }
 // was delivered acknowledged, the last checkpoints saved, the partitions released. Then it closes everything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.Close()
+	defer s.tell(context.WithoutCancel(ctx))() // after everything that has something to tell
 	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWeb()
 	ctx, cancel := context.WithCancel(ctx)
@@ -290,11 +295,23 @@ func (s *Service) Run(ctx context.Context) error {
 		s.source.Run(web)
 		return nil
 	})
-	g.Go(func() error {
-		s.channels.run(web)
-		return nil
-	})
 	return g.Wait()
+}
+
+// tell writes the audit log and carries notices until stop is called, and then what was posted before that.
+func (s *Service) tell(ctx context.Context) (stop func()) {
+	carrying, stopCarrying := context.WithCancel(ctx)
+	auditing, stopAuditing := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer stopCarrying()
+		s.auditor.Run(auditing)
+	})
+	running.Go(func() { s.channels.run(carrying) })
+	return func() {
+		stopAuditing()
+		running.Wait()
+	}
 }
 
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.

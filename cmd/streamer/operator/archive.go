@@ -76,7 +76,7 @@ func importCommand() *cobra.Command {
 			}
 			i := imported{ImportPlan: plan}
 			question := fmt.Sprintf("Import %d checkpoints? Where one moves forward, what is between is skipped.", len(plan.Steps))
-			if err := o.decide(w, i, i.write, nil, question); err != nil {
+			if err := o.decide(ctx, w, i, i.write, nil, question); err != nil {
 				return err
 			}
 			if err := apply(ctx, conn, plan, args[0]); err != nil {

@@ -37,6 +37,11 @@ type command struct {
 	allNodes bool
 	// accepts are the faults of backend.Verify that the command is there to resolve.
 	accepts []fault.Code
+
+	// What runs, for the audit log.
+	cmd  *cobra.Command
+	conn *backend.Conn
+	args []string
 }
 
 // An action is what a command does. It writes its result to w. Of joined errors only the first is shown.
@@ -68,7 +73,8 @@ func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := conn.OpenForOperator(cmd.Context(), o.allNodes); err != nil && !slices.Contains(o.accepts, fault.Of(err)) {
 		return err
 	}
-	if err := do(cmd.Context(), conn, args, cmd.OutOrStdout()); !errors.Is(err, errDryRun) {
+	o.cmd, o.conn, o.args = cmd, conn, args
+	if err := do(cmd.Context(), conn, args, Terminal{cmd.OutOrStdout()}); !errors.Is(err, errDryRun) {
 		return backend.FirstError(err)
 	}
 	return nil
@@ -109,6 +115,7 @@ func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) 
 
 // printResult writes a result: as JSON where output says so, otherwise as human does.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
+	w = Terminal{w}
 	if output == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
@@ -129,7 +136,7 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 // decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
 // plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
 // errDryRun is for --dry-run, refused what is wrong with the plan.
-func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
+func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
 	case o.dryRun || refused != nil:
 		if err := o.print(w, plan, human); err != nil {
@@ -145,21 +152,30 @@ func (o *command) decide(w io.Writer, plan any, human func(*tabwriter.Writer), r
 			return err
 		}
 	}
-	return o.confirm(question)
+	return o.confirm(ctx, question)
 }
 
 // errDryRun ends a command that only shows what it would do.
 var errDryRun = errors.New("nothing was done: --dry-run")
 
-// confirm asks for confirmation on the terminal, unless --yes is set. Any answer but yes, and no terminal, is the fault CommandUnconfirmed.
-func (o *command) confirm(question string) error {
+// confirm asks for confirmation on the terminal, unless --yes is set, and writes a record into the audit log. Any answer but yes, and no
+// terminal, is the fault CommandUnconfirmed.
+func (o *command) confirm(ctx context.Context, question string) error {
+	if err := o.ask(question); err != nil {
+		return err
+	}
+	return o.record(ctx)
+}
+
+// ask asks for confirmation.
+func (o *command) ask(question string) error {
 	if o.yes {
 		return nil
 	}
 	if !interactive() {
 		return fault.Newf(fault.CommandUnconfirmed, "there is no terminal for the question: %s", question)
 	}
-	fmt.Fprintf(os.Stderr, "%s [y/N] ", question)
+	fmt.Fprintf(Terminal{os.Stderr}, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)

@@ -53,7 +53,7 @@ func adoptCommand() *cobra.Command {
 				return err
 			}
 			a := adopted{AdoptPlan: plan}
-			if err := o.decide(w, a, a.write, plan.Check(source), "Adopt the checkpoints? Every node that runs loses its partitions."); err != nil {
+			if err := o.decide(ctx, w, a, a.write, plan.Check(source), "Adopt the checkpoints? Every node that runs loses its partitions."); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, conn.Store, operatorName())

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -159,16 +158,6 @@ func (a *clusterView) plannedFor(node string) (n int) {
 		}
 	}
 	return n
-}
-
-// printable replaces what a terminal might obey: gateways choose their own names.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }
 
 // failedChecks lists the checks that fail.

@@ -29,7 +29,7 @@ func TestPlanShowsGateways(t *testing.T) {
 		lines = append(lines, strings.Fields(line))
 	}
 	for i, want := range []string{
-		"n1 node healthy - 1 1 0.0 unknown 1", "n1 gateway healthy cache,disk at n1 1", "x\ufffd[2J\ufffd gateway healthy - at n1",
+		"n1 node healthy - 1 1 0.0 unknown 1", "n1 gateway healthy cache,disk at n1 1", `x\u001b[2J\u0009` + " gateway healthy - at n1",
 	} {
 		if got := strings.Join(lines[5+i], " "); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -34,7 +34,7 @@ func gapsCommand() *cobra.Command {
 				fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
 				for _, g := range log.Gaps {
 					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", formatTime(g.Found), formatTime(g.LostFrom.Time), formatTime(g.LostTo.Time), g.Reason,
-						orDash(strings.Join(g.Namespaces, ",")), g.By)
+						printable(orDash(strings.Join(g.Namespaces, ","))), printable(g.By))
 				}
 			})
 			return cmp.Or(err, unread)

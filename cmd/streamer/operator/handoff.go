@@ -36,7 +36,7 @@ func handoffCommand() *cobra.Command {
 			}
 			h.Partition = wanted[0]
 			h.Confirm = func(from string) error {
-				return o.confirm(fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
+				return o.confirm(ctx, fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}
 			if o.output == "" {
 				h.Progress = func(s admin.HandoffStep) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
@@ -87,7 +87,7 @@ func drainCommand() *cobra.Command {
 			}
 			if d.Node = args[0]; undo {
 				ask := func() error {
-					return o.confirm(fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
+					return o.confirm(ctx, fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
 				}
 				if err := admin.Undrain(ctx, c, d.Node, ask); err != nil {
 					return err
@@ -97,7 +97,7 @@ func drainCommand() *cobra.Command {
 				})
 			}
 			d.Confirm = func(owned int) error {
-				return o.confirm(fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", owned, d.Node))
+				return o.confirm(ctx, fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
 			if o.output == "" {
 				d.Progress = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -160,7 +162,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	d := newFixture(t)
 	node := httptest.NewServer(http.NewServeMux())
 	t.Cleanup(node.Close)
-	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo))
+	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
 	var list struct {
 		admin.SubscriberList
 		NodeError string `json:"node_error"`
@@ -268,8 +270,13 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard, _, err := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: "n"}).Read(t.Context(), 0)
-	if err != nil || len(heard) != 1 || heard[0].Kind != notice.KindRewound || heard[0].Fields["subscriber"] != "stdout" {
-		t.Errorf("%+v, %v", heard, err)
+	if err != nil || len(heard) != 2 || heard[1].Kind != notice.KindRewound || heard[1].Fields["subscriber"] != "stdout" {
+		t.Fatalf("%+v, %v", heard, err)
+	}
+	// The audit log says who has done what; it was written before anything was done, and not for a dry run.
+	if record := heard[0]; notice.Check(record) != nil || record.Kind != notice.KindOperated || record.Fields["by"] != operatorName() || record.At.IsZero() ||
+		!strings.HasSuffix(record.Text, "streamer subscribers rewind stdout --output=json --partition=[1] --to="+to+" --why=twice --yes=true") {
+		t.Errorf("%+v", record)
 	}
 }
 
@@ -337,7 +344,7 @@ func TestPartitionsAreCountedAnew(t *testing.T) {
 func TestListNeedsNoConfigurationWhereANodeAnswers(t *testing.T) {
 	d := newFixture(t)
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/subscribers", admin.ServeSubscribers("a", sole("gateway/orders"), d.conn.Store, d.mongo))
+	mux.Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("gateway/orders"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
 	node := httptest.NewServer(mux)
 	t.Cleanup(node.Close)
 	for _, variable := range os.Environ() { // the node's own

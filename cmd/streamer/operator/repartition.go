@@ -43,7 +43,7 @@ func repartitionCommand() *cobra.Command {
 			}
 			r := repartitioned{RepartitionPlan: plan}
 			question := fmt.Sprintf("Change the number of partitions from %d to %d?", plan.Origin.Partitions, to)
-			if err := o.decide(w, r, r.write, plan.Check(), question); err != nil {
+			if err := o.decide(ctx, w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
 			next, err := plan.Apply(ctx, conn.Store, operatorName())

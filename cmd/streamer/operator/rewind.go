@@ -54,7 +54,7 @@ func rewindCommand() *cobra.Command {
 			}
 			r := rewound{RewindPlan: plan}
 			question := fmt.Sprintf("Move subscriber %s back to %s?", quoted(plan.Subscriber), formatTime(plan.To.Time))
-			if err := o.decide(w, r, r.write, plan.Check(), question); err != nil {
+			if err := o.decide(ctx, w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
 			written, err := plan.Apply(ctx, conn.Store, operatorName(), why)

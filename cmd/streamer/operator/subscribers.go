@@ -170,6 +170,8 @@ func connected(s admin.Subscriber) string {
 		return "no"
 	case s.Session == nil:
 		return "yes"
+	case s.Session.Overdue:
+		return "yes, acknowledges nothing"
 	case s.Session.CreditEvents == 0 || s.Session.CreditBytes == 0:
 		return "yes, without credit"
 	case !s.Session.Live:
@@ -360,7 +362,7 @@ func deleteCommand() *cobra.Command {
 					return unread
 				}
 			}
-			if err := o.decide(w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
+			if err := o.decide(ctx, w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
 				return err
 			}
 			if err := conn.Store.Delete(ctx, args[0]); err != nil {

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -60,7 +59,7 @@ func tailCommand() *cobra.Command {
 			}
 			t.url = base.JoinPath("v1/events").String()
 			t.json = output == "json"
-			t.out, t.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			t.out, t.notes = cmd.OutOrStdout(), Terminal{cmd.ErrOrStderr()}
 			t.colour = isTerminal(t.out) && os.Getenv("NO_COLOR") == ""
 			return t.run(cmd.Context())
 		},
@@ -199,17 +198,18 @@ const (
 // print shows one event.
 func (t *tail) print(data []byte) error {
 	if t.json {
-		_, err := fmt.Fprintf(t.out, "%s\n", data)
+		_, err := fmt.Fprintf(Terminal{t.out}, "%s\n", data)
 		return err
 	}
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
 		return fmt.Errorf("read event: %w", err)
 	}
-	ns := strings.TrimSuffix(e.NS.DB+"."+e.NS.Coll, ".")
+	ns := printable(strings.TrimSuffix(e.NS.DB+"."+e.NS.Coll, "."))
 	at := time.Unix(int64(e.Time.Timestamp.T), 0).Format(time.TimeOnly)
 	_, err := fmt.Fprintf(t.out, "%s %s %s %s\n",
-		t.paint(dim, at), t.paint(colourOf(e.Op), fmt.Sprintf("%-8s", e.Op)), ns, bytes.TrimSpace(fmt.Appendf(nil, "%s %s", id(e.Key), e.detail())))
+		t.paint(dim, at), t.paint(colourOf(e.Op), fmt.Sprintf("%-8s", printable(e.Op))), ns,
+		strings.TrimSpace(printable(id(e.Key))+" "+printable(e.detail())))
 	return err
 }
 
@@ -227,7 +227,7 @@ func (t *tail) printLoss(data []byte) error {
 		return fmt.Errorf("read notice: %w", err)
 	}
 	clock := func(a at) string { return time.Unix(int64(a.Timestamp.T), 0).Format(time.DateTime) }
-	_, err := fmt.Fprintln(t.out, t.paint(red, fmt.Sprintf("lost: changes from %s to %s. %s", clock(loss.From), clock(loss.To), loss.Advice)))
+	_, err := fmt.Fprintln(t.out, t.paint(red, fmt.Sprintf("lost: changes from %s to %s. %s", clock(loss.From), clock(loss.To), printable(loss.Advice))))
 	return err
 }
 

@@ -65,6 +65,9 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 	if first, err = first.Trimmed(); err != nil {
 		return checkpoint.Checkpoint{}, err
 	}
+	if err = s.hasRoom(ctx, first.Key); err != nil {
+		return checkpoint.Checkpoint{}, err
+	}
 	added := false
 	err = s.change(ctx, []checkpoint.Key{first.Key}, false, func(_ int, d document, unread error) (*write, error) {
 		if unread != nil {
@@ -84,7 +87,7 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 	if err != nil {
 		return checkpoint.Checkpoint{}, err
 	}
-	if added {
+	if added && checkpoint.Owner(first.Subscriber) == "" {
 		s.makeRoom(ctx)
 	}
 	return claimed, nil

@@ -1,9 +1,11 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -471,6 +473,35 @@ func save(c checkpoint.Checkpoint, d document, unread error) (*write, error) {
 	return &write{checkpoint: &merged}, nil
 }
 
+// dropSubscribers deletes the exclusive subscribers without an identity beyond MaxSubscribers.
+func (s *Store) dropSubscribers(ctx context.Context) error {
+	all := bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: exclusive}, {Key: "$lt", Value: "exclusive0"}}}}
+	cursor, err := s.checkpoints.Find(ctx, all, options.Find().SetProjection(bson.D{{Key: savedField, Value: 1}}))
+	if err != nil {
+		return err
+	}
+	type row struct {
+		ID    string         `bson:"_id"`
+		Saved bson.Timestamp `bson:"saved"`
+	}
+	var rows []row
+	if err := cursor.All(ctx, &rows); err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return checkpoint.Owner(strings.TrimPrefix(r.ID, exclusive)) != "" })
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(a.Saved.Compare(b.Saved), cmp.Compare(a.ID, b.ID)) })
+	rows = rows[:max(len(rows)-checkpoint.MaxSubscribers, 0)]
+	if len(rows) == 0 {
+		return nil
+	}
+	deletes := make([]mongo.WriteModel, len(rows))
+	for i, r := range rows {
+		deletes[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{{Key: "_id", Value: r.ID}, {Key: savedField, Value: r.Saved}})
+	}
+	_, err = s.checkpoints.BulkWrite(ctx, deletes, options.BulkWrite().SetOrdered(false))
+	return err
+}
+
 // drop deletes what is beyond the documents of a collection, found by a filter, that are the youngest by a field, unless it is written
 // meanwhile. Who else drops at the same time drops nothing more.
 func drop(ctx context.Context, c *mongo.Collection, filter bson.D, field string, keep int) error {
@@ -496,16 +527,35 @@ func drop(ctx context.Context, c *mongo.Collection, filter bson.D, field string,
 	return err
 }
 
-// makeRoom forgets the exclusive subscribers beyond MaxSubscribers that were written longest ago. Where that fails the next new one does it. The
-// server knows about how many documents there are without counting them.
+// hasRoom returns an error if an exclusive subscriber is new and its identity has too many.
+func (s *Store) hasRoom(ctx context.Context, k checkpoint.Key) error {
+	owner := checkpoint.Owner(k.Subscriber)
+	if owner == "" {
+		return nil
+	}
+	from := exclusive + owner
+	ids := func(filter any) (int64, error) {
+		return s.checkpoints.CountDocuments(ctx, bson.D{{Key: "_id", Value: filter}})
+	}
+	n, err := ids(bson.D{{Key: "$gt", Value: from}, {Key: "$lt", Value: strings.TrimSuffix(from, "/") + "0"}}) // 0 follows the slash
+	if err == nil && checkpoint.HasRoom(k.Subscriber, int(n)) != nil {
+		var there int64
+		if there, err = ids(idOf(k)); err == nil && there == 0 {
+			return checkpoint.HasRoom(k.Subscriber, int(n))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("count the subscribers of an identity: %w", mongodb.AsFault(err))
+	}
+	return nil
+}
+
+// makeRoom forgets the exclusive subscribers without an identity beyond MaxSubscribers that were written longest ago. Where that fails the next
+// new one does it. The server knows about how many documents there are without counting them.
 func (s *Store) makeRoom(ctx context.Context) {
-	all := bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: exclusive}, {Key: "$lt", Value: "exclusive0"}}}}
 	n, err := s.checkpoints.EstimatedDocumentCount(ctx)
 	if err == nil && n > checkpoint.MaxSubscribers {
-		n, err = s.checkpoints.CountDocuments(ctx, all)
-	}
-	if err == nil && n > checkpoint.MaxSubscribers {
-		err = drop(ctx, s.checkpoints, all, savedField, checkpoint.MaxSubscribers)
+		err = s.dropSubscribers(ctx)
 	}
 	if err != nil {
 		s.client.Logger().Warn("subscribers without a session are not forgotten", "error", err)

@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/notice"
+)
+
+// An AuditLog is who has connected to the nodes of a cluster and what operators have done, as a node knows it: the oldest first.
+type AuditLog struct {
+	Records []notice.Notice `json:"records"`
+}
+
+// ServeAudit answers GET requests with the audit log as JSON: 200, and 403 to identities that may not read everything.
+func ServeAudit(board *notice.Board) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i := access.From(r.Context()); !i.Operates() {
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the audit log needs the right to every namespace"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		log := AuditLog{Records: []notice.Notice{}}
+		all, _ := board.Since(0)
+		for _, n := range all {
+			if n.Channel == notice.Audit {
+				log.Records = append(log.Records, n)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(log) // the client may have gone
+	})
+}
+
+// OperatedNotice returns the record of the audit log that an operator has confirmed a command, with its arguments.
+func OperatedNotice(by, command string, arguments []string) notice.Notice {
+	text := by + " has confirmed: " + command
+	for _, a := range arguments {
+		text += " " + a
+	}
+	return notice.Notice{
+		Channel: notice.Audit, Kind: notice.KindOperated, Level: notice.Info, Node: by, Text: text,
+		Fields: map[string]any{"by": by, "command": command, "arguments": arguments},
+	}
+}
