@@ -413,13 +413,16 @@ func (a *attacker) holdConnections(ctx context.Context) {
 	})
 }
 
-// takeNames begins sessions under ever new names, of processes that start in the future.
+// takeNames begins sessions under ever new names, and under those of honest identities, of processes that start in the future.
 func (a *attacker) takeNames(ctx context.Context) {
 	future := timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 	several(8, func(n int) {
 		hello := func(i int) *streampb.Hello {
 			h := a.hello()
-			h.Subscriber, h.ProcessId, h.StartedAt = fmt.Sprintf("s-%d", i*8+n), strconv.Itoa(i), future
+			if h.Subscriber = fmt.Sprintf("s-%d", i*8+n); i%2 == 0 {
+				h.Subscriber = honest(i / 2 % tenantsOfAKind)
+			}
+			h.ProcessId, h.StartedAt = strconv.Itoa(i), future
 			return h
 		}
 		a.inSessions(ctx, hello, func(_ context.Context, s session, _ int) {
