@@ -55,7 +55,7 @@ func attacks() []attack {
 	}
 }
 
-// serveAttackers is a worker in which hostile identities attack a node from "attack" to "end". It gets the CPU time that others leave: attackers
+// serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU time that others leave: attackers
 // have machines of their own, and what this one does for them is not what the node does.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
@@ -68,9 +68,12 @@ func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 				return none{}, err
 			}
 			for i, attack := range attacks()[:s.Hostile] {
-				a := &attacker{siege: s, token: hostile(i), from: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}}
+				a := &attacker{siege: s, token: hostile(i), from: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}, begun: make(chan struct{})}
 				attackers[attack.name] = a
 				g.Go(func() error { attack.run(a, attacking); return nil })
+			}
+			for _, a := range attackers {
+				<-a.begun
 			}
 			return none{}, nil
 		}),
@@ -113,6 +116,14 @@ type attacker struct {
 	token             string
 	from              *net.TCPAddr
 	attempts, refused atomic.Int64
+	begun             chan struct{} // closed at the first attempt
+}
+
+// attempt counts an attempt.
+func (a *attacker) attempt() {
+	if a.attempts.Add(1) == 1 {
+		close(a.begun)
+	}
 }
 
 type session = streampb.Gateway_ConnectClient
@@ -181,7 +192,7 @@ func (a *attacker) wanting(id, filter string) *streampb.Subscription {
 
 // open opens a session, and returns when it is welcome; nil where it is refused.
 func (a *attacker) open(ctx context.Context, conn *grpc.ClientConn, hello *streampb.Hello) session {
-	a.attempts.Add(1)
+	a.attempt()
 	stream, err := streampb.NewGatewayClient(conn).Connect(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+a.token))
 	if err == nil {
 		if err = stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err == nil || errors.Is(err, io.EOF) {
@@ -271,7 +282,7 @@ func (a *attacker) breakProtocol(ctx context.Context) {
 		}
 		a.inSessions(ctx, hello, func(_ context.Context, s session, i int) {
 			for j := 0; ; j++ {
-				a.attempts.Add(1)
+				a.attempt()
 				if s.Send(bad(i+j)) != nil {
 					drain(s)
 					a.refuse(ctx)
@@ -287,7 +298,7 @@ func (a *attacker) resubscribe(ctx context.Context, change func(i int) *streampb
 	a.inSessions(ctx, func(int) *streampb.Hello { return a.hello(a.wanting("0", "key._id == 0")) }, func(ctx context.Context, s session, i int) {
 		go func() {
 			for j := i * 1_000_000; ctx.Err() == nil; j++ {
-				a.attempts.Add(1)
+				a.attempt()
 				if s.Send(change(j)) != nil {
 					return
 				}
@@ -370,7 +381,7 @@ func (a *attacker) neverRead(ctx context.Context) {
 func (a *attacker) neverReadStreams(ctx context.Context) {
 	several(50, func(int) {
 		for ctx.Err() == nil {
-			a.attempts.Add(1)
+			a.attempt()
 			conn, err := a.dial(ctx, a.Node.HTTP)
 			if err != nil {
 				a.refuse(ctx)
@@ -397,7 +408,7 @@ func (a *attacker) holdConnections(ctx context.Context) {
 	several(3000, func(i int) {
 		one := unfinished[i%len(unfinished)]
 		for ctx.Err() == nil {
-			a.attempts.Add(1)
+			a.attempt()
 			conn, err := a.dial(ctx, one.address)
 			if err != nil {
 				a.refuse(ctx)

@@ -140,6 +140,35 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	}
 }
 
+func TestOneRaceHasItsFiguresOnly(t *testing.T) {
+	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for name, f := range r.each {
+		if names = append(names, name); f.Ratio == nil {
+			t.Errorf("%s: %s", name, f.Void)
+		}
+	}
+	if !slices.Equal(names, []string{"tenants_p99"}) {
+		t.Errorf("figures %q", names)
+	}
+	values := (*r)["tenants_p99"].From["tenants/besieged"].Values
+	for _, attack := range attacks() {
+		if values[attack.name+"_attempts"].Median == 0 {
+			t.Errorf("the attack %s made no attempt", attack.name)
+		}
+	}
+	var races []string
+	for _, race := range (&bench{flags: flags{race: "half"}}).chosen() {
+		races = append(races, race.name)
+	}
+	if !slices.Equal(races, []string{"unpaced", "paced", "half"}) {
+		t.Errorf("races %q", races)
+	}
+}
+
 func TestOtherServerIsWrittenTo(t *testing.T) {
 	b := &bench{
 		flags:    flags{scale: tiny(), uri: devmongotest.Start(t, devmongo.Config{}).URI()},
