@@ -55,8 +55,8 @@ func attacks() []attack {
 	}
 }
 
-// serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU time that others leave: attackers
-// have machines of their own, and what this one does for them is not what the node does.
+// serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU
+// time that others leave: attackers have machines of their own, and what this one does for them is not what the node does.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
 	attacking, end := context.WithCancel(ctx)
@@ -171,7 +171,8 @@ func (a *attacker) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // connection makes a connection to the node's gateway.
 func (a *attacker) connection() *grpc.ClientConn {
-	conn, err := grpc.NewClient("passthrough:///"+a.Node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(a.dial))
+	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
+	conn, err := grpc.NewClient("passthrough:///"+a.Node.GRPC, plain, grpc.WithContextDialer(a.dial))
 	if err != nil {
 		panic(err) // the address is the node's own
 	}
@@ -270,7 +271,8 @@ func (a *attacker) breakProtocol(ctx context.Context) {
 				Checks: []*streampb.Check{{Name: strings.Repeat("x", 1<<20)}},
 			}}}
 		}
-		return &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Detach{Detach: &streampb.Detach{Partitions: []uint32{uint32(i % partitions)}}}}
+		one := []uint32{uint32(i % partitions)}
+		return &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Detach{Detach: &streampb.Detach{Partitions: one}}}
 	}
 	several(8, func(n int) {
 		hello := func(i int) *streampb.Hello {
@@ -340,7 +342,8 @@ func (a *attacker) evaluateFilters(ctx context.Context) {
 	hello := func(i int) *streampb.Hello {
 		filters := make([]*streampb.Subscription, 300)
 		for j := range filters {
-			filters[j] = a.wanting(strconv.Itoa(j), fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, a + b + c + key._id > %[2]d)))", numbers, -i*len(filters)-j))
+			nested := fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, a + b + c + key._id > %[2]d)))", numbers, -i*len(filters)-j)
+			filters[j] = a.wanting(strconv.Itoa(j), nested)
 		}
 		return a.hello(filters...)
 	}
@@ -388,7 +391,8 @@ func (a *attacker) neverReadStreams(ctx context.Context) {
 				continue
 			}
 			_ = conn.(*net.TCPConn).SetReadBuffer(4096)
-			fmt.Fprintf(conn, "GET /v1/events?db=%s&coll=%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", a.DB, collection, a.Node.HTTP, a.token)
+			fmt.Fprintf(conn, "GET /v1/events?db=%s&coll=%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n",
+				a.DB, collection, a.Node.HTTP, a.token)
 			status := make([]byte, len("HTTP/1.1 200"))
 			if _, err := io.ReadFull(conn, status); err != nil || !strings.HasSuffix(string(status), "200") {
 				a.refuse(ctx)
@@ -403,7 +407,8 @@ func (a *attacker) neverReadStreams(ctx context.Context) {
 // holdConnections holds connections without a request, and with one that it does not finish. It shows no credentials.
 func (a *attacker) holdConnections(ctx context.Context) {
 	unfinished := []struct{ address, text string }{
-		{a.Node.HTTP, ""}, {a.Node.HTTP, "GET /v1/events HTTP/1.1\r\nHost: x\r\nX-Long: "}, {a.Node.GRPC, ""}, {a.Node.GRPC, "PRI * HTTP/2.0\r\n\r\nSM"},
+		{a.Node.HTTP, ""}, {a.Node.HTTP, "GET /v1/events HTTP/1.1\r\nHost: x\r\nX-Long: "},
+		{a.Node.GRPC, ""}, {a.Node.GRPC, "PRI * HTTP/2.0\r\n\r\nSM"},
 	}
 	several(3000, func(i int) {
 		one := unfinished[i%len(unfinished)]

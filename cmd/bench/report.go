@@ -245,8 +245,8 @@ func (b *bench) handoffPause() metric {
 	})
 }
 
-// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd). No key bounds all of a node's memory: the defaults of those
-// that bound its parts, such as gateway.queue_bytes, are to fit in there.
+// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd). No key bounds all of a node's memory: the defaults of
+// those that bound its parts, such as gateway.queue_bytes, are to fit in there.
 const sampleMiB = 1024
 
 func (b *bench) tenantsP99() metric {
