@@ -94,9 +94,10 @@ prove:
 	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
 	$(GO) test -tags prove -run '^TestProve' -timeout 60m ./internal/simulation # eight times as many seeds without the race detector
 
-# Nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
+# Hostile identities beside honest ones. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
 siege:
+	$(GO) run ./cmd/bench -race tenants
 	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./test
 
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,8 @@ type scale struct {
 	clients, sent int           // of server-sent events, and events to them
 	sending       int           // events a second to them
 	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
+	sieges        int           // rounds in which identities attack
+	siege         time.Duration // the length of each
 }
 
 func full() scale {
@@ -33,6 +36,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
+		sieges: 2, siege: 9 * time.Second,
 	}
 }
 
@@ -40,6 +44,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
+	s.sieges, s.siege = 1, 3*time.Second
 	return s
 }
 
@@ -173,7 +178,11 @@ func (b *bench) raceBacklog(ctx context.Context, group string, events int, entri
 
 // raceLive lets contenders follow the end of the log while it is written to at a rate.
 func (b *bench) raceLive(ctx context.Context, group string, events, rate int, entries ...entry) error {
-	for round := range b.scale.rounds {
+	return b.raceLiveRounds(ctx, group, b.scale.rounds, events, rate, entries...)
+}
+
+func (b *bench) raceLiveRounds(ctx context.Context, group string, rounds, events, rate int, entries ...entry) error {
+	for round := range rounds {
 		for _, i := range sequence(round, len(entries)) {
 			data := b.data(events, rate)
 			during := func() error {
@@ -307,10 +316,11 @@ func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
 	return s.CPU, err
 }
 
-// A race is some contenders' running, under a name for the notes.
+// A race is some contenders' running, under a name for the notes and the command line.
 type race struct {
-	name string
-	run  func(context.Context) error
+	name  string
+	run   func(context.Context) error
+	needs []string // the races that must have run before
 }
 
 // measure runs all races and computes the figures.
@@ -320,7 +330,7 @@ func measure(ctx context.Context, o flags, notes io.Writer) (r *report, err erro
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
-	for _, race := range b.races() {
+	for _, race := range b.chosen() {
 		begun := time.Now()
 		if err := race.run(ctx); err != nil {
 			return nil, fmt.Errorf("race %s: %w", race.name, err)
@@ -330,33 +340,53 @@ func measure(ctx context.Context, o flags, notes io.Writer) (r *report, err erro
 	return b.report(), nil
 }
 
+// chosen are the races that run: all, or one and those that it needs.
+func (b *bench) chosen() []race {
+	all := b.races()
+	if b.race == "" {
+		return all
+	}
+	needed := all[slices.IndexFunc(all, func(r race) bool { return r.name == b.race })].needs
+	return slices.DeleteFunc(all, func(r race) bool { return r.name != b.race && !slices.Contains(needed, r.name) })
+}
+
+// raceNames are what the races are called.
+func raceNames() (names []string) {
+	for _, r := range (&bench{}).races() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
 func (b *bench) races() []race {
 	s := b.scale
 	return []race{
-		{"unpaced", func(ctx context.Context) error { // who is compared with whom stands side by side
+		{name: "unpaced", run: func(ctx context.Context) error { // who is compared with whom stands side by side
 			return b.raceBacklog(ctx, "unpaced", s.unpaced, rawLoop(),
 				entry{name: "naive", contender: "naive", adjust: func(j *scenario) { j.Events = s.naive }}, whole(),
 				with("node4096", func(j *scenario) { j.Partitions = manyPartitions }), with("node1", func(j *scenario) { j.Partitions = 1 }))
 		}},
-		{"text", func(ctx context.Context) error {
+		{name: "text", run: func(ctx context.Context) error {
 			return b.raceBacklog(ctx, "text", s.text, with("bson", nil), with("json", func(j *scenario) { j.JSON = true }))
 		}},
-		{"checkpoints", func(ctx context.Context) error { // longer, because they are saved seconds apart
+		{name: "checkpoints", run: func(ctx context.Context) error { // longer, because they are saved seconds apart
 			return b.raceBacklog(ctx, "checkpoints", s.kept, with("on", nil), with("off", func(j *scenario) { j.Subscriber = "" }))
 		}},
-		{"paced", func(ctx context.Context) error {
+		{name: "paced", run: func(ctx context.Context) error {
 			return b.raceLive(ctx, "paced", int(float64(s.pace)*s.paced.Seconds()), s.pace, rawLoop(), whole())
 		}},
-		{"catch-up", b.raceCatchUp},
-		{"slow", func(ctx context.Context) error { return b.raceDelays(ctx, "slow", s.slow) }},
-		{"half", func(ctx context.Context) error { return b.raceDelays(ctx, "half", int(b.capacity()/2)) }},
-		{"sse", func(ctx context.Context) error {
+		{name: "catch-up", run: b.raceCatchUp, needs: []string{"unpaced"}},
+		{name: "slow", run: func(ctx context.Context) error { return b.raceDelays(ctx, "slow", s.slow) }},
+		{name: "half", run: func(ctx context.Context) error { return b.raceDelays(ctx, "half", int(b.capacity()/2)) },
+			needs: []string{"unpaced", "paced"}},
+		{name: "sse", run: func(ctx context.Context) error {
 			browsers := func(name string, n int) entry {
 				return entry{name: name, contender: "sse", node: true, adjust: func(j *scenario) { j.Clients = n }}
 			}
 			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
 		}},
-		{"handoff", b.raceHandoffs},
+		{name: "handoff", run: b.raceHandoffs},
+		{name: "tenants", run: b.raceTenants},
 	}
 }
 

@@ -83,6 +83,7 @@ func tiny() scale {
 	return scale{
 		rounds: 1, unpaced: 6400, naive: 1000, text: 1000, kept: 6400, paced: 20 * time.Millisecond, behind: 6400, delays: 20 * time.Millisecond,
 		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000, clients: 10, sent: 640, sending: 5000, moves: 1, moved: 500,
+		sieges: 1, siege: 200 * time.Millisecond,
 	}
 }
 
@@ -136,6 +137,35 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 		if err := o.print(t.Context(), &out, r); err != nil || !strings.Contains(out.String(), "partitions_4096_vs_1") {
 			t.Errorf("output %q: %v\n%s", output, err, out.String())
 		}
+	}
+}
+
+func TestOneRaceHasItsFiguresOnly(t *testing.T) {
+	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for name, f := range r.each {
+		if names = append(names, name); f.Ratio == nil {
+			t.Errorf("%s: %s", name, f.Void)
+		}
+	}
+	if !slices.Equal(names, []string{"tenants_p99"}) {
+		t.Errorf("figures %q", names)
+	}
+	values := (*r)["tenants_p99"].From["tenants/besieged"].Values
+	for _, attack := range attacks() {
+		if values[attack.name+"_attempts"].Median == 0 {
+			t.Errorf("the attack %s made no attempt", attack.name)
+		}
+	}
+	var races []string
+	for _, race := range (&bench{flags: flags{race: "half"}}).chosen() {
+		races = append(races, race.name)
+	}
+	if !slices.Equal(races, []string{"unpaced", "paced", "half"}) {
+		t.Errorf("races %q", races)
 	}
 }
 

@@ -47,8 +47,7 @@ func (b *browsers) Open(ctx context.Context, round *round) error {
 
 // connect opens the i-th stream.
 func (b *browsers) connect(ctx context.Context, i int) (*http.Response, error) {
-	from, to := i*b.round.Documents/b.round.Clients+1, (i+1)*b.round.Documents/b.round.Clients
-	query := url.Values{"db": {b.round.DB}, "coll": {collection}, "filter": {fmt.Sprintf("key._id >= %d && key._id <= %d", from, to)}}
+	query := url.Values{"db": {b.round.DB}, "coll": {collection}, "filter": {b.round.share(i)}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.round.Node.HTTP+"/v1/events?"+query.Encode(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)

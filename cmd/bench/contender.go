@@ -25,6 +25,7 @@ func contenders() map[string]func() contender {
 		"naive":     func() contender { return &stream{decode: true} },
 		"grpc":      func() contender { return &subscriber{} },
 		"sse":       func() contender { return &browsers{} },
+		"tenants":   func() contender { return &tenants{} },
 		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
 		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*testCluster).restart} },
 	}
@@ -126,6 +127,10 @@ type scenario struct {
 	JSON bool
 	// Clients are how many clients share the documents.
 	Clients int
+	// Identities is a file of the identities that may connect; empty: everybody may.
+	Identities string
+	// Hostile is how many identities attack the node meanwhile.
+	Hostile int
 }
 
 // A result is what a contender did.
@@ -163,6 +168,11 @@ func newRound(j scenario) *round {
 
 // begin starts the clocks. Further calls change nothing.
 func (r *round) begin() { r.once.Do(func() { r.meter = startMeter(r.Profile) }) }
+
+// share is the filter for the documents of the i-th client.
+func (r *round) share(i int) string {
+	return fmt.Sprintf("key._id >= %d && key._id <= %d", i*r.Documents/r.Clients+1, (i+1)*r.Documents/r.Clients)
+}
 
 // record adds a value of the contender's own.
 func (r *round) record(name string, v float64) {

@@ -1,7 +1,7 @@
 // Command bench measures what a node costs and what it gives, as ratios between contenders that ran side by side: programs that get their
 // changes from a node, and simpler ways to read the same log.
 //
-//	bench [-quick] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
+//	bench [-quick] [-race NAME] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
 //
 // Without -uri it starts a development MongoDB that serves from memory, so that its clients are what is measured; with -uri it writes to a
 // real one and also measures that server. etcd is real, and started here. MongoDB, etcd, each node and its client are processes of their own,
@@ -14,6 +14,7 @@
 //	grpc        the Go client, which takes every event from a node that is measured
 //	sse         clients of server-sent events, likewise
 //	moved       two nodes share the partitions; one is told to give up what it has, and hands it over
+//	tenants     clients of ten identities, alone and while ten hostile ones attack the node
 //	restarted   one node has all partitions; it is stopped and started again, and nobody serves meanwhile
 //
 // Whatever a contender gets goes through a [Check], which counts it and holds every document to its order. A contender that drops or reorders a

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,7 @@ type flags struct {
 	uri     string // empty: a development MongoDB
 	output  string
 	profile string
+	race    string // empty: all
 	command string // as it was given
 }
 
@@ -24,12 +26,15 @@ func parse(args []string, notes io.Writer) (flags, error) {
 	set.StringVar(&o.output, "o", "", "json or markdown instead of a table")
 	set.StringVar(&o.uri, "uri", "", "measure with this MongoDB, in databases called bench_…, instead of the development one")
 	set.StringVar(&o.profile, "profile", "", "folder for a CPU profile and one of the allocations of each contender's last round")
+	set.StringVar(&o.race, "race", "", "run only this race, and those that it needs: "+strings.Join(raceNames(), ", "))
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	switch {
 	case set.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", set.Arg(0))
+	case o.race != "" && !slices.Contains(raceNames(), o.race):
+		return o, fmt.Errorf("unknown race %q: use one of %s", o.race, strings.Join(raceNames(), ", "))
 	case o.output != "" && o.output != "json" && o.output != "markdown":
 		return o, fmt.Errorf("unknown output %q: use -o json or -o markdown", o.output)
 	}

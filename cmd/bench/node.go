@@ -21,16 +21,20 @@ type nodeConfig struct {
 }
 
 // nodeAddresses are where clients reach a node.
-type nodeAddresses struct{ GRPC, HTTP string }
+type nodeAddresses struct{ GRPC, HTTP, Probes string }
 
 // nodeSettings are a node's configuration where it is not the default.
 func nodeSettings(j *scenario, id, grpc string) []string {
-	return []string{
+	settings := []string{
 		"STREAMER_CLUSTER_ID=" + j.Name, "STREAMER_NODE_ID=" + id, "STREAMER_MONGODB_URI=" + j.URI, "STREAMER_ETCD_ENDPOINTS=" + j.Etcd,
 		"STREAMER_MONGODB_WATCH=" + j.DB + ".*", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc,
 		"STREAMER_HTTP_MAX_CLIENTS=2000", fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", j.Partitions),
 		"STREAMER_MONGODB_MAX_AWAIT=" + maxAwait.String(), "STREAMER_LOG_LEVEL=error",
 	}
+	if j.Identities != "" {
+		settings = append(settings, "STREAMER_ACCESS_IDENTITIES_FILE="+j.Identities, "STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0")
+	}
+	return settings
 }
 
 // serveNode is a whole node as a worker, as cmd/streamer assembles it, from "start" to the end of its input. From "begin" to "end" it is measured.
@@ -60,7 +64,7 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 					return at, err
 				}
 			}
-			return nodeAddresses{GRPC: service.Gateway(), HTTP: service.Addr()}, nil
+			return nodeAddresses{GRPC: service.Gateway(), HTTP: service.Addr(), Probes: service.Probes()}, nil
 		}),
 		"begin": handle(func(_ context.Context, profile string) (none, error) {
 			measured = startMeter(profile)
