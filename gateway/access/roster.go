@@ -203,11 +203,11 @@ func readListed(words []string) (*Identity, error) {
 			}
 			*limit = n
 		default:
-			names := "name, namespace"
+			names := []string{"name", "namespace"}
 			for _, l := range i.limits() {
-				names += ", " + l.name
+				names = append(names, l.name)
 			}
-			return nil, errors.New("unknown key: use " + names)
+			return nil, errors.New("unknown key: use " + strings.Join(names, ", "))
 		}
 	}
 	i.key = "listed:" + i.Name

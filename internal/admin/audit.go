@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -36,10 +37,7 @@ func ServeAudit(board *notice.Board) http.Handler {
 
 // OperatedNotice returns the record of the audit log that an operator has confirmed a command, with its arguments.
 func OperatedNotice(by, command string, arguments []string) notice.Notice {
-	text := by + " has confirmed: " + command
-	for _, a := range arguments {
-		text += " " + a
-	}
+	text := strings.Join(append([]string{by, "has confirmed:", command}, arguments...), " ")
 	return notice.Notice{
 		Channel: notice.Audit, Kind: notice.KindOperated, Level: notice.Info, Node: by, Text: text,
 		Fields: map[string]any{"by": by, "command": command, "arguments": arguments},
