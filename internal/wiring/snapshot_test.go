@@ -364,7 +364,7 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 				t.Errorf("%q", r.older)
 			}
 			t.Log(r.marks)
-		if last := r.marks[len(r.marks)-1]; last.Reason != "start" || last.Read < last.Estimated/2 {
+			if last := r.marks[len(r.marks)-1]; last.Reason != "start" || last.Read < last.Estimated/2 {
 				t.Errorf("%+v", r.marks)
 			}
 			if over == "gRPC" && r.snapshots-before > documents-before/2 {
