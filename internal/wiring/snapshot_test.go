@@ -363,7 +363,6 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 			if older > 0 || over == "gRPC" && len(r.older) > 0 { // events come again after a crash, from the last id on
 				t.Errorf("%q", r.older)
 			}
-			t.Log(r.marks)
 			if last := r.marks[len(r.marks)-1]; last.Reason != "start" || last.Read < last.Estimated/2 {
 				t.Errorf("%+v", r.marks)
 			}
