@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -56,6 +57,7 @@ type scan struct {
 	woken     chan struct{} // holds one signal: readers may have room
 	placed    chan struct{} // holds one signal: the page has been placed
 
+	reading *health.Loop
 	joining []*reader // join at the next page
 	page    *page     // waits for the Hub to reach its time
 	// again are documents of the page to read once more before the scan continues; until and next are its bounds then.
@@ -347,6 +349,7 @@ func (h *Hub) offer(r *reader) {
 	}
 	c := &scan{
 		namespace: r.Left.Namespace, touched: snapshot.NewTouched(r.Left.Namespace), woken: make(chan struct{}, 1), placed: make(chan struct{}, 1),
+		reading: health.NewLoop(),
 	}
 	c.Join(r)
 	h.scans = append(h.scans, c)
@@ -379,6 +382,7 @@ func (h *Hub) roomy() {
 
 // runScan reads pages until no reader is left.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
+	defer h.noteScan(c, nil)
 	var w Writer
 	for ctx.Err() == nil {
 		var q snapshot.Query
@@ -395,19 +399,55 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		if limit := h.cfg.SnapshotRate; limit != nil {
 			_ = limit.WaitN(ctx, min(q.Documents, limit.Burst())) // fails only when the context ends
 		}
-		read, err := h.cfg.Snapshots.Read(ctx, q)
+		c.reading.Work()
+		reading, cancel := context.WithCancel(ctx)
+		h.noteScan(c, cancel)
+		read, err := h.cfg.Snapshots.Read(reading, q)
+		cancel()
 		if err != nil {
+			c.reading.Rest()
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", err)
 			await(ctx, nil, retryRead)
 			continue
 		}
 		p := h.write(&w, q, read, takers)
+		c.reading.Rest() // the rest is the hub's
 		h.do(ctx, func() {
 			c.page = p
 			h.place(c)
 		})
 		await(ctx, c.placed, 0)
 	}
+}
+
+// noteScan notes how to end what a scan reads now; nil: the scan is over.
+func (h *Hub) noteScan(c *scan, cancel context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel == nil {
+		delete(h.mu.scans, c)
+		return
+	}
+	h.mu.scans[c] = cancel
+}
+
+// RestartSnapshots reads the pages again that are being read. It does not wait.
+func (h *Hub) RestartSnapshots() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, cancel := range h.mu.scans {
+		cancel()
+	}
+}
+
+// SnapshotAge returns for how long the snapshot that has waited longest has waited for a page that is being read.
+func (h *Hub) SnapshotAge() (age time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.mu.scans {
+		age = max(age, c.reading.Age())
+	}
+	return age
 }
 
 // await waits for a signal, so long at most if that is not 0, or for the context.

@@ -66,6 +66,9 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
 			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
 		}
+		if len(d.wedged) > 0 {
+			nd.environment = append(nd.environment, wedgeSettings()...)
+		}
 		f.nodes = append(f.nodes, nd)
 	}
 	for _, nd := range f.nodes {

@@ -58,6 +58,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	v1.Handle("GET /v1/reports", accounts.Handler(access.Request, admin.ServeReports(s.supervised, s.logger)))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -74,8 +75,9 @@ func (s *Service) buildServers() error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	s.health().Handle(mux, health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Membership: s.membership,
+		Membership: s.membership, Alive: s.components.Alive,
 	})
+	s.components.Handle(mux)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
@@ -35,6 +36,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/supervisor"
 )
 
 // Options are what a Service is assembled from.
@@ -45,6 +47,8 @@ type Options struct {
 	Process string
 	// TakeOver ends another process's ownership at once.
 	TakeOver bool
+	// StallHub is called before each turn of the hub, which waits for it. For demonstrations; nil otherwise.
+	StallHub func(ctx context.Context)
 	Logger   *slog.Logger
 }
 
@@ -79,7 +83,11 @@ type Service struct {
 	profiler   *profile.Profiler
 	roster     cluster.Store // nil without etcd
 	member     *member.Member
-	closers    []func() // in the order of opening
+	components *health.Components
+	supervisor *supervisor.Supervisor
+	supervised supervisor.Store
+	ordered    chan supervisor.Order // holds the order to restart the process
+	closers    []func()              // in the order of opening
 }
 
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
@@ -159,7 +167,7 @@ func (s *Service) buildNode(context.Context) error {
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
-		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
+		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -171,6 +179,9 @@ func (s *Service) buildNode(context.Context) error {
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
+	if err := s.buildComponents(); err != nil {
+		return err
+	}
 	s.buildMember()
 	return s.buildServers() //nolint:contextcheck // requests last longer than the start
 }
@@ -196,6 +207,7 @@ func (s *Service) buildMember() {
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
+		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
 		Gateways:     func() ([]gateway.Peer, int) { return s.gateway.Peers() },
@@ -284,6 +296,10 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		s.components.Run(web)
+		return nil
+	})
+	g.Go(func() error {
 		defer stopWeb()
 		return s.member.Run(ctx)
 	})
@@ -295,7 +311,7 @@ func (s *Service) Run(ctx context.Context) error {
 		s.source.Run(web)
 		return nil
 	})
-	return g.Wait()
+	return s.awaitEnd(cancel, g.Wait)
 }
 
 // tell writes the audit log and carries notices until stop is called, and then what was posted before that.
