@@ -9,37 +9,37 @@ import (
 
 // The kinds of notices; see Table.
 const (
-	KindRestarted          = "restarted"
-	KindDead               = "dead"
-	KindMemberRefused      = "member_refused"
-	KindMoved              = "moved"
-	KindHandedOver         = "handed_over"
-	KindPartitionFailed    = "partition_failed"
-	KindStuck              = "stuck"
-	KindReading            = "reading"
-	KindSubscriberReplaced = "subscriber_replaced"
-	KindComponentDown      = "component_down"
-	KindComponentRecovered = "component_recovered"
-	KindComponentRestarted = "component_restarted"
-	KindBudgetExhausted    = "restart_budget_exhausted"
-	KindCascade            = "restarts_damped"
-	KindRegistryStale      = "registry_stale"
-	KindSwept              = "sweep_report"
-	KindSweepMissing       = "sweep_missing"
-	KindSweepResumed       = "sweep_resumed"
-	KindResync             = "resync"
-	KindResyncComplete     = "resync_complete"
-	KindRewound            = "rewound"
-	KindBreakerOpened      = "breaker_opened"
-	KindBreakerClosed      = "breaker_closed"
-	KindDegraded           = "degraded"
-	KindRecovered          = "recovered"
-	KindOperated           = "operated"
-	KindLoginRefused       = "login_refused"
-	KindLoginAccepted      = "login_accepted"
-	KindSessionBegan       = "session_began"
-	KindSessionEnded       = "session_ended"
-	KindAuditOmitted       = "audit_omitted"
+	KindRestarted              = "restarted"
+	KindDead                   = "dead"
+	KindMemberRefused          = "member_refused"
+	KindMoved                  = "moved"
+	KindHandedOver             = "handed_over"
+	KindPartitionFailed        = "partition_failed"
+	KindStuck                  = "stuck"
+	KindReading                = "reading"
+	KindSubscriberReplaced     = "subscriber_replaced"
+	KindComponentDown          = "component_down"
+	KindComponentRecovered     = "component_recovered"
+	KindComponentRestarted     = "component_restarted"
+	KindRestartBudgetExhausted = "restart_budget_exhausted"
+	KindRestartsDamped         = "restarts_damped"
+	KindRegistryStale          = "registry_stale"
+	KindSweepReport            = "sweep_report"
+	KindSweepMissing           = "sweep_missing"
+	KindSweepResumed           = "sweep_resumed"
+	KindResync                 = "resync"
+	KindResyncComplete         = "resync_complete"
+	KindRewound                = "rewound"
+	KindBreakerOpened          = "breaker_opened"
+	KindBreakerClosed          = "breaker_closed"
+	KindDegraded               = "degraded"
+	KindRecovered              = "recovered"
+	KindOperated               = "operated"
+	KindLoginRefused           = "login_refused"
+	KindLoginAccepted          = "login_accepted"
+	KindSessionBegan           = "session_began"
+	KindSessionEnded           = "session_ended"
+	KindAuditOmitted           = "audit_omitted"
 )
 
 // A Rule defines a kind of notice.
@@ -82,13 +82,13 @@ func Table() []Rule {
 			"the component makes progress again"},
 		{Health, KindComponentRestarted, []Severity{Warning}, []string{"code", "slug", "member", "process", "level", "cause"},
 			"a component was restarted: `level` is lane, within its process, or node"},
-		{Health, KindBudgetExhausted, []Severity{Critical}, []string{"code", "slug", "member", "restarts", "window_seconds"},
+		{Health, KindRestartBudgetExhausted, []Severity{Critical}, []string{"code", "slug", "member", "restarts", "window_seconds"},
 			"a component was restarted too often and did not recover; it is not restarted until the window ends"},
-		{Health, KindCascade, []Severity{Critical}, []string{"code", "slugs", "cause"},
+		{Health, KindRestartsDamped, []Severity{Critical}, []string{"code", "slugs", "cause"},
 			"so much fails at once that the cause is probably elsewhere; not everything of it is restarted"},
 		{Health, KindRegistryStale, []Severity{Warning, Critical}, []string{"code", "age_seconds"},
 			"the supervisor has not read the cluster's members for long"},
-		{Health, KindSwept, []Severity{Info}, []string{"code", "report_id", "total_components", "healthy_count", "unhealthy_count", "missed_count", "restarted_count"},
+		{Health, KindSweepReport, []Severity{Info}, []string{"code", "report_id", "total_components", "healthy_count", "unhealthy_count", "missed_count", "restarted_count"},
 			"a sweep in which something was not as before; at most one a minute"},
 		{Health, KindSweepMissing, []Severity{Critical}, []string{"code", "last_sweep", "last_by", "silence_seconds"},
 			"nobody has written a report for two intervals: nobody looks after the components"},

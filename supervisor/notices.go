@@ -21,7 +21,7 @@ func (s *Supervisor) tell(events []Event, r *Report) {
 	if now := time.Now(); len(events) > 0 && !now.Before(s.tellAt) {
 		s.tellAt = now.Add(time.Minute)
 		s.cfg.Board.Post(notice.Notice{
-			Channel: notice.Health, Kind: notice.KindSwept, Level: notice.Info,
+			Channel: notice.Health, Kind: notice.KindSweepReport, Level: notice.Info,
 			Text: fmt.Sprintf("sweep %d: %d of %d components are well, %d restarted", r.Sweep, r.Healthy, r.Total, r.Restarted),
 			Fields: map[string]any{
 				"code": string(fault.SupervisorSwept), "report_id": r.ID, "total_components": r.Total, "healthy_count": r.Healthy, "unhealthy_count": r.Unhealthy,
@@ -48,11 +48,11 @@ func (s *Supervisor) notice(e Event) notice.Notice {
 		n.Text = fmt.Sprintf("%s is restarted (%s): %s", e.Slug, e.level, f.Detail)
 		n.Fields["process"], n.Fields["level"], n.Fields["cause"] = f.Process, string(e.level), string(f.Cause)
 	case fault.SupervisorBudget:
-		n.Kind, n.Level = notice.KindBudgetExhausted, notice.Critical
+		n.Kind, n.Level = notice.KindRestartBudgetExhausted, notice.Critical
 		n.Text = fmt.Sprintf("%s was restarted %d times within %s and is not well: look for the cause before it is restarted again", e.Slug, s.cfg.Budget, s.cfg.Window)
 		n.Fields["restarts"], n.Fields["window_seconds"] = s.cfg.Budget, s.cfg.Window.Seconds()
 	case fault.SupervisorCascade:
-		n.Kind, n.Level = notice.KindCascade, notice.Critical
+		n.Kind, n.Level = notice.KindRestartsDamped, notice.Critical
 		n.Text = "too much fails at once to be restarted at once: " + strings.Join(e.Slugs, ", ")
 		n.Fields = map[string]any{"code": string(e.Code), "slugs": e.Slugs, "cause": "many components fail in one sweep"}
 	}

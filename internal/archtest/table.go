@@ -58,6 +58,7 @@ func libraries() []library {
 		{"google.golang.org/protobuf", []string{"client", "gateway/...", "cmd/bench"}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
+		{"github.com/coreos/go-systemd/v22", []string{"internal/wiring"}, "tells systemd that the service is ready, and alive"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
 		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
 		{"github.com/spf13/pflag", []string{"cmd/..."}, "flags of commands: which one was mistyped"},

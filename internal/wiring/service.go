@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -300,6 +301,10 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		s.runWatchdog(web)
+		return nil
+	})
+	g.Go(func() error {
 		defer stopWeb()
 		return s.member.Run(ctx)
 	})
@@ -333,6 +338,7 @@ func (s *Service) tell(ctx context.Context) (stop func()) {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
+	s.notifySystemd(daemon.SdNotifyStopping)
 	s.gateway.Announce(streamer.Notice{
 		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
 	})

@@ -11,6 +11,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
@@ -68,7 +70,10 @@ func (s *Service) buildComponents() error {
 }
 
 // supervise looks after the components of all nodes while this one serves.
-func (s *Service) supervise(ctx context.Context) { s.supervisor.Run(ctx) }
+func (s *Service) supervise(ctx context.Context) {
+	s.notifySystemd(daemon.SdNotifyReady)
+	s.supervisor.Run(ctx)
+}
 
 // ofMongo is the age of a component that waits for MongoDB: while MongoDB does not answer it has nothing to do.
 func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {

@@ -6,5 +6,6 @@ import "github.com/spf13/cobra"
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		checkCommand(), configCommand(), statusCommand(), tailCommand(), subscribersCommand(), gapsCommand(), auditCommand(), clusterCommand(), handoffCommand(), drainCommand(),
+		supervisorCommand(),
 	}
 }
