@@ -317,7 +317,8 @@ func (s *Supervisor) commit(ctx context.Context, v Verdict, r Report) {
 	}
 	s.logger.Warn("report not written, nothing restarted", "sweep", r.Sweep, "error", err)
 	s.tell(v.Events, &r) // a page does not wait for the store
-	c.Joined, c.Orders, c.Charges, c.Report.Restarted = false, nil, nil, 0
+	c = Commit{Report: r}
+	c.Report.Restarted = 0
 	for i := range c.Report.Findings {
 		if f := &c.Report.Findings[i]; f.Action == ActionRestarted {
 			f.Action = ActionUnknown

@@ -16,7 +16,7 @@ func rules() []rule {
 		{of("fault", "health", "gateway/sse", "gateway/streampb", "internal/config", "internal/retry", "internal/devetcd"), nil, "everybody may build on them"},
 		{of("dedup", "gap", "snapshot"), of("change"), "stages never import stages"},
 		{of("match/..."), of("change", "match/..."), "stages never import stages"},
-		{of("supervisor"), of("cluster", "health", "internal/retry", "notice"), "who looks after components knows none of them"},
+		{of("supervisor/..."), of("supervisor", "cluster", "health", "internal/retry", "notice"), "who looks after components knows none of them"},
 		{of("oplog/..."), of("change/...", "dedup", "gap", "oplog", "internal/retry"), "continuity is proven in the reader; nothing below the hub knows subscribers"},
 		{of("checkpoint/..."), of("change/...", "checkpoint", "health", "snapshot"), "stores implement its port, not it theirs"},
 		{of("streamer"), of("change", "change/extjson", "checkpoint", "gap", "health", "internal/retry", "match", "notice", "oplog", "snapshot"), "no transport, no store, no cluster: terms come from outside"},
