@@ -56,7 +56,7 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 			})
 		}
 		silence := now.Sub(d.since)
-		if d.told || s.cfg.Leads() || silence < 2*settings.Interval+s.rank() {
+		if d.told || s.cfg.Leads() || silence < 2*settings.Interval+s.rank(d.by) {
 			continue
 		}
 		d.told = true
@@ -77,8 +77,9 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 }
 
 // rank is how much longer than the first node this one waits before it pages, so that usually one does.
-func (s *Supervisor) rank() time.Duration {
+func (s *Supervisor) rank(silent string) time.Duration {
 	view, _ := s.cfg.Members()
+	view.Members = slices.DeleteFunc(slices.Clone(view.Members), func(m cluster.Member) bool { return m.Node == silent })
 	members := slices.SortedFunc(slices.Values(view.Members), func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
 	before := slices.IndexFunc(members, func(m cluster.Member) bool { return m.Node == s.cfg.Member.Node })
 	return time.Duration(min(max(before, 0), 10)) * rankStep

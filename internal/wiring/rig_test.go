@@ -45,6 +45,7 @@ type rig struct {
 	client   *mongo.Client
 	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
+	stallHub func(context.Context) // of nodes; nil: it does not stall
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -153,7 +154,7 @@ func (r *rig) assemble(settings ...string) (*Service, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true})
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub})
 }
 
 // A live is a running node, and what its shared subscriber has received.

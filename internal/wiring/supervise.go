@@ -50,7 +50,7 @@ func (s *Service) buildComponents() error {
 	hub := s.node.Hub()
 	restart := func(f func()) func() error { return func() error { f(); return nil } }
 	for _, c := range []health.Component{
-		{Slug: "tail", Age: s.tailAge},
+		{Slug: "tail", Age: s.tailAge()},
 		{Slug: "hub", Age: hub.Age, Restart: restart(hub.Restart)},
 		{Slug: "checkpoints", Age: s.node.CheckpointAge},
 		{Slug: "lease", Age: func() time.Duration { return s.member.LeaseAge() }},
@@ -75,26 +75,25 @@ func (s *Service) supervise(ctx context.Context) {
 	s.supervisor.Run(ctx)
 }
 
-// ofMongo is the age of a component that waits for MongoDB: while MongoDB does not answer it has nothing to do.
+// ofMongo is the age of a component that waits for MongoDB: up to when MongoDB last answered others.
 func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
 	return func() time.Duration {
-		if _, answers := s.extent.Latest(time.Now()); !answers {
-			return 0
-		}
-		return age()
+		return max(age()-time.Since(s.extent.Answered()), 0)
 	}
 }
 
-// tailAge is for how long nothing has come of the log although MongoDB answers and the tail is not held back by those who read it. MongoDB may take as
-// long as it was told to until it says that nothing has happened.
-func (s *Service) tailAge() time.Duration {
-	return s.ofMongo(func() time.Duration {
+// tailSlack is how much longer than MongoDB was told to wait a reply may take.
+const tailSlack = time.Second
+
+// tailAge returns a function that says for how long nothing has come of the log although MongoDB answers others, and the tail is not held back by those
+// who read it. It is for one goroutine.
+func (s *Service) tailAge() func() time.Duration {
+	var p health.Progress
+	return func() time.Duration {
 		log := s.log.Stats()
-		if !log.Open || log.Paused || log.Full || log.LastReply.IsZero() {
-			return 0
-		}
-		return max(time.Since(log.LastReply)-s.source.MaxAwait(), 0)
-	})()
+		waits := log.Open && !log.Paused && !log.Full && s.extent.Answered().After(log.LastReply.Add(s.source.MaxAwait()+tailSlack))
+		return p.Age(uint64(log.LastReply.UnixNano()), waits, time.Now())
+	}
 }
 
 // hostname is the name of this machine, empty while unknown.
