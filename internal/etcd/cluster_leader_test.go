@@ -57,7 +57,7 @@ func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
 		"answers get lost":  `{"name": "cut", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`,
 	} {
 		link := p.link()
-		first := p.campaign(p.store(link), "first")
+		first := p.campaign(p.brief(link), "first")
 		heal := link.Spoil(toxic)
 		second := p.campaign(p.store(nil), "second")
 		plan := p.view(second.ClusterStore).Plan
@@ -83,7 +83,7 @@ func TestLeaderThatCannotResignIsReplacedInTime(t *testing.T) {
 	t.Parallel()
 	p := own(t)
 	link := p.link()
-	first := p.campaign(p.store(link), "first")
+	first := p.campaign(p.brief(link), "first")
 	heal := link.Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -97,6 +97,7 @@ func TestLeaderThatCannotResignIsReplacedInTime(t *testing.T) {
 }
 
 func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	link := p.link()
 	first := p.campaign(p.store(link), "first")
@@ -135,7 +136,7 @@ func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
 	p := own(t)
 	first := p.campaign(p.store(nil), "first")
 	link := p.link()
-	second := p.store(link)
+	second := p.brief(link)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	waiting := p.raw.Watch(t.Context(), p.key("leader/"), clientv3.WithPrefix())
@@ -162,6 +163,7 @@ func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
 
 // Whoever waits for longer than its lease lives is not elected.
 func TestCampaignWhoseLeaseEndsIsNotElected(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	first := p.campaign(p.store(nil), "first")
 	second := p.store(nil)
@@ -191,7 +193,7 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	c := &chronicle{clusterPlace: newClusterPlace(t, etcdtest.Endpoints(t))}
 	link := c.link()
-	leads := c.campaign(NewClusterStore(c.dial(link), ClusterConfig{Partitions: n, ElectionTTL: time.Minute}), "node-a")
+	leads := c.campaign(c.store(link), "node-a")
 	written := c.raw.Watch(t.Context(), c.key("plan"))
 	done := make(chan struct{})
 	var spoiling sync.WaitGroup
