@@ -197,10 +197,12 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	written := c.raw.Watch(t.Context(), c.key("plan"))
 	done := make(chan struct{})
 	var spoiling sync.WaitGroup
-	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link}, rand.New(rand.NewPCG(1, 2)), done) })
-	const plans = 15
-	for version := range uint64(plans) {
-		if err := leads.Publish(t.Context(), cluster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
+	// Half of the time nothing is in the way: else a busy machine publishes hardly anything.
+	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link, c.link()}, rand.New(rand.NewPCG(1, 2)), done) })
+	plans := uint64(0)
+	for plans < 15 || link.Transactions.Load() < int64(plans)+15 { // until as many requests got lost
+		plans++
+		if err := leads.Publish(t.Context(), cluster.Plan{Version: plans, Cause: fmt.Sprint(plans)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,15 +211,12 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	if plan := c.view(c.store(nil)).Plan; plan.Version != plans || plan.Cause != fmt.Sprint(plans) {
 		t.Errorf("%+v", plan)
 	}
-	for seen := 0; seen < plans; {
+	for seen := uint64(0); seen < plans; {
 		for _, e := range (<-written).Events {
 			seen++
-			if plan, err := planOf([]*mvccpb.KeyValue{e.Kv}); err != nil || plan.Version != uint64(seen) || plan.Cause != fmt.Sprint(seen) {
+			if plan, err := planOf([]*mvccpb.KeyValue{e.Kv}); err != nil || plan.Version != seen || plan.Cause != fmt.Sprint(seen) {
 				t.Fatalf("write %d is %+v, %v", seen, plan, err)
 			}
 		}
-	}
-	if sent := link.Transactions.Load(); sent <= plans {
-		t.Errorf("%d transactions were sent: nothing was in the way", sent)
 	}
 }
