@@ -27,7 +27,8 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // most of what the tests do is to wait; -parallel still decides
-	goleak.VerifyTestMain(m,           // taking a toxic away may leave goroutines of toxiproxy behind
+	// Taking a toxic away may leave goroutines of toxiproxy behind.
+	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
 }
