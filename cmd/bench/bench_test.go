@@ -88,7 +88,7 @@ func tiny() scale {
 }
 
 func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
-	o := flags{scale: tiny(), output: "json"}
+	o := flags{scale: tiny(), attacks: attackNames(), output: "json"}
 	r, err := measure(t.Context(), o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 }
 
 func TestOneRaceHasItsFiguresOnly(t *testing.T) {
-	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants"}, io.Discard)
+	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants", attacks: attackNames()}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestMediansKeepFiveDigits(t *testing.T) {
 }
 
 func TestCommandLineIsStrict(t *testing.T) {
-	for _, args := range [][]string{{"-o", "yaml"}, {"x"}, {"-rounds", "3"}} {
+	for _, args := range [][]string{{"-o", "yaml"}, {"x"}, {"-rounds", "3"}, {"-attacks", "hellos,x"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}
