@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -192,5 +193,27 @@ func refused(t *testing.T, name string, resp *http.Response, status int, code fa
 	entry, _ := fault.Lookup(code)
 	if err != nil || resp.StatusCode != status || said.Code != string(code) || said.Message == "" || said.Remedy != entry.Remedy {
 		t.Errorf("%s: %v, %d, %s", name, err, resp.StatusCode, fmt.Sprintf("%+v", said))
+	}
+}
+
+// An EventSource gives up on any status but 200: one that comes too many is told when to come again.
+func TestEventSourceOfNoticesComesBack(t *testing.T) {
+	b := notice.NewBoard(notice.Config{})
+	url := serve(t, notice.StreamConfig{MaxClients: 1}, b)
+	follow(t, url, "")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" ||
+		!strings.HasPrefix(string(text), "retry: ") || !strings.Contains(string(text), string(fault.SessionTooMany)) {
+		t.Errorf("%v, %s, %s", err, resp.Status, text)
 	}
 }
