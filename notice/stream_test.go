@@ -217,3 +217,58 @@ func TestEventSourceOfNoticesComesBack(t *testing.T) {
 		t.Errorf("%v, %s, %s", err, resp.Status, text)
 	}
 }
+
+// FuzzStreamRequest reads what a client of notices may ask for: the query and the id of its last notice.
+func FuzzStreamRequest(f *testing.F) {
+	b := notice.NewBoard(notice.Config{Node: "a"})
+	for range 5 {
+		post(b, "one")
+	}
+	serve := func(query, last string) (status int, text string) {
+		following, leave := context.WithCancel(context.Background())
+		r := httptest.NewRequestWithContext(following, http.MethodGet, "/v1/notices", nil)
+		r.URL.RawQuery = query
+		r.Header["Last-Event-Id"] = []string{last}
+		w := &leaving{ResponseRecorder: httptest.NewRecorder(), leave: leave, most: 2} // ": connected", and what there is
+		notice.NewStream(notice.StreamConfig{Heartbeat: time.Millisecond}, b).ServeHTTP(w, r)
+		leave()
+		return w.Code, w.Body.String()
+	}
+	f.Add("", "")
+	f.Add("channel=circuit_breaker,health&channel=audit", "ABCDEFGHIJKL-3")
+	f.Add("Last-Event-ID=ABCDEFGHIJKL-18446744073709551615", "")
+	f.Add("channel=%zz;&x=1", "-")
+	f.Fuzz(func(t *testing.T, query, last string) {
+		switch status, text := serve(query, last); status {
+		case http.StatusOK:
+			if !strings.HasPrefix(text, ": connected\n\n") {
+				t.Fatalf("%q", text)
+			}
+		case http.StatusBadRequest:
+			var said struct{ Code string }
+			if err := json.Unmarshal([]byte(text), &said); err != nil || said.Code == "" {
+				t.Fatalf("%q, %v", text, err)
+			}
+		default:
+			t.Fatalf("status %d: %s", status, text)
+		}
+	})
+}
+
+// A leaving client goes after so many writes.
+type leaving struct {
+	*httptest.ResponseRecorder
+
+	leave context.CancelFunc
+	most  int
+}
+
+func (l *leaving) Write(b []byte) (int, error) {
+	if l.most--; l.most <= 0 {
+		l.leave()
+	}
+	return l.ResponseRecorder.Write(b)
+}
+
+// SetWriteDeadline is that of http.ResponseController.
+func (l *leaving) SetWriteDeadline(time.Time) error { return nil }

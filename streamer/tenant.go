@@ -89,10 +89,11 @@ type tenant struct {
 
 // tenants are the identities that have sessions, or suspended filters.
 type tenants struct {
-	// slots hold as many as may compile or evaluate filters at a time off the live path: half of the cores, for which identities wait in line. Those that have sessions, or compile, are several.
+	// slots hold as many as may compile, or evaluate filters and deliver much off the live path, at a time: half of the cores, for which identities wait
+	// in line.
 	slots    chan struct{}
 	compiler *match.Compiler
-	several  atomic.Int32 // identities with users
+	several  atomic.Int32 // those that have users
 
 	mu struct {
 		sync.Mutex
