@@ -89,7 +89,7 @@ type Agent struct {
 	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
 	viewed  atomic.Int64               // that of the last view, 0 before the first
 	turning *health.Loop
-	blind   atomic.Pointer[error]      // why views have failed since, nil where they have not
+	blind   atomic.Pointer[error] // why views have failed since, nil where they have not
 }
 
 // New makes an Agent.
