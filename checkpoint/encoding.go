@@ -48,6 +48,7 @@ type progress struct {
 	Listed       bool               `json:"listed,omitempty"`
 	Left         []left             `json:"left,omitempty"`
 	Done         bool               `json:"done,omitempty"`
+	At           *position          `json:"at,omitempty"`
 	Read         uint64             `json:"read,omitempty"`
 	Estimated    uint64             `json:"estimated,omitempty"`
 }
@@ -206,6 +207,9 @@ func progressOf(p snapshot.Progress) progress {
 		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Read: p.Read,
 		Estimated: p.Estimated,
 	}
+	if !p.At.IsZero() {
+		s.At = &position{T: p.At.T, I: p.At.I}
+	}
 	for _, l := range p.Left {
 		s.Left = append(s.Left, left{DB: l.Namespace.DB, Coll: l.Namespace.Coll, From: valueOf(l.From), Until: valueOf(l.Until), Round: l.Round})
 	}
@@ -217,6 +221,9 @@ func (s *progress) parse() (snapshot.Progress, error) {
 	p := snapshot.Progress{
 		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Read: s.Read,
 		Estimated: s.Estimated,
+	}
+	if s.At != nil {
+		p.At = change.Timestamp{T: s.At.T, I: s.At.I}
 	}
 	for _, l := range s.Left {
 		from, err := l.From.parse()

@@ -59,8 +59,8 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 // storedSize returns an upper bound of the stored size of a progress.
 func storedSize(p snapshot.Progress) int {
 	n := 64 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
-	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 {
-		n += 128
+	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
+		n += 192
 	}
 	for _, l := range p.Left {
 		n += 160 + escaped(l.Namespace.DB) + escaped(l.Namespace.Coll) + (len(l.From.Data)+len(l.Until.Data))*4/3
@@ -80,7 +80,7 @@ func escaped(s string) (n int) {
 }
 
 func sameProgress(p, q snapshot.Progress) bool {
-	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done &&
+	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At &&
 		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.EqualFunc(p.Left, q.Left, sameLeft)
 }
 

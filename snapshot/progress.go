@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/mongostream/streamer/change"
@@ -27,10 +28,20 @@ type Progress struct {
 	// Listed says that Left lists all collections; before, they are unknown.
 	Listed bool
 	Left   []Left
-	// Done says that the snapshot is complete.
+	// Done says that the snapshot is complete, since the cluster time At.
 	Done bool
+	At   change.Timestamp
 	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
+}
+
+// AppendState appends what a subscriber has to have had to be where the progress is. Its form does not change from version to version.
+func (p Progress) AppendState(b []byte) []byte {
+	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
+	for _, l := range p.Left {
+		b = fmt.Appendf(b, " %q %q %d %x %d %x %t", l.Namespace.DB, l.Namespace.Coll, l.From.Type, l.From.Data, l.Until.Type, l.Until.Data, l.Round)
+	}
+	return b
 }
 
 // With returns the progress with the remainder of one collection replaced, or removed if done, and the number of documents added.

@@ -125,7 +125,7 @@ func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapsh
 // it has had, because documents that were read together share a position.
 func Stamp(all []snapshot.Progress) (stamp uint32) {
 	for _, p := range all {
-		stamp += uint32(xxh3.HashString(fmt.Sprintf("%+v", p)))
+		stamp += uint32(xxh3.Hash(p.AppendState(nil)))
 	}
 	return stamp
 }
@@ -255,7 +255,7 @@ func (h *Hub) advance(sub *Subscription) {
 		h.list(sub)
 	case len(p.Left) == 0:
 		done := *p
-		done.Done = true
+		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
 		sub.session.mark(sub, SnapshotDone, done)
 	default:
 		for _, left := range p.Left {
