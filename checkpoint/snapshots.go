@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -85,7 +84,5 @@ func sameProgress(p, q snapshot.Progress) bool {
 }
 
 func sameLeft(l, m snapshot.Left) bool {
-	return l.Namespace == m.Namespace && l.Round == m.Round && sameValue(l.From, m.From) && sameValue(l.Until, m.Until)
+	return l.Namespace == m.Namespace && l.Round == m.Round && l.From.Equal(m.From) && l.Until.Equal(m.Until)
 }
-
-func sameValue(v, w change.Value) bool { return v.Type == w.Type && slices.Equal(v.Data, w.Data) }

@@ -81,6 +81,7 @@ type Hub struct {
 	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
+	listings      []listing // that wait for the Hub to reach their time
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
 
@@ -300,7 +301,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		h.within = e.Time()
 	}
 	for _, c := range h.scans {
-		c.touched.Note(e)
+		c.note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h)
 	if len(h.leaving) > 0 {
@@ -384,7 +385,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
-			c.touched.Spoil()
+			c.spoil()
 		}
 	}
 	for s := range h.live {
@@ -468,7 +469,7 @@ func (h *Hub) ahead(err error) {
 	}
 	h.reached(change.Position{})
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.placeAll()
 }

@@ -48,6 +48,7 @@ type store struct {
 	versions int64
 	past     []moment
 	times    map[int64]change.Timestamp // of versions
+	several  map[change.Timestamp]bool  // times of several changes
 	reads    int
 }
 
@@ -110,6 +111,7 @@ func (s *store) transaction(coll string, id int64) {
 	}
 	_, at := s.log.Reach()
 	at = at.Next()
+	s.several[at] = true
 	var events []changetest.Event
 	for i := range uint64(4) {
 		s.versions++
@@ -133,7 +135,7 @@ func (s *store) at(t change.Timestamp) contents {
 	return s.past[i-1].then
 }
 
-func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, err error) {
+func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, docs := range s.now {
@@ -142,7 +144,8 @@ func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.C
 		}
 	}
 	slices.SortFunc(all, func(a, b snapshot.Collection) int { return len(a.Coll) - len(b.Coll) })
-	return all, nil
+	_, at = s.log.Reach()
+	return all, at, nil
 }
 
 func idValue(n int64) change.Value {
@@ -215,6 +218,7 @@ type replica struct {
 	state  streamer.SessionState
 	marks  int
 	done   bool
+	whole  bool // it has had everything since the snapshot was complete
 	failed string
 }
 
@@ -230,6 +234,7 @@ func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	if lossy {
 		r.has = r.saved.clone()
 	}
+	r.whole = false
 	r.last, r.newest, r.kept, r.seqs = make(map[string]change.Timestamp), make(map[string]int64), nil, nil
 	r.open(t, b)
 }
@@ -251,14 +256,32 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 		}
 		if m := b.Snapshot; m != nil {
 			r.done = m.State == streamer.SnapshotDone
+			r.whole = r.done
 			r.marks++
 		}
-		if l := b.Loss; l != nil && !r.recover {
-			r.session.Snapshot([]string{"docs"}, snapshot.Operator)
+		if l := b.Loss; l != nil {
+			if r.whole = false; !r.recover {
+				r.session.Snapshot([]string{"docs"}, snapshot.Operator)
+			}
 		}
+		r.check(s, b.To.Time)
 		r.kept, r.seqs = append(r.kept, r.has.clone()), append(r.seqs, b.Seq)
 	}
 	return len(batches) > 0
+}
+
+// check compares the replica with what the collections were at the end of a batch.
+func (r *replica) check(s *store, at change.Timestamp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.whole || s.several[at] {
+		return
+	}
+	for name, want := range s.at(at) {
+		if (r.coll == "" || r.coll == name) && !maps.Equal(r.has[name], want) {
+			r.failed = fmt.Sprintf("at %s %s is %v, was %v", at, name, r.has[name], want)
+		}
+	}
 }
 
 func (r *replica) apply(s *store, b *streamer.Batch, i int) {
@@ -349,7 +372,7 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) string {
 	source := &oplogtest.Log{ReplyEvents: 1 + page, Delay: time.Duration(page%3) * 3 * time.Millisecond}
 	source.Tick(1)
-	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp)}
+	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool)}
 	for id := range int64(12) {
 		s.write("insert", "orders", id)
 		s.write("insert", "other", id)
@@ -399,6 +422,7 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 		case "suspect":
 			source.Suspect()
 		case "snapshot":
+			r.whole = false
 			r.session.Snapshot([]string{"docs"}, snapshot.Operator)
 		}
 	}

@@ -36,7 +36,20 @@ func NewDocuments(client *Client, covers func(change.Namespace) bool) *Documents
 }
 
 // Collections implements snapshot.Source.
-func (d *Documents) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
+func (d *Documents) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
+	err = d.client.Driver().UseSession(ctx, func(ctx context.Context) (err error) {
+		if all, err = d.collections(ctx, db, coll); err != nil {
+			return err
+		}
+		if t := mongo.SessionFromContext(ctx).OperationTime(); t != nil {
+			at = change.Timestamp{T: t.T, I: t.I}
+		}
+		return nil
+	})
+	return all, at, err
+}
+
+func (d *Documents) collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
 	databases := []string{db}
 	if db == "" {
 		own := bson.D{{Key: "name", Value: bson.D{{Key: "$nin", Value: bson.A{"admin", "config", "local"}}}}}
