@@ -466,3 +466,48 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	}
 	later.mu.Unlock()
 }
+
+// Subscribers that want a collection while it is being read join in at the next page and get the pages before it afterwards: 100 of them cost
+// MongoDB little more than one.
+func TestOneScanServesManySubscribers(t *testing.T) {
+	t.Parallel()
+	const documents, subscribers = 1000, 100
+	joined := make(chan struct{})
+	w := newRig(t, devmongo.Config{Adjust: func(p *devmongo.Profile) {
+		p.BeforeReply = func(command, namespace string) {
+			if command == "find" && namespace == "shop.orders" {
+				<-joined // the first page arrives when all have joined
+			}
+		}
+	}}, "STREAMER_RESCAN_PAGE_SIZE=50", "STREAMER_RESCAN_RATE=1000000")
+	all := make([]any, documents)
+	for i := range all {
+		all[i] = bson.D{{Key: "_id", Value: i}, {Key: "v", Value: i + 1}}
+	}
+	if _, err := w.coll("orders").InsertMany(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	node := w.beginWith(nil)
+	before := w.server.Stats().DocumentsExamined
+	replicas := make([]*replica, subscribers)
+	for i := range replicas {
+		replicas[i] = newReplica()
+		replicas[i].begin(t, client.Config{Addresses: []string{node.service.Gateway()}, Subscriber: fmt.Sprint("s", i), Start: client.StartSnapshot},
+			client.Subscription{ID: "orders", DB: "shop", Coll: "orders"})
+	}
+	for i, r := range replicas {
+		node.until(fmt.Sprintf("subscriber %d joins", i), r.look(func() bool { return r.begun == 1 }))
+	}
+	close(joined)
+	for i, r := range replicas {
+		node.until(fmt.Sprintf("subscriber %d has everything", i), r.look(func() bool { return r.done == 1 }))
+		r.mu.Lock()
+		if len(r.docs) != documents || r.snapshots != documents || r.err != nil {
+			t.Errorf("subscriber %d has %d documents of %d, %v", i, len(r.docs), r.snapshots, r.err)
+		}
+		r.mu.Unlock()
+	}
+	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*12/10 {
+		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
+	}
+}
