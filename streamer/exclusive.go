@@ -239,7 +239,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 	default:
-		e.begin = BeginStart
+		e.begin, cfg.Fresh = BeginStart, true
 		switch r.Start {
 		case StartEarliest:
 			if reach.First.IsZero() {

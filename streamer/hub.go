@@ -75,6 +75,7 @@ type Hub struct {
 	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
+	leavers       []*Subscription             // of the live sessions, with Leaves
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
 	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
@@ -311,7 +312,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		clear(h.leaving)
 		h.leaving = h.leaving[:0]
 	}
-	if len(h.found) == 0 {
+	if len(h.found) == 0 && len(h.leavers) == 0 {
 		return
 	}
 	h.writer.Next(e)
@@ -322,6 +323,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			continue // it has just left
 		}
 		s := sub.session
+		sub.hit = sub.sent != nil
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
 				continue
@@ -329,6 +331,17 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			h.getting = append(h.getting, s)
 		}
 		s.matched = append(s.matched, sub)
+	}
+	for _, sub := range h.leavers {
+		s := sub.session
+		if sub.hit {
+			sub.hit = false
+		} else if s.has(p, keyed) && s.isAfter(position) && sub.left(e) {
+			if len(s.matched) == 0 && len(s.leaving) == 0 {
+				h.getting = append(h.getting, s)
+			}
+			s.leaving = append(s.leaving, sub)
+		}
 	}
 	if len(h.getting) == 0 {
 		return
@@ -344,12 +357,14 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		default:
 			h.writer.cost = 0
 			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			s.leave(e, ref, p, s.leaving)
 			h.spend(s, h.writer.cost)
 			h.pending += s.opened() - opened
 			h.touched[s] = struct{}{}
 		}
 		clear(s.matched)
-		s.matched = s.matched[:0]
+		clear(s.leaving)
+		s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
@@ -549,12 +564,18 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
+	if sub.sent != nil {
+		h.leavers = append(h.leavers, sub)
+	}
 	h.advance(sub)
 }
 
 func (h *Hub) exclude(sub *Subscription) {
 	h.abandon(sub)
 	h.index.Remove(sub.key)
+	if sub.sent != nil {
+		h.leavers = slices.DeleteFunc(h.leavers, func(other *Subscription) bool { return other == sub })
+	}
 	delete(h.subscriptions, sub.key)
 }
 

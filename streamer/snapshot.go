@@ -175,6 +175,9 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
 		}
 	}
+	if sub.sent != nil {
+		sub.sent.reread(some)
+	}
 	live := s.isLive()
 	if live {
 		s.hub.abandon(sub)
@@ -251,6 +254,9 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
 	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
+		if sub.sent != nil {
+			sub.sent.whole = true // it is new
+		}
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != hash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
@@ -265,6 +271,7 @@ func (h *Hub) advance(sub *Subscription) {
 	case !p.Listed:
 		h.list(sub)
 	case len(p.Left) == 0:
+		h.gone(sub)
 		done := *p
 		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
 		sub.session.mark(sub, SnapshotDone, done)
@@ -706,6 +713,9 @@ func (h *Hub) place(c *scan) {
 		}
 		for _, hit := range d.hits {
 			if s := hit.reader.Who.session; slices.Contains(takers, hit.reader) && s.has(d.partition, true) {
+				if hit.reader.Who.sent != nil {
+					hit.reader.Who.sends(c.namespace, d.id)
+				}
 				s.document(ref, d.partition, hit.reader.Who, p.payloads[hit.from:hit.to])
 			}
 		}

@@ -208,6 +208,7 @@ type replica struct {
 	coll    string // empty: all
 	credit  int
 	recover bool
+	leaves  bool // it has the documents of an even v only
 
 	has    contents
 	last   map[string]change.Timestamp // of documents: when they were changed last, as far as the replica knows
@@ -224,7 +225,12 @@ type replica struct {
 
 func (r *replica) open(t *testing.T, b *bench) {
 	r.cfg.CreditEvents = r.credit
-	r.session = b.open(r.cfg, []streamer.Subscription{{ID: "docs", Program: compile(t, match.Filter{Coll: r.coll}), Snapshot: true, Recover: r.recover}})
+	filter := match.Filter{Coll: r.coll}
+	if r.leaves {
+		filter.Source = "doc.v % 2 == 0"
+	}
+	r.session = b.open(r.cfg, []streamer.Subscription{{ID: "docs", Program: compile(t, filter), Snapshot: true, Recover: r.recover, Leaves: r.leaves}})
+	r.cfg.Fresh = false
 }
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
@@ -278,10 +284,21 @@ func (r *replica) check(s *store, at change.Timestamp) {
 		return
 	}
 	for name, want := range s.at(at) {
+		want = r.wants(want)
 		if (r.coll == "" || r.coll == name) && !maps.Equal(r.has[name], want) {
 			r.failed = fmt.Sprintf("at %s %s is %v, was %v", at, name, r.has[name], want)
 		}
 	}
+}
+
+// wants returns the documents that match the replica's filter.
+func (r *replica) wants(docs map[int64]doc) map[int64]doc {
+	if !r.leaves {
+		return docs
+	}
+	docs = maps.Clone(docs)
+	maps.DeleteFunc(docs, func(_ int64, d doc) bool { return d.v%2 != 0 })
+	return docs
 }
 
 func (r *replica) apply(s *store, b *streamer.Batch, i int) {
@@ -319,6 +336,9 @@ func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 	switch {
 	case e.Op() == change.OpDelete:
 		delete(docs, id)
+	case string(e.OpName()) == change.LeftName:
+		delete(docs, id)
+		return // a change that has no v here
 	case full.Document() != nil:
 		docs[id] = doc{v, base}
 		s.mu.Lock()
@@ -349,6 +369,27 @@ func (r *replica) ack(n int) {
 	r.seqs, r.kept = r.seqs[n:], r.kept[n:]
 }
 
+// A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
+func TestDocumentsLeave(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{
+				do: rapid.SampledFrom([]string{
+					"insert", "insert", "whole", "whole", "whole", "delete", "receive", "receive", "receive", "ack", "ack", "sleep", "sleep", "open", "crash",
+					"crash lossy", "suspect", "snapshot",
+				}).Draw(rt, "do"),
+				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
+			}
+		}), 1, 150).Draw(rt, "steps")
+		exact, page, seed := rapid.Bool().Draw(rt, "exact"), rapid.IntRange(1, 6).Draw(rt, "page"), rapid.Uint64().Draw(rt, "seed")
+		var failure string
+		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, true, page, seed, steps) })
+		if failure != "" {
+			rt.Fatal(failure)
+		}
+	})
+}
+
 func TestSnapshotsMeetTheirChanges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
@@ -362,14 +403,14 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 		}), 1, 150).Draw(rt, "steps")
 		exact, page, seed := rapid.Bool().Draw(rt, "exact"), rapid.IntRange(1, 6).Draw(rt, "page"), rapid.Uint64().Draw(rt, "seed")
 		var failure string
-		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, page, seed, steps) })
+		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, false, page, seed, steps) })
 		if failure != "" {
 			rt.Fatal(failure)
 		}
 	})
 }
 
-func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) string {
+func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []step) string {
 	source := &oplogtest.Log{ReplyEvents: 1 + page, Delay: time.Duration(page%3) * 3 * time.Millisecond}
 	source.Tick(1)
 	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool)}
@@ -382,9 +423,9 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 	var replicas []*replica
 	open := func(m int) {
 		r := &replica{
-			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}},
+			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}, Fresh: true},
 			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
-			credit: 1 + m%40, recover: m%2 == 0,
+			credit: 1 + m%40, recover: m%2 == 0, leaves: leaves,
 		}
 		if m%3 == 0 {
 			r.coll = "orders"
@@ -445,6 +486,7 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 		}
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {
+				want[name] = r.wants(want[name])
 				if !maps.Equal(r.has[name], want[name]) {
 					return fmt.Sprintf("replica %d: %s is %v, want %v", i, name, r.has[name], want[name])
 				}
