@@ -79,7 +79,7 @@ func escaped(s string) (n int) {
 }
 
 func sameProgress(p, q snapshot.Progress) bool {
-	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At &&
+	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
 		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.EqualFunc(p.Left, q.Left, sameLeft)
 }
 

@@ -32,6 +32,8 @@ type SnapshotState string
 const (
 	SnapshotBegun SnapshotState = "begun"
 	SnapshotDone  SnapshotState = "done" // all documents have been sent
+	// SnapshotCancelled says that an operator has ended it.
+	SnapshotCancelled SnapshotState = "cancelled"
 )
 
 // A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
@@ -109,6 +111,64 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	})
 }
 
+// An Operation is what an operator does with a snapshot.
+type Operation string
+
+// The operations.
+const (
+	BeginSnapshot  Operation = "begin"
+	PauseSnapshot  Operation = "pause"
+	ResumeSnapshot Operation = "resume"
+	CancelSnapshot Operation = "cancel"
+)
+
+// Operate does something with the snapshots of a subscription, or of all if id is empty, for an operator. It returns how many it was done with.
+// A snapshot that begins reads a collection, or all of the subscription if ns is zero.
+func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int) {
+	s.await(func() {
+		for _, sub := range s.byKey {
+			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
+				continue
+			}
+			if do == BeginSnapshot {
+				var some []change.Namespace
+				if ns.DB != "" {
+					some = append(some, ns)
+				}
+				s.beginSnapshot(sub, snapshot.Operator, some)
+				done++
+			} else if s.operate(sub, do) {
+				done++
+			}
+		}
+	})
+	return done
+}
+
+// operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is none for that. Called by the owner.
+func (s *Session) operate(sub *Subscription, do Operation) bool {
+	p := sub.progress()
+	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
+		return false
+	}
+	next, live := *p, s.isLive()
+	if live {
+		s.hub.abandon(sub)
+	}
+	if do == CancelSnapshot {
+		next.Done, next.Paused, next.Listed, next.Left = true, false, true, nil
+		next.At = change.Later(s.at(), s.position()).Time
+		s.mark(sub, SnapshotCancelled, next)
+		return true
+	}
+	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
+	s.setProgress(sub.ID, &next)
+	if live {
+		s.hub.advance(sub)
+	}
+	return true
+}
+
 // Snapshots returns the progress of the session's snapshots.
 func (s *Session) Snapshots() []snapshot.Progress {
 	s.mu.Lock()
@@ -168,6 +228,7 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	p := snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: reason, Listed: len(some) > 0}
 	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
 		p = *before
+		p.Paused = false
 	}
 	if p.Listed {
 		p.Left = slices.DeleteFunc(slices.Clone(p.Left), func(l snapshot.Left) bool { return slices.Contains(some, l.Namespace) })
@@ -267,7 +328,7 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 func (h *Hub) advance(sub *Subscription) {
 	p := sub.progress()
 	switch {
-	case p == nil || p.Done || h.cfg.Snapshots == nil:
+	case p == nil || p.Done || p.Paused || h.cfg.Snapshots == nil:
 	case !p.Listed:
 		h.list(sub)
 	case len(p.Left) == 0:
@@ -359,6 +420,12 @@ func (h *Hub) placeListings() {
 			continue
 		}
 		l.sub.listing = false
+		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
+			l.sub.session.Notify(Notice{
+				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
+				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
+			})
+		}
 		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
 			h.listed(l.sub, *p, l.collections)
 			h.advance(l.sub)
@@ -758,7 +825,11 @@ func (h *Hub) passed(r *reader, documents int) {
 	if p == nil {
 		return
 	}
+	h.metrics.read.Add(float64(documents))
 	next := p.With(r.Left, r.Done, documents)
+	if next.Since.IsZero() {
+		next.Since, next.ReadBefore = time.Now(), p.Read
+	}
 	sub.session.setProgress(sub.ID, &next)
 	if r.Done {
 		sub.readers = slices.DeleteFunc(sub.readers, func(other *reader) bool { return other == r })

@@ -58,6 +58,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
