@@ -99,7 +99,7 @@ const settleTimeout = 15 * time.Second
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
 func (d *demo) run(ctx context.Context) error {
-	p, err := openParts("", "")
+	p, err := openParts("", "", usualOplog)
 	if err != nil {
 		return err
 	}

@@ -649,3 +649,69 @@ func TestLiveQueryEqualsTheCollection(t *testing.T) {
 		t.Errorf("%d documents by callbacks, %d are there", len(has), len(docs))
 	}
 }
+
+// A client that keeps its own progress gets a collection page by page, and goes on with the changes without a gap. When the log has wrapped it is
+// told to start over.
+func TestPagesAreFollowedByEvents(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "8.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			w := newRig(t, devmongo.Config{Release: release})
+			stop := w.churn(mixedIDs(60))
+			node := w.beginWith(nil)
+			r := newReplica()
+			get := func(query string) (status int, page struct {
+				Documents      []json.RawMessage
+				Next, Position string
+			}) {
+				t.Helper()
+				resp, err := http.Get("http://" + node.service.Addr() + "/v1/snapshot?db=shop&coll=orders&limit=7&" + query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = resp.Body.Close() }()
+				if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+					t.Fatal(err)
+				}
+				return resp.StatusCode, page
+			}
+			_, page := get("")
+			first := page.Next
+			for {
+				for _, doc := range page.Documents {
+					var d struct {
+						ID json.RawMessage `json:"_id"`
+						V  int
+					}
+					if err := json.Unmarshal(doc, &d); err != nil {
+						t.Fatal(err)
+					}
+					r.docs["shop.orders "+canonical(d.ID)] = d.V
+				}
+				if page.Next == "" {
+					break
+				}
+				var status int
+				if status, page = get("from=" + page.Next); status != http.StatusOK {
+					t.Fatalf("%d", status)
+				}
+			}
+			r.beginEvents(t, node.service.Addr(), url.Values{"db": {"shop"}, "coll": {"orders"}, "Last-Event-ID": {page.Position}}.Encode())
+			stop()
+			want := contents(t, w.coll("orders"))
+			node.until("the replica is what the collection is", r.look(func() bool { return maps.Equal(r.docs, want) }))
+			if status, page := get("filter=" + url.QueryEscape(`doc._id == "none"`)); status != http.StatusOK || len(page.Documents) != 0 {
+				t.Errorf("%d, %d documents", status, len(page.Documents))
+			}
+			for query, want := range map[string]int{"from=x": 400, "filter=%28": 400} {
+				if status, _ := get(query); status != want {
+					t.Errorf("%s: %d", query, status)
+				}
+			}
+			w.elsewhere(1)
+			w.server.TruncateOplogBefore(w.server.ClusterTime())
+			node.until("the client is told to start over", func() bool { status, _ := get("from=" + first); return status == http.StatusGone })
+		})
+	}
+}
