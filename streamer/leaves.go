@@ -110,8 +110,8 @@ func (sub *Subscription) left(e *change.Event) bool {
 	return sent || !sub.sent.whole
 }
 
-// leave tells subscriptions that a document of theirs has stopped to match.
-func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription) {
+// leave tells subscriptions that a document of theirs has stopped to match. What that costs is added to the writer of the event.
+func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
 	if len(subscriptions) == 0 {
 		return
 	}
@@ -120,7 +120,9 @@ func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, sub
 		return // it has been parsed before
 	}
 	s.leaver.Next(&left)
+	s.leaver.cost, s.leaver.copied = 0, 0
 	s.event(&left, ref, p, true, subscriptions, &s.leaver)
+	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
 }
 
 // gone tells a subscription, at the end of a snapshot, of the documents that it was sent before and that are not there any more. The Hub's loop
