@@ -26,6 +26,8 @@ type Shared struct {
 	keeper  *checkpoint.Keeper
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
 	told    atomic.Bool   // operators know that it is not served any more
+	stalled atomic.Bool   // nothing is acknowledged before somebody acts
+	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
 
 	mu struct {
 		sync.Mutex
@@ -46,7 +48,7 @@ var _ checkpoint.Source = (*Shared)(nil)
 
 // Share opens the session of a shared subscriber. It gets partitions when the node gets their terms. Call it before the first Serve.
 func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
-	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1)}
+	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked = make(map[change.Partition]uint64)
 	var err error
@@ -103,6 +105,7 @@ func (s *Shared) Ack(seq uint64) error {
 	s.mu.received = slices.Delete(s.mu.received, 0, n)
 	s.mu.Unlock()
 	s.keeper.Passed(events) // the progress has them by now
+	notify(s.passed)
 	return nil
 }
 
@@ -177,11 +180,11 @@ func (s *Shared) detach(partitions []change.Partition) {
 func (s *Shared) drain(ctx context.Context) (left int) {
 	s.session.Pause()
 	for {
-		if left = s.session.State().Events; left == 0 {
-			return 0
+		if left = s.session.State().Events; left == 0 || s.stalled.Load() {
+			return left
 		}
 		select {
-		case <-s.node.hub.acked:
+		case <-s.passed:
 		case <-s.session.Done():
 			return left
 		case <-ctx.Done():

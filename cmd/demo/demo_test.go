@@ -14,7 +14,7 @@ import (
 
 // A demo of several nodes starts this program once for each.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "node" {
+	if len(os.Args) == 3 && os.Args[1] == "node" {
 		main()
 		return
 	}

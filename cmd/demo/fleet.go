@@ -34,6 +34,7 @@ type node struct {
 	http        string
 	environment []string
 	notes       io.Writer
+	config      string // path of the configuration, may be empty
 
 	command *exec.Cmd
 	exited  chan error // gets how the process ended
@@ -52,7 +53,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if i == 0 {
 			http, grpc = d.http, d.grpc
 		}
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), notes: d.notes}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), notes: d.notes, config: d.target.file()}
 		if nd.http, err = reserve(http, taken); err == nil {
 			nd.grpc, err = reserve(grpc, taken)
 		}
@@ -109,7 +110,7 @@ func (n *node) start() error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	n.command = exec.Command(program, "node") //nolint:noctx // a signal ends it
+	n.command = exec.Command(program, "node", n.config) //nolint:noctx // a signal ends it
 	n.command.Env = append(os.Environ(), n.environment...)
 	n.command.Stderr = n.notes
 	if err := n.command.Start(); err != nil {

@@ -1,0 +1,89 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// buildSinks makes the sinks of the configuration.
+func (s *Service) buildSinks(ctx context.Context) error {
+	metrics := sink.NewMetrics(s.registry)
+	for _, cfg := range s.opts.Config.Sinks {
+		subscriptions, err := s.sinkSubscriptions(cfg)
+		if err != nil {
+			return err
+		}
+		target, err := backend.Target(cfg, s.origin.Cluster)
+		if err != nil {
+			return err
+		}
+		letters, err := backend.DeadLetters(cfg, s.origin.Cluster)
+		if err != nil {
+			return err
+		}
+		shared, err := s.node.Share(context.WithoutCancel(ctx), "sink/"+cfg.Name, subscriptions)
+		if err != nil {
+			return err
+		}
+		s.sinks = append(s.sinks, sink.New(sink.Config{
+			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
+			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
+		}, shared, target))
+	}
+	return nil
+}
+
+// isAway reports whether an error of a target says that it is away: one that refuses a change, or has a later owner's, answers.
+func isAway(err error) bool {
+	_, refused := errors.AsType[*sink.RefusedError](err)
+	return err != nil && !refused && !errors.Is(err, sink.ErrReplaced) && !errors.Is(err, context.Canceled)
+}
+
+// sinkSubscriptions compiles the subscriptions of a sink.
+func (s *Service) sinkSubscriptions(cfg config.Sink) ([]streamer.Subscription, error) {
+	if len(cfg.Subscriptions) == 0 {
+		cfg.Subscriptions = []config.SinkSubscription{{}}
+	}
+	var all []streamer.Subscription
+	for i, sub := range cfg.Subscriptions {
+		filter := match.Filter{Source: sub.Filter, Carries: s.carries()}
+		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
+		if filter.Coll == "*" {
+			filter.Coll = ""
+		}
+		for _, name := range sub.Operations {
+			op, known := change.ParseOp(name)
+			if !known {
+				return nil, fault.Newf(fault.ConfigBadValue, "sink %s: unknown operation %q", cfg.Name, name)
+			}
+			filter.Ops = append(filter.Ops, op)
+		}
+		program, err := match.Compile(filter)
+		if err != nil {
+			return nil, fmt.Errorf("sink %s, subscription %d: %w", cfg.Name, i+1, err)
+		}
+		all = append(all, streamer.Subscription{ID: fmt.Sprint(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
+	}
+	return all, nil
+}
+
+// Sinks returns the sinks.
+func (s *Service) Sinks() []*sink.Sink { return s.sinks }
+
+// runSink runs a sink until its session ends. One whose session has ended because an operator must act ends alone: the node serves others.
+func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
+	if err := k.Run(ctx); err != nil {
+		s.logger.Error("sink ended", "sink", k.Status().Name, "error", err)
+	}
+	return nil
+}
