@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/retry"
@@ -46,7 +47,7 @@ func newTransactional(plain *Target) *Transactional {
 type producer struct {
 	epoch  change.Epoch
 	client *kgo.Client
-	group  string
+	id     string     // of its transactions, and of the group of its position
 	count  int64      // of the transactions of the partition
 	last   change.Ref // the position in the last one, of which nothing is known to be later
 }
@@ -119,11 +120,14 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	}
 	t.forget(m.Partition)
 	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, m.Partition)
-	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0))...)
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
+	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.MaxVersions(versions),
+		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	p = &producer{epoch: m.Epoch, client: client, group: id}
+	p = &producer{epoch: m.Epoch, client: client, id: id}
 	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
 		err = p.load(ctx)
 	}
@@ -156,7 +160,7 @@ func (p *producer) load(ctx context.Context) error {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.RequireStable = true
 	group := kmsg.NewOffsetFetchRequestGroup()
-	group.Group = p.group
+	group.Group = p.id
 	req.Groups = append(req.Groups, group)
 	resp, err := req.RequestWith(ctx, p.client)
 	if err != nil {
@@ -251,9 +255,8 @@ func (p *producer) commit(ctx context.Context, topic string, at change.Ref) erro
 	if err != nil {
 		return fmt.Errorf("producer: %w", err)
 	}
-	txn := p.client.OptValue(kgo.TransactionalID).(*string) //nolint:forcetypeassert // its type
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
-	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = *txn, id, epoch, p.group
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = p.id, id, epoch, p.id
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		added, err := add.RequestWith(ctx, p.client)
 		if err != nil {
@@ -271,7 +274,7 @@ func (p *producer) commit(ctx context.Context, topic string, at change.Ref) erro
 		}
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = *txn, id, epoch, p.group
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = p.id, id, epoch, p.id
 	entry, offset := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	metadata := hex.EncodeToString(at.Append(nil))
 	entry.Topic, offset.Offset, offset.Metadata = topic, p.count+1, &metadata
