@@ -596,13 +596,16 @@ const (
 
 // A Status is the status of a sink at this node.
 type Status struct {
-	Name, State string
+	Name  string `json:"sink"`
+	State string `json:"state"`
 	// UnderWay counts messages that the target has not acknowledged.
-	UnderWay int
+	UnderWay int `json:"under_way"`
 	// Published, Retried and DeadLetters count messages since the start.
-	Published, Retried, DeadLetters uint64
+	Published   uint64 `json:"published"`
+	Retried     uint64 `json:"retried"`
+	DeadLetters uint64 `json:"dead_letters"`
 	// Error is why it is halted, or what failed last while it retries.
-	Error string
+	Error string `json:"error,omitempty"`
 }
 
 // Status returns the status of the sink.

@@ -27,6 +27,8 @@ type Shared struct {
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
 	told    atomic.Bool   // operators know that it is not served any more
 	stalled atomic.Bool   // nothing is acknowledged before somebody acts
+	start   StartPolicy   // of partitions without a checkpoint; zero means the origin
+	from    time.Time     // of StartTime
 	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
 
 	mu struct {
@@ -124,6 +126,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
 	if err != nil {
 		return fmt.Errorf("attach %s: %w", s.name, err)
+	}
+	if err := s.begin(ctx, terms, claimed); err != nil {
+		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
 	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since

@@ -297,6 +297,10 @@ func (s *Service) Run(ctx context.Context) error {
 		s.source.Run(web)
 		return nil
 	})
+	g.Go(func() error {
+		s.followSinks(web)
+		return nil
+	})
 	for _, k := range s.sinks {
 		g.Go(func() error { return s.runSink(web, k) })
 	}

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -34,6 +37,14 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		shared, err := s.node.Share(context.WithoutCancel(ctx), "sink/"+cfg.Name, subscriptions)
 		if err != nil {
 			return err
+		}
+		switch {
+		case cfg.Start.Oldest:
+			shared.Begin(streamer.StartEarliest, time.Time{})
+		case cfg.Start.At.IsZero():
+			shared.Begin(streamer.StartNow, time.Time{})
+		default:
+			shared.Begin(streamer.StartTime, cfg.Start.At)
 		}
 		s.sinks = append(s.sinks, sink.New(sink.Config{
 			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
@@ -86,4 +97,33 @@ func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
 		s.logger.Error("sink ended", "sink", k.Status().Name, "error", err)
 	}
 	return nil
+}
+
+// followSinks pauses and resumes sinks as operators have said at some node, also before this one started, until the context ends.
+func (s *Service) followSinks(ctx context.Context) {
+	var last uint64
+	for len(s.sinks) > 0 {
+		notices, _, err := s.board.Follow(ctx, last)
+		if err != nil {
+			return
+		}
+		for _, n := range notices {
+			last = n.ID
+			name, _ := n.Fields["sink"].(string)
+			if n.Kind != notice.KindOperated || name == "" {
+				continue
+			}
+			for _, k := range s.sinks {
+				if k.Status().Name != name {
+					continue
+				}
+				switch n.Fields["do"] {
+				case admin.PauseSink:
+					k.Pause()
+				case admin.ResumeSink:
+					k.Resume()
+				}
+			}
+		}
+	}
 }
