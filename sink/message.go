@@ -85,3 +85,12 @@ var (
 	// ErrGone says that the target does not want messages any more, and an operator must act.
 	ErrGone = errors.New("the target refuses all messages")
 )
+
+// One publishes a copy of a message to a target and returns the outcome.
+func One(ctx context.Context, t Target, m *Message) error {
+	single, outcome := *m, make(chan error, 1)
+	single.report = func(_ *Message, err error) { outcome <- err }
+	t.Publish(ctx, &single)
+	t.Flush()
+	return <-outcome // within a bounded time
+}

@@ -453,7 +453,7 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 		m.attempts = 0
 		return true, nil
 	}
-	switch err := alone(ctx, s.cfg.DeadLetter, m); {
+	switch err := One(ctx, s.cfg.DeadLetter, m); {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case err != nil:
@@ -469,18 +469,9 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	return true, nil
 }
 
-// alone publishes a message to a target and waits for the outcome.
-func alone(ctx context.Context, t Target, m *Message) error {
-	single, outcome := *m, make(chan error, 1)
-	single.report = func(_ *Message, err error) { outcome <- err }
-	t.Publish(ctx, &single)
-	t.Flush()
-	return <-outcome // within a bounded time
-}
-
 // try publishes a message alone.
 func (s *Sink) try(ctx context.Context, m *Message) error {
-	err := alone(ctx, s.target, m)
+	err := One(ctx, s.target, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.err = err; err != nil {
@@ -523,7 +514,16 @@ func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
 
 // Resume publishes again, also after the sink has halted.
 func (s *Sink) Resume() {
-	s.hold(func() { s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now() })
+	s.hold(func() {
+		s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now()
+		for _, f := range s.mu.flights { // each is tried again, whatever has become of it
+			for _, m := range f.messages {
+				if m.state == waiting {
+					m.err = ErrEarlier
+				}
+			}
+		}
+	})
 }
 
 // hold changes whether the sink publishes.

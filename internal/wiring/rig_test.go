@@ -45,6 +45,7 @@ type rig struct {
 	client   *mongo.Client
 	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
+	file     string // path of the nodes' configuration, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -149,7 +150,7 @@ func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
 // assemble makes a node.
 func (r *rig) assemble(settings ...string) (*Service, error) {
 	r.Helper()
-	cfg, err := config.Load("", append(slices.Clone(r.settings), settings...))
+	cfg, err := config.Load(r.file, append(slices.Clone(r.settings), settings...))
 	if err != nil {
 		r.Fatal(err)
 	}
