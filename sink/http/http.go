@@ -71,6 +71,14 @@ func New(cfg Config) *Target {
 // errInternal says that an address is not public.
 var errInternal = errors.New("the address is internal: http.allow lists networks that may be reached")
 
+// special are networks that look public and lead elsewhere (IANA's special-purpose registries): behind a provider, for tests, reserved, and IPv6 that
+// carries an IPv4 address.
+func special() []string {
+	return []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16",
+	}
+}
+
 // permit refuses addresses that are not public and not allowed. It is asked for the address that is dialled.
 func permit(address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
@@ -81,8 +89,8 @@ func permit(address string, allow []netip.Prefix) error {
 	if slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil
 	}
-	shared := netip.MustParsePrefix("100.64.0.0/10")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || shared.Contains(ip) {
+	special := slices.ContainsFunc(special(), func(p string) bool { return netip.MustParsePrefix(p).Contains(ip) })
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || special {
 		return fmt.Errorf("dial %s: %w", ip, errInternal)
 	}
 	return nil
