@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/file"
 	"github.com/mongostream/streamer/sink/http"
 	"github.com/mongostream/streamer/sink/kafka"
 	"github.com/mongostream/streamer/sink/nats"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // Target returns the target of a sink, which connects when it is used. Its errors are faults.
@@ -60,6 +65,36 @@ func Target(s config.Sink, cluster string) (target sink.Target, err error) {
 		return nil, fault.Newf(fault.SinkTarget, "sink %s: %w", s.Name, err)
 	}
 	return target, nil
+}
+
+// Carries says what the log's events have beside the changes themselves.
+func Carries(cfg config.Config) match.Carries {
+	return match.Carries{Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off"}
+}
+
+// Subscriptions compiles the subscriptions of a sink. Its errors are faults.
+func Subscriptions(s config.Sink, carries match.Carries) ([]streamer.Subscription, error) {
+	if len(s.Subscriptions) == 0 {
+		s.Subscriptions = []config.SinkSubscription{{}}
+	}
+	var all []streamer.Subscription
+	for i, sub := range s.Subscriptions {
+		filter := match.Filter{Source: sub.Filter, Carries: carries}
+		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
+		if filter.Coll == "*" {
+			filter.Coll = ""
+		}
+		for _, name := range sub.Operations {
+			op, _ := change.ParseOp(name) // the configuration was checked
+			filter.Ops = append(filter.Ops, op)
+		}
+		program, err := match.Compile(filter)
+		if err != nil {
+			return nil, fmt.Errorf("sink %s, subscription %d: %w", s.Name, i+1, err)
+		}
+		all = append(all, streamer.Subscription{ID: strconv.Itoa(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
+	}
+	return all, nil
 }
 
 // DeadLetters returns the target of what a sink's target has refused for good, nil if there is none.

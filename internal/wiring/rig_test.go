@@ -72,10 +72,14 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	}, settings...)}
 }
 
+func mongoClient(uri string) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+}
+
 // dial returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
 func dial(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+	client, err := mongoClient(uri)
 	if err != nil {
 		t.Fatal(err)
 	}

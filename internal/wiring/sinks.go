@@ -3,16 +3,10 @@ package wiring
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
-	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
@@ -22,7 +16,7 @@ import (
 func (s *Service) buildSinks(ctx context.Context) error {
 	metrics := sink.NewMetrics(s.registry)
 	for _, cfg := range s.opts.Config.Sinks {
-		subscriptions, err := s.sinkSubscriptions(cfg)
+		subscriptions, err := backend.Subscriptions(cfg, s.carries())
 		if err != nil {
 			return err
 		}
@@ -58,34 +52,6 @@ func (s *Service) buildSinks(ctx context.Context) error {
 func isAway(err error) bool {
 	_, refused := errors.AsType[*sink.RefusedError](err)
 	return err != nil && !refused && !errors.Is(err, sink.ErrReplaced) && !errors.Is(err, context.Canceled)
-}
-
-// sinkSubscriptions compiles the subscriptions of a sink.
-func (s *Service) sinkSubscriptions(cfg config.Sink) ([]streamer.Subscription, error) {
-	if len(cfg.Subscriptions) == 0 {
-		cfg.Subscriptions = []config.SinkSubscription{{}}
-	}
-	var all []streamer.Subscription
-	for i, sub := range cfg.Subscriptions {
-		filter := match.Filter{Source: sub.Filter, Carries: s.carries()}
-		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
-		if filter.Coll == "*" {
-			filter.Coll = ""
-		}
-		for _, name := range sub.Operations {
-			op, known := change.ParseOp(name)
-			if !known {
-				return nil, fault.Newf(fault.ConfigBadValue, "sink %s: unknown operation %q", cfg.Name, name)
-			}
-			filter.Ops = append(filter.Ops, op)
-		}
-		program, err := match.Compile(filter)
-		if err != nil {
-			return nil, fmt.Errorf("sink %s, subscription %d: %w", cfg.Name, i+1, err)
-		}
-		all = append(all, streamer.Subscription{ID: fmt.Sprint(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
-	}
-	return all, nil
 }
 
 // Sinks returns the sinks.
