@@ -94,6 +94,8 @@ type Hub struct {
 	asked    *Subscription
 	granted  int        // for the evaluation of asked
 	leaving  []*Session // before the current event
+	sent     level      // what all deliveries have cost
+	senders  []*tenant  // in the current reply
 
 	mu struct {
 		sync.Mutex
@@ -282,6 +284,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 	clear(h.touched)
 	h.reached(end)
+	h.disperse(end)
 	h.placeAll()
 	if batch.Len() > 0 {
 		h.mu.Lock()
@@ -341,9 +344,10 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		case h.budget.tight(h.pending) && !h.bound && !s.affords():
 			h.shed(s, before)
 		default:
-			h.writer.cost = 0
+			h.writer.cost, h.writer.copied = 0, 0
 			s.event(e, ref, p, keyed, s.matched, &h.writer)
 			h.spend(s, h.writer.cost)
+			h.sends(s, h.writer.copied)
 			h.pending += s.opened() - opened
 			h.touched[s] = struct{}{}
 		}
@@ -524,7 +528,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || h.at.After(at) {
 		return false
 	}
-	if t := s.tenant; t != nil && time.Now().Before(t.away) && s.evaluates() {
+	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
 		s.expense.away = t.away
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 
 // metrics are the Hub's own metrics.
 type metrics struct {
-	joined, left, failed, costly, suspended prometheus.Counter
+	joined, left, failed, costly, crowding, suspended prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
@@ -21,13 +21,14 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 		left:   counter("sessions_left_total", "Sessions that left the live path because they had no credit."),
 		failed: counter("filter_failures_total", "Evaluations of filters that failed."),
 
+		crowding:  counter("sessions_crowding_total", "Sessions that left the live path because what their identity is sent costs more than its share."),
 		costly:    counter("sessions_costly_total", "Sessions that left the live path because their filters cost too much."),
 		suspended: counter("filters_suspended_total", "Filters that were suspended because they kept costing too much; their sessions ended."),
 	}
 	if reg == nil {
 		return m
 	}
-	reg.MustRegister(m.joined, m.left, m.failed, m.costly, m.suspended)
+	reg.MustRegister(m.joined, m.left, m.failed, m.costly, m.crowding, m.suspended)
 	gauge := func(name, help string, labels prometheus.Labels, of func(Load) int) {
 		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help, ConstLabels: labels}
 		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))

@@ -777,6 +777,55 @@ func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 	})
 }
 
+// A shared subscriber whose session has ended gets no later terms: a checkpoint that an operator has moved back stays there.
+func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
+	for _, later := range []bool{false, true} { // or it notices the rewind itself
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{}
+			source.Tick(1)
+			w := newWorld(t, source)
+			var s *streamer.Shared
+			node := w.start("a", func(n *streamer.Node) {
+				var err error
+				if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			node.own(t, 1)
+			events := source.Append(inserts(20, 0)...)
+			if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			s.Session().Close(errors.New("over"))
+			back := events[0].Position()
+			saved, err := w.store.Load(t.Context(), "stdout")
+			if err != nil || len(saved) == 0 {
+				t.Fatal(saved, err)
+			}
+			for _, c := range saved { // not those in which nothing has happened yet
+				if _, err := w.store.Rewind(t.Context(), c.Key, back, "operator", "test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if later {
+				node.own(t, 2)
+			}
+			time.Sleep(time.Minute)
+			node.stop(t)
+			saved, err = w.store.Load(t.Context(), "stdout")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range saved {
+				if c.Generation > 0 && c.Position.After(back) {
+					t.Errorf("the checkpoint of partition %d is at %s, an operator has moved it to %s", c.Partition, c.Position, back)
+				}
+			}
+		})
+	}
+}
+
 // An event whose term is over when it is to be handed over is taken out, and a checkpoint of that partition is refused.
 func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

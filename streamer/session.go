@@ -107,6 +107,7 @@ type Session struct {
 		live          bool
 		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
+		fills         bool                // more is being queued, and goes out together
 		sent          []sent              // queued or sent and not acknowledged, in order
 		last          uint64              // the last Seq
 		given         uint64              // the last Seq that was received
@@ -213,7 +214,7 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	defer s.mu.Unlock()
 	notices, cause = s.mu.notices, s.mu.cause
 	s.mu.notices = nil
-	if cause != nil {
+	if cause != nil || s.mu.fills {
 		return nil, notices, cause
 	}
 	queue, s.mu.queue = s.mu.queue, nil
@@ -556,6 +557,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 		if err != nil {
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
+			w.copied += eventUnits + (len(payloads)-len(s.open.payloads))/copiedBytes
 			s.open.payloads = payloads
 			s.open.Events = append(s.open.Events, Event{
 				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),

@@ -71,7 +71,7 @@ func (s *Service) buildServers() error {
 	s.server = s.listeners.Server(clients, mux, s.logger)
 	if s.probing != nil { // nothing of what follows is at the address for clients
 		mux = http.NewServeMux()
-		s.probes = s.listeners.Server(clients, mux, s.logger)
+		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
