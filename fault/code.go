@@ -95,4 +95,6 @@ const (
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
 	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
+	SinkHalted            Code = "STRM-SINK-HALTED"
+	SinkTarget            Code = "STRM-SINK-TARGET"
 )

@@ -406,6 +406,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.mu.Lock()
 			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
 				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
+				delete(s.mu.cuts, p)
 			}
 			s.mu.Unlock()
 			s.attached.Store(&attached)

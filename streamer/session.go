@@ -135,7 +135,8 @@ type Session struct {
 		reads         bool                // a snapshot is not complete
 		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
-		rewound       attachment // the last rewind, and its batch
+		cuts          map[change.Partition]attachment // of partitions that leave: the last batch whose events are handed over, and its end
+		rewound       attachment                      // the last rewind, and its batch
 		notices       []Notice
 		cause         error
 	}
@@ -240,14 +241,13 @@ func (s *Session) Prune(b *Batch) {
 	if !s.cfg.Owner {
 		return
 	}
-	terms := *s.attached.Load()
 	over := make(map[change.Partition]bool)
 	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
 	for _, e := range b.Events {
 		ended, looked := over[e.Partition]
 		if !looked {
-			term, there := terms[e.Partition]
-			ended = !there || term.Err() != nil || b.Seq <= s.attachedAfter(e.Partition)
+			_, hands := s.term(e.Partition, b.Seq)
+			ended = !hands
 			over[e.Partition] = ended
 		}
 		payload := b.payloads[from:e.end]
@@ -261,11 +261,16 @@ func (s *Session) Prune(b *Batch) {
 	b.Events, b.payloads = kept, payloads
 }
 
-// attachedAfter returns the last batch before a partition was attached.
-func (s *Session) attachedAfter(p change.Partition) uint64 {
+// term returns the term under which events of a partition in a batch may be handed over, false if they may not.
+func (s *Session) term(p change.Partition, seq uint64) (change.Term, bool) {
+	term, there := (*s.attached.Load())[p]
+	if !there || term.Err() != nil {
+		return term, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.joined[p].seq
+	cut, leaves := s.mu.cuts[p]
+	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
 }
 
 // Ack acknowledges the received batches up to seq. Repeated acknowledgements are ignored; a batch that was not received is rejected with
@@ -693,6 +698,9 @@ func (s *Session) State() SessionState {
 				st.Partitions[p] = a.at
 			} else {
 				st.Partitions[p] = reading.place(p, acked)
+			}
+			if cut, leaves := s.mu.cuts[p]; leaves && st.Partitions[p].After(cut.at) {
+				st.Partitions[p] = cut.at
 			}
 		}
 		return st

@@ -14,7 +14,7 @@ import (
 
 // A demo of several nodes starts this program once for each, and one with a snapshot for its subscriber.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && (os.Args[1] == "node" || os.Args[1] == "subscriber") {
+	if len(os.Args) == 3 && os.Args[1] == "node" || len(os.Args) == 2 && os.Args[1] == "subscriber" {
 		main()
 		return
 	}

@@ -32,7 +32,7 @@ type fleet struct {
 type node struct {
 	id, grpc    string
 	http        string
-	argument    string // of this program
+	arguments   []string // of this program
 	environment []string
 	notes       io.Writer
 
@@ -53,7 +53,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if i == 0 {
 			http, grpc = d.http, d.grpc
 		}
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), argument: "node", notes: d.notes}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), arguments: []string{"node", d.target.file()}, notes: d.notes}
 		if nd.http, err = reserve(http, taken); err == nil {
 			nd.grpc, err = reserve(grpc, taken)
 		}
@@ -113,7 +113,7 @@ func (n *node) start() error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	n.command = exec.Command(program, n.argument) //nolint:noctx // a signal ends it
+	n.command = exec.Command(program, n.arguments...) //nolint:noctx // a signal ends it
 	n.command.Env = append(os.Environ(), n.environment...)
 	n.command.Stderr = n.notes
 	if err := n.command.Start(); err != nil {

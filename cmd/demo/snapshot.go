@@ -43,7 +43,7 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 		return errors.Join(err, f.close())
 	}
 	addresses, _ := f.addresses()
-	r := &replica{journal: filepath.Join(p.dir, "replica"), node: node{id: "subscriber", argument: "subscriber", notes: d.notes}}
+	r := &replica{journal: filepath.Join(p.dir, "replica"), node: node{id: "subscriber", arguments: []string{"subscriber"}, notes: d.notes}}
 	r.environment = []string{
 		"DEMO_JOURNAL=" + r.journal, "DEMO_ADDRESSES=" + strings.Join(addresses, ","), "DEMO_BEGUN=" + time.Now().Format(time.RFC3339Nano),
 	}

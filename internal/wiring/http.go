@@ -59,6 +59,9 @@ func (s *Service) buildServers() error {
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
+	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board))
+	v1.Handle("GET /v1/sinks", sinks)
+	v1.Handle("POST /v1/sinks/{name}/{do}", sinks)
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
 	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
