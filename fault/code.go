@@ -97,6 +97,8 @@ const (
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
 	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
+	SinkHalted            Code = "STRM-SINK-HALTED"
+	SinkTarget            Code = "STRM-SINK-TARGET"
 	SupervisorBudget      Code = "STRM-SUPERVISOR-RESTART-BUDGET-EXHAUSTED"
 	SupervisorCascade     Code = "STRM-SUPERVISOR-CASCADE"
 	SupervisorDown        Code = "STRM-SUPERVISOR-COMPONENT-DOWN"

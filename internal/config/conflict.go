@@ -45,6 +45,7 @@ func (c *Config) findConflicts(t *table) {
 	t.conflict(c.Supervisor.LivezAfter < c.Supervisor.StallAfter, "supervisor.livez_after", "supervisor.stall_after",
 		"a process is not replaced before its component counts as stalled")
 	c.findAccessConflicts(t)
+	c.findSinkConflicts(t)
 	c.findLocked(t)
 }
 
