@@ -184,7 +184,7 @@ func (h *Hub) part() {
 		h.leave(s, change.Later(h.at, s.from))
 	}
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.within = change.Timestamp{}
 	h.placeAll()
