@@ -338,19 +338,32 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 		return false
 	}
 	c.found = c.index.Match(e, c.found[:0], c)
-	if len(c.found) == 0 || c.ended {
+	if c.ended {
 		return false
 	}
 	s.matched = s.matched[:0]
 	for _, id := range c.found {
-		s.matched = append(s.matched, s.byKey[id])
+		sub := s.byKey[id]
+		sub.hit = sub.sent != nil
+		s.matched = append(s.matched, sub)
+	}
+	for _, sub := range s.leavers {
+		if !sub.hit && sub.left(e) {
+			s.leaving = append(s.leaving, sub)
+		}
+		sub.hit = false
+	}
+	if len(s.matched) == 0 && len(s.leaving) == 0 {
+		return false
 	}
 	c.writer.Next(e)
 	c.writer.cost, c.writer.copied = 0, 0
 	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
+	s.leave(e, e.Position().Ref(), p, s.leaving, &c.writer)
 	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
 	clear(s.matched)
-	s.matched = s.matched[:0]
+	clear(s.leaving)
+	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	return true
 }
 

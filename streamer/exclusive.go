@@ -237,7 +237,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 					}
 				}
 			case !r.Stamped && r.before(*stored):
-				cfg.Snapshots = again(cfg.Snapshots, false)
+				cfg.Snapshots = r.had(cfg.Snapshots)
 			}
 		}
 	case stored != nil: // the number of partitions may have changed
@@ -248,7 +248,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 	default:
-		e.begin = BeginStart
+		e.begin, cfg.Fresh = BeginStart, true
 		switch r.Start {
 		case StartEarliest:
 			if reach.First.IsZero() {
@@ -307,8 +307,10 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 }
 
 // before reports whether the subscriber's own position is earlier than the checkpoint in some partition.
-func (r Request) before(c checkpoint.Checkpoint) bool {
-	at := c.Earliest().Ref()
+func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earliest().Ref()) }
+
+// earlier reports whether the subscriber's own position is earlier than a place in some partition.
+func (r Request) earlier(at change.Ref) bool {
 	earlier := func(p Place) bool {
 		own := p.Ref
 		if !p.At.IsZero() {
@@ -325,6 +327,20 @@ func (r Request) before(c checkpoint.Checkpoint) bool {
 		}
 	}
 	return false
+}
+
+// had returns what a subscriber has of snapshots at its own position, which is earlier than its checkpoint: those that were complete before it
+// are, the others begin again.
+func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
+	for _, p := range all {
+		switch {
+		case p.Done && !p.At.IsZero() && !r.earlier(change.At(p.At.Next()).Ref()):
+			had = append(had, p)
+		case !p.Done:
+			had = append(had, again([]snapshot.Progress{p}, false)...)
+		}
+	}
+	return had
 }
 
 // again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not had their end. It omits other complete

@@ -297,6 +297,51 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 	})
 }
 
+// A process that keeps its own position, and comes back at one that is earlier than its checkpoint, has had the snapshots that were complete
+// before it.
+func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		events := source.Append(inserts(6, 0)...)
+		done := events[2].Position().Time
+		wants := func() []streamer.Subscription {
+			subscriptions := everything(t)
+			subscriptions[0].Snapshot = true
+			return subscriptions
+		}
+		begun, err := n.Connect(t.Context(), streamer.Request{Subscriber: "other", Start: streamer.StartNow}, wants())
+		if err != nil {
+			t.Fatal(err)
+		}
+		had := begun.Session().Snapshots()[0]
+		had.Listed, had.Done, had.At, had.Read = true, true, done, 9
+		first := checkpoint.Checkpoint{
+			Key: checkpoint.Key{Subscriber: "orders"}, Position: events[5].Position(), Partitions: partitions, At: time.Now(), Reason: checkpoint.ReasonInterval,
+			Snapshots: []snapshot.Progress{had},
+		}
+		if _, err := w.store.ClaimName(t.Context(), checkpoint.Claim{Process: "0", Started: time.Now()}, first); err != nil {
+			t.Fatal(err)
+		}
+		for i, again := range []bool{true, true, true, false, false} {
+			r := streamer.Request{Subscriber: "orders", Process: fmt.Sprint(i + 1), Started: time.Now(), Known: true, At: streamer.Place{Ref: events[i].Position().Ref()}}
+			e, err := n.Connect(t.Context(), r, wants())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := e.Session().Snapshots(); len(all) != 1 || all[0].Done == again {
+				t.Errorf("at change %d: %+v", i, all)
+			}
+			e.Session().Close(nil) // killed
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 func TestStartPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
