@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release
 
 check:
 	.ci/run
@@ -103,3 +103,30 @@ siege:
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:
 	docs/model/run
+
+# How a binary is built that runs without anything beside it: the same sources give the same bytes, wherever they lie.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+OUT      ?= bin/streamer
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags timetzdata -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT) ./cmd/streamer
+
+# A container image for both architectures as an OCI archive, without a container engine.
+image:
+	$(MAKE) build GOOS=linux GOARCH=amd64 OUT=bin/linux-amd64/streamer
+	$(MAKE) build GOOS=linux GOARCH=arm64 OUT=bin/linux-arm64/streamer
+	cd deploy/check && $(GO) run ./image -version '$(VERSION)' -revision '$(REVISION)' -o $(CURDIR)/bin/streamer.oci.tar \
+		linux/amd64=$(CURDIR)/bin/linux-amd64/streamer linux/arm64=$(CURDIR)/bin/linux-arm64/streamer
+
+# Archives for each platform in bin/release, with their checksums and what is in them (CycloneDX).
+PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+release:
+	@rm -rf bin/release && mkdir -p bin/release
+	cd deploy/check && $(GO) build -o $(CURDIR)/bin/sbom ./sbom
+	@set -e; for platform in $(PLATFORMS); do \
+		name=streamer-$(VERSION)-$$platform; \
+		$(MAKE) -s build GOOS=$${platform%-*} GOARCH=$${platform#*-} OUT=bin/$$platform/streamer; \
+		bin/sbom '$(VERSION)' bin/$$platform/streamer > bin/release/$$name.cdx.json; \
+		tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf - \
+			--transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
+	done; cd bin/release && sha256sum *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
