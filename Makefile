@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients
 
 check:
 	.ci/run
@@ -130,3 +130,9 @@ release:
 		tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf - \
 			--transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
 	done; cd bin/release && sha256sum *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+# The clients in other languages, against real nodes; needs Node 18 and npm.
+clients:
+	$(MAKE) -s build
+	$(GO) build -o bin/demo ./cmd/demo
+	cd clients/typescript && npm ci --no-audit --no-fund && npm test
