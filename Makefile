@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check
 
 check:
 	.ci/run
@@ -136,3 +136,23 @@ clients:
 	$(MAKE) -s build
 	$(GO) build -o bin/demo ./cmd/demo
 	cd clients/typescript && npm ci --no-audit --no-fund && npm test
+
+# The plain manifests, from the chart.
+manifests:
+	cd deploy/check && $(GO) test -run '^TestManifestsAreRendered$$' . -args -rewrite
+
+# Everything in deploy/ against the tools that it is for: Helm's and Compose's libraries, Kubernetes' types, Prometheus' parser and promtool, systemd, a
+# node's own metrics. The first run builds these tools, which takes some minutes. promtool is Debian's, taken from its package without
+# installing it, where there is none.
+PROMTOOL := $(shell command -v promtool || echo $(CURDIR)/bin/promtool/usr/bin/promtool)
+deploy-check: $(PROMTOOL)
+	$(PROMTOOL) check rules deploy/prometheus/rules.yaml
+	$(PROMTOOL) check config deploy/prometheus/prometheus.yml
+	cd deploy/prometheus && $(PROMTOOL) test rules rules.test.yaml
+	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
+	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
+	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test ./internal/config
+
+$(CURDIR)/bin/promtool/usr/bin/promtool:
+	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .

@@ -59,7 +59,7 @@ config: {log: {format: json}, mongodb: {ring_size: 96MiB}}
 func TestChartIsFreeOfLint(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"defaults": "", "everything": everything} {
-		linter := lint.RunAll(chartPath, values(t, text), "streamer")
+		linter := lint.All(chartPath, values(t, text), "streamer", true)
 		for _, m := range linter.Messages {
 			if m.Severity > support.InfoSev {
 				t.Errorf("%s: %s", name, m)
