@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check
 
 check:
 	.ci/run
@@ -68,6 +68,11 @@ proto:
 	$(BUF) lint
 	$(BUF) breaking --against '.git#branch=main'
 	$(BUF) generate
+
+# RxDB's own replication over /v1/snapshot and /v1/events, in Node: needs node and npm.
+rxdb:
+	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
+	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:

@@ -58,11 +58,9 @@ const (
 	HandoffOwner          Code = "STRM-HANDOFF-TARGET-OWNER"
 	HandoffUnfit          Code = "STRM-HANDOFF-TARGET-UNFIT"
 	HandoffUnknown        Code = "STRM-HANDOFF-TARGET-UNKNOWN"
-	HandoffUnserved       Code = "STRM-HANDOFF-UNSERVED"
 	LogAhead              Code = "STRM-LOG-AHEAD"
 	LogHidden             Code = "STRM-LOG-HIDDEN"
 	LogHistoryLost        Code = "STRM-LOG-HISTORY-LOST"
-	LogNoProgress         Code = "STRM-LOG-NO-PROGRESS"
 	LogPoisonEvent        Code = "STRM-LOG-POISON-EVENT"
 	LogShort              Code = "STRM-LOG-SHORT"
 	LogTokenRefused       Code = "STRM-LOG-TOKEN-REFUSED"
@@ -97,4 +95,6 @@ const (
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
 	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
+	SinkHalted            Code = "STRM-SINK-HALTED"
+	SinkTarget            Code = "STRM-SINK-TARGET"
 )

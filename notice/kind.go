@@ -15,6 +15,8 @@ const (
 	KindMoved              = "moved"
 	KindHandedOver         = "handed_over"
 	KindPartitionFailed    = "partition_failed"
+	KindSinkStalled        = "sink_stalled"
+	KindSinkRecovered      = "sink_recovered"
 	KindStuck              = "stuck"
 	KindReading            = "reading"
 	KindSubscriberReplaced = "subscriber_replaced"
@@ -61,6 +63,10 @@ func Table() []Rule {
 			"a node has handed `partitions` over to another; a warning if it had to release some of them instead"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"subscriber", "code"},
 			"a shared subscriber has stopped and requires an operator"},
+		{Health, KindSinkStalled, []Severity{Warning}, []string{"sink"},
+			"the target of a sink acknowledges nothing; its changes wait in the oplog"},
+		{Health, KindSinkRecovered, []Severity{Info}, []string{"sink"},
+			"the target of a sink acknowledges again"},
 		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},
 			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
 		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/mongostream/streamer/internal/retry"
@@ -57,12 +56,9 @@ func (s *Webhook) attempt(ctx context.Context, id string, body []byte) (again bo
 	if err != nil {
 		return false, withoutURL(err)
 	}
-	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "streamer")
-	req.Header.Set(HeaderDelivery, id)
-	req.Header.Set(HeaderTimestamp, timestamp)
-	req.Header.Set(HeaderSignature, sign(s.cfg.Secret, timestamp, body))
+	SignDelivery(req.Header, id, body, time.Now(), s.cfg.Secret)
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return true, withoutURL(err)

@@ -28,6 +28,9 @@ func unseen() map[string][]string {
 		"streamer_logins_total":              {"transport", "result"},
 		"streamer_connections_refused_total": {"reason"},
 		"streamer_webhook_deliveries_total":  {"result"},
+		"streamer_sink_published_total":      {"sink"},
+		"streamer_sink_retries_total":        {"sink"},
+		"streamer_sink_dead_letters_total":   {"sink"},
 		"streamer_sessions_ended_total":      {"transport", "reason"},
 	}
 }
@@ -47,7 +50,7 @@ func TestExpressionsNameMetricsThatNodesExport(t *testing.T) {
 	source := sources(t)
 	for name := range unseen() {
 		short := strings.TrimPrefix(name, "streamer_")
-		if !strings.Contains(source, `"`+name+`"`) && !strings.Contains(source, `"`+short+`"`) && !strings.Contains(source, `"`+strings.TrimPrefix(short, "log_")+`"`) {
+		if !strings.Contains(source, `"`+name+`"`) && !strings.Contains(source, `"`+short+`"`) && !strings.Contains(source, `"`+strings.TrimPrefix(short, "log_")+`"`) && !strings.Contains(source, `"`+strings.TrimPrefix(short, "sink_")+`"`) {
 			t.Errorf("%s is not in the source", name)
 		}
 	}

@@ -19,6 +19,7 @@ type Config struct {
 	GRPC          GRPC        `key:"grpc"`
 	Gateway       Gateway     `key:"gateway"`
 	Handoff       Handoff     `key:"handoff"`
+	Sinks         []Sink      `key:"sinks"`
 	Access        Access      `key:"access"`
 	Notices       Notices     `key:"notices"`
 	Log           Log         `key:"log"`

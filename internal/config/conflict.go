@@ -40,6 +40,7 @@ func (c *Config) findConflicts(t *table) {
 	t.conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
 		"http:// to another machine can be read on the way: use https://, or say that you want it")
 	c.findAccessConflicts(t)
+	c.findSinkConflicts(t)
 }
 
 // findAccessConflicts complains of certificates, tokens and authorities that do not go together.

@@ -50,12 +50,19 @@ func (s *Service) buildServers() error {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
+	v1.Handle("GET /v1/snapshot", accounts.Handler(access.Request, gateway.NewPages(gateway.EventsConfig{
+		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
+	}, s.node)))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
+	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board))
+	v1.Handle("GET /v1/sinks", sinks)
+	v1.Handle("POST /v1/sinks/{name}/{do}", sinks)
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -66,7 +73,7 @@ func (s *Service) buildServers() error {
 	s.server = s.listeners.Server(clients, mux, s.logger)
 	if s.probing != nil { // nothing of what follows is at the address for clients
 		mux = http.NewServeMux()
-		s.probes = s.listeners.Server(clients, mux, s.logger)
+		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))

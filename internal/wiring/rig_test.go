@@ -45,6 +45,7 @@ type rig struct {
 	client   *mongo.Client
 	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
+	file     string // path of the nodes' configuration, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -71,10 +72,14 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	}, settings...)}
 }
 
+func mongoClient(uri string) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+}
+
 // dial returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
 func dial(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+	client, err := mongoClient(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +154,7 @@ func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
 // assemble makes a node.
 func (r *rig) assemble(settings ...string) (*Service, error) {
 	r.Helper()
-	cfg, err := config.Load("", append(slices.Clone(r.settings), settings...))
+	cfg, err := config.Load(r.file, append(slices.Clone(r.settings), settings...))
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -77,6 +78,7 @@ type Service struct {
 	auditor    *notice.Auditor
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
+	sinks      []*sink.Sink
 	roster     cluster.Store // nil without etcd
 	member     *member.Member
 	closers    []func() // in the order of opening
@@ -90,7 +92,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -295,6 +297,13 @@ func (s *Service) Run(ctx context.Context) error {
 		s.source.Run(web)
 		return nil
 	})
+	g.Go(func() error {
+		s.followSinks(web)
+		return nil
+	})
+	for _, k := range s.sinks {
+		g.Go(func() error { return s.runSink(web, k) })
+	}
 	return g.Wait()
 }
 
