@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mongostream/streamer/fault"
@@ -223,11 +221,5 @@ func (s *Service) health() *health.Registry {
 	for _, check := range s.listeners.Checks() {
 		r.Register(check)
 	}
-	return r
-}
-
-func newMetricsRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

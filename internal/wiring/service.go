@@ -96,7 +96,7 @@ type Service struct {
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
 // opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
-	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry()}
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry(opts.Version)}
 	s.board = s.newBoard()
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
