@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/listen"
+	"github.com/mongostream/streamer/internal/statuspage"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 )
@@ -58,11 +59,23 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	checks, self := s.health(), health.Node{
+		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
+		Membership: s.membership,
+	}
+	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status {
+		status := admin.NewStatus(checks.Report(self), s.member.Overview())
+		status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
+		return status
+	})))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
 	}
 	mux.Handle("/v1/", protected)
+	if err := statuspage.Handle(mux); err != nil {
+		return err
+	}
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
@@ -72,10 +85,7 @@ func (s *Service) buildServers() error {
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
-	s.health().Handle(mux, health.Node{
-		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Membership: s.membership,
-	})
+	checks.Handle(mux, self)
 	return nil
 }
 
