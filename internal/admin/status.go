@@ -32,6 +32,7 @@ type Status struct {
 	HeadRoomWarning  float64         `json:"head_room_warning_seconds"`
 	HeadRoomCritical float64         `json:"head_room_critical_seconds"`
 	Checks           []health.Result `json:"checks"` // of the node that answers
+	Expected         int             `json:"expected_nodes"` // as the node that answers is configured
 	Nodes            []StatusNode    `json:"nodes"`
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string         `json:"absent"`
@@ -60,8 +61,10 @@ type StatusNode struct {
 	Queued    int64          `json:"queued_bytes"`
 	Planned   int            `json:"planned"` // partitions that the plan gives to it
 	Owned     int            `json:"owned"`
-	Gateways  int            `json:"gateways"`         // with a session at the node
 	Unread    string         `json:"unread,omitempty"` // why the heartbeat cannot be read
+	// Gateways are those with a session at the node, and Unlisted how many more there are.
+	Gateways []string `json:"gateways"`
+	Unlisted int      `json:"gateways_unlisted"`
 }
 
 // StatusPartitions are the partitions in columns, each by partition.
@@ -93,7 +96,7 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 	for _, m := range view.Members {
 		n := StatusNode{
 			Node: m.Node, Process: m.Process, Status: m.Status, Failing: []string{}, Version: m.Version, Address: m.Gateway, StartedAt: m.StartedAt,
-			Rate: rounded(m.Load.Rate, 10), Lag: m.Load.Lag, Queued: m.Load.Queued, Gateways: len(m.Gateways) + m.Unlisted,
+			Rate: rounded(m.Load.Rate, 10), Lag: m.Load.Lag, Queued: m.Load.Queued, Gateways: []string{}, Unlisted: m.Unlisted,
 		}
 		if m.Garbled != nil {
 			n.Unread = m.Garbled.Error()
@@ -101,6 +104,11 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 		for _, check := range slices.Sorted(maps.Keys(m.Checks)) {
 			if !m.Checks[check] {
 				n.Failing = append(n.Failing, check)
+			}
+		}
+		for _, g := range m.Gateways {
+			if !g.Left {
+				n.Gateways = append(n.Gateways, g.Name)
 			}
 		}
 		of[m.Process], by[m.Node] = len(s.Nodes), len(s.Nodes)

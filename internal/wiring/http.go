@@ -66,6 +66,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status {
 		status := admin.NewStatus(checks.Report(self), s.member.Overview())
 		status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
+		status.Expected = cfg.Cluster.ExpectedNodes
 		return status
 	})))
 	protected, err := s.listeners.Protect(v1)

@@ -103,6 +103,15 @@ function service(state, now, add) {
       todo: 'The leader reassigns them within seconds. Find out why the process has ended, and start it again.',
     });
   }
+  const missing = s.expected_nodes - s.nodes.length - s.absent.length;
+  if (missing > 0 && s.uptime_seconds > 30) {
+    const dead = state.notices.filter((n) => n.kind === 'dead' && n.fields?.member_kind === 'node').map((n) => n.fields.member);
+    const gone = [...new Set(dead)].filter((name) => !s.nodes.some((n) => n.node === name) && !s.absent.includes(name));
+    add('missing', 'warning', `${plural(missing, 'node')} of ${s.expected_nodes} ${missing === 1 ? 'is' : 'are'} missing`, {
+      code: 'STRM-HANDOFF-TARGET-DEAD', detail: gone.length ? `Gone: ${names(gone)}. Others own what they had.` : 'cluster.expected_nodes says how many there should be.',
+      todo: 'Find out why the process has ended, and start it again. If it is to stay away, lower cluster.expected_nodes.',
+    });
+  }
   for (const n of s.nodes) {
     if (n.unread) {
       add(`unread ${n.node}`, 'warning', `The heartbeat of ${n.node} cannot be read`, {detail: n.unread, code: 'STRM-CLUSTER-HEARTBEAT'});

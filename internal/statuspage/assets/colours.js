@@ -1,6 +1,7 @@
-// Colours of nodes, by their place among the nodes: the style's first, others by turning the hue.
+// Colours of nodes: a node keeps the one that it had when the page first saw it.
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
+const places = new Map();
 let kept = new Map();
 dark.addEventListener('change', () => { kept = new Map(); });
 
@@ -10,6 +11,9 @@ export function css(name) {
   return kept.get(name);
 }
 
-export function colour(index) {
-  return css(`--node-${index}`) || `hsl(${Math.round(index * 137.5) % 360} 45% ${dark.matches ? 55 : 50}%)`;
+// colour returns that of a node: one of the style's, and beyond them others by turning the hue.
+export function colour(node) {
+  if (!places.has(node)) places.set(node, places.size);
+  const place = places.get(node);
+  return css(`--node-${place}`) || `hsl(${Math.round(place * 137.5) % 360} 45% ${dark.matches ? 55 : 50}%)`;
 }

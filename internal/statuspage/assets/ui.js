@@ -69,7 +69,7 @@ export function badge(level, value) {
   return h('span.badge', {'data-level': level}, value);
 }
 
-// spark makes a line of numbers, of which null is unknown, and returns {element, draw(values, max)}.
+// spark makes a line of numbers, of which null is unknown, and returns {element, draw(values, most)}: most is what the top shows at least.
 export function spark(width = 96, height = 24) {
   const make = (name, attributes) => {
     const e = document.createElementNS(svg, name);
@@ -82,7 +82,8 @@ export function spark(width = 96, height = 24) {
   element.append(area, line);
   return {
     element,
-    draw(values, length, most = 0) {
+    draw(values, most = 0) {
+      const length = Math.max(values.length, 20); // a page just opened has few
       const max = Math.max(most, ...values.filter((v) => v !== null), 1e-9);
       const x = (i) => width - (values.length - 1 - i) * (width / Math.max(length - 1, 1));
       const y = (v) => height - 1.5 - (v / max) * (height - 4);

@@ -31,8 +31,8 @@ function build(root) {
         return {
           element: h('li', from, h('span.arrow', {'aria-hidden': 'true'}, '→'), to, label),
           update(m) {
-            from.style.background = m.from < 0 ? 'transparent' : colour(m.from);
-            to.style.background = colour(m.to);
+            from.style.background = m.from < 0 ? 'transparent' : colour(s.nodes[m.from].node);
+            to.style.background = colour(s.nodes[m.to].node);
             text(label, `${s.nodes[m.from]?.node ?? 'nobody'} to ${s.nodes[m.to].node}: ${plural(m.all.length, 'partition')} (${ranges(m.all)})`);
           },
         };

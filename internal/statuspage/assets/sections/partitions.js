@@ -1,5 +1,5 @@
 import {colour, css} from '../colours.js';
-import {ratesOf, samples} from '../history.js';
+import {ratesOf} from '../history.js';
 import {count, duration, h, keyed, rate, spark, table, text} from '../ui.js';
 
 const sick = {failed: '--critical', stale: '--critical', no_majority: '--critical', stuck: '--critical', recovering: '--warning', lagging: '--warning', starting: '--muted'};
@@ -85,7 +85,7 @@ function build(root) {
       g.setLineDash([]);
     } else {
       g.globalAlpha = place.large ? 0.16 * share + 0.04 : share;
-      g.fillStyle = colour(owner);
+      g.fillStyle = colour(s.nodes[owner].node);
       g.fill();
       g.globalAlpha = 1;
     }
@@ -98,7 +98,7 @@ function build(root) {
       g.lineTo(x + w - part, y + height);
       g.lineTo(x + w, y + height - part);
       g.closePath();
-      g.fillStyle = colour(p.planned[id]);
+      g.fillStyle = colour(s.nodes[p.planned[id]].node);
       g.fill();
       g.restore();
     }
@@ -128,7 +128,7 @@ function build(root) {
 
   function tile(g, s, id, x, y, w, height, what, owner) {
     if (owner >= 0) {
-      g.fillStyle = colour(owner);
+      g.fillStyle = colour(s.nodes[owner].node);
       g.beginPath();
       g.arc(x + 14, y + 15, 4, 0, 7);
       g.fill();
@@ -146,12 +146,12 @@ function build(root) {
     const most = Math.max(...values, 1e-9);
     g.beginPath();
     values.forEach((v, i) => {
-      const px = x + w - 9 - (values.length - 1 - i) * ((w - 20) / (samples - 1));
+      const px = x + w - 9 - (values.length - 1 - i) * ((w - 20) / (Math.max(values.length, 20) - 1));
       const py = y + height - 9 - (v / most) * (height - 36);
       if (i === 0) g.moveTo(px, py);
       else g.lineTo(px, py);
     });
-    g.strokeStyle = owner >= 0 ? colour(owner) : css('--muted');
+    g.strokeStyle = owner >= 0 ? colour(s.nodes[owner].node) : css('--muted');
     g.lineWidth = 1.5;
     g.lineJoin = 'round';
     g.stroke();
@@ -177,7 +177,7 @@ function build(root) {
       const value = h('dd');
       return {element: h('div', h('dt', name), value), update: (r) => text(value, r[1])};
     });
-    chart.draw(ratesOf(chosen), samples);
+    chart.draw(ratesOf(chosen));
     canvas.setAttribute('aria-valuemax', p.owners.length - 1);
     canvas.setAttribute('aria-valuenow', chosen);
     canvas.setAttribute('aria-valuetext', `Partition ${chosen}: ${owner}, ${what}, ${rate(p.rates[chosen])} events per second${planned !== owner ? `, moves to ${planned}` : ''}`);
@@ -228,7 +228,7 @@ function build(root) {
         },
       };
     });
-    const owners = s.nodes.map((n, i) => ({name: n.node, colour: colour(i), n: n.owned}));
+    const owners = s.nodes.map((n) => ({name: n.node, colour: colour(n.node), n: n.owned}));
     const nobody = p.owners.filter((o) => o < 0).length;
     if (nobody) owners.push({name: 'nobody', colour: 'transparent', n: nobody});
     keyed(legend, owners, (o) => o.name, () => {

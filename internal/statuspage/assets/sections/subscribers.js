@@ -1,5 +1,5 @@
 import {headRoomLevel} from '../attention.js';
-import {past, samples} from '../history.js';
+import {past} from '../history.js';
 import {badge, count, duration, h, keyed, plural, spark, table, text} from '../ui.js';
 
 const few = 25;
@@ -13,6 +13,12 @@ const orders = {
   Name: (a, b) => a.subscriber.localeCompare(b.subscriber),
 };
 
+// lagOf shows a lag: only of a session here with all partitions is more known than the checkpoint says.
+export function lagOf(state, s) {
+  const exact = s.session?.partitions === state.subscribers.origin.partitions;
+  return s.lag_seconds > 0 && !exact ? `≤ ${duration(s.lag_seconds)}` : duration(s.lag_seconds);
+}
+
 function condition(state, s) {
   const level = headRoomLevel(state, s);
   if (s.head_room_seconds < 0) return ['critical', 'left the oplog'];
@@ -21,12 +27,14 @@ function condition(state, s) {
   if (level) return [level, level === 'critical' ? 'leaves the oplog soon' : 'low head-room'];
   if (s.session) return s.session.live ? ['fine', 'live'] : ['info', 'catching up'];
   if (s.connected === false) return ['away', 'not connected'];
-  return ['away', s.claim?.node && s.claim.node !== state.status?.node ? `last at ${s.claim.node}` : 'not here'];
+  const at = state.status?.nodes.find((n) => n.gateways.includes(s.subscriber));
+  if (at) return ['fine', `live at ${at.node}`];
+  return ['away', state.status?.nodes.some((n) => n.gateways_unlisted) || s.kind === 'shared' ? 'not here' : 'not connected'];
 }
 
 function build(root) {
   const list = table('Subscribers', [
-    {title: 'Subscriber'}, {title: 'State'}, {title: 'Lag', number: true}, {title: 'Entries behind', number: true}, {title: 'Head-room', number: true},
+    {title: 'Subscriber'}, {title: 'State'}, {title: 'Lag', number: true}, {title: 'Behind, about', number: true}, {title: 'Head-room', number: true},
     {title: 'Unacknowledged', number: true}, {title: 'Saved'},
   ]);
   const find = h('input', {type: 'search', 'aria-label': 'Find subscribers by name', placeholder: 'Find by name', input: () => draw()});
@@ -53,9 +61,9 @@ function build(root) {
         if (s.kind === 'shared') kind.replaceChildren(h('span.mark', 'shared'));
         const [level, value] = condition(state, s);
         condition_.replaceChildren(badge(level, value));
-        text(lag, duration(s.lag_seconds));
-        chart.draw(past(`lag/${s.kind}/${s.subscriber}`), samples, 1);
-        text(behind, s.entries_behind === null ? '–' : `≈ ${count(s.entries_behind)}`);
+        text(lag, lagOf(state, s));
+        chart.draw(past(`lag/${s.kind}/${s.subscriber}`), 1);
+        text(behind, s.entries_behind === null ? '–' : count(s.entries_behind));
         text(room, duration(s.head_room_seconds));
         const l = state.subscribers;
         const length = (new Date(l.newest_entry) - new Date(l.oplog_begins)) / 1000;
