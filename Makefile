@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
+.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model browser
 
 check:
 	.ci/run
@@ -103,3 +103,10 @@ siege:
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:
 	docs/model/run
+
+# The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
+browser:
+	$(GO) build -o bin/demo ./cmd/demo
+	npm --prefix test/browser ci --silent
+	@mkdir -p docs/img
+	node test/browser/status.mjs docs/img

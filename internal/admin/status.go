@@ -31,7 +31,7 @@ type Status struct {
 	// count instead.
 	HeadRoomWarning  float64         `json:"head_room_warning_seconds"`
 	HeadRoomCritical float64         `json:"head_room_critical_seconds"`
-	Checks           []health.Result `json:"checks"` // of the node that answers
+	Checks           []health.Result `json:"checks"`         // of the node that answers
 	Expected         int             `json:"expected_nodes"` // as the node that answers is configured
 	Nodes            []StatusNode    `json:"nodes"`
 	// Absent are nodes that the plan names and that are not there.

@@ -135,7 +135,7 @@ function partitions(state, now, add) {
     const error = all.map((id) => p.errors[id]).find((e) => e);
     const code = coded(error, states[name].code);
     add(`partitions ${name}`, states[name].level, `${plural(all.length, 'partition')} ${states[name].text}`, {
-      detail: [error, `${all.length === 1 ? 'Partition' : 'Partitions'} ${ranges(all)}.`].filter(Boolean).join(' '), code, todo: code === states[name].code ? states[name].todo : '',
+      detail: [error, `${all.length === 1 ? 'Partition' : 'Partitions'} ${ranges(all)}`].filter(Boolean).join(' · '), code, todo: code === states[name].code ? states[name].todo : '',
     });
   }
   const nobody = p.owners.flatMap((o, id) => (o < 0 ? [id] : []));

@@ -39,7 +39,7 @@ function build(root) {
       const n = s.partitions.owners.length;
       const owned = s.partitions.states.filter((x) => x >= 0).length;
       const moving = s.partitions.owners.filter((o, p) => o !== s.partitions.planned[p]).length;
-      served.set(`${count(owned)} of ${count(n)}`, moving ? `${count(moving)} on the move` : s.plan.version ? `plan ${s.plan.version}: ${s.plan.cause}` : 'one node owns all', owned < n ? 'warning' : '');
+      served.set(owned < n ? `${count(owned)} of ${count(n)}` : `all ${count(n)}`, moving ? `${count(moving)} on the move` : s.plan.version ? `plan ${s.plan.version}: ${s.plan.cause}` : 'one node owns all', owned < n ? 'warning' : '');
     }
     if (list) {
       const there = new Set(s?.nodes.flatMap((n) => n.gateways));

@@ -30,7 +30,7 @@ function build(root) {
     h('p.help', {id: 'partitions-help'}, 'Arrow keys move between partitions. A corner in another colour is where the plan moves a partition; a bar at the left says that it needs attention.'),
     h('div.split',
       h('div.chosen', title, h('div.charted', chart.element), facts),
-      h('div.scroll', groups.element)));
+      h('div.scroll.short', {tabindex: 0, role: 'region', 'aria-label': 'Partitions by owner and state'}, groups.element)));
 
   let state = null;
   let chosen = 0;
