@@ -4,7 +4,7 @@ import {Refusal, follow, get, hasToken, setToken} from './api.js';
 import {attention} from './attention.js';
 import * as history from './history.js';
 import {sections} from './sections.js';
-import {duration, h, keyed, plural, text} from './ui.js';
+import {h, keyed, plural, prose, text} from './ui.js';
 
 const state = {
   status: null, // of /v1/status
@@ -39,7 +39,12 @@ function build() {
     const root = h('section.panel', {id: s.id, 'aria-labelledby': `${s.id}-title`}, h('h2', {id: `${s.id}-title`}, s.title));
     main.append(root);
     byId('contents').append(h('a', {href: `#${s.id}`}, s.title));
-    updates.push(s.build(root));
+    const link = byId('contents').lastElementChild;
+    const update = s.build(root);
+    updates.push((now) => {
+      root.hidden = link.hidden = Boolean(s.cluster && state.limited);
+      update(state, now);
+    });
   }
 }
 
@@ -52,21 +57,20 @@ function show() {
   requestAnimationFrame(() => {
     drawing = false;
     const now = Date.now();
-    showTop(now);
+    showTop();
     showAlerts(attention(state, now));
-    for (const update of updates) update(state, now);
+    for (const update of updates) update(now);
   });
 }
 
-function showTop(now) {
+function showTop() {
   const s = state.status;
   text(byId('cluster'), s?.cluster || 'Streamer');
   text(byId('node'), s ? `seen from ${s.node} · ${s.version}` : '');
-  document.title = s?.cluster ? `${s.cluster} · Streamer` : 'Streamer';
   const away = state.unanswered > 1;
   const connection = byId('connection');
   connection.dataset.state = state.answered === 0 ? 'connecting' : away ? 'away' : 'live';
-  text(connection, state.answered === 0 ? 'connecting' : away ? `no answer for ${duration(Math.floor((now - state.answered) / 1000))}` : 'live');
+  text(connection, state.answered === 0 ? 'connecting' : away ? 'no answer' : 'live');
   document.body.dataset.stale = away;
   byId('token').hidden = !hasToken();
 }
@@ -75,10 +79,12 @@ function showAlerts(items) {
   const critical = items.filter((i) => i.level === 'critical').length;
   const section = byId('attention');
   section.dataset.level = critical ? 'critical' : items.length ? 'warning' : 'fine';
+  document.title = `${items.length ? `(${items.length}) ` : ''}${state.status ? `${state.status.cluster} · ` : ''}Streamer`;
   const waiting = !state.answered && !items.length;
   text(verdict, waiting ? 'Looking …' : items.length ? `${plural(items.length, 'thing')} ${items.length === 1 ? 'needs' : 'need'} attention` : 'Nothing needs attention');
   keyed(alerts, items, (i) => i.id, (item) => {
-    const title = h('h3');
+    const [level, what] = [h('span.level'), h('span')];
+    const title = h('h3', level, what);
     const detail = h('p.detail');
     const todo = h('p.todo');
     const meaning = h('p');
@@ -90,12 +96,13 @@ function showAlerts(items) {
       update(i) {
         element.dataset.level = i.level;
         const known = state.codes[i.code];
-        title.replaceChildren(h('span.level', i.level === 'critical' ? 'Critical' : 'Warning'), ` ${i.title}`);
+        text(level, i.level);
+        text(what, ` ${i.title}`);
         text(detail, i.detail ?? '');
         const remedy = i.todo || known?.remedy || '';
-        text(todo, remedy);
+        prose(todo, remedy);
         todo.hidden = !remedy;
-        text(meaning, known ? `${known.summary[0].toUpperCase()}${known.summary.slice(1)}. ${known.meaning}` : '');
+        prose(meaning, known ? `${known.summary[0].toUpperCase()}${known.summary.slice(1)}. ${known.meaning}` : '');
         text(code, i.code ?? '');
         more.hidden = !known;
       },
@@ -193,6 +200,7 @@ async function awake() {
 }
 
 function rouse() {
+  document.title = `${items.length ? `(${items.length}) ` : ''}${state.status ? `${state.status.cluster} · ` : ''}Streamer`;
   const waiting = asleep ?? [];
   asleep = null;
   for (const resolve of waiting) resolve();

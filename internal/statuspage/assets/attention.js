@@ -1,6 +1,6 @@
 // What needs a person, the worst first: {id, level, title, detail, code, todo}. The remedy shown is todo, else that of the code.
 
-import {duration, names, plural, ranges} from './ui.js';
+import {clock, duration, names, plural, ranges} from './ui.js';
 
 const checks = {
   log_open: {code: 'STRM-MONGODB-UNREACHABLE'},
@@ -59,7 +59,7 @@ export function attention(state, now) {
   const add = (id, level, title, rest = {}) => items.push({id, level, title, ...rest});
   if (state.unanswered > 1) {
     add('away', 'critical', 'This node does not answer', {
-      code: 'STRM-NODE-UNREACHABLE', detail: state.answered ? `Everything below is ${duration(Math.floor((now - state.answered) / 1000))} old.` : 'The page tries again.',
+      code: 'STRM-NODE-UNREACHABLE', detail: state.answered ? `Everything below is of ${clock(state.answered)}.` : 'The page tries again.',
       todo: 'Check that the node runs and that this browser reaches it, or open the page of another node.',
     });
   }
@@ -92,7 +92,7 @@ function service(state, now, add) {
   }
   if (state.unled && now - state.unled > 5000 && !s.detached) {
     add('leader', 'critical', 'The cluster has no leader', {
-      code: 'STRM-ETCD-UNREACHABLE', detail: `For ${duration(Math.floor((now - state.unled) / 1000))} nobody has assigned partitions. Their owners go on.`,
+      code: 'STRM-ETCD-UNREACHABLE', detail: `Since ${clock(state.unled)} nobody assigns partitions. Their owners go on.`,
       todo: 'A new leader is elected within seconds. If this stays, check that a majority of etcd\u2019s members answers.',
     });
   }

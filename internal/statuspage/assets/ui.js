@@ -24,6 +24,13 @@ export function text(e, value) {
   if (e.textContent !== value) e.textContent = value;
 }
 
+// prose sets the text of an element, with what is between backticks as code.
+export function prose(e, value) {
+  if (e.told === value) return;
+  e.told = value;
+  e.replaceChildren(...value.split('`').map((part, i) => (i % 2 ? h('code', part) : part)));
+}
+
 // keyed makes the children of parent those of items, in their order: existing elements are kept by their key, so that focus and selection stay.
 export function keyed(parent, items, key, make) {
   const kept = parent.keyed ?? (parent.keyed = new Map());
@@ -145,12 +152,14 @@ export function duration(s) {
   return `${Math.floor(s / size)}${name}${rest ? ` ${rest}${units[at + 1][0]}` : ''}`;
 }
 
+// clock shows the time of day.
+export const clock = (at) => new Date(at).toLocaleTimeString('en-GB');
+
 // when makes the time of something that happened: the clock's for today, the date's before.
 export function when(at) {
   const d = new Date(at);
   const today = d.toDateString() === new Date().toDateString();
-  const clock = d.toLocaleTimeString('en-GB');
-  return h('time', {datetime: d.toISOString(), title: d.toString()}, today ? clock : `${d.toISOString().slice(0, 10)} ${clock.slice(0, 5)}`);
+  return h('time', {datetime: d.toISOString(), title: d.toString()}, today ? clock(at) : `${d.toISOString().slice(0, 10)} ${clock(at).slice(0, 5)}`);
 }
 
 // ranges writes ascending numbers: 0–3, 7.

@@ -18,7 +18,7 @@ function under(s) {
 }
 
 function build(root) {
-  const now_ = h('ul.moves', {'aria-label': 'Handoffs under way', 'aria-live': 'polite'});
+  const now_ = h('ul.moves', {'aria-label': 'Handoffs under way'});
   const past_ = h('ol.log', {'aria-label': 'Handoffs and reassignments, newest first'});
   const empty = h('p.empty', 'No partition has moved lately.');
   root.classList.add('half');

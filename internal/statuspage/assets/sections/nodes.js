@@ -51,4 +51,4 @@ function build(root) {
   };
 }
 
-export const nodes = {id: 'nodes', title: 'Nodes', build};
+export const nodes = {id: 'nodes', title: 'Nodes', cluster: true, build};

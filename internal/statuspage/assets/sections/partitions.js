@@ -27,7 +27,7 @@ function build(root) {
   root.append(
     h('div.bar', legend, h('label.check', {for: 'by-load'}, byLoad, 'Shade by load')),
     h('div.map', canvas),
-    h('p.help', {id: 'partitions-help'}, 'Arrow keys move between partitions. A corner in another colour is where the plan moves a partition; a bar at the left says that it needs attention.'),
+    h('p.help', {id: 'partitions-help'}, 'Arrow keys move between partitions. A corner in another colour is where the plan moves a partition. One that needs attention has a bar at its left, or, where they are small, is red with a dot or amber.'),
     h('div.split',
       h('div.chosen', title, h('div.charted', chart.element), facts),
       h('div.scroll.short', {tabindex: 0, role: 'region', 'aria-label': 'Partitions by owner and state'}, groups.element)));
@@ -60,14 +60,15 @@ function build(root) {
     g.clearRect(0, 0, width, height);
     const most = Math.max(...p.rates, 1e-9);
     const now = Date.now();
-    for (let id = 0; id < n; id++) cell(g, s, id, most, now);
+    const trouble = !place.large && p.owners.some((_, id) => sick[stateOf(p, id)]);
+    for (let id = 0; id < n; id++) cell(g, s, id, most, now, trouble);
   }
 
   function corner(id) {
     return [(id % place.columns) * place.w, Math.floor(id / place.columns) * (place.h + (place.large ? place.gap : 0))];
   }
 
-  function cell(g, s, id, most, now) {
+  function cell(g, s, id, most, now, trouble) {
     const p = s.partitions;
     const [x, y] = corner(id);
     const [w, height] = [place.w - place.gap, place.large ? place.h : place.h - place.gap];
@@ -84,7 +85,7 @@ function build(root) {
       g.stroke();
       g.setLineDash([]);
     } else {
-      g.globalAlpha = place.large ? 0.16 * share + 0.04 : share;
+      g.globalAlpha = place.large ? 0.16 * share + 0.04 : trouble ? share * 0.4 : share; // what is well steps back
       g.fillStyle = colour(s.nodes[owner].node);
       g.fill();
       g.globalAlpha = 1;
@@ -108,7 +109,11 @@ function build(root) {
       g.roundRect(x, y, w, height, radius);
       g.clip();
       g.fillStyle = css(sick[what]);
-      g.fillRect(x, y, place.large ? 5 : Math.max(3, w / 2.5), height);
+      g.fillRect(x, y, place.large ? 5 : w, height);
+      if (!place.large && sick[what] === '--critical') {
+        g.fillStyle = css('--panel');
+        g.fillRect(x + w / 2 - 1.5, y + height / 2 - 1.5, 3, 3);
+      }
       g.restore();
     }
     if (place.large) tile(g, s, id, x, y, w, height, what, owner);
@@ -180,7 +185,7 @@ function build(root) {
     chart.draw(ratesOf(chosen));
     canvas.setAttribute('aria-valuemax', p.owners.length - 1);
     canvas.setAttribute('aria-valuenow', chosen);
-    canvas.setAttribute('aria-valuetext', `Partition ${chosen}: ${owner}, ${what}, ${rate(p.rates[chosen])} events per second${planned !== owner ? `, moves to ${planned}` : ''}`);
+    canvas.setAttribute('aria-valuetext', `Partition ${chosen}: ${owner}, ${what}${planned !== owner ? `, moves to ${planned}` : ''}`);
   }
 
   function choose(id) {
@@ -253,4 +258,4 @@ function build(root) {
   };
 }
 
-export const partitions = {id: 'partitions', title: 'Partitions', build};
+export const partitions = {id: 'partitions', title: 'Partitions', cluster: true, build};
