@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model browser
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model browser
 
 check:
 	.ci/run
@@ -69,6 +69,11 @@ proto:
 	$(BUF) breaking --against '.git#branch=main'
 	$(BUF) generate
 
+# RxDB's own replication over /v1/snapshot and /v1/events, in Node: needs node and npm.
+rxdb:
+	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
+	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:
 	@mkdir -p .bench/profile
@@ -107,6 +112,6 @@ model:
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
 browser:
 	$(GO) build -o bin/demo ./cmd/demo
-	npm --prefix test/browser ci --silent
+	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	@mkdir -p docs/img
 	node test/browser/status.mjs docs/img

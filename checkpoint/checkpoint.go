@@ -108,7 +108,7 @@ type Checkpoint struct {
 	Positions map[change.Partition]change.Position
 	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is the progress of the subscriber's snapshots at these positions.
+	// Snapshots is the progress of the subscriber's snapshots at these positions. If Position is zero in a Save, it remains unchanged.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
@@ -282,7 +282,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	if merged.settle(); merged.Position.After(before.Position) {
 		changed = true
 	}
-	if !newer && before.Earliest().After(c.Earliest()) {
+	if c.Position.IsZero() || !newer && before.Earliest().After(c.Earliest()) { // of some partitions: it knows of no snapshots
 		merged.Snapshots = before.Snapshots
 	} else if !changed {
 		changed = !slices.EqualFunc(stored.Snapshots, c.Snapshots, sameProgress)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -59,8 +58,8 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 // storedSize returns an upper bound of the stored size of a progress.
 func storedSize(p snapshot.Progress) int {
 	n := 64 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
-	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 {
-		n += 128
+	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
+		n += 192
 	}
 	for _, l := range p.Left {
 		n += 160 + escaped(l.Namespace.DB) + escaped(l.Namespace.Coll) + (len(l.From.Data)+len(l.Until.Data))*4/3
@@ -80,12 +79,10 @@ func escaped(s string) (n int) {
 }
 
 func sameProgress(p, q snapshot.Progress) bool {
-	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done &&
+	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
 		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.EqualFunc(p.Left, q.Left, sameLeft)
 }
 
 func sameLeft(l, m snapshot.Left) bool {
-	return l.Namespace == m.Namespace && l.Round == m.Round && sameValue(l.From, m.From) && sameValue(l.Until, m.Until)
+	return l.Namespace == m.Namespace && l.Round == m.Round && l.From.Equal(m.From) && l.Until.Equal(m.Until)
 }
-
-func sameValue(v, w change.Value) bool { return v.Type == w.Type && slices.Equal(v.Data, w.Data) }

@@ -69,11 +69,5 @@ func handoffEntries() []Entry {
 			Meaning: "No member and no node of the plan has this name. Nothing was moved.",
 			Remedy:  "Correct the name (`streamer status --plan` lists the nodes).",
 		},
-		{
-			Code:    HandoffUnserved,
-			Summary: "the recipient owned the partition but could not serve it, and gave it back",
-			Meaning: "After the handoff, the checkpoints or the oplog could not be read. The next owner continues from the checkpoint: nothing is lost, some events are redelivered.",
-			Remedy:  "Check the reason in the message, and that node's connections to the checkpoint store and to MongoDB.",
-		},
 	}
 }

@@ -22,12 +22,6 @@ func mongodbEntries() []Entry {
 			Remedy:  "Read again the documents that may have changed in the lost span. Make the oplog longer than the longest outage you plan for (replSetResizeOplog). With on_history_lost: halt, set resync until the subscriber has acknowledged the loss; an exclusive subscriber can also start again, after `streamer subscribers delete NAME`.",
 		},
 		{
-			Code:    LogNoProgress,
-			Summary: "a partition was recovered several times without progress",
-			Meaning: "Each time the oplog was read again the same error occurred. The partition was stopped; its checkpoint was not changed.",
-			Remedy:  "Look at the gap log (`streamer gaps`) and at MongoDB's own log for the reason; restart the node to try again.",
-		},
-		{
 			Code:    LogPoisonEvent,
 			Summary: "a change event is larger than MongoDB can deliver",
 			Meaning: "A change event above 16 MiB stops every change stream that meets it (BSONObjectTooLarge).",

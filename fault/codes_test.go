@@ -4,7 +4,14 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,4 +57,58 @@ Every error that reaches a person has a code, which never changes its meaning. `
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n*What to do:* %s\n", e.Code, strings.ToUpper(e.Summary[:1])+e.Summary[1:], e.Meaning, e.Remedy)
 	}
 	return b.Bytes()
+}
+
+// A code that nothing in the program uses promises what does not happen.
+func TestEveryCodeIsUsed(t *testing.T) {
+	files := token.NewFileSet()
+	declared, err := parser.ParseFile(files, "code.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := make(map[string]bool)
+	ast.Inspect(declared, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for _, name := range spec.Names {
+				unused[name.Name] = name.IsExported()
+			}
+		}
+		return true
+	})
+	maps.DeleteFunc(unused, func(_ string, exported bool) bool { return !exported })
+	if len(unused) == 0 {
+		t.Fatal("there are no codes")
+	}
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if path == filepath.Join("..", "fault") || entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		tree, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if name, ok := n.(*ast.SelectorExpr); ok {
+				if from, ok := name.X.(*ast.Ident); ok && from.Name == "fault" {
+					delete(unused, name.Sel.Name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(unused)) {
+		t.Errorf("nothing uses fault.%s", name)
+	}
 }

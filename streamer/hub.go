@@ -75,12 +75,14 @@ type Hub struct {
 	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
+	leavers       []*Subscription             // of the live sessions, with Leaves
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
 	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
 	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
+	listings      []listing // that wait for the Hub to reach their time
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
 
@@ -94,6 +96,8 @@ type Hub struct {
 	asked    *Subscription
 	granted  int        // for the evaluation of asked
 	leaving  []*Session // before the current event
+	sent     level      // what all deliveries have cost
+	senders  []*tenant  // in the current reply
 
 	mu struct {
 		sync.Mutex
@@ -282,6 +286,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 	clear(h.touched)
 	h.reached(end)
+	h.disperse(end)
 	h.placeAll()
 	if batch.Len() > 0 {
 		h.mu.Lock()
@@ -300,7 +305,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		h.within = e.Time()
 	}
 	for _, c := range h.scans {
-		c.touched.Note(e)
+		c.note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h)
 	if len(h.leaving) > 0 {
@@ -310,7 +315,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		clear(h.leaving)
 		h.leaving = h.leaving[:0]
 	}
-	if len(h.found) == 0 {
+	if len(h.found) == 0 && len(h.leavers) == 0 {
 		return
 	}
 	h.writer.Next(e)
@@ -321,6 +326,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			continue // it has just left
 		}
 		s := sub.session
+		sub.hit = sub.sent != nil
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
 				continue
@@ -328,6 +334,17 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			h.getting = append(h.getting, s)
 		}
 		s.matched = append(s.matched, sub)
+	}
+	for _, sub := range h.leavers {
+		s := sub.session
+		if sub.hit {
+			sub.hit = false
+		} else if s.has(p, keyed) && s.isAfter(position) && sub.left(e) {
+			if len(s.matched) == 0 && len(s.leaving) == 0 {
+				h.getting = append(h.getting, s)
+			}
+			s.leaving = append(s.leaving, sub)
+		}
 	}
 	if len(h.getting) == 0 {
 		return
@@ -341,14 +358,17 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		case h.budget.tight(h.pending) && !h.bound && !s.affords():
 			h.shed(s, before)
 		default:
-			h.writer.cost = 0
+			h.writer.cost, h.writer.copied = 0, 0
 			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			s.leave(e, ref, p, s.leaving, &h.writer)
 			h.spend(s, h.writer.cost)
+			h.sends(s, h.writer.copied)
 			h.pending += s.opened() - opened
 			h.touched[s] = struct{}{}
 		}
 		clear(s.matched)
-		s.matched = s.matched[:0]
+		clear(s.leaving)
+		s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
@@ -384,7 +404,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
-			c.touched.Spoil()
+			c.spoil()
 		}
 	}
 	for s := range h.live {
@@ -468,7 +488,7 @@ func (h *Hub) ahead(err error) {
 	}
 	h.reached(change.Position{})
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.placeAll()
 }
@@ -524,7 +544,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || h.at.After(at) {
 		return false
 	}
-	if t := s.tenant; t != nil && time.Now().Before(t.away) && s.evaluates() {
+	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
 		s.expense.away = t.away
 		return false
 	}
@@ -548,12 +568,18 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
+	if sub.sent != nil {
+		h.leavers = append(h.leavers, sub)
+	}
 	h.advance(sub)
 }
 
 func (h *Hub) exclude(sub *Subscription) {
 	h.abandon(sub)
 	h.index.Remove(sub.key)
+	if sub.sent != nil {
+		h.leavers = slices.DeleteFunc(h.leavers, func(other *Subscription) bool { return other == sub })
+	}
 	delete(h.subscriptions, sub.key)
 }
 

@@ -297,6 +297,51 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 	})
 }
 
+// A process that keeps its own position, and comes back at one that is earlier than its checkpoint, has had the snapshots that were complete
+// before it.
+func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		events := source.Append(inserts(6, 0)...)
+		done := events[2].Position().Time
+		wants := func() []streamer.Subscription {
+			subscriptions := everything(t)
+			subscriptions[0].Snapshot = true
+			return subscriptions
+		}
+		begun, err := n.Connect(t.Context(), streamer.Request{Subscriber: "other", Start: streamer.StartNow}, wants())
+		if err != nil {
+			t.Fatal(err)
+		}
+		had := begun.Session().Snapshots()[0]
+		had.Listed, had.Done, had.At, had.Read = true, true, done, 9
+		first := checkpoint.Checkpoint{
+			Key: checkpoint.Key{Subscriber: "orders"}, Position: events[5].Position(), Partitions: partitions, At: time.Now(), Reason: checkpoint.ReasonInterval,
+			Snapshots: []snapshot.Progress{had},
+		}
+		if _, err := w.store.ClaimName(t.Context(), checkpoint.Claim{Process: "0", Started: time.Now()}, first); err != nil {
+			t.Fatal(err)
+		}
+		for i, again := range []bool{true, true, true, false, false} {
+			r := streamer.Request{Subscriber: "orders", Process: fmt.Sprint(i + 1), Started: time.Now(), Known: true, At: streamer.Place{Ref: events[i].Position().Ref()}}
+			e, err := n.Connect(t.Context(), r, wants())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := e.Session().Snapshots(); len(all) != 1 || all[0].Done == again {
+				t.Errorf("at change %d: %+v", i, all)
+			}
+			e.Session().Close(nil) // killed
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 func TestStartPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -775,6 +820,55 @@ func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 		w.store.away.Store(false)
 		node.stop(t)
 	})
+}
+
+// A shared subscriber whose session has ended gets no later terms: a checkpoint that an operator has moved back stays there.
+func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
+	for _, later := range []bool{false, true} { // or it notices the rewind itself
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{}
+			source.Tick(1)
+			w := newWorld(t, source)
+			var s *streamer.Shared
+			node := w.start("a", func(n *streamer.Node) {
+				var err error
+				if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			node.own(t, 1)
+			events := source.Append(inserts(20, 0)...)
+			if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			s.Session().Close(errors.New("over"))
+			back := events[0].Position()
+			saved, err := w.store.Load(t.Context(), "stdout")
+			if err != nil || len(saved) == 0 {
+				t.Fatal(saved, err)
+			}
+			for _, c := range saved { // not those in which nothing has happened yet
+				if _, err := w.store.Rewind(t.Context(), c.Key, back, "operator", "test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if later {
+				node.own(t, 2)
+			}
+			time.Sleep(time.Minute)
+			node.stop(t)
+			saved, err = w.store.Load(t.Context(), "stdout")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range saved {
+				if c.Generation > 0 && c.Position.After(back) {
+					t.Errorf("the checkpoint of partition %d is at %s, an operator has moved it to %s", c.Partition, c.Position, back)
+				}
+			}
+		})
+	}
 }
 
 // An event whose term is over when it is to be handed over is taken out, and a checkpoint of that partition is refused.

@@ -145,6 +145,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
+	if s.session.over() { // it has not moved: what it acknowledged is saved under the terms and generations of before, or not at all
+		return nil
+	}
 	if len(left) > 0 {
 		s.session.owes(left)
 	}
@@ -267,8 +270,11 @@ func (s *Shared) goBack() error {
 	if len(places) == 0 {
 		return nil
 	}
-	n.cfg.Board.Post(rewoundNotice(moved[0]))
 	_ = s.session.Attach(places, held, rewindOf(moved)) // partitions are attached to it
+	if s.session.over() {
+		return nil
+	}
+	n.cfg.Board.Post(rewoundNotice(moved[0]))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, generation := range generations { // only now: the previous position belongs to the previous generation

@@ -2,7 +2,8 @@ package checkpointtest
 
 import "testing"
 
-// TestStore runs the suite. Open returns a new, empty store for every case and arranges for its end with t.Cleanup.
+// TestStore runs the suite, cases side by side, so that they end after it has returned. Open returns a new, empty store for every case and
+// arranges for its end with t.Cleanup.
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	cases := []struct {
@@ -100,6 +101,9 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 		{"damaged gaps are named and leave others readable", testDamagedGap},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(harness{open(t), t}) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(harness{open(t), t})
+		})
 	}
 }

@@ -34,6 +34,7 @@ type demo struct {
 	nodes                   int  // processes of a cluster; 1 is a node in this process
 	mishaps                 bool // nodes are killed, frozen and restarted
 	handoffs                int  // partitions that move from node to node
+	documents               int  // that a subscriber begins with; 0: it begins with changes
 	out, notes              io.Writer
 
 	service   *wiring.Service // nil with several nodes
@@ -60,9 +61,13 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
+	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; a subscriber begins with them, and is compared with the collection. With -chaos it is killed, too")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	if d.documents > 0 && d.mishaps && d.nodes == 1 {
+		d.nodes = 3
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -75,10 +80,12 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
+	case d.documents < 0 || d.documents > 0 && (d.gateways > 0 || d.handoffs > 0 || d.length == 0):
+		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -gateways and -handoffs")
 	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
 		return nil, errors.New("-handoffs must not be negative, and needs -for and at least 2 -nodes")
 	}
-	if d.nodes > 1 && d.gateways == 0 {
+	if d.nodes > 1 && d.gateways == 0 && d.documents == 0 {
 		d.gateways = d.nodes
 	}
 	d.subscriptions = max(d.subscriptions, d.gateways)
@@ -92,7 +99,7 @@ const settleTimeout = 15 * time.Second
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
 func (d *demo) run(ctx context.Context) error {
-	p, err := openParts("", "")
+	p, err := openParts("", "", usualOplog)
 	if err != nil {
 		return err
 	}
@@ -101,6 +108,9 @@ func (d *demo) run(ctx context.Context) error {
 	g.Go(func() error { return p.run(background) })
 	defer func() { stopParts(); _ = g.Wait() }()
 
+	if d.documents > 0 {
+		return d.runSnapshot(ctx, p)
+	}
 	if d.nodes > 1 {
 		return d.runCluster(ctx, background, p)
 	}

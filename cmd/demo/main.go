@@ -29,6 +29,9 @@ func command(ctx context.Context, args []string, out, notes io.Writer) error {
 	if len(args) == 1 && args[0] == "node" {
 		return nodeCommand(ctx, notes)
 	}
+	if len(args) == 1 && args[0] == "subscriber" {
+		return subscriberCommand(ctx)
+	}
 	d, err := parse(args, out, notes)
 	if err != nil {
 		return err

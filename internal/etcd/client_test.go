@@ -44,6 +44,7 @@ func listen(t *testing.T) (address string) {
 }
 
 func TestDialNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	gone := listen(t)
 	notEtcd := listen(t)
 	for name, c := range map[string]struct {
@@ -68,6 +69,7 @@ func TestDialNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]Config{
 		"without a user": {Endpoints: []string{listen(t)}, DialTimeout: time.Hour},
 		"with a user":    {Endpoints: []string{listen(t)}, DialTimeout: time.Hour, Username: "u", Password: "p"},
@@ -132,6 +134,7 @@ func secure(t *testing.T, endpoints []string) {
 }
 
 func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
+	t.Parallel()
 	endpoints := secured(t)
 	for name, cfg := range map[string]Config{
 		"no user":        {Prefix: "/streamer"},
@@ -182,6 +185,7 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 // A lease is renewed over one stream, for which no password is checked: a check costs etcd some 100 ms of a processor. When etcd has forgotten
 // who the client is, one check makes all well.
 func TestRenewalsCheckNoPassword(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server, stop := serve(t, devetcd.Config{Dir: dir})
 	secure(t, server)
@@ -334,6 +338,7 @@ func join(conn net.Conn, upstream string) {
 }
 
 func TestDialWithTLS(t *testing.T) {
+	t.Parallel()
 	caFile, server := certificates(t)
 	otherCA, _ := certificates(t)
 	endpoint := encrypted(t, server, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})[0])
@@ -352,9 +357,12 @@ func TestDialWithTLS(t *testing.T) {
 		"another authority": {Endpoints: []string{endpoint}, CAFile: otherCA},
 		"no authority":      {Endpoints: []string{"https://" + endpoint}},
 	} {
-		cfg.DialTimeout = 2 * time.Second // the system's certificates are read first
-		if _, err := Dial(t.Context(), cfg); fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), "certificate") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.DialTimeout = 5 * time.Second // the system's certificates are read first
+			if _, err := Dial(t.Context(), cfg); fault.Of(err) != fault.EtcdUnreachable || !strings.Contains(err.Error(), "certificate") {
+				t.Error(err)
+			}
+		})
 	}
 }

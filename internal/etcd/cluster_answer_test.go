@@ -39,6 +39,7 @@ func lose(l *etcdtest.Link, count int) (late *sending) {
 }
 
 func TestJoinWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	l := p.link()
 	s := p.store(l)
@@ -60,6 +61,7 @@ func TestJoinWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 }
 
 func TestJoinThatNobodyAnswersLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	l := p.link()
 	s := p.store(l)
@@ -80,6 +82,7 @@ func TestJoinThatNobodyAnswersLeavesNothing(t *testing.T) {
 }
 
 func TestClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	l := p.link()
 	s := p.store(l)
@@ -100,6 +103,7 @@ func TestClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 }
 
 func TestClaimThatArrivesAfterItsMembershipIsRefused(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	l := p.link()
 	s := p.store(l)
@@ -123,6 +127,7 @@ func TestClaimThatArrivesAfterItsMembershipIsRefused(t *testing.T) {
 }
 
 func TestGiftWhoseAnswerGotLostTakesNothingMore(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	l := p.link()
 	s := p.store(l)
@@ -145,6 +150,7 @@ func TestGiftWhoseAnswerGotLostTakesNothingMore(t *testing.T) {
 }
 
 func TestPlanWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	l := p.link()
 	s := p.store(l)
@@ -193,6 +199,7 @@ func TestPlanWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 }
 
 func TestEvictionThatArrivesLateTakesNothing(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	l := p.link()
 	s := p.store(l)

@@ -34,6 +34,7 @@ func (p clusterPlace) until(s *ClusterStore, hints <-chan struct{}, wanted func(
 }
 
 func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	link := p.link()
 	s, other := p.store(link), p.store(nil)
@@ -59,6 +60,7 @@ func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
 }
 
 func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
+	t.Parallel()
 	seen := make(statuses)
 	put := func(key, value string, created bool) *clientv3.Event {
 		kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 5, ModRevision: 6}
@@ -95,6 +97,7 @@ func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
 // Twenty members look at the cluster when something has changed, and not because the others are as well as before: that would be a look of
 // everybody for each heartbeat of everybody.
 func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
+	t.Parallel()
 	const members, rounds = 20, 5
 	p := own(t)
 	s := p.store(nil)
@@ -145,6 +148,7 @@ func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 
 // An etcd that is away for a while changes nothing: whoever was there is there, and hints go on.
 func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	listen := ""
 	start := func() (endpoints []string, stop func()) {

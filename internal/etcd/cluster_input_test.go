@@ -29,6 +29,7 @@ func (p clusterPlace) lease() clientv3.OpOption {
 }
 
 func TestHeartbeatsOfOtherVersionsAndGarbage(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	p.join(s, "ours")
@@ -83,6 +84,7 @@ func TestHeartbeatsOfOtherVersionsAndGarbage(t *testing.T) {
 }
 
 func TestForeignKeysAmongOwnersAreLeftOut(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
@@ -97,6 +99,7 @@ func TestForeignKeysAmongOwnersAreLeftOut(t *testing.T) {
 }
 
 func TestOwnersThatCannotBeReadAreAFault(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
@@ -124,6 +127,7 @@ func TestOwnersThatCannotBeReadAreAFault(t *testing.T) {
 
 // A key that says that our process owns a partition, but is under another lease, is not ours.
 func TestClaimUnderAnotherLeaseIsNotOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	m := p.join(p.store(nil), "a")
 	p.put(p.key("owner/00002"), `{"node":"node-a","process":"a"}`)
@@ -133,6 +137,7 @@ func TestClaimUnderAnotherLeaseIsNotOnesOwn(t *testing.T) {
 }
 
 func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	leads, err := s.Campaign(t.Context(), "node-a")
@@ -169,6 +174,7 @@ func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
 }
 
 func TestStrangerWhoCannotBeVotedOutIsAFault(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	p.put(p.key("leader/stranger"), "stranger")
@@ -190,6 +196,7 @@ func TestStrangerWhoCannotBeVotedOutIsAFault(t *testing.T) {
 }
 
 func TestOriginIsNeededAndMustFit(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	wrong := NewClusterStore(p.dial(nil), ClusterConfig{Partitions: 64})
 	first := cluster.Heartbeat{Node: "node-a", Process: "a"}
@@ -216,6 +223,7 @@ func TestOriginIsNeededAndMustFit(t *testing.T) {
 
 // An operator who adopts the marks ends every membership and leadership.
 func TestAdoptionEndsEverything(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
@@ -267,6 +275,7 @@ func TestAdoptionEndsEverything(t *testing.T) {
 }
 
 func TestOperatorEndsAMembership(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
@@ -295,23 +304,28 @@ func TestOperatorEndsAMembership(t *testing.T) {
 }
 
 func TestLeaseBelowTheLeastOfEtcdIsWhatRenewalsTell(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	s := p.store(nil)
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Nanosecond:         time.Second, // the least of the development etcd
 		2500 * time.Millisecond: 3 * time.Second,
 	} {
-		m, err := s.Join(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := m.Renew(t.Context()); got != want || err != nil {
-			t.Errorf("asked for %s, renew gave %s, %v", ttl, got, err)
+		for err := cluster.ErrLeft; errors.Is(err, cluster.ErrLeft); { // a busy machine may be too slow to renew in time
+			var m cluster.Membership
+			if m, err = s.Join(t.Context(), cluster.Heartbeat{Node: "node-a", Process: "a"}, ttl); err != nil {
+				t.Fatal(err)
+			}
+			var got time.Duration
+			if got, err = m.Renew(t.Context()); !errors.Is(err, cluster.ErrLeft) && (got != want || err != nil) {
+				t.Errorf("asked for %s, renew gave %s, %v", ttl, got, err)
+			}
 		}
 	}
 }
 
 func TestUserWithoutRightsIsRefused(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	ctx := t.Context()
 	for _, step := range []func() error{

@@ -57,7 +57,7 @@ func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
 		"answers get lost":  `{"name": "cut", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`,
 	} {
 		link := p.link()
-		first := p.campaign(p.store(link), "first")
+		first := p.campaign(p.brief(link), "first")
 		heal := link.Spoil(toxic)
 		second := p.campaign(p.store(nil), "second")
 		plan := p.view(second.ClusterStore).Plan
@@ -83,7 +83,7 @@ func TestLeaderThatCannotResignIsReplacedInTime(t *testing.T) {
 	t.Parallel()
 	p := own(t)
 	link := p.link()
-	first := p.campaign(p.store(link), "first")
+	first := p.campaign(p.brief(link), "first")
 	heal := link.Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -97,6 +97,7 @@ func TestLeaderThatCannotResignIsReplacedInTime(t *testing.T) {
 }
 
 func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
+	t.Parallel()
 	p := own(t)
 	link := p.link()
 	first := p.campaign(p.store(link), "first")
@@ -135,7 +136,7 @@ func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
 	p := own(t)
 	first := p.campaign(p.store(nil), "first")
 	link := p.link()
-	second := p.store(link)
+	second := p.brief(link)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	waiting := p.raw.Watch(t.Context(), p.key("leader/"), clientv3.WithPrefix())
@@ -162,6 +163,7 @@ func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
 
 // Whoever waits for longer than its lease lives is not elected.
 func TestCampaignWhoseLeaseEndsIsNotElected(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	first := p.campaign(p.store(nil), "first")
 	second := p.store(nil)
@@ -191,14 +193,16 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	c := &chronicle{clusterPlace: newClusterPlace(t, etcdtest.Endpoints(t))}
 	link := c.link()
-	leads := c.campaign(NewClusterStore(c.dial(link), ClusterConfig{Partitions: n, ElectionTTL: time.Minute}), "node-a")
+	leads := c.campaign(c.store(link), "node-a")
 	written := c.raw.Watch(t.Context(), c.key("plan"))
 	done := make(chan struct{})
 	var spoiling sync.WaitGroup
-	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link}, rand.New(rand.NewPCG(1, 2)), done) })
-	const plans = 15
-	for version := range uint64(plans) {
-		if err := leads.Publish(t.Context(), cluster.Plan{Version: version + 1, Cause: fmt.Sprint(version + 1)}); err != nil {
+	// Half of the time nothing is in the way: else a busy machine publishes hardly anything.
+	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link, c.link()}, rand.New(rand.NewPCG(1, 2)), done) })
+	plans := uint64(0)
+	for plans < 15 || link.Transactions.Load() < int64(plans)+15 { // until as many requests got lost
+		plans++
+		if err := leads.Publish(t.Context(), cluster.Plan{Version: plans, Cause: fmt.Sprint(plans)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,15 +211,12 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	if plan := c.view(c.store(nil)).Plan; plan.Version != plans || plan.Cause != fmt.Sprint(plans) {
 		t.Errorf("%+v", plan)
 	}
-	for seen := 0; seen < plans; {
+	for seen := uint64(0); seen < plans; {
 		for _, e := range (<-written).Events {
 			seen++
-			if plan, err := planOf([]*mvccpb.KeyValue{e.Kv}); err != nil || plan.Version != uint64(seen) || plan.Cause != fmt.Sprint(seen) {
+			if plan, err := planOf([]*mvccpb.KeyValue{e.Kv}); err != nil || plan.Version != seen || plan.Cause != fmt.Sprint(seen) {
 				t.Fatalf("write %d is %+v, %v", seen, plan, err)
 			}
 		}
-	}
-	if sent := link.Transactions.Load(); sent <= plans {
-		t.Errorf("%d transactions were sent: nothing was in the way", sent)
 	}
 }

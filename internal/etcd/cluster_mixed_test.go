@@ -20,6 +20,7 @@ func (p clusterPlace) solo(takeOver bool) (*Registry, []change.Epoch, error) {
 }
 
 func TestClusterOfOneKeepsMembersOut(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	early := p.store(nil)
 	m := p.join(early, "early")
@@ -56,6 +57,7 @@ func TestClusterOfOneKeepsMembersOut(t *testing.T) {
 
 // Whatever either of them sees first, no partition has two owners.
 func TestClusterOfOneAndMemberThatComeAtOnceShareNothing(t *testing.T) {
+	t.Parallel()
 	endpoints := etcdtest.Endpoints(t)
 	for range 8 {
 		p := newClusterPlace(t, endpoints)

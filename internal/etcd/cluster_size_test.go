@@ -15,6 +15,7 @@ import (
 
 // A member that serves every partition that a cluster can have is heard: what it says of them fits into one request.
 func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	m := p.join(s, "a")
@@ -44,6 +45,7 @@ func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
 
 // A plan for every partition that a cluster can have is published, however long the names of the nodes are.
 func TestPlanOfAllPartitionsThatCanBeIsPublished(t *testing.T) {
+	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
 	s := p.store(nil)
 	leads, err := s.Campaign(t.Context(), "node-a")

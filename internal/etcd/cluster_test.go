@@ -35,6 +35,12 @@ func own(t *testing.T) clusterPlace {
 // store is the store as a process reaches it.
 func (p clusterPlace) store(l *etcdtest.Link) *ClusterStore {
 	p.Helper()
+	return NewClusterStore(p.dial(l), ClusterConfig{Partitions: n, ElectionTTL: time.Minute})
+}
+
+// brief is a store whose leader is replaced soon after it was last heard of.
+func (p clusterPlace) brief(l *etcdtest.Link) *ClusterStore {
+	p.Helper()
 	return NewClusterStore(p.dial(l), ClusterConfig{Partitions: n, ElectionTTL: 2 * time.Second})
 }
 
@@ -96,9 +102,13 @@ func all() []change.Partition {
 	return all
 }
 
-func TestClusterStoreIsAStore(t *testing.T) { testStore(t, etcdtest.Endpoints(t)) }
+func TestClusterStoreIsAStore(t *testing.T) {
+	t.Parallel()
+	testStore(t, etcdtest.Endpoints(t))
+}
 
 func TestClusterStoreIsAStoreBesideAnIsolatedMember(t *testing.T) {
+	t.Parallel()
 	testStore(t, etcdtest.Isolated(t))
 }
 

@@ -120,6 +120,7 @@ func requestsOf(t *testing.T, client *Client) map[string]func(context.Context) e
 
 // Where all endpoints are slow, none is at fault: answers are waited for, also those that take longer than an attempt may at first.
 func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	upstream := strings.TrimPrefix(etcdtest.Endpoints(t)[0], "http://")
 	var links []*etcdtest.Link
 	var endpoints []string
@@ -149,6 +150,7 @@ func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 
 // A request that no endpoint answers ends, also where its context has no deadline.
 func TestRequestWithoutADeadlineEnds(t *testing.T) {
+	t.Parallel()
 	upstream := etcdtest.Endpoints(t)
 	var links []*etcdtest.Link
 	var endpoints []string

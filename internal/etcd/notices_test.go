@@ -95,6 +95,7 @@ func (p *noticePlace) read(s *NoticeStore, after int64) ([]notice.Notice, int64)
 }
 
 func TestOthersNoticesAreReadInTheOrderInWhichTheyCame(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	a, b, c := p.process(NoticeConfig{Process: "zz"}), p.process(NoticeConfig{Process: "aa"}), p.process(NoticeConfig{Process: "mm"})
 	p.append(a, some("a", 1, 3))
@@ -122,6 +123,7 @@ func TestOthersNoticesAreReadInTheOrderInWhichTheyCame(t *testing.T) {
 }
 
 func TestOldestGoBeyondTheBoundWhoeverWrites(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	stores := []*NoticeStore{p.process(NoticeConfig{Process: "p0", Keep: 250}), p.process(NoticeConfig{Process: "p1", Keep: 250})}
 	var writing sync.WaitGroup
@@ -156,6 +158,7 @@ func TestOldestGoBeyondTheBoundWhoeverWrites(t *testing.T) {
 }
 
 func TestNoticesEndWithTheirLeases(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	s := p.process(NoticeConfig{Process: "p", TTL: 24 * time.Hour})
 	p.append(s, some("a", 1, 2))
@@ -190,6 +193,7 @@ func TestNoticesEndWithTheirLeases(t *testing.T) {
 }
 
 func TestStrangersKeysAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	s, reader := p.process(NoticeConfig{Process: "p", Keep: 5}), p.process(NoticeConfig{Process: "r", Keep: 5})
 	strange := map[string]string{
@@ -231,6 +235,7 @@ func TestStrangersKeysAreLeftAlone(t *testing.T) {
 }
 
 func TestWaitEndsWithWhatOthersWrite(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	s, other := p.process(NoticeConfig{Process: "p"}), p.process(NoticeConfig{Process: "q"})
 	_, at := p.read(s, 0)
@@ -271,6 +276,7 @@ func TestWaitEndsWithWhatOthersWrite(t *testing.T) {
 }
 
 func TestLargeAndOddNoticesFit(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	s, reader := p.process(NoticeConfig{Process: "p"}), p.process(NoticeConfig{Process: "r"})
 	batch := some("a", 1, notice.MaxBatch+1)
@@ -287,6 +293,7 @@ func TestLargeAndOddNoticesFit(t *testing.T) {
 
 // The whole way: two nodes' boards over one etcd.
 func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
+	t.Parallel()
 	p := newNoticePlace(t)
 	old := p.process(NoticeConfig{Process: "before"})
 	p.append(old, some("a", 1, 3))
@@ -334,6 +341,7 @@ func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
 // etcd is restored from a copy under a process that reads: it hears what others post from then on, and nothing twice, although the revisions
 // count again from where the copy was made. It was waiting for what follows its place all the time.
 func TestNoticesAreHeardAfterARestore(t *testing.T) {
+	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()
 	address := ""
 	start := func(dir string) (stop func()) {

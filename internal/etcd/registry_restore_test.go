@@ -77,6 +77,7 @@ func (l life) save(store *Store, term change.Term, event int) error {
 // etcd is restored from a copy of its folder: its revisions go back, and the epochs that were given after the copy was made are given
 // again. Only the incarnation tells them apart.
 func TestRestoredEtcdIsAdopted(t *testing.T) {
+	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()
 	first := live(t, dir)
 	first.found()
@@ -157,6 +158,7 @@ func (l life) revision() int64 {
 
 // The owner keys of a backup come back with their leases: the process that held them is refused its renewals, and ends.
 func TestClaimFromBeforeARestoreIsLostOnceTheStoreIsAdopted(t *testing.T) {
+	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()
 	first := live(t, dir)
 	first.found()

@@ -10,9 +10,13 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-func TestRegistryIsARegistry(t *testing.T) { testRegistry(t, etcdtest.Endpoints(t)) }
+func TestRegistryIsARegistry(t *testing.T) {
+	t.Parallel()
+	testRegistry(t, etcdtest.Endpoints(t))
+}
 
 func TestRegistryIsARegistryBesideAnIsolatedMember(t *testing.T) {
+	t.Parallel()
 	testRegistry(t, etcdtest.Isolated(t))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -49,6 +50,16 @@ func (p registryPlace) mustClaim(r *Registry, process string, takeOver bool) []c
 	return epochs
 }
 
+// claimFor claims everything for so short a time that a busy machine may be too slow, and then claims again.
+func (p registryPlace) claimFor(r *Registry, process string, ttl time.Duration) {
+	p.Helper()
+	for err := rpctypes.ErrLeaseNotFound; errors.Is(err, rpctypes.ErrLeaseNotFound); {
+		if _, err = r.Claim(p.Context(), member(process), n, ttl, false); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			p.Fatal(err)
+		}
+	}
+}
+
 // owners lists the owner keys as they stand.
 func (p registryPlace) owners() map[string]holder {
 	p.Helper()
@@ -77,6 +88,7 @@ func (p registryPlace) leases() []clientv3.LeaseID {
 }
 
 func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
 	p.origin(3)
 	client := p.dial(nil)
@@ -128,6 +140,7 @@ func TestClaimOwnsEveryPartitionUntilItIsReleased(t *testing.T) {
 }
 
 func TestClaimAgainHasHigherEpochs(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
@@ -148,6 +161,7 @@ func TestClaimAgainHasHigherEpochs(t *testing.T) {
 }
 
 func TestClaimOfWhatIsHeldTakesNothing(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	first, second := NewRegistry(p.dial(nil)), NewRegistry(p.dial(nil))
@@ -174,6 +188,7 @@ func TestClaimOfWhatIsHeldTakesNothing(t *testing.T) {
 }
 
 func TestClaimThatMeetsAnotherOnItsWayGivesBackWhatItTook(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	l := p.link()
@@ -196,6 +211,7 @@ func TestClaimThatMeetsAnotherOnItsWayGivesBackWhatItTook(t *testing.T) {
 }
 
 func TestTakeOverEndsTheClaimOfTheOther(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	client := p.dial(nil)
@@ -227,6 +243,7 @@ func TestTakeOverEndsTheClaimOfTheOther(t *testing.T) {
 }
 
 func TestTakeOverOfKeysThatNobodyRenews(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	p.put(p.key("owner/00003"), []byte("not an owner"))
@@ -241,6 +258,7 @@ func TestTakeOverOfKeysThatNobodyRenews(t *testing.T) {
 
 // lost is what a request whose answer got lost with the connection ends with.
 func TestRegistryClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	l := p.link()
@@ -261,6 +279,7 @@ func TestRegistryClaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 }
 
 func TestClaimWhoseRequestArrivesLateChangesNothing(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	l := p.link()
@@ -296,6 +315,7 @@ func TestClaimWhoseRequestArrivesLateChangesNothing(t *testing.T) {
 }
 
 func TestClaimEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	l := p.link()
@@ -317,6 +337,7 @@ func TestClaimEndsWithItsContext(t *testing.T) {
 }
 
 func TestOfManyClaimsOneWins(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	var wg sync.WaitGroup
@@ -349,6 +370,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 }
 
 func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
 	registry := NewRegistry(p.dial(nil))
 	if _, err := p.claim(registry, "a", false); !errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -361,6 +383,7 @@ func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
 }
 
 func TestRenewTellsWhatEtcdGrants(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
@@ -368,16 +391,18 @@ func TestRenewTellsWhatEtcdGrants(t *testing.T) {
 		time.Nanosecond:         time.Second, // the least of the development etcd
 		2500 * time.Millisecond: 3 * time.Second,
 	} {
-		if _, err := registry.Claim(t.Context(), member("a"), n, ttl, false); err != nil {
-			t.Fatal(err)
-		}
-		if got, _, err := registry.Renew(t.Context()); got != want || err != nil {
-			t.Errorf("asked for %s, renew gave %s, %v", ttl, got, err)
+		for err := cluster.ErrLost; errors.Is(err, cluster.ErrLost); { // a busy machine may be too slow to renew in time
+			p.claimFor(registry, "a", ttl)
+			var got time.Duration
+			if got, _, err = registry.Renew(t.Context()); !errors.Is(err, cluster.ErrLost) && (got != want || err != nil) {
+				t.Errorf("asked for %s, renew gave %s, %v", ttl, got, err)
+			}
 		}
 	}
 }
 
 func TestRenewWithoutAConnectionKnowsNothing(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	l := p.link()
@@ -396,13 +421,12 @@ func TestRenewWithoutAConnectionKnowsNothing(t *testing.T) {
 }
 
 func TestClaimRunsOutWhenNobodyRenewsIt(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()}))
 	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	watch := p.raw.Watch(t.Context(), p.key("owner/00255"))
-	if _, err := registry.Claim(t.Context(), member("a"), n, time.Second, false); err != nil {
-		t.Fatal(err)
-	}
+	p.claimFor(registry, "a", time.Second)
 	for resp := range watch {
 		if slices.ContainsFunc(resp.Events, func(e *clientv3.Event) bool { return e.Type == clientv3.EventTypeDelete }) {
 			break
@@ -415,6 +439,7 @@ func TestClaimRunsOutWhenNobodyRenewsIt(t *testing.T) {
 }
 
 func TestReclaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	l := p.link()
@@ -453,6 +478,7 @@ func TestReclaimWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 }
 
 func TestReclaimOfWhatAnotherHasTaken(t *testing.T) {
+	t.Parallel()
 	p := newRegistryPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	registry := NewRegistry(p.dial(nil))

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	if etcdtest.RunMember() {
 		return
 	}
+	_ = flag.Set("test.parallel", "4") // most of what the tests do is to wait; -parallel still decides
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
@@ -198,13 +200,18 @@ func (p place) fill(all []checkpoint.Checkpoint) {
 	}
 }
 
-func TestStoreIsAStore(t *testing.T) { checkpointtest.TestStore(t, opener(t)) }
+func TestStoreIsAStore(t *testing.T) {
+	t.Parallel()
+	checkpointtest.TestStore(t, opener(t))
+}
 
 func TestStoreIsAStoreBesideAnIsolatedMember(t *testing.T) {
+	t.Parallel()
 	checkpointtest.TestStore(t, openerOn(etcdtest.Isolated(t)))
 }
 
 func TestStoreCountsAnew(t *testing.T) {
+	t.Parallel()
 	checkpointtest.TestRepartition(t, opener(t), func(h checkpointtest.Harness) {
 		c := h.Store.(*Store).client
 		if _, err := c.etcd.Delete(t.Context(), c.keys.owners(), clientv3.WithPrefix()); err != nil {
@@ -222,6 +229,7 @@ func allPartitions() []change.Partition {
 }
 
 func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
@@ -262,6 +270,7 @@ func TestSaveOfManyPartitionsTakesFewTransactions(t *testing.T) {
 }
 
 func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store := p.store(nil)
@@ -289,6 +298,7 @@ func TestEtcdTakesNoMoreThanSoManyNestedTransactions(t *testing.T) {
 }
 
 func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store := p.store(nil)
@@ -335,6 +345,7 @@ func TestRaisedIncarnationFencesEveryEpochBefore(t *testing.T) {
 var lost = status.Error(codes.Unavailable, "error reading from server: EOF") //nolint:gochecknoglobals // a constant
 
 func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
@@ -356,6 +367,7 @@ func TestFencedIsFencedAlsoWhereTheOthersGetNoAnswer(t *testing.T) {
 }
 
 func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	store := p.store(nil)
 	term := p.begin(1, 0)[0]
@@ -398,6 +410,7 @@ func TestWithoutAnOwnerOrAnOriginNothingIsSaved(t *testing.T) {
 }
 
 func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	client := p.dial(nil)
@@ -416,6 +429,7 @@ func TestOriginOfAnotherPartitionCountIsRefused(t *testing.T) {
 }
 
 func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store := p.store(nil)
@@ -444,6 +458,7 @@ func TestListNamesAKeyOfNoCheckpoint(t *testing.T) {
 
 // What is stored of a subscriber is read page by page.
 func TestListReadsManyPages(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	store := p.store(nil)
 	var all []checkpoint.Checkpoint
@@ -465,6 +480,7 @@ func TestListReadsManyPages(t *testing.T) {
 
 // A save that meets what somebody else has written meanwhile is merged with that, or refused.
 func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
@@ -526,6 +542,7 @@ func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
 
 // A save that was made before its answer got lost, and is fenced when it is made again, may have been saved: nobody is told that it was not.
 func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()
@@ -550,6 +567,7 @@ func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
 
 // What the network does to a Save: it fails in time, and a later one succeeds.
 func TestSaveOverABadNetwork(t *testing.T) {
+	t.Parallel()
 	endpoints := etcdtest.Endpoints(t)
 	for name, toxic := range map[string]string{
 		"cut":             `{"name": "x", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
@@ -596,6 +614,7 @@ func TestSaveOverABadNetwork(t *testing.T) {
 }
 
 func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))
 	p.origin(1)
 	store, l := p.linked()

@@ -307,7 +307,18 @@ func besiege(t *testing.T) *siege {
 	n.status()
 	s := &siege{live: n, ca: ca}
 	t.Cleanup(s.end)
+	for _, path := range []string{"/readyz", "/health"} { // which takes a while after the partitions are there
+		s.until(path+" is answered", func() bool { code, _ := s.probe(path); return code == http.StatusOK })
+	}
 	return s
+}
+
+// probe asks the listener for probes.
+func (s *siege) probe(path string) (code int, text string) {
+	s.Helper()
+	probes := &http.Client{Timeout: served, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, text := s.answer(probes, "http://"+s.service.Probes()+path)
+	return resp.StatusCode, text
 }
 
 // end ends an attack.
@@ -382,10 +393,9 @@ func (s *siege) drain(conn net.Conn) {
 // holds fails the test unless honest clients of both transports are served, and probes and metrics answered.
 func (s *siege) holds() {
 	s.Helper()
-	probes := &http.Client{Timeout: served, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/livez", "/readyz", "/health", "/metrics"} {
-		if resp, _ := s.answer(probes, "http://"+s.service.Probes()+path); resp.StatusCode != http.StatusOK {
-			s.Errorf("%s: %s", path, resp.Status)
+		if code, text := s.probe(path); code != http.StatusOK {
+			s.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 	_, port, _ := strings.Cut(s.service.Addr(), ":")

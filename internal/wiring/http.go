@@ -53,22 +53,21 @@ func (s *Service) buildServers() error {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
+	v1.Handle("GET /v1/snapshot", accounts.Handler(access.Request, gateway.NewPages(gateway.EventsConfig{
+		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
+	}, s.node)))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
 	checks, self := s.health(), health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
 		Membership: s.membership,
 	}
-	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status {
-		status := admin.NewStatus(checks.Report(self), s.member.Overview())
-		status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
-		status.Expected = cfg.Cluster.ExpectedNodes
-		return status
-	})))
+	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status { return s.status(checks.Report(self)) })))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -82,12 +81,20 @@ func (s *Service) buildServers() error {
 	s.server = s.listeners.Server(clients, mux, s.logger)
 	if s.probing != nil { // nothing of what follows is at the address for clients
 		mux = http.NewServeMux()
-		s.probes = s.listeners.Server(clients, mux, s.logger)
+		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	checks.Handle(mux, self)
 	return nil
+}
+
+// status returns what is told of the node's health and its cluster.
+func (s *Service) status(report health.Report) *admin.Status {
+	cfg, status := s.opts.Config, admin.NewStatus(report, s.member.Overview())
+	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
+	status.Expected = cfg.Cluster.ExpectedNodes
+	return status
 }
 
 // runServer serves HTTP until the context ends.

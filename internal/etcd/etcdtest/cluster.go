@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,34 +18,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/mongostream/streamer/internal/devetcd"
 )
 
-const (
-	// memberVariable names the environment variable that makes a test binary a member of a cluster: its configuration file.
-	memberVariable = "STREAMER_TEST_ETCD_MEMBER"
-	// BinaryVariable names the environment variable that holds the path of an etcd, of whatever version, that clusters are to be made of.
-	BinaryVariable = "STREAMER_TEST_ETCD_BINARY"
-
-	// patience bounds the wait for a member or a leader.
-	patience = time.Minute
-)
-
-// RunMember runs a member of a cluster and returns true, if this process was started for that. A package whose tests use a Cluster calls it
-// first of all in TestMain, and returns if it has.
-func RunMember() bool {
-	file := os.Getenv(memberVariable)
-	if file == "" {
-		return false
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := devetcd.RunMember(ctx, file); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	return true
-}
+// patience bounds the wait for a member or a leader.
+const patience = time.Minute
 
 // A Cluster is an etcd of several members, each in a process of its own, whose traffic with the others passes through proxies. It has the
 // heartbeats and election timeouts of etcd's defaults.
@@ -169,7 +141,7 @@ type Member struct {
 	host    string // by which others know it: an address for documentation (RFC 5737), which only the proxies can reach
 	dir     string
 	process *exec.Cmd
-	ended   chan struct{}
+	ended   <-chan struct{}
 }
 
 // Endpoint is the address for clients.
@@ -301,27 +273,7 @@ func (m *Member) start(state string) {
 	if err != nil {
 		m.cluster.t.Fatal(err)
 	}
-	m.process = exec.Command(os.Args[0]) //nolint:gosec,noctx // this program, or the one that whoever tests has named; ended by signals
-	if binary := os.Getenv(BinaryVariable); binary != "" {
-		m.process = exec.Command(binary, "--config-file", file) //nolint:gosec,noctx // this program, or the one that whoever tests has named; ended by signals
-	}
-	m.process.Env = append(os.Environ(), memberVariable+"="+file, "HTTP_PROXY="+m.cluster.net.proxy(m.host), "NO_PROXY=")
-	m.process.Stderr = os.Stderr
-	m.process.SysProcAttr = withParent()
-	started := make(chan error)
-	ended := make(chan struct{})
-	m.ended = ended
-	process := m.process
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // the process ends with the thread that has started it
-		err := process.Start()
-		started <- err
-		if err == nil {
-			_ = process.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if m.process, m.ended, err = startProcess(file, "HTTP_PROXY="+m.cluster.net.proxy(m.host), "NO_PROXY="); err != nil {
 		m.cluster.t.Fatal(err)
 	}
 }
@@ -357,20 +309,4 @@ func (m *Member) status() (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return client.Status(ctx, m.client)
-}
-
-// ports counts the addresses that were given away. They lie outside the range that the system takes ports for outgoing connections from.
-var ports atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
-
-// freeAddress returns an address on which nobody listens, and which it gives to nobody else.
-func freeAddress() string {
-	const lowest, count = 30000, 2700
-	first := int64(os.Getpid()) * 71 // other packages' tests run at the same time
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", lowest+(first+ports.Add(1))%count)
-		if l, err := net.Listen("tcp", address); err == nil { //nolint:noctx // answers at once
-			_ = l.Close()
-			return address
-		}
-	}
 }

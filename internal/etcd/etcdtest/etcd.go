@@ -27,9 +27,13 @@ func Endpoints(t testing.TB) []string {
 	return Start(t, devetcd.Config{Dir: t.TempDir()})
 }
 
-// Start starts an etcd that lives as long as the test, for tests that change how it works.
+// Start starts an etcd that lives as long as the test, for tests that change how it works: within this process, or the one that
+// BinaryVariable names.
 func Start(t testing.TB, cfg devetcd.Config) []string {
 	t.Helper()
+	if os.Getenv(BinaryVariable) != "" {
+		return startBinary(t, cfg)
+	}
 	server, err := devetcd.Listen(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"strings"
 	"sync"
@@ -25,7 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // taking a toxic away may leave goroutines of toxiproxy behind
+	_ = flag.Set("test.parallel", "8") // most of what the tests do is to wait; -parallel still decides
+	// Taking a toxic away may leave goroutines of toxiproxy behind.
+	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
 }
@@ -71,12 +74,28 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 				}
 				return nil
 			},
+			Fill: func(all []checkpoint.Checkpoint) { plain.fill(t, all) },
 			Link: l,
 		}
 	}
 }
 
 func upsert() options.Lister[options.UpdateOneOptions] { return options.UpdateOne().SetUpsert(true) }
+
+// fill writes the first checkpoints of subscribers in one go, as one claim after the other writes them.
+func (s *Store) fill(t *testing.T, all []checkpoint.Checkpoint) {
+	t.Helper()
+	updates := make([]mongo.WriteModel, len(all))
+	for i, c := range all {
+		var err error
+		if updates[i], err = s.update(c.Key, document{}, write{checkpoint: &c}, bson.NewObjectID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.checkpoints.BulkWrite(t.Context(), updates); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // begin begins terms of partitions with a revision, under the origin that stands, or a new one.
 func (s *Store) begin(t *testing.T, revision uint64, partitions ...change.Partition) []change.Term {
@@ -95,8 +114,13 @@ func (s *Store) begin(t *testing.T, revision uint64, partitions ...change.Partit
 	return terms
 }
 
-func TestCheckpointsInMongoDBAreAStore(t *testing.T) { checkpointtest.TestStore(t, opener(t)) }
+func TestCheckpointsInMongoDBAreAStore(t *testing.T) {
+	t.Parallel()
+	checkpointtest.TestStore(t, opener(t))
+}
+
 func TestCheckpointsInMongoDBAreCountedAnew(t *testing.T) {
+	t.Parallel()
 	checkpointtest.TestRepartition(t, opener(t), func(checkpointtest.Harness) {})
 }
 
