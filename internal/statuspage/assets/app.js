@@ -200,7 +200,6 @@ async function awake() {
 }
 
 function rouse() {
-  document.title = `${items.length ? `(${items.length}) ` : ''}${state.status ? `${state.status.cluster} · ` : ''}Streamer`;
   const waiting = asleep ?? [];
   asleep = null;
   for (const resolve of waiting) resolve();

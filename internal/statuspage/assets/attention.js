@@ -26,7 +26,7 @@ const states = {
   stale: {level: 'critical', text: 'stale: subscribers have yet to acknowledge a loss', code: 'STRM-LOG-HISTORY-LOST'},
   no_majority: {level: 'critical', text: 'without a majority of MongoDB to read from', code: 'STRM-MONGODB-MAJORITY'},
   stuck: {level: 'critical', text: 'stuck: nothing comes although the oplog moves', code: 'STRM-MONGODB-UNREACHABLE'},
-  recovering: {level: 'warning', text: 'recovering a stretch that may have been missed', code: 'STRM-LOG-NO-PROGRESS', todo: 'Wait; if this stays, look at Losses and at MongoDB\u2019s own log for the reason.'},
+  recovering: {level: 'warning', text: 'recovering a stretch that may have been missed', code: 'STRM-LOG-HISTORY-LOST', todo: 'Wait; if this stays, look at Losses and at MongoDB\u2019s own log for the reason.'},
   lagging: {level: 'warning', text: 'late', code: 'STRM-MONGODB-SHARDS', todo: 'Look for a subscriber that acknowledges slowly, for a busy MongoDB, and, with shards, at mongodb.tick.'},
 };
 
