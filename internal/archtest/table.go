@@ -34,6 +34,7 @@ func rules() []rule {
 		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice", "supervisor/..."), "likewise"},
 		{of("internal/profile", "internal/workload"), of("change"), "they look at the service from outside"},
 		{of("internal/devmongo/..."), of("internal/devmongo/..."), "a server of its own, as wrong or right as MongoDB whatever ours believes"},
+		{of("internal/statuspage"), nil, "files for browsers, which ask the node's endpoints"},
 		{of("internal/archtest"), nil, "tests use them"},
 	}
 }
