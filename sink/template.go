@@ -2,6 +2,7 @@ package sink
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,12 +42,7 @@ func ParseTemplate(text string, legal func(string) string) (*Template, error) {
 
 // Has reports whether the template has a placeholder.
 func (t *Template) Has(name string) bool {
-	for _, p := range t.parts {
-		if p == "{"+name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.parts, "{"+name)
 }
 
 // Name returns the name for a message. Names of collections that a message lacks are "_".
