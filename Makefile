@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser
 
 check:
 	.ci/run
@@ -161,3 +161,10 @@ deploy-check: $(PROMTOOL)
 
 $(CURDIR)/bin/promtool/usr/bin/promtool:
 	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .
+
+# The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
+browser:
+	$(GO) build -o bin/demo ./cmd/demo
+	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
+	@mkdir -p docs/img
+	node test/browser/status.mjs docs/img

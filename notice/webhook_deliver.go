@@ -21,6 +21,7 @@ func backoff() retry.Backoff {
 // runDelivering sends the queued deliveries until the queue is closed. After the soft context has ended it attempts each once, until the
 // hard one ends.
 func (s *Webhook) runDelivering(soft, hard context.Context) {
+	defer s.posting.Rest()
 	for d := range s.queue {
 		switch err := s.deliver(soft, hard, d); {
 		case err != nil:
@@ -29,6 +30,7 @@ func (s *Webhook) runDelivering(soft, hard context.Context) {
 		default:
 			s.metrics.sent.Inc()
 		}
+		s.posting.Rest()
 	}
 }
 
@@ -36,7 +38,9 @@ func (s *Webhook) runDelivering(soft, hard context.Context) {
 func (s *Webhook) deliver(soft, hard context.Context, d Delivery) error {
 	body := encode(d)
 	for attempts := 1; ; attempts++ {
+		s.posting.RestFor(s.cfg.Timeout) // which bounds it
 		again, err := s.attempt(hard, d.ID, body)
+		s.posting.Rest()
 		switch {
 		case err == nil:
 			return nil

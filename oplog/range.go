@@ -169,6 +169,14 @@ func (s *Range) Latest(now time.Time) (reach gap.Reach, ok bool) {
 	return last.reach, true
 }
 
+// Answered returns when the server last answered, zero before it has.
+func (s *Range) Answered() time.Time {
+	if last := s.last.Load(); last != nil {
+		return last.at
+	}
+	return time.Time{}
+}
+
 // A Level classifies head-room.
 type Level int
 

@@ -224,7 +224,6 @@ type catchup struct {
 	slice int  // what it may still spend with it
 	spent int  // for the batch
 	sends int  // what its deliveries cost in the batch
-	sent  int  // and in this turn
 	ended bool // the session is over: what it has considered last does not count
 }
 
@@ -283,7 +282,7 @@ func (c *catchup) settle() {
 	} else if c.sends > 0 {
 		s.hub.tenants.delivers(s.tenant, c.sends+wakeUnits)
 	}
-	c.sent, c.sends = c.sent+c.sends, 0
+	c.sends = 0
 	if c.spent > 0 {
 		if s.expense.level.add(time.Now(), c.spent, liveWindow) > freeUnits {
 			s.expense.slot = true

@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -43,6 +44,9 @@ type Config struct {
 	SnapshotPage int
 	// Recover are collections whose documents every subscription of them gets again after a loss.
 	Recover []change.Namespace
+	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what becomes of a hub that does not get on; nil
+	// otherwise. It must return when its context ends.
+	Stall func(ctx context.Context)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -64,7 +68,10 @@ type Hub struct {
 	stopped  chan struct{} // closed when Run has returned
 	tenants  *tenants
 	lastKey  atomic.Uint64 // of subscriptions
+	turns    atomic.Uint64 // of the loop
 	loops    sync.WaitGroup
+	turning  *health.Loop
+	behind   health.Progress // of whoever asks for Age
 
 	// The following fields belong to the loop.
 	at            change.Position  // everything up to here has been considered on the live path; zero while unknown
@@ -105,7 +112,9 @@ type Hub struct {
 		sessions map[*Session]struct{}
 		mail     []*Session
 		events   []uint64
-		closing  error // why no more sessions are accepted
+		closing  error                         // why no more sessions are accepted
+		restart  context.CancelFunc            // ends the loop that runs
+		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
 	}
 }
 
@@ -118,11 +127,11 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		stopped: make(chan struct{}), tenants: newTenants(),
+		stopped: make(chan struct{}), tenants: newTenants(), turning: health.NewLoop(),
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
-	h.mu.sessions = make(map[*Session]struct{})
+	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
 	h.mu.events = make([]uint64, cfg.Partitions)
 	h.metrics = newMetrics(cfg.Registerer, h)
 	return h
@@ -136,11 +145,66 @@ func (h *Hub) Run(ctx context.Context) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.start = func(f func(context.Context)) { h.loops.Go(func() { f(running) }) }
+	defer h.turning.Rest()
+	for {
+		turning, end := context.WithCancel(ctx)
+		h.mu.Lock()
+		h.mu.restart = end
+		h.mu.Unlock()
+		err := h.run(turning)
+		again := turning.Err() != nil && ctx.Err() == nil
+		end()
+		if !again {
+			return err
+		}
+		h.logger.Warn("hub restarted: its sessions continue where they are")
+		h.part()
+	}
+}
+
+// Restart ends the loop and begins it anew: every live session leaves the live path where it is, and loses nothing. It does not wait, and has no
+// effect on a loop that does not come to the end of what it does.
+func (h *Hub) Restart() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.restart != nil {
+		h.mu.restart()
+	}
+}
+
+// Age returns for how long the loop has had something to do and has not got on. It is for one goroutine.
+func (h *Hub) Age() time.Duration {
+	end, at := h.log.End(), h.position()
+	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
+}
+
+// part takes all sessions off the live path, where they are, and what is between here and the log's end from whoever reads pages.
+func (h *Hub) part() {
+	for s := range h.live {
+		h.leave(s, change.Later(h.at, s.from))
+	}
+	for _, c := range h.scans {
+		c.spoil()
+	}
+	h.within = change.Timestamp{}
+	h.placeAll()
+}
+
+// run serves the live sessions until the context ends, or the log.
+func (h *Hub) run(ctx context.Context) error {
 	cursor := h.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
 	bookmark := time.NewTicker(h.cfg.Bookmark)
 	defer bookmark.Stop()
 	for {
+		h.turning.Work()
+		h.turns.Add(1)
+		if h.cfg.Stall != nil {
+			h.cfg.Stall(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
 		batch, err := cursor.Poll()
 		switch {
 		case batch != nil:
@@ -166,6 +230,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			return err
 		}
 		h.proceed(cursor.Position(), cursor.Drained())
+		h.turning.Rest()
 		select {
 		case <-cursor.Signal():
 		case f := <-h.commands:

@@ -236,6 +236,9 @@ func (n *Node) shutdown(ctx context.Context) error {
 // Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }
 
+// CheckpointAge returns for how long the saving of checkpoints has had something to do and has not got on.
+func (n *Node) CheckpointAge() time.Duration { return n.writer.Age() }
+
 // Uptime returns the time since NewNode.
 func (n *Node) Uptime() time.Duration { return time.Since(n.begun) }
 

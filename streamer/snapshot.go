@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -70,6 +71,7 @@ type scan struct {
 
 // A fetch is a page that is being read.
 type fetch struct {
+	reading *health.Loop
 	query   snapshot.Query
 	touched *snapshot.Touched // since then
 	done    chan struct{}     // closed when read or err is set
@@ -518,9 +520,40 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 	}
 }
 
+// noteFetch notes how to end the reading of a page; nil: it is over.
+func (h *Hub) noteFetch(f *fetch, cancel context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel == nil {
+		delete(h.mu.fetches, f)
+		return
+	}
+	f.reading.Work()
+	h.mu.fetches[f] = cancel
+}
+
+// RestartSnapshots reads the pages again that are being read. It does not wait.
+func (h *Hub) RestartSnapshots() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, cancel := range h.mu.fetches {
+		cancel()
+	}
+}
+
+// SnapshotAge returns for how long the page that has taken longest has been read.
+func (h *Hub) SnapshotAge() (age time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := range h.mu.fetches {
+		age = max(age, f.reading.Age())
+	}
+	return age
+}
+
 // fetch begins to read a page.
 func (h *Hub) fetch(q snapshot.Query, touched *snapshot.Touched) *fetch {
-	f := &fetch{query: q, touched: touched, done: make(chan struct{})}
+	f := &fetch{query: q, touched: touched, done: make(chan struct{}), reading: health.NewLoop()}
 	h.start(func(ctx context.Context) {
 		defer close(f.done)
 		if limit := h.cfg.SnapshotRate; limit != nil {
@@ -528,7 +561,11 @@ func (h *Hub) fetch(q snapshot.Query, touched *snapshot.Touched) *fetch {
 				return
 			}
 		}
-		f.read, f.err = h.cfg.Snapshots.Read(ctx, q)
+		reading, cancel := context.WithCancel(ctx)
+		defer cancel()
+		h.noteFetch(f, cancel)
+		defer h.noteFetch(f, nil)
+		f.read, f.err = h.cfg.Snapshots.Read(reading, q)
 	})
 	return f
 }

@@ -30,6 +30,8 @@ const (
 	liveWindow = 400 * time.Millisecond
 	// freeUnits is what a session may spend within about liveWindow off the live path without a slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
+	// compileUnits is for how long a slot rests after compiling a filter.
+	compileUnits = unitsPerSecond / 500
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 200
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
@@ -79,7 +81,6 @@ type tenant struct {
 	everything bool
 
 	crowd crowd
-	began time.Time // when it got the slot; of who has it
 
 	// The following fields are guarded by the mutex of tenants.
 	users     int       // sessions, and filters being compiled
@@ -205,7 +206,6 @@ func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
 	}
 	select {
 	case t.slots <- struct{}{}:
-		of.began = time.Now()
 		return true
 	case <-over:
 	case <-gone:
@@ -214,10 +214,10 @@ func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
 	return false
 }
 
-// release returns both slots. While there are other identities, that of the node rests for as long as it was held, and for what writers have yet to do
-// with it: so that compiling, and sessions off the live path, take a quarter of the cores.
+// release returns both slots. While there are other identities, that of the node rests for as long as what it was held for takes, by its cost: sessions off
+// the live path take a quarter of the cores then.
 func (t *tenants) release(of *tenant, units int) {
-	rest := time.Since(of.began) + time.Duration(units)*time.Second/unitsPerSecond
+	rest := time.Duration(units) * time.Second / unitsPerSecond
 	<-of.slot
 	if t.contended() {
 		time.AfterFunc(rest, func() { <-t.slots })
@@ -456,6 +456,6 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 	if !h.tenants.acquire(of, nil, ctx.Done()) {
 		return nil, context.Cause(ctx)
 	}
-	defer h.tenants.release(of, 0)
+	defer h.tenants.release(of, compileUnits)
 	return h.tenants.compiler.Compile(f)
 }

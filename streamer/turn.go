@@ -135,7 +135,7 @@ func (c *catchup) turn() bool {
 		c.ended = true
 		return false
 	}
-	c.slot, c.slice, c.sent = true, sliceUnits, 0
+	c.slot, c.slice = true, sliceUnits
 	s.fill(true)
 	return true
 }
@@ -147,7 +147,7 @@ func (c *catchup) giveBack() {
 	}
 	c.slot = false
 	c.session.fill(false)
-	c.session.hub.tenants.release(c.session.tenant, c.sent+wakeUnits)
+	c.session.hub.tenants.release(c.session.tenant, sliceUnits-c.slice+wakeUnits)
 }
 
 // fill says that the session queues more in this turn: its transport waits for all of that, which costs less than piece by piece.

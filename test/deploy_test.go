@@ -81,7 +81,7 @@ func TestSampleForSystemdIsClosed(t *testing.T) {
 		"ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes", "PrivateMounts": "yes", "PrivateUsers": "yes",
 		"ProtectClock": "yes", "ProtectControlGroups": "yes", "ProtectHostname": "yes", "ProtectKernelLogs": "yes", "ProtectKernelModules": "yes",
 		"ProtectKernelTunables": "yes", "ProtectProc": "invisible", "RemoveIPC": "yes", "LockPersonality": "yes", "MemoryDenyWriteExecute": "yes",
-		"RestrictAddressFamilies": "AF_INET AF_INET6", "RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX", "RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes",
 		"SystemCallArchitectures": "native", "SystemCallFilter": "@system-service ~@privileged @resources", "MemoryMax": "1G", "TasksMax": "512",
 		"ExecStart": "/usr/local/bin/streamer run -f /etc/streamer/config.yaml", "ExecStartPre": "/usr/local/bin/streamer check -f /etc/streamer/config.yaml",
 		"LoadCredential": "mongodb-uri:/etc/streamer/mongodb-uri etcd.key:/etc/streamer/etcd.key",

@@ -31,11 +31,12 @@ type demo struct {
 	// gateways that subscribe over gRPC, and their subscriptions together; without any, a subscriber in the process takes everything
 	gateways, subscriptions int
 	json                    bool
-	nodes                   int    // processes of a cluster; 1 is a node in this process
-	mishaps                 bool   // nodes are killed, frozen and restarted
-	handoffs                int    // partitions that move from node to node
-	documents               int    // that a subscriber begins with; 0: it begins with changes
-	sink                    string // where the nodes publish, and what has arrived is taken; empty means nowhere
+	nodes                   int      // processes of a cluster; 1 is a node in this process
+	mishaps                 bool     // nodes are killed, frozen and restarted
+	handoffs                int      // partitions that move from node to node
+	wedged                  []string // components that are made to stand still
+	documents               int      // that a subscriber begins with; 0: it begins with changes
+	sink                    string   // where the nodes publish, and what has arrived is taken; empty means nowhere
 	out, notes              io.Writer
 
 	target    *target         // nil without a sink
@@ -44,6 +45,8 @@ type demo struct {
 	sites     []string        // of the nodes' HTTP servers
 	faults    []mishap
 	moved     []move
+	wedges    []wedge
+	reports   int // of the supervisor
 	gaps      gaps
 	ledger    workload.Ledger
 	check     *workload.Check
@@ -63,10 +66,15 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
+	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub; needs several nodes")
 	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; a subscriber begins with them, and is compared with the collection. With -chaos it is killed, too")
 	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.wedged, err = parseWedges(*wedged); err != nil {
 		return nil, err
 	}
 	if d.documents > 0 && d.mishaps && d.nodes == 1 {
@@ -85,6 +93,8 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-sink must be kafka or nats, without -gateways")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
+	case len(d.wedged) > 0 && (d.nodes < 2 || d.mishaps):
+		return nil, errors.New("-wedge needs at least 2 -nodes, and goes without -chaos")
 	case d.documents < 0 || d.documents > 0 && (d.gateways > 0 || d.handoffs > 0 || d.sink != "" || d.length == 0):
 		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -gateways, -handoffs and -sink")
 	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
@@ -190,6 +200,12 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 	if d.handoffs > 0 {
 		trouble.Go(func() (err error) {
 			d.moved, err = d.moves(writing, f, d.handoffs)
+			return err
+		})
+	}
+	if len(d.wedged) > 0 {
+		trouble.Go(func() (err error) {
+			d.wedges, d.reports, err = d.wedgeAll(writing, f)
 			return err
 		})
 	}
@@ -303,13 +319,16 @@ type summary struct {
 
 	Faults []mishap `json:"faults,omitempty"`
 
+	Wedges  []wedge `json:"wedges,omitempty"`
+	Reports int     `json:"supervisor_reports,omitempty"`
+
 	Handoffs []move  `json:"handoffs,omitempty"`
 	GapP99   float64 `json:"handoff_gap_p99_ms,omitempty"`
 }
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
-	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Sink: d.sink, Faults: d.faults, Handoffs: d.moved, GapP99: gapP99(d.moved)}
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Sink: d.sink, Faults: d.faults, Wedges: d.wedges, Reports: d.reports, Handoffs: d.moved, GapP99: gapP99(d.moved)}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)
@@ -320,6 +339,9 @@ func (d *demo) judge() error {
 		if len(s.Handoffs) > 0 {
 			fmt.Fprintf(d.out, "%d handoffs; a change of a partition on its way took %.1f ms at most in 99 of 100\n", len(s.Handoffs), s.GapP99)
 		}
+	}
+	if len(d.wedged) > 0 && !d.json {
+		fmt.Fprintf(d.out, "%d components were wedged and make progress again; %d reports\n", len(s.Wedges), s.Reports)
 	}
 	if s.Missing > 0 || s.OutOfOrder > 0 {
 		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)

@@ -67,6 +67,9 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
 			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
 		}
+		if len(d.wedged) > 0 {
+			nd.environment = append(nd.environment, wedgeSettings()...)
+		}
 		if d.documents > 0 { // the documents fill half of the time
 			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(float64(2*d.documents)/max(1, d.length.Seconds())))))
 		}

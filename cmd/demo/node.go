@@ -26,7 +26,7 @@ func nodeCommand(ctx context.Context, file string, notes io.Writer) error {
 		return err
 	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: "demo", Process: rand.Text(),
+		Config: cfg, Version: "demo", Process: rand.Text(), StallHub: stallHub(ctx),
 		Logger: cfg.Log.Logger(notes, slog.LevelDebug).With("node", cfg.Node.ID),
 	})
 	if err != nil {

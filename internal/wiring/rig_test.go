@@ -45,7 +45,8 @@ type rig struct {
 	client   *mongo.Client
 	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
-	file     string // path of the nodes' configuration, may be empty
+	stallHub func(context.Context) // of nodes; nil: it does not stall
+	file     string                // path of the nodes' configuration, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -158,7 +159,7 @@ func (r *rig) assemble(settings ...string) (*Service, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true})
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub})
 }
 
 // A live is a running node, and what its shared subscriber has received.

@@ -6,6 +6,6 @@ import "github.com/spf13/cobra"
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		checkCommand(), configCommand(), statusCommand(), tailCommand(), subscribersCommand(), snapshotCommand(), sinksCommand(), gapsCommand(), auditCommand(), clusterCommand(),
-		handoffCommand(), drainCommand(),
+		handoffCommand(), drainCommand(), supervisorCommand(),
 	}
 }
