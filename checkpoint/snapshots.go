@@ -3,8 +3,10 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -53,6 +55,57 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 		return nil, errors.New("too many snapshots are in progress")
 	}
 	return all, nil
+}
+
+// partialSnapshots returns the progress of snapshots after a save of some partitions: in these it is that of the save, in the others what is left
+// remains, by whole collections where both have something left.
+func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
+	all := cloneSnapshots(stored)
+	for _, mine := range c.Snapshots {
+		i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == mine.Subscription })
+		if i < 0 { // what every subscription begins with is left in all partitions; of losses the others are told themselves
+			i, all = len(all), append(all, snapshot.Progress{
+				Subscription: mine.Subscription, Filter: mine.Filter, Reason: mine.Reason, Done: mine.Reason != snapshot.Start,
+			})
+		}
+		all[i] = partialProgress(all[i], mine, c)
+	}
+	if kept, err := trimmedSnapshots(all, c.Partitions); err == nil {
+		return kept
+	}
+	return c.Snapshots // too many of subscriptions that are not there any more
+}
+
+// partialProgress returns the progress of a snapshot after a save of some partitions with their own.
+func partialProgress(stored, mine snapshot.Progress, c Checkpoint) snapshot.Progress {
+	var left []change.Partition // in others
+	for p := range change.Partition(c.Partitions) {
+		_, its := c.Positions[p]
+		if !its && !stored.Done && (len(stored.Partitions) == 0 || slices.Contains(stored.Partitions, p)) {
+			left = append(left, p)
+		}
+	}
+	merged := mine
+	if merged.Partitions = nil; len(left) > 0 {
+		merged = snapshot.Progress{Subscription: mine.Subscription, Filter: mine.Filter, Reason: stored.Reason, Paused: stored.Paused}
+		if stored.Listed && stored.Filter == mine.Filter && (mine.Listed || mine.Done) {
+			merged.Listed = true
+			for _, l := range slices.Concat(stored.Left, mine.Left) {
+				whole := snapshot.Left{Namespace: l.Namespace}
+				if !slices.ContainsFunc(merged.Left, func(other snapshot.Left) bool { return sameLeft(other, whole) }) {
+					merged.Left = append(merged.Left, whole)
+				}
+			}
+		}
+	}
+	if !mine.Done {
+		left = slices.AppendSeq(left, maps.Keys(c.Positions))
+		slices.Sort(left)
+	}
+	if len(left) < c.Partitions {
+		merged.Partitions = left
+	}
+	return merged
 }
 
 // storedSize returns an upper bound of the stored size of a progress.

@@ -297,6 +297,48 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 	})
 }
 
+// What is left of a snapshot after a loss is left when a session comes back that has its partitions attached, even if these are all that it saves.
+func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
+		defer n.stop(t)
+		synctest.Wait()
+		connect := func(process string) *streamer.Exclusive {
+			t.Helper()
+			e, err := n.Connect(t.Context(), streamer.Request{
+				Subscriber: "orders", Process: process, Started: time.Now(), Start: streamer.StartNow, Attached: true,
+			}, everything(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			places := make(map[change.Partition]streamer.Place)
+			for p := range change.Partition(partitions) {
+				places[p] = streamer.Place{At: source.Append(inserts(1, 0)...)[0].Position()}
+			}
+			if err := e.Session().Attach(places, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return e
+		}
+		e := connect("1")
+		e.Session().Snapshot([]string{everything(t)[0].ID}, snapshot.Loss)
+		source.Append(inserts(3, 1)...)
+		if err := e.Ack(last(receive(t, e.Session(), 3)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		e.Close(t.Context(), nil)
+		e = connect("2")
+		if all := e.Session().Snapshots(); len(all) != 1 || all[0].Done || all[0].Reason != snapshot.Loss {
+			t.Errorf("left: %+v", all)
+		}
+		e.Close(t.Context(), nil)
+	})
+}
+
 // A process that keeps its own position, and comes back at one that is earlier than its checkpoint, has had the snapshots that were complete
 // before it.
 func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
