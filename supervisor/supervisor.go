@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
