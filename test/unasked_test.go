@@ -27,6 +27,9 @@ func changing() map[string][][]string {
 		"supervisor set":           {{"--missed-heartbeats-to-alert", "4"}, {"--missed-heartbeats-to-alert", "4", "-o", "json"}},
 		"supervisor pause-restart": {{"--slug", "OWNER"}, {"--slug", "OWNER", "-o", "json"}},
 		"drain":                    {{"OWNER"}, {"OWNER", "-o", "json"}},
+		"snapshot":                 {{printer}, {printer, "cancel", "-o", "json"}},
+		"sinks pause":              {{"orders"}, {"orders", "-o", "json"}},
+		"sinks resume":             {{"orders"}, {"orders", "-o", "json"}},
 	}
 }
 
@@ -34,7 +37,7 @@ func changing() map[string][][]string {
 func harmless() []string {
 	return []string{
 		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
-		"status", "supervisor reports", "supervisor status", "tail", "version",
+		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }
 
@@ -104,7 +107,8 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 					other = s.name
 				}
 			}
-			unasked(t, f, strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "OWNER", owner, "OTHER", other), "handoff", "drain", "supervisor set", "supervisor pause-restart")
+			unasked(t, f, strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "OWNER", owner, "OTHER", other), "handoff", "drain", "supervisor set", "supervisor pause-restart",
+				"snapshot", "sinks pause", "sinks resume")
 			f.lab.result("drain", owner, "--yes")
 			f.lab.operate("drain", owner, "--undo").refused(fault.CommandUnconfirmed, "terminal")
 			if len(f.view().Directives.Drained) != 1 {

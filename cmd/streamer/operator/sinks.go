@@ -17,7 +17,7 @@ func sinksCommand() *cobra.Command {
 		Long: `Show, pause and resume the sinks of a cluster through one of its nodes. It needs an identity with the right to every namespace.
 
   streamer sinks status
-  streamer sinks pause orders`,
+  streamer sinks pause orders --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
@@ -30,12 +30,13 @@ func sinksCommand() *cobra.Command {
 
 // sinkCommand makes a command that asks a node for its sinks, or has something done with one.
 func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Command {
-	var address, output string
+	var o command
+	var address string
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: checkArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := o.validate(); err != nil {
 				return err
 			}
 			var list struct {
@@ -47,6 +48,9 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 			method, path := http.MethodGet, "v1/sinks"
 			if do != "" {
 				method, path = http.MethodPost, path+"/"+args[0]+"/"+do
+				if err := o.ask(fmt.Sprintf("Sink %s: %s at all nodes?", quoted(args[0]), do)); err != nil {
+					return err
+				}
 			}
 			status, err := client.send(cmd.Context(), method, address, path, nil, &list)
 			switch _, known := fault.Lookup(list.Code); {
@@ -60,12 +64,15 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "requested: %s %s\n", do, args[0])
 				return err
 			}
-			return printResult(cmd.OutOrStdout(), output, list.SinkList, func(t *tabwriter.Writer) { writeSinks(t, list.SinkList) })
+			return printResult(cmd.OutOrStdout(), o.output, list.SinkList, func(t *tabwriter.Writer) { writeSinks(t, list.SinkList) })
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
 	client.addFlags(cmd)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &o.output)
+	if do != "" {
+		return o.confirmFlag(cmd)
+	}
 	return cmd
 }
 
