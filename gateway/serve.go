@@ -38,7 +38,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		// Clients send little: fixed windows bound the unread data of one client.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
-		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.ForceServerCodecV2(newCodec()), grpc.StreamInterceptor(s.admitStream()), grpc.UnaryInterceptor(s.admitCall),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),

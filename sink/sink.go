@@ -328,14 +328,14 @@ func backoff() retry.Backoff {
 // recover publishes again what has failed, until nothing has, or the sink halts.
 func (s *Sink) recover(ctx context.Context) error {
 	for failures := 0; ; {
-		first, again := s.again()
-		if first == nil {
+		if first, _ := s.again(); first == nil {
 			return nil
 		}
 		if err := s.quiet(ctx); err != nil {
 			return err
 		}
-		if first, again = s.again(); first == nil { // what had been under way may have failed, too
+		first, again := s.again()
+		if first == nil { // what had been under way may have failed, too
 			return nil
 		}
 		s.mu.Lock()

@@ -12,13 +12,12 @@ import (
 // A Template makes the name of a topic or subject from a message: text with {db}, {coll}, {op} and {partition}.
 type Template struct {
 	parts []string // text and placeholders
-	known map[string]string
 	legal func(string) string
 }
 
 // ParseTemplate reads a template. legal replaces what names of the target may not contain, in what is filled in.
 func ParseTemplate(text string, legal func(string) string) (*Template, error) {
-	t := &Template{known: make(map[string]string), legal: legal}
+	t := &Template{legal: legal}
 	for rest := text; rest != ""; {
 		before, after, found := strings.Cut(rest, "{")
 		if before != "" {
@@ -47,10 +46,6 @@ func (t *Template) Has(name string) bool {
 
 // Name returns the name for a message. Names of collections that a message lacks are "_".
 func (t *Template) Name(m *Message) string {
-	key := m.DB + "\x00" + m.Coll + "\x00" + m.Op + "\x00" + strconv.Itoa(int(m.Partition))
-	if name, known := t.known[key]; known {
-		return name
-	}
 	var b strings.Builder
 	for _, p := range t.parts {
 		switch p {
@@ -66,10 +61,6 @@ func (t *Template) Name(m *Message) string {
 			b.WriteString(p)
 		}
 	}
-	if len(t.known) >= maxNames {
-		clear(t.known)
-	}
-	t.known[key] = b.String()
 	return b.String()
 }
 

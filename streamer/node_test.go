@@ -632,6 +632,52 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 	})
 }
 
+// A partition leaves when a shared subscriber has acknowledged what it has received of it, and what it has not received is for the next owner.
+func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		terms := n.own(t, 1)
+		received := source.Append(inserts(20, 0)...)
+		batches := receiveShared(t, s, 20)
+		var left atomic.Bool
+		go func() {
+			n.Release(t.Context(), terms)
+			left.Store(true)
+		}()
+		source.Append(inserts(20, 100)...)
+		synctest.Wait() // it goes no further by itself
+		if left.Load() {
+			t.Error("the partitions left before what was received was acknowledged")
+		}
+		if err := s.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !left.Load() {
+			t.Error("the partitions stayed when it was acknowledged")
+		}
+		saved, err := w.store.Load(t.Context(), "stdout")
+		if err != nil || len(saved) != partitions {
+			t.Fatalf("%d checkpoints, %v", len(saved), err)
+		}
+		for _, c := range saved {
+			if c.Position.Compare(received[19].Position()) != 0 {
+				t.Errorf("partition %d is saved at %s, not %s", c.Partition, c.Position, received[19].Position())
+			}
+		}
+		n.stop(t)
+	})
+}
+
 // Sessions that wait where a quiet log ends are taken onto the live path when the hub has come there, whoever comes there first.
 func TestSessionsJoinInAQuietLog(t *testing.T) {
 	for range 20 {

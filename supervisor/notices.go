@@ -35,7 +35,7 @@ func (s *Supervisor) tell(events []Event, r *Report) {
 func (s *Supervisor) notice(e Event) notice.Notice {
 	f := e.finding
 	n := notice.Notice{Channel: notice.Health, Fields: map[string]any{"code": string(e.Code), "slug": e.Slug, "member": e.Node}}
-	switch e.Code {
+	switch e.Code { //nolint:exhaustive // of an event
 	case fault.SupervisorDown:
 		n.Kind, n.Level = notice.KindComponentDown, notice.Critical
 		n.Text = fmt.Sprintf("%s has missed %d heartbeats: %s", e.Slug, f.Misses, f.Detail)

@@ -41,7 +41,7 @@ func (s *Supervisor) runOrders(ctx context.Context) {
 
 // obey does what an order says, if it is for this process.
 func (s *Supervisor) obey(o Order) {
-	logger := s.logger.With("slug", o.Slug, "level", string(o.Level), "cause", string(o.Cause), "by", o.By, "sweep", o.Sweep)
+	logger := s.logger.With("slug", o.Slug, "restart", string(o.Level), "cause", string(o.Cause), "by", o.By, "sweep", o.Sweep)
 	switch {
 	case o.Process != s.cfg.Member.Process:
 		logger.Info("restart ignored: it was for another process", "process", o.Process)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -209,7 +210,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	s.tellOfRegistry(age)
 	r := s.report(began, v, len(checks), age)
 	r.Paused, r.Unwatched = standing.Paused, round.unwatched
-	s.count(checks, v, &r)
+	s.count(ctx, checks, v, &r)
 	s.commit(ctx, v, r)
 }
 
@@ -236,8 +237,7 @@ func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Dura
 		r.Findings = append(r.Findings, f)
 	}
 	for _, e := range v.Events {
-		switch e.Code {
-		case fault.SupervisorDown, fault.SupervisorBudget, fault.SupervisorCascade:
+		if pages := []fault.Code{fault.SupervisorDown, fault.SupervisorBudget, fault.SupervisorCascade}; slices.Contains(pages, e.Code) {
 			r.Alerts++
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Dura
 }
 
 // count counts what a sweep has seen.
-func (s *Supervisor) count(checks []Check, v Verdict, r *Report) {
+func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Report) {
 	m := s.metrics
 	for _, c := range checks {
 		if c.Miss != "" {
@@ -269,7 +269,7 @@ func (s *Supervisor) count(checks []Check, v Verdict, r *Report) {
 		if f.Cause == Timeout {
 			code = fault.SupervisorTimeout
 		}
-		s.logger.Log(context.Background(), level, "component missed its heartbeat", "slug", f.Slug, "miss_count", f.Misses, "threshold", s.settings.Misses, //nolint:contextcheck // no request's
+		s.logger.Log(ctx, level, "component missed its heartbeat", "slug", f.Slug, "miss_count", f.Misses, "threshold", s.settings.Misses,
 			"cause", string(f.Cause), "detail", f.Detail, "action", string(f.Action), "last_seen_ms", f.LastSeen, "code", string(code))
 	}
 	m.healthy.Set(float64(v.Healthy))

@@ -257,11 +257,9 @@ func (s *SupervisionStore) Next(ctx context.Context, node string) ([]supervisor.
 		watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), noticeWaitMax)
 		defer cancel()
 		options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision + 1), clientv3.WithFilterDelete()}
-		for changed := range s.client.Watch(watching, s.orders(node), options...) {
-			if err := changed.Err(); err != nil {
-				return nil, fmt.Errorf("watch orders: %w", withCode(err))
-			}
-			break
+		changed := <-s.client.Watch(watching, s.orders(node), options...)
+		if err := changed.Err(); err != nil {
+			return nil, fmt.Errorf("watch orders: %w", withCode(err))
 		}
 		if resp, err = s.client.Get(ctx, s.orders(node), clientv3.WithPrefix()); err != nil {
 			return nil, fmt.Errorf("read orders: %w", withCode(err))

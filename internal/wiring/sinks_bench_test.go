@@ -46,7 +46,7 @@ func race(b *testing.B, target string, events int) (node, bare time.Duration) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer client.Disconnect(context.Background()) //nolint:errcheck // of a benchmark
+	defer client.Disconnect(context.Background())
 	coll := client.Database("shop").Collection("orders")
 	for from := 0; from < events; from += 1000 {
 		docs := make([]any, 0, 1000)

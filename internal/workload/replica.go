@@ -51,7 +51,7 @@ type Differences struct {
 // Compare compares the replica with the collection, which nobody may write to meanwhile.
 func (r Replica) Compare(ctx context.Context, cfg Config) (d Differences, err error) {
 	cfg.DB, cfg.Coll = cmp.Or(cfg.DB, "demo"), cmp.Or(cfg.Coll, "orders")
-	coll, disconnect, err := collection(cfg)
+	coll, disconnect, err := collection(ctx, cfg)
 	if err != nil {
 		return d, err
 	}

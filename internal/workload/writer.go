@@ -48,7 +48,7 @@ func NewWriter(cfg Config, ledger *Ledger) *Writer {
 
 // Load inserts so many documents, which Run then changes. It is called once, before Run.
 func (w *Writer) Load(ctx context.Context, documents int) error {
-	coll, disconnect, err := collection(w.cfg)
+	coll, disconnect, err := collection(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (w *Writer) Load(ctx context.Context, documents int) error {
 
 // Run writes until the context ends, which is no error.
 func (w *Writer) Run(ctx context.Context) error {
-	coll, disconnect, err := collection(w.cfg)
+	coll, disconnect, err := collection(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
@@ -88,12 +88,12 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // collection connects to the workload's collection.
-func collection(cfg Config) (coll *mongo.Collection, disconnect func(), err error) {
+func collection(ctx context.Context, cfg Config) (coll *mongo.Collection, disconnect func(), err error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(cfg.URI).SetAppName("workload").SetWriteConcern(writeconcern.Majority()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the workload's collection: %w", err)
 	}
-	return client.Database(cfg.DB).Collection(cfg.Coll), func() { _ = client.Disconnect(context.Background()) }, nil
+	return client.Database(cfg.DB).Collection(cfg.Coll), func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }, nil
 }
 
 // tick is how often a worker writes.

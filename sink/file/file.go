@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/sink"
@@ -31,6 +31,7 @@ type Target struct {
 	cfg  Config
 	file *os.File // nil until the first message and after a failure
 	size int64
+	last time.Time // in the name of the last full file
 }
 
 var _ sink.Target = (*Target)(nil)
@@ -81,7 +82,7 @@ func (t *Target) open() error {
 	if t.file != nil {
 		return nil
 	}
-	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_RDWR, 0o640)
+	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_RDWR, 0o640) //nolint:gosec // a group reads the logs of a service
 	if err != nil {
 		return fmt.Errorf("open sink's file: %w", err)
 	}
@@ -122,20 +123,30 @@ func lastLine(f *os.File) (int64, error) {
 	return 0, nil
 }
 
+// stamp is the layout of the time at the end of a full file's name. Its names are of one length and sort by time.
+const stamp = "20060102T150405.000000000"
+
 // rotate renames the full file, and deletes the oldest ones.
 func (t *Target) rotate() error {
 	err := t.file.Close()
 	t.file = nil
-	name := t.cfg.Path + "." + time.Now().UTC().Format("20060102T150405.000000000")
-	if err := errors.Join(err, os.Rename(t.cfg.Path, name)); err != nil {
+	full, last, listErr := t.full()
+	if err = errors.Join(err, listErr); err != nil {
 		return fmt.Errorf("rename the full file: %w", err)
 	}
-	old, err := filepath.Glob(t.cfg.Path + ".2*")
-	if err != nil {
-		return nil //nolint:nilerr // a path that is no pattern keeps its files
+	now := time.Now().UTC()
+	for _, before := range []time.Time{last, t.last} { // somebody may have moved the last file away
+		if !now.After(before) { // the clock is coarse, or has gone back
+			now = before.Add(1)
+		}
 	}
-	slices.Sort(old)
-	for _, name := range old[:max(0, len(old)-t.cfg.Keep)] {
+	name := t.cfg.Path + "." + now.Format(stamp)
+	if err := os.Rename(t.cfg.Path, name); err != nil {
+		return fmt.Errorf("rename the full file: %w", err)
+	}
+	t.last = now
+	full = append(full, name)
+	for _, name := range full[:max(0, len(full)-t.cfg.Keep)] {
 		if err := os.Remove(name); err != nil {
 			return fmt.Errorf("delete the oldest file: %w", err)
 		}
@@ -143,9 +154,28 @@ func (t *Target) rotate() error {
 	return nil
 }
 
+// full returns the full files in the order in which they were written, and the time in the name of the last.
+func (t *Target) full() (names []string, last time.Time, err error) {
+	dir, base := filepath.Split(t.cfg.Path)
+	entries, err := os.ReadDir(cmp.Or(dir, "."))
+	if err != nil {
+		return nil, last, err //nolint:wrapcheck // rotate wraps it
+	}
+	for _, e := range entries { // sorted by name
+		suffix, is := strings.CutPrefix(e.Name(), base+".")
+		if !is {
+			continue
+		}
+		if at, err := time.Parse(stamp, suffix); err == nil {
+			names, last = append(names, dir+e.Name()), at
+		}
+	}
+	return names, last, nil
+}
+
 // Check implements sink.Target.
 func (t *Target) Check(context.Context) error {
-	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_WRONLY, 0o640)
+	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_WRONLY, 0o640) //nolint:gosec // a group reads the logs of a service
 	if err != nil {
 		return fmt.Errorf("open sink's file: %w", err)
 	}

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // brokers are those of a real cluster, where the environment names some, or of a fake one.
 func brokers(t *testing.T) []string {
 	t.Helper()
-	if real := os.Getenv("STREAMER_TEST_KAFKA"); real != "" {
-		return strings.Split(real, ",")
+	if named := os.Getenv("STREAMER_TEST_KAFKA"); named != "" {
+		return strings.Split(named, ",")
 	}
 	k, err := devbroker.StartKafka(1)
 	if err != nil {
