@@ -60,7 +60,7 @@ func supervisorEntries() []Entry {
 		{
 			Code:    SupervisorPaused,
 			Summary: "restarts of a component are paused",
-			Meaning: "An operator has paused them. Its misses are still counted and paged.",
+			Meaning: "A restart was due and was not made, because an operator has paused restarts of the component or its node. Its misses are still counted and paged.",
 			Remedy:  "Nothing; the pause expires. `streamer supervisor pause-restart --slug SLUG --undo` ends it at once.",
 		},
 		{

@@ -441,14 +441,22 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	return nil
 }
 
-// Pause stops reading. Queued batches can still be received and acknowledged.
-func (s *Session) Pause() {
-	s.await(func() {
+// Pause stops reading. Queued batches can still be received and acknowledged. It waits until nothing more is read, or until the context ends: a hub
+// that does not get on reads nothing either.
+func (s *Session) Pause(ctx context.Context) {
+	did := make(chan struct{})
+	s.do(func() {
+		defer close(did)
 		s.paused = true
 		if s.isLive() {
 			s.hub.leave(s, s.at())
 		}
 	})
+	select {
+	case <-did:
+	case <-s.done:
+	case <-ctx.Done():
+	}
 }
 
 // generation returns the checkpoint generation in which the session reads.

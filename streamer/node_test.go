@@ -30,6 +30,7 @@ type world struct {
 	origin checkpoint.Origin
 	halt   bool
 	policy checkpoint.Policy
+	stall  func(context.Context) // of the hubs; nil for none
 }
 
 // A flaky store is one that may be away.
@@ -111,7 +112,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
-	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt}, log)
+	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())

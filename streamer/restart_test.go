@@ -49,3 +49,43 @@ func TestRestartedHubLosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A node whose hub stands still stops as planned, in the time that the flush may take.
+func TestNodeWithAWedgedHubStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var wedged atomic.Bool
+		w.stall = func(ctx context.Context) {
+			if wedged.Load() {
+				<-ctx.Done()
+			}
+		}
+		n := w.start("a", func(n *streamer.Node) {
+			if _, err := n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		n.own(t, 1)
+		synctest.Wait()
+		wedged.Store(true)
+		source.Append(inserts(1, 0)...)
+		time.Sleep(time.Second)
+		if n.Hub().Age() == 0 {
+			t.Fatal("the hub does not stand still")
+		}
+		n.cancel()
+		select {
+		case err := <-n.ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the node does not stop")
+			n.Hub().Restart()
+			<-n.ended
+		}
+		n.kill(nil)
+	})
+}

@@ -186,7 +186,7 @@ func (s *Shared) detach(partitions []change.Partition) {
 
 // drain stops reading, waits until everything is acknowledged or the context ends, and returns the number of unacknowledged events.
 func (s *Shared) drain(ctx context.Context) (left int) {
-	s.session.Pause()
+	s.session.Pause(ctx)
 	for {
 		if left = s.session.State().Events; left == 0 || s.stalled.Load() {
 			return left

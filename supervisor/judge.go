@@ -137,6 +137,7 @@ type state struct {
 	next     int // the miss at which the next one is due; 0 before the first
 	down     bool
 	spent    bool // it was told that its budget is used up
+	held     bool // it was told that its restarts are paused
 	seen     time.Time
 }
 
@@ -318,6 +319,10 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	case !d.in.Settings.AutoRestart:
 		return ActionOff
 	case d.in.Paused[c.Slug] || d.in.Paused[c.Node]:
+		if !s.held {
+			s.held = true
+			v.Events = append(v.Events, Event{Code: fault.SupervisorPaused, Slug: c.Slug, Node: c.Node, finding: f})
+		}
 		return ActionPaused
 	case d.split && d.silent[c.Node]:
 		return d.damp(c, ActionSplit)
@@ -337,7 +342,7 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	case w.level == Lane && d.lanes >= atOnce(d.in.Nodes, 2, 2):
 		return d.damp(c, ActionDamped)
 	}
-	s.attempts, s.next, s.spent = s.attempts+1, s.misses+d.in.Settings.Misses, false
+	s.attempts, s.next, s.spent, s.held = s.attempts+1, s.misses+d.in.Settings.Misses, false, false
 	v.Orders = append(v.Orders, Order{Node: c.Node, Process: c.Process, Slug: c.Slug, What: c.Component, Level: w.level, Cause: c.Miss, At: d.in.Now})
 	v.Events = append(v.Events, Event{Code: fault.SupervisorRestarted, Slug: c.Slug, Node: c.Node, finding: f, level: w.level})
 	d.charge(v, c.Slug)

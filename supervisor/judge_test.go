@@ -165,6 +165,32 @@ func TestNobodyIsRestartedWhoMayNotBe(t *testing.T) {
 	}
 }
 
+// A restart that is not made because an operator has paused it is told once, until the component is well.
+func TestPausedRestartIsTold(t *testing.T) {
+	c := newCourt(t)
+	c.in.Paused["a"] = true
+	told := func() (n int) {
+		for range 10 {
+			for _, code := range c.step(missed(of("a", "tail"), BadStatus)).codes() {
+				if code == fault.SupervisorPaused {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	for range 2 {
+		if n := told(); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		c.step(of("a", "tail"))
+	}
+	delete(c.in.Paused, "a")
+	if n := told(); n != 0 {
+		t.Errorf("told %d times, and nothing is paused", n)
+	}
+}
+
 // The leader is cut from half of the members: they are paged, and nobody is restarted, however long it lasts.
 func TestSplitRestartsNobody(t *testing.T) {
 	c := newCourt(t)

@@ -16,6 +16,10 @@ func (s *Supervisor) tell(events []Event, r *Report) {
 			s.logger.Info("component makes progress again", "slug", e.Slug, "misses", e.finding.Misses)
 			continue // nobody heard that it did not
 		}
+		if e.Code == fault.SupervisorPaused {
+			s.logger.Info("component not restarted: its restarts are paused", "slug", e.Slug, "misses", e.finding.Misses, "code", string(e.Code))
+			continue // whoever has paused them knows; that it is down is told
+		}
 		s.cfg.Board.Post(s.notice(e))
 	}
 	if now := time.Now(); len(events) > 0 && !now.Before(s.tellAt) {
