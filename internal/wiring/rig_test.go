@@ -212,8 +212,9 @@ func (r *rig) beginWith(l *ledger, settings ...string) *live {
 		receiving.Wait()
 	}()
 	r.Cleanup(func() {
-		cancel()
-		<-n.ended
+		if err := n.stop(); errors.Is(err, errStands) {
+			r.Error(err)
+		}
 	})
 	return n
 }
@@ -288,9 +289,18 @@ func entriesOf(b *streamer.Batch) (entries []entry) {
 // stop stops the node as planned, or returns how it ended before.
 func (n *live) stop() error {
 	n.cancel()
-	<-n.ended
-	return n.err
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-n.ended:
+		return n.err
+	case <-timeout.C:
+		return errStands
+	}
 }
+
+// errStands says that a node was told to stop and has not ended.
+var errStands = errors.New("the node does not stop")
 
 // stopped stops the node as planned.
 func (n *live) stopped() {

@@ -14,7 +14,8 @@ import (
 // The hub stands still: it is found, restarted within its process, and makes progress again. Nothing is lost, and the reports say it.
 func TestWedgedHubIsFoundAndRestarted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, devmongo.Config{}, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=500ms", "STREAMER_SUPERVISOR_STALL_AFTER=1s")
+	// A third of the interval is what the node has to answer, and etcd to write the order: a second, also for a machine that is short of breath.
+	r := newRig(t, devmongo.Config{}, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=3s", "STREAMER_SUPERVISOR_STALL_AFTER=3s")
 	var wedged atomic.Bool
 	r.stallHub = func(ctx context.Context) {
 		if wedged.CompareAndSwap(true, false) {
@@ -40,6 +41,9 @@ func TestWedgedHubIsFoundAndRestarted(t *testing.T) {
 					happened = append(happened, e.Code)
 				}
 			}
+		}
+		for len(happened) > 0 && happened[len(happened)-1] == fault.SupervisorRecovered {
+			happened = happened[:len(happened)-1] // of a miss before it was wedged
 		}
 		return len(happened) > 0 && happened[0] == fault.SupervisorRecovered
 	})

@@ -159,9 +159,14 @@ func (m *Member) Stop() (heal func()) {
 	return func() { m.start("existing") }
 }
 
-// Pause stops the member's process with SIGSTOP: its connections stay open, and nothing is answered. Heal lets it go on.
+// Pause stops the member's process with SIGSTOP, and returns when it stands still: its connections stay open, and nothing is answered. Heal lets it
+// go on.
 func (m *Member) Pause() (heal func()) {
+	m.cluster.t.Helper()
 	m.signal(syscall.SIGSTOP)
+	if err := awaitStop(m.process.Process.Pid); err != nil {
+		m.cluster.t.Errorf("stop %s: %v", m.name, err)
+	}
 	return func() { m.signal(syscall.SIGCONT) }
 }
 
