@@ -2,7 +2,9 @@ package sink
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -113,4 +115,24 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s is a template", bad)
 		}
 	}
+}
+
+// Targets that send several partitions at a time make names concurrently.
+func TestNamesAreMadeByManyGoroutines(t *testing.T) {
+	t.Parallel()
+	tmpl, err := ParseTemplate("{partition}", strings.ToLower)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for p := range change.Partition(100) {
+				if got := tmpl.Name(&Message{Partition: p}); got != strconv.Itoa(int(p)) {
+					t.Errorf("partition %d: %s", p, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
