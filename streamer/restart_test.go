@@ -76,12 +76,14 @@ func TestNodeWithAWedgedHubStops(t *testing.T) {
 			t.Fatal("the hub does not stand still")
 		}
 		n.cancel()
+		limit := time.NewTimer(20 * time.Second)
+		defer limit.Stop()
 		select {
 		case err := <-n.ended:
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-limit.C:
 			t.Error("the node does not stop")
 			n.Hub().Restart()
 			<-n.ended
