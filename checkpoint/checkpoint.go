@@ -108,8 +108,7 @@ type Checkpoint struct {
 	Positions map[change.Partition]change.Position
 	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is the progress of the subscriber's snapshots at these positions. If Position is zero in a Save, it is that of the partitions in
-	// Positions, and changes nothing of what is left in others.
+	// Snapshots is the progress of the subscriber's snapshots at these positions.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
@@ -283,13 +282,11 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	if merged.settle(); merged.Position.After(before.Position) {
 		changed = true
 	}
-	switch {
-	case !newer && before.Earliest().After(c.Earliest()):
+	if !newer && before.Earliest().After(c.Earliest()) {
 		merged.Snapshots = before.Snapshots
-	case c.Position.IsZero():
-		merged.Snapshots = partialSnapshots(before.Snapshots, c)
+	} else if !changed {
+		changed = !slices.EqualFunc(stored.Snapshots, c.Snapshots, sameProgress)
 	}
-	changed = changed || !slices.EqualFunc(before.Snapshots, merged.Snapshots, sameProgress)
 	return merged, changed, nil
 }
 

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/mongostream/streamer/health"
 )
 
 // WriterConfig configures a Writer.
@@ -55,7 +53,6 @@ type Writer struct {
 	gaps    GapKeeper
 	logger  *slog.Logger
 	metrics metrics
-	saving  *health.Loop
 	hurry   chan struct{} // holds one signal: a subscriber has reached its number of events
 
 	round chan struct{} // held during a save
@@ -77,7 +74,6 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store, gaps: gaps,
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics: newMetrics(cfg.Registerer),
-		saving:  health.NewLoop(),
 		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
 	w.mu.keepers, w.mu.asked, w.mu.idle = make(map[*Keeper]struct{}), make(map[*Keeper]*asked), w.policy.IdleInterval
@@ -233,11 +229,6 @@ func (k *Keeper) End() {
 func (w *Writer) Run(ctx context.Context) {
 	timer := time.NewTimer(w.policy.MinGap)
 	defer timer.Stop()
-	wait := func(d time.Duration) {
-		timer.Reset(d)
-		w.saving.RestFor(d)
-	}
-	defer w.saving.Rest()
 	for {
 		select {
 		case <-timer.C:
@@ -245,30 +236,25 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.saving.Work()
 		now := time.Now()
-		if left := w.lastRound().Add(w.policy.MinGap).Sub(now); left > 0 {
-			wait(left)
+		if wait := w.lastRound().Add(w.policy.MinGap).Sub(now); wait > 0 {
+			timer.Reset(wait)
 			continue
 		}
 		if next := w.nextDue(now); next.After(now) {
-			wait(max(next.Sub(now), w.policy.MinGap))
+			timer.Reset(max(next.Sub(now), w.policy.MinGap))
 			continue
 		}
 		// What fails is logged by save and tried again in the next round. What is not due goes along if it has new events: it costs no
 		// transaction of its own.
-		w.saving.RestFor(w.cfg.SaveTimeout)
 		_ = w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
 			events := p.Events - min(p.Events, s.events)
 			idle := w.idle()
 			return w.policy.reason(events), events > 0 || now.Sub(s.at) >= idle || now.Sub(s.shown) >= idle
 		})
-		wait(w.policy.MinGap)
+		timer.Reset(w.policy.MinGap)
 	}
 }
-
-// Age returns for how long Run has had something to do and has not got on. A store that does not answer is waited for so long at most as a save may take.
-func (w *Writer) Age() time.Duration { return w.saving.Age() }
 
 // Flush saves everything that has advanced. Its error joins all failures.
 func (w *Writer) Flush(ctx context.Context, reason Reason) error {

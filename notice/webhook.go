@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/mongostream/streamer/health"
 )
 
 // WebhookConfig configures a Webhook.
@@ -61,7 +59,6 @@ type Webhook struct {
 	client  *http.Client
 	metrics webhookMetrics
 	queue   chan Delivery
-	posting *health.Loop
 }
 
 // NewWebhook returns a Webhook.
@@ -76,7 +73,7 @@ func NewWebhook(cfg WebhookConfig, board *Board) *Webhook {
 			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 		}
 	}
-	s := &Webhook{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue), posting: health.NewLoop()}
+	s := &Webhook{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue)}
 	s.client = &http.Client{
 		Transport: cfg.Transport, Timeout: cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -84,9 +81,6 @@ func NewWebhook(cfg WebhookConfig, board *Board) *Webhook {
 	s.metrics = newWebhookMetrics(cfg.Registerer, func() float64 { return float64(len(s.queue)) })
 	return s
 }
-
-// Age returns for how long an attempt has taken longer than it may.
-func (s *Webhook) Age() time.Duration { return s.posting.Age() }
 
 // closing bounds the shutdown.
 const closing = 5 * time.Second

@@ -43,8 +43,7 @@ type Writer struct {
 	byKey   map[string]int // places in written, if there are many
 	bytes   int            // of the buffers
 	bson    []byte
-	cost    int // of what it has encoded, in units of match.MaxCost; without what is copied
-	copied  int // what it costs to copy and to deliver that
+	cost    int // of what it has encoded, in units of match.MaxCost; what is copied does not count
 }
 
 // encodedBytes is how many bytes cost a unit when they are encoded.

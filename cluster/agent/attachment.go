@@ -68,9 +68,7 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 			a.terms.Rely(a.deadline)
 		}
 		a.ask(ctx, now)
-		pause := a.pause(now)
-		look.Reset(pause)
-		a.turning.RestFor(pause)
+		look.Reset(a.pause(now))
 		select {
 		case <-done:
 			return nil
@@ -93,7 +91,6 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 				return err
 			}
 		}
-		a.turning.Work()
 	}
 }
 

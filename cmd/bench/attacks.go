@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ import (
 type siege struct {
 	Node    nodeAddresses
 	DB      string
-	Attacks []string
+	Hostile int
 }
 
 // An attackResult is what became of one attack. What the node refuses or ends is refused.
@@ -56,13 +55,6 @@ func attacks() []attack {
 	}
 }
 
-func attackNames() (names []string) {
-	for _, a := range attacks() {
-		names = append(names, a.name)
-	}
-	return names
-}
-
 // serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU
 // time that others leave: attackers have machines of their own, and what this one does for them is not what the node does.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -75,10 +67,7 @@ func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 			if err := yieldCPU(); err != nil {
 				return none{}, err
 			}
-			for i, attack := range attacks() {
-				if !slices.Contains(s.Attacks, attack.name) {
-					continue
-				}
+			for i, attack := range attacks()[:s.Hostile] {
 				a := &attacker{siege: s, token: hostile(i), from: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}, begun: make(chan struct{})}
 				attackers[attack.name] = a
 				g.Go(func() error { attack.run(a, attacking); return nil })
@@ -447,7 +436,7 @@ func (a *attacker) takeNames(ctx context.Context) {
 		hello := func(i int) *streampb.Hello {
 			h := a.hello()
 			if h.Subscriber = fmt.Sprintf("s-%d", i*8+n); i%2 == 0 {
-				h.Subscriber = honest(i / 2 % tenantsHonest)
+				h.Subscriber = honest(i / 2 % tenantsOfAKind)
 			}
 			h.ProcessId, h.StartedAt = strconv.Itoa(i), future
 			return h

@@ -129,8 +129,8 @@ type scenario struct {
 	Clients int
 	// Identities is a file of the identities that may connect; empty: everybody may.
 	Identities string
-	// Attacks are what hostile identities do to the node meanwhile, one of them each.
-	Attacks []string
+	// Hostile is how many identities attack the node meanwhile.
+	Hostile int
 }
 
 // A result is what a contender did.

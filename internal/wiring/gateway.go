@@ -7,7 +7,6 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
-	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
@@ -28,7 +27,10 @@ func (s *Service) buildGateway(context.Context) error {
 }
 
 // carries says what the log's events have beside the changes themselves.
-func (s *Service) carries() match.Carries { return backend.Carries(s.opts.Config) }
+func (s *Service) carries() match.Carries {
+	cfg := s.opts.Config.MongoDB
+	return match.Carries{Document: cfg.FullDocument != "default", Before: cfg.FullDocumentBeforeChange != "off"}
+}
 
 // runGateway serves gateways until the context ends.
 func (s *Service) runGateway(ctx context.Context) error {

@@ -1,2 +1,0 @@
-// Package supervisortest is the suite of [supervisor.Store].
-package supervisortest
