@@ -123,6 +123,17 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	return n
 }
 
+// sharing prepares a node to serve a shared subscriber of everything.
+func sharing(t *testing.T, s **streamer.Shared) func(*streamer.Node) {
+	return func(n *streamer.Node) {
+		t.Helper()
+		var err error
+		if *s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // stop stops the node softly.
 func (n *node) stop(t *testing.T) {
 	t.Helper()
@@ -543,12 +554,7 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 		var order []string
 		run := func(name string, epoch uint64, n, ackUpTo int) {
 			var s *streamer.Shared
-			node := w.start(name, func(n *streamer.Node) {
-				var err error
-				if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-					t.Fatal(err)
-				}
-			})
+			node := w.start(name, sharing(t, &s))
 			node.own(t, epoch)
 			have := 0
 			for _, b := range receiveShared(t, s, n) {
@@ -650,12 +656,7 @@ func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
 		source.Tick(1)
 		w := newWorld(t, source)
 		var s *streamer.Shared
-		node := w.start("a", func(n *streamer.Node) {
-			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
 		for round := range int64(3) {
 			events := source.Append(inserts(40, 100*round)...)
@@ -686,12 +687,7 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 		source.Tick(1)
 		w := newWorld(t, source)
 		var s *streamer.Shared
-		node := w.start("a", func(n *streamer.Node) {
-			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
 		events := source.Append(inserts(20, 0)...)
 		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
@@ -714,12 +710,7 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 		equal(t, "again", refs(receiveShared(t, s, 30)), append([]string{moved}, wanted(events[10:])...))
 		// It is told again until it has acknowledged that.
 		node.kill(errors.New("killed"))
-		node = w.start("b", func(n *streamer.Node) {
-			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		node = w.start("b", sharing(t, &s))
 		node.own(t, 2)
 		received := receiveShared(t, s, 30)
 		equal(t, "in another process", refs(received), append([]string{moved}, wanted(events[10:])...))
@@ -727,12 +718,7 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		node.stop(t)
-		node = w.start("c", func(n *streamer.Node) {
-			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		node = w.start("c", sharing(t, &s))
 		node.own(t, 3)
 		events = source.Append(inserts(1, 200)...)
 		equal(t, "acknowledged", refs(receiveShared(t, s, 1)), wanted(events))
@@ -748,12 +734,7 @@ func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 		w := newWorld(t, source)
 		w.policy.MaxUnsaved = 5
 		var s *streamer.Shared
-		node := w.start("a", func(n *streamer.Node) {
-			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
 		w.store.away.Store(true)
 		source.Append(inserts(10, 0)...)
@@ -785,12 +766,7 @@ func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
 			source.Tick(1)
 			w := newWorld(t, source)
 			var s *streamer.Shared
-			node := w.start("a", func(n *streamer.Node) {
-				var err error
-				if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-					t.Fatal(err)
-				}
-			})
+			node := w.start("a", sharing(t, &s))
 			node.own(t, 1)
 			events := source.Append(inserts(20, 0)...)
 			if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
@@ -832,22 +808,14 @@ func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 		source := &oplogtest.Log{}
 		source.Tick(1)
 		w := newWorld(t, source)
-		share := func(s **streamer.Shared) func(*streamer.Node) {
-			return func(n *streamer.Node) {
-				var err error
-				if *s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 		var sa, sb *streamer.Shared
-		a := w.start("a", share(&sa))
+		a := w.start("a", sharing(t, &sa))
 		a.own(t, 1)
 		synctest.Wait()
 		source.Append(inserts(20, 0)...)
 		synctest.Wait()
 		batches := receiveShared(t, sa, 20) // it has them in hand
-		b := w.start("b", share(&sb))
+		b := w.start("b", sharing(t, &sb))
 		b.own(t, 2)
 		a.kill(change.ErrTermLost)
 		synctest.Wait()
