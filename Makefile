@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser
 
 check:
 	.ci/run
@@ -69,6 +69,11 @@ proto:
 	$(BUF) breaking --against '.git#branch=main'
 	$(BUF) generate
 
+# RxDB's own replication over /v1/snapshot and /v1/events, in Node: needs node and npm.
+rxdb:
+	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
+	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 # The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
 bench:
 	@mkdir -p .bench/profile
@@ -103,3 +108,63 @@ siege:
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:
 	docs/model/run
+
+# How a binary is built that runs without anything beside it: the same sources give the same bytes, wherever they lie.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+OUT      ?= bin/streamer
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags timetzdata -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT) ./cmd/streamer
+
+# A container image for both architectures as an OCI archive, without a container engine.
+image:
+	$(MAKE) build GOOS=linux GOARCH=amd64 OUT=bin/linux-amd64/streamer
+	$(MAKE) build GOOS=linux GOARCH=arm64 OUT=bin/linux-arm64/streamer
+	cd deploy/check && $(GO) run ./image -version '$(VERSION)' -revision '$(REVISION)' -o $(CURDIR)/bin/streamer.oci.tar \
+		linux/amd64=$(CURDIR)/bin/linux-amd64/streamer linux/arm64=$(CURDIR)/bin/linux-arm64/streamer
+
+# Archives for each platform in bin/release, with their checksums and what is in them (CycloneDX).
+PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+release:
+	@rm -rf bin/release && mkdir -p bin/release
+	cd deploy/check && $(GO) build -o $(CURDIR)/bin/sbom ./sbom
+	@set -e; for platform in $(PLATFORMS); do \
+		name=streamer-$(VERSION)-$$platform; \
+		$(MAKE) -s build GOOS=$${platform%-*} GOARCH=$${platform#*-} OUT=bin/$$platform/streamer; \
+		bin/sbom '$(VERSION)' bin/$$platform/streamer > bin/release/$$name.cdx.json; \
+		tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf - \
+			--transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
+	done; cd bin/release && sha256sum *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+# The clients in other languages, against real nodes; needs Node 18 and npm.
+clients:
+	$(MAKE) -s build
+	$(GO) build -o bin/demo ./cmd/demo
+	cd clients/typescript && npm ci --no-audit --no-fund && npm test
+
+# The plain manifests, from the chart.
+manifests:
+	cd deploy/check && $(GO) test -run '^TestManifestsAreRendered$$' . -args -rewrite
+
+# Everything in deploy/ against the tools that it is for: Helm's and Compose's libraries, Kubernetes' types, Prometheus' parser and promtool, systemd, a
+# node's own metrics. The first run builds these tools, which takes some minutes. promtool is Debian's, taken from its package without
+# installing it, where there is none.
+PROMTOOL := $(shell command -v promtool || echo $(CURDIR)/bin/promtool/usr/bin/promtool)
+deploy-check: $(PROMTOOL)
+	$(PROMTOOL) check rules deploy/prometheus/rules.yaml
+	$(PROMTOOL) check config deploy/prometheus/prometheus.yml
+	cd deploy/prometheus && $(PROMTOOL) test rules rules.test.yaml
+	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
+	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
+	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test ./internal/config
+
+$(CURDIR)/bin/promtool/usr/bin/promtool:
+	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .
+
+# The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
+browser:
+	$(GO) build -o bin/demo ./cmd/demo
+	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
+	@mkdir -p docs/img
+	node test/browser/status.mjs docs/img

@@ -43,6 +43,9 @@ type Value struct {
 // IsZero reports whether there is no value. A BSON null is a value.
 func (v Value) IsZero() bool { return v.Type == 0 }
 
+// Equal reports whether two values have the same bytes.
+func (v Value) Equal(w Value) bool { return v.Type == w.Type && bytes.Equal(v.Data, w.Data) }
+
 // Document returns the bytes of an embedded document, nil for another type.
 func (v Value) Document() []byte {
 	if v.Type != TypeDocument {

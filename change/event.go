@@ -225,6 +225,9 @@ func (e *Event) OpName() []byte { return e.text(e.op) }
 func (e *Event) DB() []byte   { return e.text(e.db) }
 func (e *Event) Coll() []byte { return e.text(e.coll) } //nolint:revive // see DB
 
+// Namespace returns the namespace.
+func (e *Event) Namespace() Namespace { return Namespace{DB: string(e.DB()), Coll: string(e.Coll())} }
+
 // ToDB and ToColl return the target namespace of a rename, empty otherwise.
 func (e *Event) ToDB() []byte   { return e.text(e.toDB) }
 func (e *Event) ToColl() []byte { return e.text(e.toColl) } //nolint:revive // see ToDB

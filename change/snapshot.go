@@ -1,9 +1,6 @@
 package change
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Snapshotted returns the event of a document read by a snapshot: its operation is OpSnapshot, its cluster time the time of the read. It
 // has the token of a point of progress, because it has no position of its own in the log.
@@ -12,9 +9,8 @@ func Snapshotted(ns Namespace, doc []byte, at Timestamp) (Event, error) {
 	if id.IsZero() {
 		return Event{}, errors.New("document without _id")
 	}
-	token := WrapDocument(AppendString(nil, "_data", fmt.Sprintf("82%08X%08X2B0229296E04", at.T, at.I)))
 	b := BeginDocument(make([]byte, 0, len(doc)+256))
-	b = AppendDocument(b, "_id", token)
+	b = AppendDocument(b, "_id", progressToken(at))
 	b = AppendString(b, "operationType", SnapshotName)
 	b = AppendTimestamp(b, "clusterTime", at.T, at.I)
 	b = AppendDocument(b, "fullDocument", doc)

@@ -108,7 +108,8 @@ type Checkpoint struct {
 	Positions map[change.Partition]change.Position
 	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is the progress of the subscriber's snapshots at these positions.
+	// Snapshots is the progress of the subscriber's snapshots at these positions. If Position is zero in a Save, it is that of the partitions in
+	// Positions, and changes nothing of what is left in others.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
@@ -282,11 +283,13 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	if merged.settle(); merged.Position.After(before.Position) {
 		changed = true
 	}
-	if !newer && before.Earliest().After(c.Earliest()) {
+	switch {
+	case !newer && before.Earliest().After(c.Earliest()):
 		merged.Snapshots = before.Snapshots
-	} else if !changed {
-		changed = !slices.EqualFunc(stored.Snapshots, c.Snapshots, sameProgress)
+	case c.Position.IsZero():
+		merged.Snapshots = partialSnapshots(before.Snapshots, c)
 	}
+	changed = changed || !slices.EqualFunc(before.Snapshots, merged.Snapshots, sameProgress)
 	return merged, changed, nil
 }
 

@@ -48,6 +48,8 @@ type progress struct {
 	Listed       bool               `json:"listed,omitempty"`
 	Left         []left             `json:"left,omitempty"`
 	Done         bool               `json:"done,omitempty"`
+	At           *position          `json:"at,omitempty"`
+	Paused       bool               `json:"paused,omitempty"`
 	Read         uint64             `json:"read,omitempty"`
 	Estimated    uint64             `json:"estimated,omitempty"`
 }
@@ -203,8 +205,11 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 
 func progressOf(p snapshot.Progress) progress {
 	s := progress{
-		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Read: p.Read,
-		Estimated: p.Estimated,
+		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Paused: p.Paused,
+		Read: p.Read, Estimated: p.Estimated,
+	}
+	if !p.At.IsZero() {
+		s.At = &position{T: p.At.T, I: p.At.I}
 	}
 	for _, l := range p.Left {
 		s.Left = append(s.Left, left{DB: l.Namespace.DB, Coll: l.Namespace.Coll, From: valueOf(l.From), Until: valueOf(l.Until), Round: l.Round})
@@ -215,8 +220,11 @@ func progressOf(p snapshot.Progress) progress {
 // parse returns the progress if it makes sense.
 func (s *progress) parse() (snapshot.Progress, error) {
 	p := snapshot.Progress{
-		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Read: s.Read,
-		Estimated: s.Estimated,
+		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Paused: s.Paused,
+		Read: s.Read, Estimated: s.Estimated,
+	}
+	if s.At != nil {
+		p.At = change.Timestamp{T: s.At.T, I: s.At.I}
 	}
 	for _, l := range s.Left {
 		from, err := l.From.parse()

@@ -37,3 +37,48 @@ func TestSnapshotsOfPartitionsThatAreCountedAnewAreOfAll(t *testing.T) {
 		}
 	}
 }
+
+// Sessions that have some partitions each save what is left there, and take nothing away from each other.
+func TestSnapshotsOfPartialSavesAreOfTheirPartitions(t *testing.T) {
+	orders, carts := change.Namespace{DB: "shop", Coll: "orders"}, change.Namespace{DB: "shop", Coll: "carts"}
+	from := change.Value{Type: 0x10, Data: []byte{1, 0, 0, 0}}
+	left := func(of []change.Partition, all ...snapshot.Left) []snapshot.Progress {
+		return []snapshot.Progress{{Subscription: "docs", Reason: snapshot.Loss, Partitions: of, Listed: true, Left: all}}
+	}
+	done := []snapshot.Progress{{Subscription: "docs", Reason: snapshot.Loss, Listed: true, Done: true}}
+	part := func(event int, progress []snapshot.Progress, of ...change.Partition) checkpoint.Checkpoint {
+		c := checkpointtest.Exclusive("gw", checkpoint.Claim{Number: 1}, change.Position{})
+		c.Partitions, c.Positions, c.Snapshots = 4, make(map[change.Partition]change.Position), progress
+		for _, p := range of {
+			c.Positions[p] = checkpointtest.Event(event)
+		}
+		return c
+	}
+	stored := checkpointtest.Exclusive("gw", checkpoint.Claim{Number: 1}, checkpointtest.Event(1))
+	stored.Partitions = 4
+	for _, step := range []struct {
+		name string
+		save checkpoint.Checkpoint
+		want []snapshot.Progress
+	}{
+		{"one has read some", part(2, left(nil, snapshot.Left{Namespace: orders, From: from}), 0, 1), left([]change.Partition{0, 1}, snapshot.Left{Namespace: orders, From: from})},
+		{"it has read more", part(2, left(nil, snapshot.Left{Namespace: orders}), 0, 1), left([]change.Partition{0, 1}, snapshot.Left{Namespace: orders})},
+		{
+			"the other has read some",
+			part(2, left(nil, snapshot.Left{Namespace: carts, From: from}, snapshot.Left{Namespace: orders, From: from}), 2, 3),
+			left(nil, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts}),
+		},
+		{"one knows of none", part(3, nil, 0, 1), left(nil, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts})},
+		{"one is done", part(3, done, 0, 1), left([]change.Partition{2, 3}, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts})},
+		{"the other is done", part(3, done, 2, 3), done},
+		{"one begins again", part(4, left(nil), 0), left([]change.Partition{0})},
+		{"it has all partitions", part(5, left(nil, snapshot.Left{Namespace: orders, From: from}), 0, 1, 2, 3), left(nil, snapshot.Left{Namespace: orders, From: from})},
+		{"and is done", part(5, done, 0, 1, 2, 3), done},
+	} {
+		merged, _, err := checkpoint.Merge(&stored, step.save)
+		if diff := cmp.Diff(step.want, merged.Snapshots); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", step.name, err, diff)
+		}
+		stored = merged
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/health"
 )
 
 // WriterConfig configures a Writer.
@@ -53,6 +55,7 @@ type Writer struct {
 	gaps    GapKeeper
 	logger  *slog.Logger
 	metrics metrics
+	saving  *health.Loop
 	hurry   chan struct{} // holds one signal: a subscriber has reached its number of events
 
 	round chan struct{} // held during a save
@@ -74,6 +77,7 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store, gaps: gaps,
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics: newMetrics(cfg.Registerer),
+		saving:  health.NewLoop(),
 		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
 	w.mu.keepers, w.mu.asked, w.mu.idle = make(map[*Keeper]struct{}), make(map[*Keeper]*asked), w.policy.IdleInterval
@@ -229,6 +233,11 @@ func (k *Keeper) End() {
 func (w *Writer) Run(ctx context.Context) {
 	timer := time.NewTimer(w.policy.MinGap)
 	defer timer.Stop()
+	wait := func(d time.Duration) {
+		timer.Reset(d)
+		w.saving.RestFor(d)
+	}
+	defer w.saving.Rest()
 	for {
 		select {
 		case <-timer.C:
@@ -236,25 +245,30 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		w.saving.Work()
 		now := time.Now()
-		if wait := w.lastRound().Add(w.policy.MinGap).Sub(now); wait > 0 {
-			timer.Reset(wait)
+		if left := w.lastRound().Add(w.policy.MinGap).Sub(now); left > 0 {
+			wait(left)
 			continue
 		}
 		if next := w.nextDue(now); next.After(now) {
-			timer.Reset(max(next.Sub(now), w.policy.MinGap))
+			wait(max(next.Sub(now), w.policy.MinGap))
 			continue
 		}
 		// What fails is logged by save and tried again in the next round. What is not due goes along if it has new events: it costs no
 		// transaction of its own.
+		w.saving.RestFor(w.cfg.SaveTimeout)
 		_ = w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
 			events := p.Events - min(p.Events, s.events)
 			idle := w.idle()
 			return w.policy.reason(events), events > 0 || now.Sub(s.at) >= idle || now.Sub(s.shown) >= idle
 		})
-		timer.Reset(w.policy.MinGap)
+		wait(w.policy.MinGap)
 	}
 }
+
+// Age returns for how long Run has had something to do and has not got on. A store that does not answer is waited for so long at most as a save may take.
+func (w *Writer) Age() time.Duration { return w.saving.Age() }
 
 // Flush saves everything that has advanced. Its error joins all failures.
 func (w *Writer) Flush(ctx context.Context, reason Reason) error {

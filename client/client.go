@@ -30,6 +30,7 @@ type Client struct {
 
 	adopting sync.Mutex // held while the partitions of a cluster are determined
 
+	live          sync.Map // of the IDs of subscriptions to *LiveQuery
 	subscriptions struct {
 		sync.RWMutex
 		all map[string]*subscribed

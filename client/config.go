@@ -164,6 +164,10 @@ type Subscription struct {
 	Deletes Deletes
 	// OnLoss says what follows a Resync. Defaults to LossNotify.
 	OnLoss OnLoss
+	// Leaves also sends a change when a document stops matching, of the operation "left", with the documentKey only. It is known by the pre-image
+	// where MongoDB keeps one, otherwise by the documents that the session was sent. Where that is not known either, after a restart or of too many
+	// documents, one comes for every change after which a document does not match.
+	Leaves bool
 }
 
 // OnLoss says what a subscription gets after a Resync.
@@ -199,7 +203,7 @@ const (
 func (s *Subscription) message() *streampb.Subscription {
 	m := &streampb.Subscription{
 		Id: s.ID, Db: s.DB, Coll: s.Coll, Ops: s.Ops, Filter: s.Filter, Fields: s.Fields,
-		Format: streampb.Format_FORMAT_BSON, Deletes: streampb.Deletes_DELETES_ALL,
+		Format: streampb.Format_FORMAT_BSON, Deletes: streampb.Deletes_DELETES_ALL, Leaves: s.Leaves,
 	}
 	if s.Format == JSON {
 		m.Format = streampb.Format_FORMAT_JSON

@@ -35,6 +35,9 @@ type SnapshotBegun struct{ Snapshot }
 // for documents that it had before and whose deletion was lost: those that a snapshot after a Resync did not bring are gone.
 type SnapshotDone struct{ Snapshot }
 
+// A SnapshotCancelled says that an operator has ended the snapshot of a subscription, which has not had all documents.
+type SnapshotCancelled struct{ Snapshot }
+
 // A Snapshot is the progress of a subscription's snapshot.
 type Snapshot struct {
 	Subscription string
@@ -109,15 +112,16 @@ const (
 	FilterSuspended ServiceKind = "filter_suspended"
 )
 
-func (Resync) notice()        {}
-func (Rewound) notice()       {}
-func (SnapshotBegun) notice() {}
-func (SnapshotDone) notice()  {}
-func (Connected) notice()     {}
-func (Disconnected) notice()  {}
-func (Subscribed) notice()    {}
-func (Rejected) notice()      {}
-func (Service) notice()       {}
+func (Resync) notice()            {}
+func (Rewound) notice()           {}
+func (SnapshotBegun) notice()     {}
+func (SnapshotDone) notice()      {}
+func (SnapshotCancelled) notice() {}
+func (Connected) notice()         {}
+func (Disconnected) notice()      {}
+func (Subscribed) notice()        {}
+func (Rejected) notice()          {}
+func (Service) notice()           {}
 
 // notice returns the notice of a batch that has no events but a place among them.
 func (b *batch) notice() Notice {
@@ -126,10 +130,14 @@ func (b *batch) notice() Notice {
 		return lossOf(b.loss)
 	}
 	s := Snapshot{Subscription: m.GetSubscription(), Reason: m.GetReason(), Read: m.GetRead(), Estimated: m.GetEstimated()}
-	if m.GetState() == streampb.Snapshot_STATE_DONE {
+	switch m.GetState() {
+	case streampb.Snapshot_STATE_DONE:
 		return SnapshotDone{s}
+	case streampb.Snapshot_STATE_CANCELLED:
+		return SnapshotCancelled{s}
+	default:
+		return SnapshotBegun{s}
 	}
-	return SnapshotBegun{s}
 }
 
 func serviceOf(m *streampb.Notice) Service {

@@ -538,6 +538,7 @@ func (w *work) tell(ctx context.Context, n Notice) error {
 	for attempts := 1; ; attempts++ {
 		err := w.client.cfg.OnNotice(w.ctx, n)
 		if err == nil {
+			w.client.told(n)
 			return nil
 		}
 		wait, err := w.client.failed(w.ctx, Poison{Notice: n, Attempts: attempts, Err: err})

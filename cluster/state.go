@@ -48,6 +48,11 @@ type Heartbeat struct {
 	Capacity float64 `json:"capacity,omitempty"`
 	// Gateway is the address at which gateways reach the member, empty for none.
 	Gateway string `json:"gateway,omitempty"`
+	// HTTP is the base URL at which the member's components are asked how they do, empty for none, Host the name of its machine: an address of
+	// the loopback is good there only. Components are their slugs.
+	HTTP       string   `json:"http,omitempty"`
+	Host       string   `json:"host,omitempty"`
+	Components []string `json:"components,omitempty"`
 	// Count is N as the member is configured, Fingerprint that of the settings with which it opens streams.
 	Count       int             `json:"partition_count,omitempty"`
 	Fingerprint string          `json:"fingerprint,omitempty"`

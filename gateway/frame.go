@@ -43,12 +43,24 @@ const (
 	fieldSnapshot      = 7
 )
 
+// frames are the buffers of frames. A batch is at most some 256 KiB, for which gRPC's own pool has buffers of 1 MiB.
+//
+//nolint:gochecknoglobals // a pool is shared
+var frames = newPool()
+
+func newPool() mem.BufferPool {
+	pool, err := mem.NewBinaryTieredBufferPool(8, 10, 12, 14, 15, 16, 17, 18, 19, 20)
+	if err != nil {
+		panic(err) // the sizes are constants
+	}
+	return pool
+}
+
 // newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after sending.
 func newFrame(b *streamer.Batch) *frame {
 	size := sizeBatch(b)
 	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)
-	pool := mem.DefaultBufferPool()
-	buffer := pool.Get(whole)
+	buffer := frames.Get(whole)
 	p := (*buffer)[:0]
 	p = protowire.AppendTag(p, fieldBatch, protowire.BytesType)
 	p = protowire.AppendVarint(p, uint64(size))
@@ -68,7 +80,7 @@ func newFrame(b *streamer.Batch) *frame {
 		}
 	}
 	*buffer = p
-	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, pool)}}
+	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
 
 // placeOf returns the place of an event by which clients drop what they have had. Documents of a snapshot share theirs, and must not be dropped

@@ -96,7 +96,7 @@ func FuzzEventsRequest(f *testing.F) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events", nil)
 		r.URL.RawQuery = query
 		r.Header["Last-Event-Id"] = []string{last}
-		_, request, again, err := h.parse(r)
+		_, request, sub, err := h.parse(r)
 		if err != nil {
 			if fault.Of(err) == "" {
 				t.Fatalf("an error without a code: %v", err)
@@ -108,7 +108,7 @@ func FuzzEventsRequest(f *testing.F) {
 			t.Fatalf("known without a position: %+v", request)
 		case last != "" && !request.Known:
 			t.Fatalf("the id %q is ignored", last)
-		case len(request.Subscriber) > maxID || request.Subscriber == "" && (again || request.Start == streamer.StartSnapshot):
+		case len(request.Subscriber) > maxID || request.Subscriber == "" && (sub.Recover || request.Start == streamer.StartSnapshot):
 			t.Fatalf("%+v", request)
 		case request.Start == streamer.StartTime && (request.Time.Unix() <= 0 || request.Time.Unix() > 1<<32-1):
 			t.Fatalf("starts at %s", request.Time)

@@ -2,9 +2,11 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -286,5 +288,29 @@ func TestClientThatTakesNothingIsDisconnectedAlthoughItSpeaks(t *testing.T) {
 	<-ended
 	if code, reason, _ := s.ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionStalled) {
 		t.Errorf("%s %s", code, reason)
+	}
+}
+
+// A MongoDB that answers nobody costs a client that connects a while, not for ever: it is told to come again.
+func TestMongoDBThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+	var deaf atomic.Bool
+	w := newWorld(t, options{
+		node: streamer.NodeConfig{AnswerTimeout: 50 * time.Millisecond},
+		ask: func(context.Context) error {
+			if deaf.Load() {
+				return errors.New("find fails")
+			}
+			return nil
+		},
+	})
+	w.until("it has begun", func() bool { return w.node.Hub().Load().Ready })
+	deaf.Store(true)
+	code, reason, _ := w.open(t.Context(), hello(nil)).ends()
+	if code != codes.Unavailable || reason != string(fault.MongoUnreachable) {
+		t.Errorf("%s, %s", code, reason)
+	}
+	resp := w.do("?db=shop&coll=orders", "")
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Error(resp.Status)
 	}
 }

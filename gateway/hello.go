@@ -169,7 +169,7 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub stre
 		filter.Deletes = match.DeletesAll
 	}
 	sub = streamer.Subscription{
-		ID: m.GetId(), Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT,
+		ID: m.GetId(), Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT, Leaves: m.GetLeaves(),
 	}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
 		sub.Form.Format = streamer.JSON

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -506,4 +508,97 @@ func TestNameOfAnEventStreamBelongsToItsIdentity(t *testing.T) {
 		}
 	}
 	t.Errorf("no event, %v", victim.Err())
+}
+
+// An absentStore refuses claims while it is away, and holds up the final checkpoint of a subscriber.
+type absentStore struct {
+	streamer.Checkpoints
+
+	away   atomic.Bool
+	once   sync.Once
+	saving chan struct{} // closed when that is to be saved
+	let    chan struct{} // closed: it may be saved
+}
+
+func (s *absentStore) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
+	if s.away.Load() {
+		return checkpoint.Checkpoint{}, errors.New("away")
+	}
+	return s.Checkpoints.ClaimName(ctx, c, first)
+}
+
+func (s *absentStore) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
+	if slices.ContainsFunc(all, func(c checkpoint.Checkpoint) bool {
+		return c.Subscriber == "gone" && c.Reason == checkpoint.ReasonFinal
+	}) {
+		s.once.Do(func() { close(s.saving) })
+		select {
+		case <-s.let:
+		case <-ctx.Done():
+		}
+	}
+	return s.Checkpoints.Save(ctx, all)
+}
+
+// Nobody is told of a process that was replaced where that was the same process, or had gone already.
+func TestReplacedByNobodyIsNotTold(t *testing.T) {
+	store := &absentStore{saving: make(chan struct{}), let: make(chan struct{})}
+	board := notice.NewBoard(notice.Config{Node: "n"})
+	w := newWorld(t, options{
+		node:  streamer.NodeConfig{Board: board, CheckpointTimeout: patience},
+		store: func(s streamer.Checkpoints) streamer.Checkpoints { store.Checkpoints = s; return store },
+	})
+	release := sync.OnceFunc(func() { close(store.let) })
+	t.Cleanup(release)
+	told := func(s *session, what string) {
+		t.Helper()
+		for got := false; !got; { // whatever is told of the beginning comes before an event
+			r, err := s.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := r.GetNotice(); n.GetKind() == notice.KindSubscriberReplaced {
+				t.Errorf("%s: it is told %s", what, n.GetText())
+			}
+			got = len(r.GetBatch().GetEvents()) > 0
+		}
+		posted, _ := board.Since(0)
+		for _, n := range posted {
+			if n.Kind == notice.KindSubscriberReplaced {
+				t.Errorf("%s: operators are told %s", what, n.Text)
+			}
+		}
+	}
+	// The same process connects again, while the store is away.
+	first := w.connect(hello(nil))
+	known := func(process string) *streampb.Hello {
+		return hello(func(h *streampb.Hello) {
+			h.ProcessId, h.Cluster, h.PartitionCount, h.Position = process, "c", partitions, first.to
+		})
+	}
+	store.away.Store(true)
+	again := w.open(t.Context(), known("p"))
+	next(again, (*streampb.ConnectResponse).GetWelcome)
+	w.write(1, 0)
+	told(again, "the same process")
+	store.away.Store(false)
+
+	// Another process connects, while the checkpoint of one that has gone is being saved.
+	ctx, goes := context.WithCancel(t.Context())
+	gone := w.open(ctx, hello(func(h *streampb.Hello) { h.Subscriber = "gone" }))
+	next(gone, (*streampb.ConnectResponse).GetBatch)
+	w.write(1, 0)
+	gone.ack(next(gone, func(r *streampb.ConnectResponse) *streampb.Batch {
+		if len(r.GetBatch().GetEvents()) > 0 {
+			return r.GetBatch()
+		}
+		return nil
+	}).GetSeq())
+	goes()
+	<-store.saving
+	other := w.open(t.Context(), hello(func(h *streampb.Hello) { h.Subscriber, h.ProcessId = "gone", "q" }))
+	next(other, (*streampb.ConnectResponse).GetWelcome)
+	release()
+	w.write(1, 0)
+	told(other, "after one that has gone")
 }

@@ -12,10 +12,11 @@ import (
 // AppendJSON appends a change event in the JSON form for SSE and stdout: an object with an opaque id and the partition instead of the
 // resume token. The partition is null for an event without a document.
 func AppendJSON(b []byte, cluster string, e *streamer.Event, payload []byte) []byte {
-	return appendEventJSON(b, string(e.Ref.AppendText(nil, cluster)), e, payload)
+	return AppendEvent(b, string(e.Ref.AppendText(nil, cluster)), e, payload)
 }
 
-func appendEventJSON(b []byte, id string, e *streamer.Event, payload []byte) []byte {
+// AppendEvent is AppendJSON with the id.
+func AppendEvent(b []byte, id string, e *streamer.Event, payload []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
 	b = append(b, `","partition":`...)

@@ -41,8 +41,12 @@ func batchMessage(b *streamer.Batch) any {
 
 func snapshotMessage(m *streamer.SnapshotMark) *streampb.Snapshot {
 	state := streampb.Snapshot_STATE_BEGUN
-	if m.State == streamer.SnapshotDone {
+	switch m.State {
+	case streamer.SnapshotDone:
 		state = streampb.Snapshot_STATE_DONE
+	case streamer.SnapshotCancelled:
+		state = streampb.Snapshot_STATE_CANCELLED
+	case streamer.SnapshotBegun:
 	}
 	return &streampb.Snapshot{Subscription: m.Subscription, State: state, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated}
 }

@@ -26,6 +26,7 @@ const (
 	maxHeaders = 16 << 10
 	maxStreams = 100 // per connection
 	window     = 128 << 10
+	readBuffer = 4 << 10
 	leastProbe = 5 * time.Second // minimum interval of a client's keepalive pings
 )
 
@@ -36,6 +37,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
 		// Clients send little: fixed windows bound the unread data of one client.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		// And connections without traffic hold little.
+		grpc.ReadBufferSize(readBuffer),
 		grpc.ForceServerCodecV2(newCodec()), grpc.StreamInterceptor(s.admitStream()), grpc.UnaryInterceptor(s.admitCall),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),

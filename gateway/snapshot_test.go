@@ -16,8 +16,8 @@ import (
 // shelf is a collection that stays as it is.
 type shelf int64
 
-func (s shelf) Collections(context.Context, string, string) ([]snapshot.Collection, error) {
-	return []snapshot.Collection{{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, Documents: int64(s)}}, nil
+func (s shelf) Collections(context.Context, string, string) ([]snapshot.Collection, change.Timestamp, error) {
+	return []snapshot.Collection{{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, Documents: int64(s)}}, change.Timestamp{}, nil
 }
 
 func (s shelf) Read(_ context.Context, q snapshot.Query) (p snapshot.Page, err error) {

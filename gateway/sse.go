@@ -67,7 +67,8 @@ func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Seco
 
 // ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
 // with a checkpoint), start (now, earliest, an RFC 3339 time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify,
-// or snapshot: the documents come again after a loss; defaults to notify). Snapshots need a subscriber. The header or parameter Last-Event-ID
+// or snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left comes when a document stops
+// matching). Snapshots need a subscriber. The header or parameter Last-Event-ID
 // resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
@@ -84,7 +85,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err := leaving(r.Context()); err != nil {
 		return "", err
 	}
-	filter, request, again, err := h.parse(r)
+	filter, request, sub, err := h.parse(r)
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +107,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
 	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
-		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: again},
+		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: sub.Recover, Leaves: sub.Leaves},
 	})
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
@@ -152,15 +153,15 @@ func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account
 	return account, nil
 }
 
-// parse reads the request. again says that the documents come again after a loss.
-func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, again bool, err error) {
+// parse reads the request. sub has what a subscription may ask for besides its filter.
+func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub streamer.Subscription, err error) {
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
 		request.Readable = i.Readable
 	}
-	bad := func(format string, args ...any) (match.Filter, streamer.Request, bool, error) {
-		return f, request, again, fault.Newf(fault.SessionBadRequest, format, args...)
+	bad := func(format string, args ...any) (match.Filter, streamer.Request, streamer.Subscription, error) {
+		return f, request, sub, fault.Newf(fault.SessionBadRequest, format, args...)
 	}
 	if r.Method != http.MethodGet {
 		return bad("method %s: use GET", r.Method)
@@ -203,21 +204,25 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 				}
 			}
 		case "on_loss":
-			if again = values[0] == "snapshot"; !again && values[0] != "notify" {
+			if sub.Recover = values[0] == "snapshot"; !sub.Recover && values[0] != "notify" {
 				return bad("parameter on_loss: notify or snapshot")
+			}
+		case "leaves":
+			if sub.Leaves = values[0] == "true"; !sub.Leaves && values[0] != "false" {
+				return bad("parameter leaves: true or false")
 			}
 		case "Last-Event-ID":
 			last = cmp.Or(last, values[0])
 		default:
-			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss", name)
+			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss, leaves", name)
 		}
 	}
-	if (again || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
+	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
 		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
 	identify(&request, access.From(r.Context()))
 	if last == "" {
-		return f, request, again, nil
+		return f, request, sub, nil
 	}
 	text, rest, _ := strings.Cut(last, idMark)
 	generation, stamp, _ := strings.Cut(rest, idMark)
@@ -231,10 +236,10 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		request.Stamp = uint32(of)
 	}
 	if err != nil {
-		return f, request, again, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+		return f, request, sub, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
 	}
 	request.Known, request.Stamped, request.At = true, true, streamer.Place{Ref: ref}
-	return f, request, again, nil
+	return f, request, sub, nil
 }
 
 // idMark separates the position, the checkpoint generation and the stamp of snapshots in an id. Both are omitted if they are 0.

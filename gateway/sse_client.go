@@ -172,7 +172,7 @@ func (c *client) batch(b *streamer.Batch) error {
 		c.at = e.Ref
 		id := c.id(b, c.at)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
-		c.buffer = appendEventJSON(c.buffer, string(id), e, payload)
+		c.buffer = AppendEvent(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)
 		c.written++
 	}

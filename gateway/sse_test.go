@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -390,6 +391,34 @@ func TestIDsBeforeARewindAreOfTheGenerationBefore(t *testing.T) {
 		if rewound {
 			after++
 		}
+	}
+}
+
+// A client that was away is told of a rewind with the namespaces that its identity may know of.
+func TestMissedRewindNamesWhatTheIdentityMayRead(t *testing.T) {
+	w := newWorld(t, options{node: streamer.NodeConfig{Namespaces: []string{"shop.*", "secret.plans"}}})
+	ctx := t.Context()
+	r := streamer.Request{
+		Subscriber: "t/page", Process: "p", Started: time.Now(), By: "t", Start: streamer.StartNow,
+		Readable: (&access.Identity{Name: "t", Namespaces: []string{"shop.orders"}}).Readable,
+	}
+	first, err := w.node.Connect(ctx, r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close(ctx, nil)
+	_, end := w.source.Reach()
+	if _, err := w.store.Rewind(ctx, checkpoint.Key{Subscriber: r.Subscriber}, change.At(end), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	r.Known, r.At = true, streamer.Place{At: change.At(end.Next())}
+	again, err := w.node.Connect(ctx, r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close(ctx, nil)
+	if missed := again.Missed(); missed == nil || !slices.Equal(missed.Namespaces, []string{"shop.orders"}) {
+		t.Errorf("%+v", missed)
 	}
 }
 

@@ -8,5 +8,8 @@
 //	degraded    a check of severity warning fails, or some partitions are not healthy
 //	unhealthy   a critical check fails, or at least half of the partitions are not healthy
 //
+// [Components] are the parts of a node that have work of their own, judged by their progress and not by their answers: a component that has something
+// to do and does not get on is stalled. Their endpoints are /internal/health/SLUG.
+//
 // The package imports nothing of ours: whoever wires the node registers the checks.
 package health

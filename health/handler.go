@@ -43,6 +43,8 @@ type Node struct {
 	Partitions             func() []Partition
 	// Membership may be nil, or return nil: the node owns all partitions.
 	Membership func() *Membership
+	// Alive returns why the process should be replaced, nil as long as it should not. It may be nil.
+	Alive func() error
 }
 
 // Report makes the report of this moment.
@@ -60,7 +62,7 @@ func (r *Registry) Report(n Node) Report {
 // Handle puts /health, /livez and /readyz on a mux.
 //
 // /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz answers 503 while a check that
-// serving depends on fails. /livez answers 200 as long as the process answers at all.
+// serving depends on fails. /livez answers 503 when [Node.Alive] says so: never because MongoDB or etcd is away.
 func (r *Registry) Handle(mux *http.ServeMux, n Node) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		report := r.Report(n)
@@ -79,9 +81,17 @@ func (r *Registry) Handle(mux *http.ServeMux, n Node) {
 		}{len(failing) == 0, failing})
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, true, struct {
-			Alive bool `json:"alive"`
-		}{true})
+		var said struct {
+			Alive bool   `json:"alive"`
+			Error string `json:"error,omitempty"`
+		}
+		said.Alive = true
+		if n.Alive != nil {
+			if err := n.Alive(); err != nil {
+				said.Alive, said.Error = false, err.Error()
+			}
+		}
+		answer(w, said.Alive, said)
 	})
 }
 

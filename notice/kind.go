@@ -9,28 +9,39 @@ import (
 
 // The kinds of notices; see Table.
 const (
-	KindRestarted          = "restarted"
-	KindDead               = "dead"
-	KindMemberRefused      = "member_refused"
-	KindMoved              = "moved"
-	KindHandedOver         = "handed_over"
-	KindPartitionFailed    = "partition_failed"
-	KindStuck              = "stuck"
-	KindReading            = "reading"
-	KindSubscriberReplaced = "subscriber_replaced"
-	KindResync             = "resync"
-	KindResyncComplete     = "resync_complete"
-	KindRewound            = "rewound"
-	KindBreakerOpened      = "breaker_opened"
-	KindBreakerClosed      = "breaker_closed"
-	KindDegraded           = "degraded"
-	KindRecovered          = "recovered"
-	KindOperated           = "operated"
-	KindLoginRefused       = "login_refused"
-	KindLoginAccepted      = "login_accepted"
-	KindSessionBegan       = "session_began"
-	KindSessionEnded       = "session_ended"
-	KindAuditOmitted       = "audit_omitted"
+	KindRestarted              = "restarted"
+	KindDead                   = "dead"
+	KindMemberRefused          = "member_refused"
+	KindMoved                  = "moved"
+	KindHandedOver             = "handed_over"
+	KindPartitionFailed        = "partition_failed"
+	KindStuck                  = "stuck"
+	KindReading                = "reading"
+	KindSubscriberReplaced     = "subscriber_replaced"
+	KindComponentDown          = "component_down"
+	KindComponentRecovered     = "component_recovered"
+	KindComponentRestarted     = "component_restarted"
+	KindRestartBudgetExhausted = "restart_budget_exhausted"
+	KindRestartsDamped         = "restarts_damped"
+	KindRegistryStale          = "registry_stale"
+	KindSweepReport            = "sweep_report"
+	KindSweepMissing           = "sweep_missing"
+	KindSweepResumed           = "sweep_resumed"
+	KindResync                 = "resync"
+	KindResyncComplete         = "resync_complete"
+	KindRewound                = "rewound"
+	KindBreakerOpened          = "breaker_opened"
+	KindBreakerClosed          = "breaker_closed"
+	KindDegraded               = "degraded"
+	KindRecovered              = "recovered"
+	KindOperated               = "operated"
+	KindLoginRefused           = "login_refused"
+	KindLoginAccepted          = "login_accepted"
+	KindSessionBegan           = "session_began"
+	KindSessionEnded           = "session_ended"
+	KindAuditOmitted           = "audit_omitted"
+	KindSinkStalled            = "sink_stalled"
+	KindSinkRecovered          = "sink_recovered"
 )
 
 // A Rule defines a kind of notice.
@@ -61,12 +72,34 @@ func Table() []Rule {
 			"a node has handed `partitions` over to another; a warning if it had to release some of them instead"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"subscriber", "code"},
 			"a shared subscriber has stopped and requires an operator"},
+		{Health, KindSinkStalled, []Severity{Warning}, []string{"sink"},
+			"the target of a sink acknowledges nothing; its changes wait in the oplog"},
+		{Health, KindSinkRecovered, []Severity{Info}, []string{"sink"},
+			"the target of a sink acknowledges again"},
 		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},
 			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
 		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
 			"the node reads again"},
 		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
 			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
+		{Health, KindComponentDown, []Severity{Critical}, []string{"code", "slug", "member", "miss_count", "cause", "action"},
+			"a component has made no progress or not answered for several sweeps; `action` says what was done about it"},
+		{Health, KindComponentRecovered, []Severity{Info}, []string{"code", "slug", "member"},
+			"the component makes progress again"},
+		{Health, KindComponentRestarted, []Severity{Warning}, []string{"code", "slug", "member", "process", "level", "cause"},
+			"a component was restarted: `level` is lane, within its process, or node"},
+		{Health, KindRestartBudgetExhausted, []Severity{Critical}, []string{"code", "slug", "member", "restarts", "window_seconds"},
+			"a component was restarted too often and did not recover; it is not restarted until the window ends"},
+		{Health, KindRestartsDamped, []Severity{Critical}, []string{"code", "slugs", "cause"},
+			"so much fails at once that the cause is probably elsewhere; not everything of it is restarted"},
+		{Health, KindRegistryStale, []Severity{Warning, Critical}, []string{"code", "age_seconds"},
+			"the supervisor has not read the cluster's members for long"},
+		{Health, KindSweepReport, []Severity{Info}, []string{"code", "report_id", "total_components", "healthy_count", "unhealthy_count", "missed_count", "restarted_count"},
+			"a sweep in which something was not as before; at most one a minute"},
+		{Health, KindSweepMissing, []Severity{Critical}, []string{"code", "last_sweep", "last_by", "silence_seconds"},
+			"nobody has written a report for two intervals: nobody looks after the components"},
+		{Health, KindSweepResumed, []Severity{Info}, []string{"code", "by"},
+			"components are looked after again"},
 		{Resync, KindResync, []Severity{Critical}, []string{"lost_from", "lost_to", "reason", "namespaces"},
 			"changes in a stretch of the oplog may have been missed; partitions are stale until the affected subscribers have acknowledged the loss"},
 		{Resync, KindResyncComplete, []Severity{Info}, []string{"member", "member_kind", "partitions_resent", "duration_ms"},

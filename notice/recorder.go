@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
@@ -48,6 +49,8 @@ type Recorder struct {
 	board   *Board
 	store   Store
 	metrics recorderMetrics
+	writing *health.Loop
+	reading *health.Loop
 	place   int64 // up to where the history was read
 	loaded  bool  // further notices are new
 
@@ -65,7 +68,7 @@ func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.Bound = cmp.Or(cfg.Bound, 1000)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), more: make(chan struct{}, 1)}
+	return &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), writing: health.NewLoop(), reading: health.NewLoop(), more: make(chan struct{}, 1)}
 }
 
 // Load adds the history to the board before new notices are posted. If it is not called or fails, Run does so later. It must not run
@@ -89,6 +92,9 @@ func (r *Recorder) Load(ctx context.Context) error {
 	r.place, r.loaded = place, true
 	return nil
 }
+
+// Age returns for how long the Recorder has had something to write or to read and has not got on; a store that does not answer is no stall.
+func (r *Recorder) Age() time.Duration { return max(r.writing.Age(), r.reading.Age()) }
 
 // Run records until the context ends, and then makes one last attempt to write waiting notices. It retries while the store is unavailable.
 func (r *Recorder) Run(ctx context.Context) {
@@ -151,13 +157,16 @@ func (r *Recorder) take() []Notice {
 // runWriting writes batches until more is closed or the hard context ends. It pauses between batches until the soft context ends.
 func (r *Recorder) runWriting(soft, hard context.Context) {
 	for range r.more {
+		r.writing.Work()
 		for batch := r.take(); len(batch) > 0; batch = r.take() {
 			if !r.write(soft, hard, batch) {
 				continue
 			}
 			r.metrics.written.Add(float64(len(batch)))
 			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(soft, 1) // stopping: at once
+			r.writing.Work()
 		}
+		r.writing.Rest()
 	}
 }
 
@@ -166,6 +175,7 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for failures := 1; ; failures++ {
 		ctx, cancel := context.WithTimeout(hard, r.cfg.Timeout)
+		r.writing.RestFor(r.cfg.Timeout)
 		err := r.store.Append(ctx, batch)
 		cancel()
 		if err == nil {
@@ -182,6 +192,7 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 			r.metrics.dropped.Add(float64(len(batch)))
 			return false
 		}
+		r.writing.Rest()
 		_ = backoff.Wait(soft, failures)
 	}
 }
@@ -190,7 +201,9 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 func (r *Recorder) runReading(ctx context.Context) {
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for failures := 0; ctx.Err() == nil; {
+		r.reading.RestFor(r.cfg.Timeout)
 		err := r.Load(ctx)
+		r.reading.Rest()
 		if err == nil {
 			failures = 0
 			err = r.store.Wait(ctx, r.place)

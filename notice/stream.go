@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ func NewStream(cfg StreamConfig, board *Board) *Stream {
 // ServeHTTP implements http.Handler.
 func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
-		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.NodeStopping, "node accepts no more subscribers"))
+		refuseLater(w, r, fault.Newf(fault.NodeStopping, "node accepts no more subscribers"))
 		return
 	}
 	after, channels, err := s.parse(r)
@@ -62,7 +63,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.clients.Add(-1)
 	if s.clients.Add(1) > int64(s.cfg.MaxClients) {
-		refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.SessionTooMany, "%d clients follow the notices", s.cfg.MaxClients))
+		refuseLater(w, r, fault.Newf(fault.SessionTooMany, "%d clients follow the notices", s.cfg.MaxClients))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -154,13 +155,34 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 
 // refuse responds with the fault as JSON.
 func refuse(w http.ResponseWriter, status int, err error) {
-	var said struct {
-		Code    fault.Code `json:"code"`
-		Message string     `json:"message"`
-		Remedy  string     `json:"remedy"`
-	}
-	said.Code, said.Message, said.Remedy = fault.Public(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(said) // the client may have gone
+	_ = json.NewEncoder(w).Encode(described(err)) // the client may have gone
+}
+
+// refuseLater refuses a request that may be repeated later. Because an EventSource gives up on any status but 200, it gets an empty stream that says
+// when to reconnect.
+func refuseLater(w http.ResponseWriter, r *http.Request, err error) {
+	after := 5*time.Second + mathrand.N(10*time.Second)
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())+1))
+		refuse(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	text, _ := json.Marshal(described(err))                                                          //nolint:errchkjson // strings only
+	_, _ = fmt.Fprintf(w, "retry: %d\nevent: unavailable\ndata: %s\n\n", after.Milliseconds(), text) // the client may have gone
+}
+
+// A description is a fault as clients see it.
+type description struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Remedy  string     `json:"remedy"`
+}
+
+func described(err error) (d description) {
+	d.Code, d.Message, d.Remedy = fault.Public(err)
+	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -194,3 +195,80 @@ func refused(t *testing.T, name string, resp *http.Response, status int, code fa
 		t.Errorf("%s: %v, %d, %s", name, err, resp.StatusCode, fmt.Sprintf("%+v", said))
 	}
 }
+
+// An EventSource gives up on any status but 200: one that comes too many is told when to come again.
+func TestEventSourceOfNoticesComesBack(t *testing.T) {
+	b := notice.NewBoard(notice.Config{})
+	url := serve(t, notice.StreamConfig{MaxClients: 1}, b)
+	follow(t, url, "")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" ||
+		!strings.HasPrefix(string(text), "retry: ") || !strings.Contains(string(text), string(fault.SessionTooMany)) {
+		t.Errorf("%v, %s, %s", err, resp.Status, text)
+	}
+}
+
+// FuzzStreamRequest reads what a client of notices may ask for: the query and the id of its last notice.
+func FuzzStreamRequest(f *testing.F) {
+	b := notice.NewBoard(notice.Config{Node: "a"})
+	for range 5 {
+		post(b, "one")
+	}
+	serve := func(query, last string) (status int, text string) {
+		following, leave := context.WithCancel(context.Background())
+		r := httptest.NewRequestWithContext(following, http.MethodGet, "/v1/notices", nil)
+		r.URL.RawQuery = query
+		r.Header["Last-Event-Id"] = []string{last}
+		w := &leaving{ResponseRecorder: httptest.NewRecorder(), leave: leave, most: 2} // ": connected", and what there is
+		notice.NewStream(notice.StreamConfig{Heartbeat: time.Millisecond}, b).ServeHTTP(w, r)
+		leave()
+		return w.Code, w.Body.String()
+	}
+	f.Add("", "")
+	f.Add("channel=circuit_breaker,health&channel=audit", "ABCDEFGHIJKL-3")
+	f.Add("Last-Event-ID=ABCDEFGHIJKL-18446744073709551615", "")
+	f.Add("channel=%zz;&x=1", "-")
+	f.Fuzz(func(t *testing.T, query, last string) {
+		switch status, text := serve(query, last); status {
+		case http.StatusOK:
+			if !strings.HasPrefix(text, ": connected\n\n") {
+				t.Fatalf("%q", text)
+			}
+		case http.StatusBadRequest:
+			var said struct{ Code string }
+			if err := json.Unmarshal([]byte(text), &said); err != nil || said.Code == "" {
+				t.Fatalf("%q, %v", text, err)
+			}
+		default:
+			t.Fatalf("status %d: %s", status, text)
+		}
+	})
+}
+
+// A leaving client goes after so many writes.
+type leaving struct {
+	*httptest.ResponseRecorder
+
+	leave context.CancelFunc
+	most  int
+}
+
+func (l *leaving) Write(b []byte) (int, error) {
+	if l.most--; l.most <= 0 {
+		l.leave()
+	}
+	return l.ResponseRecorder.Write(b)
+}
+
+// SetWriteDeadline is that of http.ResponseController.
+func (l *leaving) SetWriteDeadline(time.Time) error { return nil }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/health"
 )
 
 // WebhookConfig configures a Webhook.
@@ -59,6 +61,7 @@ type Webhook struct {
 	client  *http.Client
 	metrics webhookMetrics
 	queue   chan Delivery
+	posting *health.Loop
 }
 
 // NewWebhook returns a Webhook.
@@ -73,7 +76,7 @@ func NewWebhook(cfg WebhookConfig, board *Board) *Webhook {
 			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 		}
 	}
-	s := &Webhook{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue)}
+	s := &Webhook{cfg: cfg, board: board, queue: make(chan Delivery, cfg.Queue), posting: health.NewLoop()}
 	s.client = &http.Client{
 		Transport: cfg.Transport, Timeout: cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -81,6 +84,9 @@ func NewWebhook(cfg WebhookConfig, board *Board) *Webhook {
 	s.metrics = newWebhookMetrics(cfg.Registerer, func() float64 { return float64(len(s.queue)) })
 	return s
 }
+
+// Age returns for how long an attempt has taken longer than it may.
+func (s *Webhook) Age() time.Duration { return s.posting.Age() }
 
 // closing bounds the shutdown.
 const closing = 5 * time.Second

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/mongostream/streamer/internal/retry"
@@ -22,6 +21,7 @@ func backoff() retry.Backoff {
 // runDelivering sends the queued deliveries until the queue is closed. After the soft context has ended it attempts each once, until the
 // hard one ends.
 func (s *Webhook) runDelivering(soft, hard context.Context) {
+	defer s.posting.Rest()
 	for d := range s.queue {
 		switch err := s.deliver(soft, hard, d); {
 		case err != nil:
@@ -30,6 +30,7 @@ func (s *Webhook) runDelivering(soft, hard context.Context) {
 		default:
 			s.metrics.sent.Inc()
 		}
+		s.posting.Rest()
 	}
 }
 
@@ -37,7 +38,9 @@ func (s *Webhook) runDelivering(soft, hard context.Context) {
 func (s *Webhook) deliver(soft, hard context.Context, d Delivery) error {
 	body := encode(d)
 	for attempts := 1; ; attempts++ {
+		s.posting.RestFor(s.cfg.Timeout) // which bounds it
 		again, err := s.attempt(hard, d.ID, body)
+		s.posting.Rest()
 		switch {
 		case err == nil:
 			return nil
@@ -57,12 +60,9 @@ func (s *Webhook) attempt(ctx context.Context, id string, body []byte) (again bo
 	if err != nil {
 		return false, withoutURL(err)
 	}
-	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "streamer")
-	req.Header.Set(HeaderDelivery, id)
-	req.Header.Set(HeaderTimestamp, timestamp)
-	req.Header.Set(HeaderSignature, sign(s.cfg.Secret, timestamp, body))
+	SignDelivery(req.Header, id, body, time.Now(), s.cfg.Secret)
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return true, withoutURL(err)

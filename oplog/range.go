@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +37,19 @@ const (
 type Range struct {
 	cfg    RangeConfig
 	last   atomic.Pointer[answer]
-	asking chan struct{} // holds one value while somebody asks, so that callers share one request
+	asking chan struct{} // holds one value while somebody asks on demand
+	next   struct {
+		sync.Mutex
+		question *question // that waits to be asked; nil if there is none
+	}
+}
+
+// A question is shared by the callers that want its answer.
+type question struct {
+	answered chan struct{} // closed when the following is set
+	reach    gap.Reach
+	err      error
+	dropped  bool // the caller that was to ask has gone
 }
 
 // An answer is the last result.
@@ -86,27 +99,65 @@ func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
 	return reach, nil
 }
 
-// Recently returns an answer no older than one interval, and asks if there is none. Concurrent callers share one request.
+// Recently returns an answer no older than one interval, and asks if there is none.
 func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
-	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
-	case <-ctx.Done():
-		return gap.Reach{}, context.Cause(ctx)
-	}
 	if last := s.last.Load(); last != nil && time.Since(last.at) < askEvery {
 		return last.reach, nil
 	}
 	return s.Now(ctx)
 }
 
-// Now asks, and retries until there is an answer or the context ends.
+// Now asks, and retries until there is an answer or the context ends. Callers share a request that begins after all of them have called.
 func (s *Range) Now(ctx context.Context) (reach gap.Reach, err error) {
 	err = retry.Until(ctx, func() (err error) {
-		reach, err = s.ask(ctx)
+		reach, err = s.share(ctx)
 		return err
 	}, func(err error) { s.cfg.Logger.Warn("reading oplog range failed", "error", err) })
 	return reach, err
+}
+
+// share asks once, or waits for another caller's question that has yet to be asked.
+func (s *Range) share(ctx context.Context) (gap.Reach, error) {
+	for {
+		s.next.Lock()
+		q := s.next.question
+		if q == nil {
+			q = &question{answered: make(chan struct{})}
+			s.next.question = q
+			s.next.Unlock()
+			s.put(ctx, q)
+			return q.reach, q.err
+		}
+		s.next.Unlock()
+		select {
+		case <-q.answered:
+			if !q.dropped {
+				return q.reach, q.err
+			}
+		case <-ctx.Done():
+			return gap.Reach{}, context.Cause(ctx)
+		}
+	}
+}
+
+// put asks a question when the one before it is answered. Callers that come later ask another one.
+func (s *Range) put(ctx context.Context, q *question) {
+	defer close(q.answered)
+	begin := func() {
+		s.next.Lock()
+		defer s.next.Unlock()
+		s.next.question = nil
+	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+		begin()
+		q.reach, q.err = s.ask(ctx)
+	case <-ctx.Done():
+		begin()
+		q.err = context.Cause(ctx)
+	}
+	q.dropped = q.err != nil && ctx.Err() != nil
 }
 
 // Latest returns the last answer; ok is false if it is too old.
@@ -116,6 +167,14 @@ func (s *Range) Latest(now time.Time) (reach gap.Reach, ok bool) {
 		return reach, false
 	}
 	return last.reach, true
+}
+
+// Answered returns when the server last answered, zero before it has.
+func (s *Range) Answered() time.Time {
+	if last := s.last.Load(); last != nil {
+		return last.at
+	}
+	return time.Time{}
 }
 
 // A Level classifies head-room.

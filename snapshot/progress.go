@@ -1,7 +1,9 @@
 package snapshot
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -27,10 +29,34 @@ type Progress struct {
 	// Listed says that Left lists all collections; before, they are unknown.
 	Listed bool
 	Left   []Left
-	// Done says that the snapshot is complete.
+	// Done says that the snapshot is complete, since the cluster time At.
 	Done bool
+	At   change.Timestamp
+	// Paused says that an operator has paused it.
+	Paused bool
 	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
+	// Since is when this node began to read, and ReadBefore what had been read by then. They are not kept in checkpoints.
+	Since      time.Time
+	ReadBefore uint64
+}
+
+// Remaining estimates how long the snapshot takes at the pace of the node so far. It is 0 if that is unknown.
+func (p Progress) Remaining(now time.Time) time.Duration {
+	read, left := p.Read-min(p.Read, p.ReadBefore), p.Estimated-min(p.Estimated, p.Read)
+	if p.Done || p.Since.IsZero() || read == 0 {
+		return 0
+	}
+	return time.Duration(float64(now.Sub(p.Since)) * float64(left) / float64(read))
+}
+
+// AppendState appends what a subscriber has to have had to be where the progress is. Its form does not change from version to version.
+func (p Progress) AppendState(b []byte) []byte {
+	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
+	for _, l := range p.Left {
+		b = fmt.Appendf(b, " %q %q %d %x %d %x %t", l.Namespace.DB, l.Namespace.Coll, l.From.Type, l.From.Data, l.Until.Type, l.Until.Data, l.Round)
+	}
+	return b
 }
 
 // With returns the progress with the remainder of one collection replaced, or removed if done, and the number of documents added.

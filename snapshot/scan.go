@@ -72,7 +72,7 @@ func (s *Scan[T]) Passed(until, next change.Value) {
 	s.readers = slices.DeleteFunc(s.readers, func(r *Reader[T]) bool {
 		switch {
 		case next.IsZero() && !ended: // the end of readers that have wrapped around
-			r.Done = r.Left.Round && same(r.Left.Until, until)
+			r.Done = r.Left.Round && r.Left.Until.Equal(until)
 		case ended && r.Left.Until.IsZero():
 			r.Done = true
 		case ended:
@@ -82,5 +82,3 @@ func (s *Scan[T]) Passed(until, next change.Value) {
 		return r.Done
 	})
 }
-
-func same(a, b change.Value) bool { return a.Type == b.Type && string(a.Data) == string(b.Data) }

@@ -9,8 +9,8 @@ import (
 // A Source reads collections. It is safe for concurrent use.
 type Source interface {
 	// Collections returns the existing collections of a database (empty: of all), or the one with a name. It omits views and system
-	// collections, because they have no changes.
-	Collections(ctx context.Context, db, coll string) ([]Collection, error)
+	// collections, because they have no changes. at is a cluster time: nothing that happened later has been considered.
+	Collections(ctx context.Context, db, coll string) (all []Collection, at change.Timestamp, err error)
 	// Read reads a page. A missing collection has no documents.
 	Read(ctx context.Context, q Query) (Page, error)
 }

@@ -134,6 +134,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
 	defer cursor.Close()
 	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
+	defer c.giveBack()
 	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
 	defer bookmark.Stop()
 	told := s.position()
@@ -155,6 +156,9 @@ func (s *Session) catchUp(ctx context.Context) error {
 		}
 		if batch != nil && !c.consider(batch) {
 			return context.Cause(ctx)
+		}
+		if batch == nil {
+			c.giveBack()
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
@@ -219,6 +223,7 @@ type catchup struct {
 	slot  bool // it has one
 	slice int  // what it may still spend with it
 	spent int  // for the batch
+	sends int  // what its deliveries cost in the batch
 	ended bool // the session is over: what it has considered last does not count
 }
 
@@ -227,10 +232,16 @@ type catchup struct {
 func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	s := c.session
 	defer c.settle()
+	if !c.turn() {
+		return false
+	}
 	if loss := batch.Loss(); loss != nil {
 		s.tell(loss)
 	}
 	for i := range batch.Len() {
+		if c.slot && c.slice <= 0 && !c.turn() {
+			return false
+		}
 		p, keyed := batch.Partition(i)
 		e := batch.Event(i)
 		if s.seen != nil {
@@ -263,21 +274,20 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	return true
 }
 
-// settle returns the slot after a batch, and remembers what that has cost.
+// settle remembers what a batch has cost.
 func (c *catchup) settle() {
-	c.giveBack()
-	if s := c.session; c.spent > 0 {
+	s := c.session
+	if c.slot {
+		s.hub.tenants.delivers(s.tenant, c.sends)
+	} else if c.sends > 0 {
+		s.hub.tenants.delivers(s.tenant, c.sends+wakeUnits)
+	}
+	c.sends = 0
+	if c.spent > 0 {
 		if s.expense.level.add(time.Now(), c.spent, liveWindow) > freeUnits {
 			s.expense.slot = true
 		}
 		c.spent = 0
-	}
-}
-
-func (c *catchup) giveBack() {
-	if c.slot {
-		c.session.hub.tenants.release(c.session.tenant)
-		c.slot = false
 	}
 }
 
@@ -291,27 +301,11 @@ func (c *catchup) over() bool {
 	}
 }
 
-// Grant implements match.Meter off the live path: a session that spends much waits for a slot, and for another one when it has spent its slice.
+// Grant implements match.Meter off the live path: a session that spends much takes turns.
 func (c *catchup) Grant(id match.ID) int {
-	s := c.session
-	c.asked = s.byKey[id]
-	switch {
-	case s.tenant == nil:
-		return match.MaxCost
-	case c.ended || c.over():
-		c.ended = true
-		return 0
-	case !s.expense.slot && c.spent <= freeUnits:
-		return match.MaxCost
-	case c.slot && c.slice > 0:
-		return match.MaxCost
-	}
-	c.giveBack()
-	if !s.hub.tenants.acquire(s.tenant, s.done, c.gone) {
-		c.ended = true
+	if c.asked = c.session.byKey[id]; !c.turn() {
 		return 0
 	}
-	c.slot, c.slice = true, sliceUnits
 	return match.MaxCost
 }
 
@@ -344,19 +338,32 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 		return false
 	}
 	c.found = c.index.Match(e, c.found[:0], c)
-	if len(c.found) == 0 || c.ended {
+	if c.ended {
 		return false
 	}
 	s.matched = s.matched[:0]
 	for _, id := range c.found {
-		s.matched = append(s.matched, s.byKey[id])
+		sub := s.byKey[id]
+		sub.hit = sub.sent != nil
+		s.matched = append(s.matched, sub)
+	}
+	for _, sub := range s.leavers {
+		if !sub.hit && sub.left(e) {
+			s.leaving = append(s.leaving, sub)
+		}
+		sub.hit = false
+	}
+	if len(s.matched) == 0 && len(s.leaving) == 0 {
+		return false
 	}
 	c.writer.Next(e)
-	c.writer.cost = 0
+	c.writer.cost, c.writer.copied = 0, 0
 	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
-	c.spent, c.slice = c.spent+c.writer.cost, c.slice-c.writer.cost
+	s.leave(e, e.Position().Ref(), p, s.leaving, &c.writer)
+	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
 	clear(s.matched)
-	s.matched = s.matched[:0]
+	clear(s.leaving)
+	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	return true
 }
 
@@ -398,6 +405,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.mu.Lock()
 			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
 				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
+				delete(s.mu.cuts, p)
 			}
 			s.mu.Unlock()
 			s.attached.Store(&attached)
@@ -433,14 +441,22 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	return nil
 }
 
-// Pause stops reading. Queued batches can still be received and acknowledged.
-func (s *Session) Pause() {
-	s.await(func() {
+// Pause stops reading. Queued batches can still be received and acknowledged. It waits until nothing more is read, or until the context ends: a hub
+// that does not get on reads nothing either.
+func (s *Session) Pause(ctx context.Context) {
+	did := make(chan struct{})
+	s.do(func() {
+		defer close(did)
 		s.paused = true
 		if s.isLive() {
 			s.hub.leave(s, s.at())
 		}
 	})
+	select {
+	case <-did:
+	case <-s.done:
+	case <-ctx.Done():
+	}
 }
 
 // generation returns the checkpoint generation in which the session reads.

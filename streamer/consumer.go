@@ -66,8 +66,8 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Release ends terms whose partitions move to other nodes, after it has saved the checkpoints. The next owner redelivers what was not
-// acknowledged. Terms that the node does not serve are ignored.
+// Release ends terms whose partitions move to other nodes, after shared subscribers have acknowledged what they have received of them, for at
+// most NodeConfig.FlushTimeout, and the checkpoints are saved. The next owner redelivers what was not acknowledged. Terms that the node does not serve are ignored.
 func (n *Node) Release(ctx context.Context, terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
@@ -80,7 +80,8 @@ func (n *Node) Release(ctx context.Context, terms []change.Term) {
 	if len(leaving) == 0 {
 		return
 	}
-	if len(n.sharedSubscribers()) > 0 {
+	if shared := n.sharedSubscribers(); len(shared) > 0 {
+		n.handOut(ctx, shared, leaving)
 		save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 		defer cancel()
 		if err := n.writer.Flush(save, checkpoint.ReasonHandoff); err != nil {

@@ -74,6 +74,8 @@ type Readable func(namespaces []string) (readable []string, some bool)
 type Exclusive struct {
 	node    *Node
 	name    string
+	own     checkpoint.Claim // what it claims, also while the store is away
+	gone    <-chan struct{}  // closed when its client has gone
 	session *Session
 	begin   Begin
 	began   uint64             // the generation in which the session has begun
@@ -124,7 +126,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if len(r.Subscriber) > checkpoint.MaxName {
 		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
 	}
-	e := &Exclusive{node: n, name: r.Subscriber}
+	e := &Exclusive{
+		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By},
+	}
 	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
 	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
@@ -150,6 +154,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if r.Known && e.begin == BeginCheckpoint {
 		e.missed = rewoundLoss(cfg.Start.From(), nil)
 		e.missed.Namespaces, e.missed.Generation = n.cfg.Namespaces, e.began
+		if r.Readable != nil {
+			e.missed.Namespaces, _ = r.Readable(n.cfg.Namespaces)
+		}
 	}
 	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
@@ -163,7 +170,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	if e.claimLater != nil {
 		go e.awaitStore() //nolint:contextcheck // it outlives the call
 	}
-	if e.anew && e.mu.claim.Number > 0 && (before != nil || stored.Claim.Node != n.cfg.By) {
+	if e.anew && e.mu.claim.Number > 0 && (before != nil && !before.over() || stored.Claim.Node != n.cfg.By) {
 		e.session.Notify(Notice{
 			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
 			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
@@ -177,7 +184,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		e.keeper = n.writer.Keep(e, begins...)
 	}
 	if before != nil {
-		before.replaced(e.mu.claim)
+		before.replaced(e.own)
 	}
 	return e, nil
 }
@@ -207,6 +214,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	cfg = SessionConfig{
 		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.AnswerTimeout, fmt.Errorf("MongoDB has not answered for %s", n.cfg.AnswerTimeout))
+	defer cancel()
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
@@ -228,7 +237,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 					}
 				}
 			case !r.Stamped && r.before(*stored):
-				cfg.Snapshots = again(cfg.Snapshots, false)
+				cfg.Snapshots = r.had(cfg.Snapshots)
 			}
 		}
 	case stored != nil: // the number of partitions may have changed
@@ -239,7 +248,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 	default:
-		e.begin = BeginStart
+		e.begin, cfg.Fresh = BeginStart, true
 		switch r.Start {
 		case StartEarliest:
 			if reach.First.IsZero() {
@@ -298,8 +307,10 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 }
 
 // before reports whether the subscriber's own position is earlier than the checkpoint in some partition.
-func (r Request) before(c checkpoint.Checkpoint) bool {
-	at := c.Earliest().Ref()
+func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earliest().Ref()) }
+
+// earlier reports whether the subscriber's own position is earlier than a place in some partition.
+func (r Request) earlier(at change.Ref) bool {
 	earlier := func(p Place) bool {
 		own := p.Ref
 		if !p.At.IsZero() {
@@ -316,6 +327,20 @@ func (r Request) before(c checkpoint.Checkpoint) bool {
 		}
 	}
 	return false
+}
+
+// had returns what a subscriber has of snapshots at its own position, which is earlier than its checkpoint: those that were complete before it
+// are, the others begin again.
+func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
+	for _, p := range all {
+		switch {
+		case p.Done && !p.At.IsZero() && !r.earlier(change.At(p.At.Next()).Ref()):
+			had = append(had, p)
+		case !p.Done:
+			had = append(had, again([]snapshot.Progress{p}, false)...)
+		}
+	}
+	return had
 }
 
 // again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not had their end. It omits other complete
@@ -373,8 +398,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		}
 		first.Positions[p] = place.From()
 	}
-	own := checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By}
-	claimed, err := n.store.ClaimName(ctx, own, first)
+	claimed, err := n.store.ClaimName(ctx, e.own, first)
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
 	switch {
 	case errors.Is(err, checkpoint.ErrForeign):
@@ -388,7 +412,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	case err != nil:
 		n.logger.Warn("claiming subscriber name failed, its checkpoint waits", "subscriber", r.Subscriber, "error", err)
 		e.claimLater = func(ctx context.Context) error {
-			_, err := n.store.ClaimName(ctx, own, first)
+			_, err := n.store.ClaimName(ctx, e.own, first)
 			return err
 		}
 		return false, nil
@@ -509,19 +533,26 @@ func (e *Exclusive) replacedElsewhere() {
 // replaced ends the session because another process has the name, and tells operators. Where it is the same process, which has connected again,
 // they need not know.
 func (e *Exclusive) replaced(by checkpoint.Claim) {
-	e.mu.Lock()
-	had := e.mu.claim
-	e.mu.Unlock()
 	defer e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again and is now %s", e.name, by))
 	n := e.node
-	if e.session.over() || had.Process == by.Process || !n.told.Allow() {
+	if e.over() || e.own.Process == by.Process || !n.told.Allow() {
 		return
 	}
 	n.cfg.Board.Post(notice.Notice{
 		Channel: notice.Health, Kind: notice.KindSubscriberReplaced, Level: notice.Warning,
-		Text:   fmt.Sprintf("subscriber %s was %s and is now %s: the first is disconnected", e.name, had, by),
+		Text:   fmt.Sprintf("subscriber %s was %s and is now %s: the first is disconnected", e.name, e.own, by),
 		Fields: map[string]any{"subscriber": e.name, "identity": by.By, "process": by.Process, "at_node": by.Node, "started_at": by.Started.Format(time.RFC3339)},
 	})
+}
+
+// over reports whether the session has ended, or its client has gone.
+func (e *Exclusive) over() bool {
+	select {
+	case <-e.gone:
+		return true
+	default:
+		return e.session.over()
+	}
 }
 
 // rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not

@@ -43,7 +43,8 @@ type Writer struct {
 	byKey   map[string]int // places in written, if there are many
 	bytes   int            // of the buffers
 	bson    []byte
-	cost    int // of what it has encoded, in units of match.MaxCost; what is copied does not count
+	cost    int // of what it has encoded, in units of match.MaxCost; without what is copied
+	copied  int // what it costs to copy and to deliver that
 }
 
 // encodedBytes is how many bytes cost a unit when they are encoded.

@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -43,6 +44,9 @@ type Config struct {
 	SnapshotPage int
 	// Recover are collections whose documents every subscription of them gets again after a loss.
 	Recover []change.Namespace
+	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what becomes of a hub that does not get on; nil
+	// otherwise. It must return when its context ends.
+	Stall func(ctx context.Context)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -64,7 +68,10 @@ type Hub struct {
 	stopped  chan struct{} // closed when Run has returned
 	tenants  *tenants
 	lastKey  atomic.Uint64 // of subscriptions
+	turns    atomic.Uint64 // of the loop
 	loops    sync.WaitGroup
+	turning  *health.Loop
+	behind   health.Progress // of whoever asks for Age
 
 	// The following fields belong to the loop.
 	at            change.Position  // everything up to here has been considered on the live path; zero while unknown
@@ -75,12 +82,14 @@ type Hub struct {
 	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
+	leavers       []*Subscription             // of the live sessions, with Leaves
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
 	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
 	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
+	listings      []listing // that wait for the Hub to reach their time
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
 
@@ -94,6 +103,8 @@ type Hub struct {
 	asked    *Subscription
 	granted  int        // for the evaluation of asked
 	leaving  []*Session // before the current event
+	sent     level      // what all deliveries have cost
+	senders  []*tenant  // in the current reply
 
 	mu struct {
 		sync.Mutex
@@ -101,7 +112,9 @@ type Hub struct {
 		sessions map[*Session]struct{}
 		mail     []*Session
 		events   []uint64
-		closing  error // why no more sessions are accepted
+		closing  error                         // why no more sessions are accepted
+		restart  context.CancelFunc            // ends the loop that runs
+		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
 	}
 }
 
@@ -114,11 +127,11 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		stopped: make(chan struct{}), tenants: newTenants(),
+		stopped: make(chan struct{}), tenants: newTenants(), turning: health.NewLoop(),
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
-	h.mu.sessions = make(map[*Session]struct{})
+	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
 	h.mu.events = make([]uint64, cfg.Partitions)
 	h.metrics = newMetrics(cfg.Registerer, h)
 	return h
@@ -132,11 +145,66 @@ func (h *Hub) Run(ctx context.Context) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.start = func(f func(context.Context)) { h.loops.Go(func() { f(running) }) }
+	defer h.turning.Rest()
+	for {
+		turning, end := context.WithCancel(ctx)
+		h.mu.Lock()
+		h.mu.restart = end
+		h.mu.Unlock()
+		err := h.run(turning)
+		again := turning.Err() != nil && ctx.Err() == nil
+		end()
+		if !again {
+			return err
+		}
+		h.logger.Warn("hub restarted: its sessions continue where they are")
+		h.part()
+	}
+}
+
+// Restart ends the loop and begins it anew: every live session leaves the live path where it is, and loses nothing. It does not wait, and has no
+// effect on a loop that does not come to the end of what it does.
+func (h *Hub) Restart() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.restart != nil {
+		h.mu.restart()
+	}
+}
+
+// Age returns for how long the loop has had something to do and has not got on. It is for one goroutine.
+func (h *Hub) Age() time.Duration {
+	end, at := h.log.End(), h.position()
+	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
+}
+
+// part takes all sessions off the live path, where they are, and what is between here and the log's end from whoever reads pages.
+func (h *Hub) part() {
+	for s := range h.live {
+		h.leave(s, change.Later(h.at, s.from))
+	}
+	for _, c := range h.scans {
+		c.spoil()
+	}
+	h.within = change.Timestamp{}
+	h.placeAll()
+}
+
+// run serves the live sessions until the context ends, or the log.
+func (h *Hub) run(ctx context.Context) error {
 	cursor := h.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
 	bookmark := time.NewTicker(h.cfg.Bookmark)
 	defer bookmark.Stop()
 	for {
+		h.turning.Work()
+		h.turns.Add(1)
+		if h.cfg.Stall != nil {
+			h.cfg.Stall(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
 		batch, err := cursor.Poll()
 		switch {
 		case batch != nil:
@@ -162,6 +230,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			return err
 		}
 		h.proceed(cursor.Position(), cursor.Drained())
+		h.turning.Rest()
 		select {
 		case <-cursor.Signal():
 		case f := <-h.commands:
@@ -282,6 +351,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 	clear(h.touched)
 	h.reached(end)
+	h.disperse(end)
 	h.placeAll()
 	if batch.Len() > 0 {
 		h.mu.Lock()
@@ -300,7 +370,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		h.within = e.Time()
 	}
 	for _, c := range h.scans {
-		c.touched.Note(e)
+		c.note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h)
 	if len(h.leaving) > 0 {
@@ -310,7 +380,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		clear(h.leaving)
 		h.leaving = h.leaving[:0]
 	}
-	if len(h.found) == 0 {
+	if len(h.found) == 0 && len(h.leavers) == 0 {
 		return
 	}
 	h.writer.Next(e)
@@ -321,6 +391,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			continue // it has just left
 		}
 		s := sub.session
+		sub.hit = sub.sent != nil
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
 				continue
@@ -328,6 +399,17 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			h.getting = append(h.getting, s)
 		}
 		s.matched = append(s.matched, sub)
+	}
+	for _, sub := range h.leavers {
+		s := sub.session
+		if sub.hit {
+			sub.hit = false
+		} else if s.has(p, keyed) && s.isAfter(position) && sub.left(e) {
+			if len(s.matched) == 0 && len(s.leaving) == 0 {
+				h.getting = append(h.getting, s)
+			}
+			s.leaving = append(s.leaving, sub)
+		}
 	}
 	if len(h.getting) == 0 {
 		return
@@ -341,14 +423,17 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		case h.budget.tight(h.pending) && !h.bound && !s.affords():
 			h.shed(s, before)
 		default:
-			h.writer.cost = 0
+			h.writer.cost, h.writer.copied = 0, 0
 			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			s.leave(e, ref, p, s.leaving, &h.writer)
 			h.spend(s, h.writer.cost)
+			h.sends(s, h.writer.copied)
 			h.pending += s.opened() - opened
 			h.touched[s] = struct{}{}
 		}
 		clear(s.matched)
-		s.matched = s.matched[:0]
+		clear(s.leaving)
+		s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
@@ -384,7 +469,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
-			c.touched.Spoil()
+			c.spoil()
 		}
 	}
 	for s := range h.live {
@@ -468,7 +553,7 @@ func (h *Hub) ahead(err error) {
 	}
 	h.reached(change.Position{})
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.placeAll()
 }
@@ -524,7 +609,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || h.at.After(at) {
 		return false
 	}
-	if t := s.tenant; t != nil && time.Now().Before(t.away) && s.evaluates() {
+	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
 		s.expense.away = t.away
 		return false
 	}
@@ -548,12 +633,18 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
+	if sub.sent != nil {
+		h.leavers = append(h.leavers, sub)
+	}
 	h.advance(sub)
 }
 
 func (h *Hub) exclude(sub *Subscription) {
 	h.abandon(sub)
 	h.index.Remove(sub.key)
+	if sub.sent != nil {
+		h.leavers = slices.DeleteFunc(h.leavers, func(other *Subscription) bool { return other == sub })
+	}
 	delete(h.subscriptions, sub.key)
 }
 

@@ -231,7 +231,7 @@ func TestSessionThatWaitsForTheLogDoesWhatItIsAskedFor(t *testing.T) {
 		}
 		here := map[change.Partition]streamer.Place{3: {At: last}}
 		for what, ask := range map[string]func(){
-			"attach": func() { _ = s.Attach(here, nil, nil) }, "detach": func() { _ = s.Detach([]change.Partition{3}) }, "pause": s.Pause,
+			"attach": func() { _ = s.Attach(here, nil, nil) }, "detach": func() { _ = s.Detach([]change.Partition{3}) }, "pause": func() { s.Pause(context.Background()) },
 			"subscribe": func() { s.Subscribe(everything(t)) }, "unsubscribe": func() { s.Unsubscribe([]string{"all"}) },
 		} {
 			did := make(chan struct{})

@@ -40,6 +40,8 @@ type NodeConfig struct {
 	Board *notice.Board
 	// Policy says when checkpoints are saved.
 	Policy checkpoint.Policy
+	// AnswerTimeout bounds how long a subscriber that connects waits for MongoDB. Defaults to 10 s.
+	AnswerTimeout time.Duration
 	// LagThreshold is the lag above which a partition is lagging. Defaults to 30 s.
 	LagThreshold time.Duration
 	// Overlap is how long a stopping node serves exclusive subscribers while they connect to another node; zero if there is none.
@@ -94,6 +96,7 @@ type Node struct {
 // NewNode returns a Node. Serve adds terms; Run runs it.
 func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node {
 	cfg.LagThreshold = cmp.Or(cfg.LagThreshold, 30*time.Second)
+	cfg.AnswerTimeout = cmp.Or(cfg.AnswerTimeout, 10*time.Second)
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
 	cfg.CheckpointTimeout = cmp.Or(cfg.CheckpointTimeout, 5*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -232,6 +235,9 @@ func (n *Node) shutdown(ctx context.Context) error {
 
 // Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }
+
+// CheckpointAge returns for how long the saving of checkpoints has had something to do and has not got on.
+func (n *Node) CheckpointAge() time.Duration { return n.writer.Age() }
 
 // Uptime returns the time since NewNode.
 func (n *Node) Uptime() time.Duration { return time.Since(n.begun) }

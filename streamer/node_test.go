@@ -30,6 +30,7 @@ type world struct {
 	origin checkpoint.Origin
 	halt   bool
 	policy checkpoint.Policy
+	stall  func(context.Context) // of the hubs; nil for none
 }
 
 // A flaky store is one that may be away.
@@ -111,7 +112,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
-	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt}, log)
+	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
@@ -303,6 +304,93 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 				t.Errorf("%s: %+v", name, all)
 			}
 			got.Session().Close(nil) // killed
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// What is left of a snapshot after a loss is left when a session comes back that has its partitions attached, even if these are all that it saves.
+func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
+		defer n.stop(t)
+		synctest.Wait()
+		connect := func(process string) *streamer.Exclusive {
+			t.Helper()
+			e, err := n.Connect(t.Context(), streamer.Request{
+				Subscriber: "orders", Process: process, Started: time.Now(), Start: streamer.StartNow, Attached: true,
+			}, everything(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			places := make(map[change.Partition]streamer.Place)
+			for p := range change.Partition(partitions) {
+				places[p] = streamer.Place{At: source.Append(inserts(1, 0)...)[0].Position()}
+			}
+			if err := e.Session().Attach(places, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return e
+		}
+		e := connect("1")
+		e.Session().Snapshot([]string{everything(t)[0].ID}, snapshot.Loss)
+		source.Append(inserts(3, 1)...)
+		if err := e.Ack(last(receive(t, e.Session(), 3)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		e.Close(t.Context(), nil)
+		e = connect("2")
+		if all := e.Session().Snapshots(); len(all) != 1 || all[0].Done || all[0].Reason != snapshot.Loss {
+			t.Errorf("left: %+v", all)
+		}
+		e.Close(t.Context(), nil)
+	})
+}
+
+// A process that keeps its own position, and comes back at one that is earlier than its checkpoint, has had the snapshots that were complete
+// before it.
+func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		events := source.Append(inserts(6, 0)...)
+		done := events[2].Position().Time
+		wants := func() []streamer.Subscription {
+			subscriptions := everything(t)
+			subscriptions[0].Snapshot = true
+			return subscriptions
+		}
+		begun, err := n.Connect(t.Context(), streamer.Request{Subscriber: "other", Start: streamer.StartNow}, wants())
+		if err != nil {
+			t.Fatal(err)
+		}
+		had := begun.Session().Snapshots()[0]
+		had.Listed, had.Done, had.At, had.Read = true, true, done, 9
+		first := checkpoint.Checkpoint{
+			Key: checkpoint.Key{Subscriber: "orders"}, Position: events[5].Position(), Partitions: partitions, At: time.Now(), Reason: checkpoint.ReasonInterval,
+			Snapshots: []snapshot.Progress{had},
+		}
+		if _, err := w.store.ClaimName(t.Context(), checkpoint.Claim{Process: "0", Started: time.Now()}, first); err != nil {
+			t.Fatal(err)
+		}
+		for i, again := range []bool{true, true, true, false, false} {
+			r := streamer.Request{Subscriber: "orders", Process: fmt.Sprint(i + 1), Started: time.Now(), Known: true, At: streamer.Place{Ref: events[i].Position().Ref()}}
+			e, err := n.Connect(t.Context(), r, wants())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := e.Session().Snapshots(); len(all) != 1 || all[0].Done == again {
+				t.Errorf("at change %d: %+v", i, all)
+			}
+			e.Session().Close(nil) // killed
 			time.Sleep(time.Second)
 		}
 	})
@@ -590,6 +678,52 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 				t.Errorf("event %d came %d times, want %d", i, got[e], want)
 			}
 		}
+	})
+}
+
+// A partition leaves when a shared subscriber has acknowledged what it has received of it, and what it has not received is for the next owner.
+func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			var err error
+			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		terms := n.own(t, 1)
+		received := source.Append(inserts(20, 0)...)
+		batches := receiveShared(t, s, 20)
+		var left atomic.Bool
+		go func() {
+			n.Release(t.Context(), terms)
+			left.Store(true)
+		}()
+		source.Append(inserts(20, 100)...)
+		synctest.Wait() // it goes no further by itself
+		if left.Load() {
+			t.Error("the partitions left before what was received was acknowledged")
+		}
+		if err := s.Ack(last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !left.Load() {
+			t.Error("the partitions stayed when it was acknowledged")
+		}
+		saved, err := w.store.Load(t.Context(), "stdout")
+		if err != nil || len(saved) != partitions {
+			t.Fatalf("%d checkpoints, %v", len(saved), err)
+		}
+		for _, c := range saved {
+			if c.Position.Compare(received[19].Position()) != 0 {
+				t.Errorf("partition %d is saved at %s, not %s", c.Partition, c.Position, received[19].Position())
+			}
+		}
+		n.stop(t)
 	})
 }
 

@@ -27,14 +27,19 @@ type Subscription struct {
 	Snapshot bool
 	// Recover sends the current documents again after a loss.
 	Recover bool
+	// Leaves also tells when a document stops matching: an event of the operation type left, with the key. A document counts that matched by its
+	// image before, otherwise one that was sent; where that is not known, any.
+	Leaves bool
 
 	session *Session
 	key     match.ID
-	ids     []string    // ID alone
-	group   *group      // of the subscriptions with an equal form
-	failed  *errorLimit // reports failed evaluations
-	listing bool        // the collections of its snapshot are being listed
-	readers []*reader   // of its snapshot, while the session is live
+	ids     []string       // ID alone
+	group   *group         // of the subscriptions with an equal form
+	failed  *errorLimit    // reports failed evaluations
+	listing bool           // the collections of its snapshot are being listed
+	readers []*reader      // of its snapshot, while the session is live
+	sent    *sentDocuments // with Leaves
+	hit     bool           // it matches the current event
 }
 
 // A group is the subscriptions of a session that have an equal form.
@@ -64,6 +69,8 @@ type SessionConfig struct {
 	Snapshots []snapshot.Progress
 	// Generation is the checkpoint generation of the position.
 	Generation uint64
+	// Fresh says that nothing was sent to the subscriber before.
+	Fresh bool
 	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
 	Attached bool
 	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
@@ -94,8 +101,12 @@ type Session struct {
 	usual         usual           // typical size of a batch
 	matched       []*Subscription // subscriptions that match the current event
 	groups        map[string]*group
-	matching      []*group // that match the current event
-	paused        bool     // reading has stopped
+	matching      []*group        // that match the current event
+	leaving       []*Subscription // for which a document has stopped to match with the current event
+	leaver        Writer
+	leavers       []*Subscription // with Leaves
+	remembered    int             // bytes that its subscriptions remember of what they were sent
+	paused        bool            // reading has stopped
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
@@ -107,6 +118,7 @@ type Session struct {
 		live          bool
 		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
+		fills         bool                // more is being queued, and goes out together
 		sent          []sent              // queued or sent and not acknowledged, in order
 		last          uint64              // the last Seq
 		given         uint64              // the last Seq that was received
@@ -123,7 +135,8 @@ type Session struct {
 		reads         bool                // a snapshot is not complete
 		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
-		rewound       attachment // the last rewind, and its batch
+		cuts          map[change.Partition]attachment // of partitions that leave: the last batch whose events are handed over, and its end
+		rewound       attachment                      // the last rewind, and its batch
 		notices       []Notice
 		cause         error
 	}
@@ -212,7 +225,7 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	defer s.mu.Unlock()
 	notices, cause = s.mu.notices, s.mu.cause
 	s.mu.notices = nil
-	if cause != nil {
+	if cause != nil || s.mu.fills {
 		return nil, notices, cause
 	}
 	queue, s.mu.queue = s.mu.queue, nil
@@ -228,14 +241,13 @@ func (s *Session) Prune(b *Batch) {
 	if !s.cfg.Owner {
 		return
 	}
-	terms := *s.attached.Load()
 	over := make(map[change.Partition]bool)
 	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
 	for _, e := range b.Events {
 		ended, looked := over[e.Partition]
 		if !looked {
-			term, there := terms[e.Partition]
-			ended = !there || term.Err() != nil || b.Seq <= s.attachedAfter(e.Partition)
+			_, hands := s.term(e.Partition, b.Seq)
+			ended = !hands
 			over[e.Partition] = ended
 		}
 		payload := b.payloads[from:e.end]
@@ -249,11 +261,16 @@ func (s *Session) Prune(b *Batch) {
 	b.Events, b.payloads = kept, payloads
 }
 
-// attachedAfter returns the last batch before a partition was attached.
-func (s *Session) attachedAfter(p change.Partition) uint64 {
+// term returns the term under which events of a partition in a batch may be handed over, false if they may not.
+func (s *Session) term(p change.Partition, seq uint64) (change.Term, bool) {
+	term, there := (*s.attached.Load())[p]
+	if !there || term.Err() != nil {
+		return term, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.joined[p].seq
+	cut, leaves := s.mu.cuts[p]
+	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
 }
 
 // Ack acknowledges the received batches up to seq. Repeated acknowledgements are ignored; a batch that was not received is rejected with
@@ -447,6 +464,10 @@ func (s *Session) add(subscriptions []Subscription) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
+		if sub.Leaves {
+			s.leavers = append(s.leavers, sub)
+			sub.sent = &sentDocuments{whole: s.cfg.Fresh, of: make(map[uint64]sentDocument)}
+		}
 		if s.isLive() {
 			s.hub.include(sub)
 		}
@@ -462,6 +483,12 @@ func (s *Session) remove(id string) {
 	}
 	delete(s.subscriptions, id)
 	delete(s.byKey, sub.key)
+	if sub.sent != nil {
+		s.leavers = slices.DeleteFunc(s.leavers, func(other *Subscription) bool { return other == sub })
+		for _, doc := range sub.sent.of {
+			s.remembered -= doc.size()
+		}
+	}
 	if sub.group.size--; sub.group.size == 0 {
 		delete(s.groups, sub.Form.key)
 	}
@@ -539,6 +566,11 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 		p = 0
 	}
 	w = s.hide(e, w)
+	for _, sub := range subscriptions {
+		if sub.sent != nil {
+			sub.sendsEvent(e)
+		}
+	}
 	s.gather(subscriptions)
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one
@@ -551,6 +583,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 		if err != nil {
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
+			w.copied += eventUnits + (len(payloads)-len(s.open.payloads))/copiedBytes
 			s.open.payloads = payloads
 			s.open.Events = append(s.open.Events, Event{
 				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
@@ -665,6 +698,9 @@ func (s *Session) State() SessionState {
 				st.Partitions[p] = a.at
 			} else {
 				st.Partitions[p] = reading.place(p, acked)
+			}
+			if cut, leaves := s.mu.cuts[p]; leaves && st.Partitions[p].After(cut.at) {
+				st.Partitions[p] = cut.at
 			}
 		}
 		return st

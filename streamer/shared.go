@@ -26,6 +26,10 @@ type Shared struct {
 	keeper  *checkpoint.Keeper
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
 	told    atomic.Bool   // operators know that it is not served any more
+	stalled atomic.Bool   // nothing is acknowledged before somebody acts
+	start   StartPolicy   // of partitions without a checkpoint; zero means the origin
+	from    time.Time     // of StartTime
+	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
 
 	mu struct {
 		sync.Mutex
@@ -46,7 +50,7 @@ var _ checkpoint.Source = (*Shared)(nil)
 
 // Share opens the session of a shared subscriber. It gets partitions when the node gets their terms. Call it before the first Serve.
 func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
-	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1)}
+	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked = make(map[change.Partition]uint64)
 	var err error
@@ -103,6 +107,7 @@ func (s *Shared) Ack(seq uint64) error {
 	s.mu.received = slices.Delete(s.mu.received, 0, n)
 	s.mu.Unlock()
 	s.keeper.Passed(events) // the progress has them by now
+	notify(s.passed)
 	return nil
 }
 
@@ -121,6 +126,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
 	if err != nil {
 		return fmt.Errorf("attach %s: %w", s.name, err)
+	}
+	if err := s.begin(ctx, terms, claimed); err != nil {
+		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
 	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since
@@ -178,13 +186,13 @@ func (s *Shared) detach(partitions []change.Partition) {
 
 // drain stops reading, waits until everything is acknowledged or the context ends, and returns the number of unacknowledged events.
 func (s *Shared) drain(ctx context.Context) (left int) {
-	s.session.Pause()
+	s.session.Pause(ctx)
 	for {
-		if left = s.session.State().Events; left == 0 {
-			return 0
+		if left = s.session.State().Events; left == 0 || s.stalled.Load() {
+			return left
 		}
 		select {
-		case <-s.node.hub.acked:
+		case <-s.passed:
 		case <-s.session.Done():
 			return left
 		case <-ctx.Done():

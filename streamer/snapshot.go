@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -32,6 +33,8 @@ type SnapshotState string
 const (
 	SnapshotBegun SnapshotState = "begun"
 	SnapshotDone  SnapshotState = "done" // all documents have been sent
+	// SnapshotCancelled says that an operator has ended it.
+	SnapshotCancelled SnapshotState = "cancelled"
 )
 
 // A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
@@ -51,10 +54,12 @@ type scan struct {
 	snapshot.Scan[*Subscription]
 
 	namespace change.Namespace
-	touched   *snapshot.Touched
-	patient   time.Time     // deadline for readers without room, zero while there are none
-	woken     chan struct{} // holds one signal: readers may have room
-	placed    chan struct{} // holds one signal: the page has been placed
+	touched   *snapshot.Touched // since the page was wanted
+	ahead     *fetch            // the page after it, nil if it is not being read
+	size      int               // typical size of a document, 0 if unknown
+	patient   time.Time         // deadline for readers without room, zero while there are none
+	woken     chan struct{}     // holds one signal: readers may have room
+	placed    chan struct{}     // holds one signal: the page has been placed
 
 	joining []*reader // join at the next page
 	page    *page     // waits for the Hub to reach its time
@@ -62,6 +67,16 @@ type scan struct {
 	again       []change.Value
 	until, next change.Value
 	read        int // documents read
+}
+
+// A fetch is a page that is being read.
+type fetch struct {
+	reading *health.Loop
+	query   snapshot.Query
+	touched *snapshot.Touched // since then
+	done    chan struct{}     // closed when read or err is set
+	read    snapshot.Page
+	err     error
 }
 
 // A page is a page of documents, encoded for its readers.
@@ -98,6 +113,64 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	})
 }
 
+// An Operation is what an operator does with a snapshot.
+type Operation string
+
+// The operations.
+const (
+	BeginSnapshot  Operation = "begin"
+	PauseSnapshot  Operation = "pause"
+	ResumeSnapshot Operation = "resume"
+	CancelSnapshot Operation = "cancel"
+)
+
+// Operate does something with the snapshots of a subscription, or of all if id is empty, for an operator. It returns how many it was done with.
+// A snapshot that begins reads a collection, or all of the subscription if ns is zero.
+func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int) {
+	s.await(func() {
+		for _, sub := range s.byKey {
+			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
+				continue
+			}
+			if do == BeginSnapshot {
+				var some []change.Namespace
+				if ns.DB != "" {
+					some = append(some, ns)
+				}
+				s.beginSnapshot(sub, snapshot.Operator, some)
+				done++
+			} else if s.operate(sub, do) {
+				done++
+			}
+		}
+	})
+	return done
+}
+
+// operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is none for that. Called by the owner.
+func (s *Session) operate(sub *Subscription, do Operation) bool {
+	p := sub.progress()
+	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
+		return false
+	}
+	next, live := *p, s.isLive()
+	if live {
+		s.hub.abandon(sub)
+	}
+	if do == CancelSnapshot {
+		next.Done, next.Paused, next.Listed, next.Left = true, false, true, nil
+		next.At = change.Later(s.at(), s.position()).Time
+		s.mark(sub, SnapshotCancelled, next)
+		return true
+	}
+	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
+	s.setProgress(sub.ID, &next)
+	if live {
+		s.hub.advance(sub)
+	}
+	return true
+}
+
 // Snapshots returns the progress of the session's snapshots.
 func (s *Session) Snapshots() []snapshot.Progress {
 	s.mu.Lock()
@@ -125,7 +198,7 @@ func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapsh
 // it has had, because documents that were read together share a position.
 func Stamp(all []snapshot.Progress) (stamp uint32) {
 	for _, p := range all {
-		stamp += uint32(xxh3.HashString(fmt.Sprintf("%+v", p)))
+		stamp += uint32(xxh3.Hash(p.AppendState(nil)))
 	}
 	return stamp
 }
@@ -157,12 +230,16 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	p := snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: reason, Listed: len(some) > 0}
 	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
 		p = *before
+		p.Paused = false
 	}
 	if p.Listed {
 		p.Left = slices.DeleteFunc(slices.Clone(p.Left), func(l snapshot.Left) bool { return slices.Contains(some, l.Namespace) })
 		for _, ns := range some {
 			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
 		}
+	}
+	if sub.sent != nil {
+		sub.sent.reread(some)
 	}
 	live := s.isLive()
 	if live {
@@ -240,6 +317,9 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
 	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
+		if sub.sent != nil {
+			sub.sent.whole = true // it is new
+		}
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != hash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
@@ -250,12 +330,13 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 func (h *Hub) advance(sub *Subscription) {
 	p := sub.progress()
 	switch {
-	case p == nil || p.Done || h.cfg.Snapshots == nil:
+	case p == nil || p.Done || p.Paused || h.cfg.Snapshots == nil:
 	case !p.Listed:
 		h.list(sub)
 	case len(p.Left) == 0:
+		h.gone(sub)
 		done := *p
-		done.Done = true
+		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
 		sub.session.mark(sub, SnapshotDone, done)
 	default:
 		for _, left := range p.Left {
@@ -304,23 +385,54 @@ func (h *Hub) list(sub *Subscription) {
 	sub.listing = true
 	f := sub.Program.Filter()
 	h.start(func(ctx context.Context) {
-		collections, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
+		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
 			h.logger.Warn("listing collections for a snapshot failed", "error", err)
 			await(ctx, nil, retryRead)
 		}
 		h.do(ctx, func() {
-			sub.listing = false
-			p := sub.progress()
-			if h.subscriptions[sub.key] != sub || p == nil || p.Listed {
+			if err != nil {
+				sub.listing = false
+				if h.subscriptions[sub.key] == sub {
+					h.advance(sub)
+				}
 				return
 			}
-			if err == nil {
-				h.listed(sub, *p, collections)
-			}
-			h.advance(sub)
+			h.listings = append(h.listings, listing{sub, collections, at})
+			h.placeListings()
 		})
 	})
+}
+
+// A listing is the collections of a subscription's snapshot.
+type listing struct {
+	sub         *Subscription
+	collections []snapshot.Collection
+	at          change.Timestamp
+}
+
+// placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
+// before it is still there for the session.
+func (h *Hub) placeListings() {
+	waiting := h.listings
+	h.listings = nil
+	for _, l := range waiting {
+		if l.at.Compare(h.at.Time) > 0 {
+			h.listings = append(h.listings, l)
+			continue
+		}
+		l.sub.listing = false
+		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
+			l.sub.session.Notify(Notice{
+				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
+				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
+			})
+		}
+		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
+			h.listed(l.sub, *p, l.collections)
+			h.advance(l.sub)
+		}
+	}
 }
 
 func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
@@ -381,10 +493,10 @@ func (h *Hub) roomy() {
 func (h *Hub) runScan(ctx context.Context, c *scan) {
 	var w Writer
 	for ctx.Err() == nil {
-		var q snapshot.Query
+		var f *fetch
 		var takers []*reader
 		over := true
-		h.do(ctx, func() { q, takers, over = h.next(c) })
+		h.do(ctx, func() { f, takers, over = h.next(c) })
 		if over {
 			return
 		}
@@ -392,21 +504,111 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 			await(ctx, c.woken, patience)
 			continue
 		}
-		if limit := h.cfg.SnapshotRate; limit != nil {
-			_ = limit.WaitN(ctx, min(q.Documents, limit.Burst())) // fails only when the context ends
-		}
-		read, err := h.cfg.Snapshots.Read(ctx, q)
-		if err != nil {
-			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", err)
+		<-f.done
+		if f.err != nil {
+			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
 			await(ctx, nil, retryRead)
 			continue
 		}
-		p := h.write(&w, q, read, takers)
+		h.do(ctx, func() { h.readAhead(c, f) })
+		p := h.write(&w, f.query, f.read, takers)
 		h.do(ctx, func() {
 			c.page = p
 			h.place(c)
 		})
 		await(ctx, c.placed, 0)
+	}
+}
+
+// noteFetch notes how to end the reading of a page; nil: it is over.
+func (h *Hub) noteFetch(f *fetch, cancel context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel == nil {
+		delete(h.mu.fetches, f)
+		return
+	}
+	f.reading.Work()
+	h.mu.fetches[f] = cancel
+}
+
+// RestartSnapshots reads the pages again that are being read. It does not wait.
+func (h *Hub) RestartSnapshots() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, cancel := range h.mu.fetches {
+		cancel()
+	}
+}
+
+// SnapshotAge returns for how long the page that has taken longest has been read.
+func (h *Hub) SnapshotAge() (age time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := range h.mu.fetches {
+		age = max(age, f.reading.Age())
+	}
+	return age
+}
+
+// fetch begins to read a page.
+func (h *Hub) fetch(q snapshot.Query, touched *snapshot.Touched) *fetch {
+	f := &fetch{query: q, touched: touched, done: make(chan struct{}), reading: health.NewLoop()}
+	h.start(func(ctx context.Context) {
+		defer close(f.done)
+		if limit := h.cfg.SnapshotRate; limit != nil {
+			if f.err = limit.WaitN(ctx, min(q.Documents, limit.Burst())); f.err != nil { // the context has ended
+				return
+			}
+		}
+		reading, cancel := context.WithCancel(ctx)
+		defer cancel()
+		h.noteFetch(f, cancel)
+		defer h.noteFetch(f, nil)
+		f.read, f.err = h.cfg.Snapshots.Read(reading, q)
+	})
+	return f
+}
+
+// readAhead begins to read the page after one that was read, while that is delivered.
+func (h *Hub) readAhead(c *scan, f *fetch) {
+	if len(f.query.IDs) > 0 || len(f.read.Documents) == 0 {
+		return
+	}
+	size := 0
+	for _, d := range f.read.Documents {
+		size += len(d)
+	}
+	c.size = size / len(f.read.Documents)
+	if f.read.Next.IsZero() {
+		return
+	}
+	q := h.query(c)
+	q.From, q.Until = f.read.Next, f.query.Until
+	c.ahead = h.fetch(q, snapshot.NewTouched(c.namespace))
+}
+
+// query returns the query for a page that is wanted now, without its bounds.
+func (h *Hub) query(c *scan) snapshot.Query {
+	most := h.cfg.SnapshotPage
+	if c.size > 0 {
+		most = min(most, pageBytes/c.size+1)
+	}
+	return snapshot.Query{Namespace: c.namespace, After: h.at.Time, Documents: most, Bytes: pageBytes}
+}
+
+// note notes a change that pages in progress may lack; spoil says that some may be unknown.
+func (c *scan) note(e *change.Event) {
+	c.touched.Note(e)
+	if c.ahead != nil {
+		c.ahead.touched.Note(e)
+	}
+}
+
+func (c *scan) spoil() {
+	c.touched.Spoil()
+	if c.ahead != nil {
+		c.ahead.touched.Spoil()
 	}
 }
 
@@ -425,19 +627,20 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	}
 }
 
-// next says which page a scan reads next, and for whom. Nobody: readers have no room. over: the scan has none any more.
-func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
+// next returns the next page of a scan, which is being read, and for whom. Nobody: readers have no room. over: the scan has none any more.
+func (h *Hub) next(c *scan) (f *fetch, takers []*reader, over bool) {
 	readers := slices.Clone(c.Readers())
 	switch {
 	case c.touched.Replaced(): // by another collection: read all of it
 		c.Scan, c.touched, c.again = snapshot.Scan[*Subscription]{}, snapshot.NewTouched(c.namespace), nil
+		c.ahead = nil
 		for _, r := range readers {
 			r.Left = snapshot.Left{Namespace: c.namespace}
 			c.Join(r)
 			h.passed(r, 0)
 		}
 	case c.touched.Gone(): // later documents arrive as changes
-		c.touched, c.again = snapshot.NewTouched(c.namespace), nil
+		c.touched, c.again, c.ahead = snapshot.NewTouched(c.namespace), nil, nil
 		for _, r := range readers {
 			r.Done = true
 			c.Leave(r)
@@ -453,7 +656,7 @@ func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
 	readers = slices.Clone(c.Readers())
 	for _, r := range readers {
 		if !h.hasRoom(r) && c.isPatient() {
-			return q, nil, false
+			return nil, nil, false
 		}
 	}
 	for _, r := range readers {
@@ -470,14 +673,25 @@ func (h *Hub) next(c *scan) (q snapshot.Query, takers []*reader, over bool) {
 	case left == 0:
 		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
 		h.roomy()
-		return q, nil, true
+		return nil, nil, true
+	}
+	takers = slices.Clone(c.Readers())
+	if len(c.again) == 0 {
+		from, until := c.Next()
+		f, c.ahead = c.ahead, nil
+		if f != nil && !f.touched.Spoiled() && f.query.From.Equal(from) && f.query.Until.Equal(until) {
+			c.touched = f.touched
+			return f, takers, false
+		}
+		c.touched.Forget()
+		q := h.query(c)
+		q.From, q.Until = from, until
+		return h.fetch(q, c.touched), takers, false
 	}
 	c.touched.Forget()
-	q = snapshot.Query{Namespace: c.namespace, After: h.at.Time, IDs: c.again, Documents: h.cfg.SnapshotPage, Bytes: pageBytes}
-	if len(c.again) == 0 {
-		q.From, q.Until = c.Next()
-	}
-	return q, slices.Clone(c.Readers()), false
+	q := h.query(c)
+	q.IDs = c.again
+	return h.fetch(q, c.touched), takers, false
 }
 
 // isPatient reports whether readers without room are still waited for.
@@ -565,6 +779,7 @@ func (h *Hub) placeAll() {
 		h.early = false
 		h.roomy()
 	}
+	h.placeListings()
 	for _, c := range h.scans {
 		h.place(c)
 	}
@@ -602,6 +817,9 @@ func (h *Hub) place(c *scan) {
 		}
 		for _, hit := range d.hits {
 			if s := hit.reader.Who.session; slices.Contains(takers, hit.reader) && s.has(d.partition, true) {
+				if hit.reader.Who.sent != nil {
+					hit.reader.Who.sends(c.namespace, d.id)
+				}
 				s.document(ref, d.partition, hit.reader.Who, p.payloads[hit.from:hit.to])
 			}
 		}
@@ -644,7 +862,11 @@ func (h *Hub) passed(r *reader, documents int) {
 	if p == nil {
 		return
 	}
+	h.metrics.read.Add(float64(documents))
 	next := p.With(r.Left, r.Done, documents)
+	if next.Since.IsZero() {
+		next.Since, next.ReadBefore = time.Now(), p.Read
+	}
 	sub.session.setProgress(sub.ID, &next)
 	if r.Done {
 		sub.readers = slices.DeleteFunc(sub.readers, func(other *reader) bool { return other == r })

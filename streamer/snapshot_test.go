@@ -48,6 +48,7 @@ type store struct {
 	versions int64
 	past     []moment
 	times    map[int64]change.Timestamp // of versions
+	several  map[change.Timestamp]bool  // times of several changes
 	reads    int
 }
 
@@ -110,6 +111,7 @@ func (s *store) transaction(coll string, id int64) {
 	}
 	_, at := s.log.Reach()
 	at = at.Next()
+	s.several[at] = true
 	var events []changetest.Event
 	for i := range uint64(4) {
 		s.versions++
@@ -133,7 +135,7 @@ func (s *store) at(t change.Timestamp) contents {
 	return s.past[i-1].then
 }
 
-func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, err error) {
+func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, docs := range s.now {
@@ -142,7 +144,8 @@ func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.C
 		}
 	}
 	slices.SortFunc(all, func(a, b snapshot.Collection) int { return len(a.Coll) - len(b.Coll) })
-	return all, nil
+	_, at = s.log.Reach()
+	return all, at, nil
 }
 
 func idValue(n int64) change.Value {
@@ -205,6 +208,7 @@ type replica struct {
 	coll    string // empty: all
 	credit  int
 	recover bool
+	leaves  bool // it has the documents of an even v only
 
 	has    contents
 	last   map[string]change.Timestamp // of documents: when they were changed last, as far as the replica knows
@@ -215,12 +219,18 @@ type replica struct {
 	state  streamer.SessionState
 	marks  int
 	done   bool
+	whole  bool // it has had everything since the snapshot was complete
 	failed string
 }
 
 func (r *replica) open(t *testing.T, b *bench) {
 	r.cfg.CreditEvents = r.credit
-	r.session = b.open(r.cfg, []streamer.Subscription{{ID: "docs", Program: compile(t, match.Filter{Coll: r.coll}), Snapshot: true, Recover: r.recover}})
+	filter := match.Filter{Coll: r.coll}
+	if r.leaves {
+		filter.Source = "doc.v % 2 == 0"
+	}
+	r.session = b.open(r.cfg, []streamer.Subscription{{ID: "docs", Program: compile(t, filter), Snapshot: true, Recover: r.recover, Leaves: r.leaves}})
+	r.cfg.Fresh = false
 }
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
@@ -230,6 +240,7 @@ func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	if lossy {
 		r.has = r.saved.clone()
 	}
+	r.whole = false
 	r.last, r.newest, r.kept, r.seqs = make(map[string]change.Timestamp), make(map[string]int64), nil, nil
 	r.open(t, b)
 }
@@ -251,14 +262,43 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 		}
 		if m := b.Snapshot; m != nil {
 			r.done = m.State == streamer.SnapshotDone
+			r.whole = r.done
 			r.marks++
 		}
-		if l := b.Loss; l != nil && !r.recover {
-			r.session.Snapshot([]string{"docs"}, snapshot.Operator)
+		if l := b.Loss; l != nil {
+			if r.whole = false; !r.recover {
+				r.session.Snapshot([]string{"docs"}, snapshot.Operator)
+			}
 		}
+		r.check(s, b.To.Time)
 		r.kept, r.seqs = append(r.kept, r.has.clone()), append(r.seqs, b.Seq)
 	}
 	return len(batches) > 0
+}
+
+// check compares the replica with what the collections were at the end of a batch.
+func (r *replica) check(s *store, at change.Timestamp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.whole || s.several[at] {
+		return
+	}
+	for name, want := range s.at(at) {
+		want = r.wants(want)
+		if (r.coll == "" || r.coll == name) && !maps.Equal(r.has[name], want) {
+			r.failed = fmt.Sprintf("at %s %s is %v, was %v", at, name, r.has[name], want)
+		}
+	}
+}
+
+// wants returns the documents that match the replica's filter.
+func (r *replica) wants(docs map[int64]doc) map[int64]doc {
+	if !r.leaves {
+		return docs
+	}
+	docs = maps.Clone(docs)
+	maps.DeleteFunc(docs, func(_ int64, d doc) bool { return d.v%2 != 0 })
+	return docs
 }
 
 func (r *replica) apply(s *store, b *streamer.Batch, i int) {
@@ -296,6 +336,9 @@ func (r *replica) apply(s *store, b *streamer.Batch, i int) {
 	switch {
 	case e.Op() == change.OpDelete:
 		delete(docs, id)
+	case string(e.OpName()) == change.LeftName:
+		delete(docs, id)
+		return // a change that has no v here
 	case full.Document() != nil:
 		docs[id] = doc{v, base}
 		s.mu.Lock()
@@ -326,6 +369,27 @@ func (r *replica) ack(n int) {
 	r.seqs, r.kept = r.seqs[n:], r.kept[n:]
 }
 
+// A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
+func TestDocumentsLeave(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{
+				do: rapid.SampledFrom([]string{
+					"insert", "insert", "whole", "whole", "whole", "delete", "receive", "receive", "receive", "ack", "ack", "sleep", "sleep", "open", "crash",
+					"crash lossy", "suspect", "snapshot",
+				}).Draw(rt, "do"),
+				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
+			}
+		}), 1, 150).Draw(rt, "steps")
+		exact, page, seed := rapid.Bool().Draw(rt, "exact"), rapid.IntRange(1, 6).Draw(rt, "page"), rapid.Uint64().Draw(rt, "seed")
+		var failure string
+		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, true, page, seed, steps) })
+		if failure != "" {
+			rt.Fatal(failure)
+		}
+	})
+}
+
 func TestSnapshotsMeetTheirChanges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
@@ -339,17 +403,17 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 		}), 1, 150).Draw(rt, "steps")
 		exact, page, seed := rapid.Bool().Draw(rt, "exact"), rapid.IntRange(1, 6).Draw(rt, "page"), rapid.Uint64().Draw(rt, "seed")
 		var failure string
-		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, page, seed, steps) })
+		synctest.Test(t, func(t *testing.T) { failure = replicate(t, exact, false, page, seed, steps) })
 		if failure != "" {
 			rt.Fatal(failure)
 		}
 	})
 }
 
-func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) string {
+func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []step) string {
 	source := &oplogtest.Log{ReplyEvents: 1 + page, Delay: time.Duration(page%3) * 3 * time.Millisecond}
 	source.Tick(1)
-	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp)}
+	s := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool)}
 	for id := range int64(12) {
 		s.write("insert", "orders", id)
 		s.write("insert", "other", id)
@@ -359,9 +423,9 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 	var replicas []*replica
 	open := func(m int) {
 		r := &replica{
-			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}},
+			cfg: streamer.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: streamer.Place{At: b.log.End()}, Fresh: true},
 			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
-			credit: 1 + m%40, recover: m%2 == 0,
+			credit: 1 + m%40, recover: m%2 == 0, leaves: leaves,
 		}
 		if m%3 == 0 {
 			r.coll = "orders"
@@ -399,6 +463,7 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 		case "suspect":
 			source.Suspect()
 		case "snapshot":
+			r.whole = false
 			r.session.Snapshot([]string{"docs"}, snapshot.Operator)
 		}
 	}
@@ -421,6 +486,7 @@ func replicate(t *testing.T, exact bool, page int, seed uint64, steps []step) st
 		}
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {
+				want[name] = r.wants(want[name])
 				if !maps.Equal(r.has[name], want[name]) {
 					return fmt.Sprintf("replica %d: %s is %v, want %v", i, name, r.has[name], want[name])
 				}

@@ -99,3 +99,15 @@ func (n *Node) endUnacknowledged(now time.Time) {
 		}
 	}
 }
+
+// OperateSnapshot does something with the snapshots of a subscriber that has a session at this node, as Session.Operate does. connected is false
+// if it has none.
+func (n *Node) OperateSnapshot(subscriber string, do Operation, subscription string, ns change.Namespace) (done int, connected bool) {
+	n.mu.Lock()
+	e := n.mu.exclusive[subscriber]
+	n.mu.Unlock()
+	if e == nil || e.session == nil {
+		return 0, false
+	}
+	return e.session.Operate(do, subscription, ns), true
+}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -29,6 +30,8 @@ const (
 	liveWindow = 400 * time.Millisecond
 	// freeUnits is what a session may spend within about liveWindow off the live path without a slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
+	// compileUnits is for how long a slot rests after compiling a filter.
+	compileUnits = unitsPerSecond / 500
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 200
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
@@ -72,6 +75,12 @@ type tenant struct {
 	reply int           // of it, in the current reply
 	away  time.Time     // until when its sessions with costly filters stay off the live path
 	hold  time.Duration // how long that is
+	sent  level         // what its deliveries have cost
+	sends int           // in the current reply
+	// everything says that sessions without costly filters stay off it too.
+	everything bool
+
+	crowd crowd
 
 	// The following fields are guarded by the mutex of tenants.
 	users     int       // sessions, and filters being compiled
@@ -81,9 +90,11 @@ type tenant struct {
 
 // tenants are the identities that have sessions, or suspended filters.
 type tenants struct {
-	// slots hold as many as may compile or evaluate filters at a time off the live path: half of the cores, for which identities wait in line.
+	// slots hold as many as may compile, or evaluate filters and deliver much off the live path, at a time: half of the cores, for which identities wait
+	// in line.
 	slots    chan struct{}
 	compiler *match.Compiler
+	several  atomic.Int32 // those that have users
 
 	mu struct {
 		sync.Mutex
@@ -113,7 +124,9 @@ func (t *tenants) enter(account string) *tenant {
 		of = &tenant{account: account, slot: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
 		t.mu.of[account] = of
 	}
-	of.users++
+	if of.users++; of.users == 1 {
+		t.several.Add(1)
+	}
 	return of
 }
 
@@ -123,10 +136,17 @@ func (t *tenants) exit(of *tenant) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.users--; of.users == 0 && len(of.suspended) == 0 && !time.Now().Before(of.kept) {
+	if of.users--; of.users > 0 {
+		return
+	}
+	t.several.Add(-1)
+	if len(of.suspended) == 0 && !time.Now().Before(of.kept) {
 		delete(t.mu.of, of.account)
 	}
 }
+
+// contended reports whether there is more than one identity.
+func (t *tenants) contended() bool { return t.several.Load() > 1 }
 
 // keep remembers a tenant for a while, so that connecting again evades nothing.
 func (t *tenants) keep(of *tenant, until time.Time) {
@@ -194,9 +214,16 @@ func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
 	return false
 }
 
-func (t *tenants) release(of *tenant) {
-	<-t.slots
+// release returns both slots. While there are other identities, that of the node rests for as long as what it was held for takes, by its cost: sessions off
+// the live path take a quarter of the cores then.
+func (t *tenants) release(of *tenant, units int) {
+	rest := time.Duration(units) * time.Second / unitsPerSecond
 	<-of.slot
+	if t.contended() {
+		time.AfterFunc(rest, func() { <-t.slots })
+		return
+	}
+	<-t.slots
 }
 
 // An expense is what the evaluations of a session cost. It belongs to the session's owner.
@@ -335,14 +362,7 @@ func (h *Hub) evict(s *Session, at change.Position) {
 	if _, live := h.live[s]; !live {
 		return
 	}
-	if t := s.tenant; !h.now.Before(t.away) {
-		if h.now.Sub(t.away) > mostAway {
-			t.hold = 0
-		}
-		t.hold = min(max(leastAway, 2*t.hold), mostAway)
-		t.away = h.now.Add(t.hold)
-		h.tenants.keep(t, t.away.Add(mostAway))
-	}
+	h.banish(s.tenant)
 	s.expense.away, s.expense.slot = s.tenant.away, true
 	s.expense.level = level{units: freeUnits, at: h.now}
 	at = change.Later(change.Later(at, s.from), s.position()).Clone()
@@ -350,6 +370,19 @@ func (h *Hub) evict(s *Session, at change.Position) {
 	delete(h.touched, s)
 	h.metrics.costly.Inc()
 	h.leave(s, at)
+}
+
+// banish keeps an identity off the live path for a while, longer each time.
+func (h *Hub) banish(t *tenant) {
+	if h.now.Before(t.away) {
+		return
+	}
+	if h.now.Sub(t.away) > mostAway {
+		t.hold = 0
+	}
+	t.hold = min(max(leastAway, 2*t.hold), mostAway)
+	t.away, t.everything = h.now.Add(t.hold), false
+	h.tenants.keep(t, t.away.Add(mostAway))
 }
 
 // evictReader takes a session off the live path, because a subscription costs too much on a page of its snapshot. Nothing of the page is delivered to it.
@@ -423,6 +456,6 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 	if !h.tenants.acquire(of, nil, ctx.Done()) {
 		return nil, context.Cause(ctx)
 	}
-	defer h.tenants.release(of)
+	defer h.tenants.release(of, compileUnits)
 	return h.tenants.compiler.Compile(f)
 }

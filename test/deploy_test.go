@@ -81,9 +81,10 @@ func TestSampleForSystemdIsClosed(t *testing.T) {
 		"ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes", "PrivateMounts": "yes", "PrivateUsers": "yes",
 		"ProtectClock": "yes", "ProtectControlGroups": "yes", "ProtectHostname": "yes", "ProtectKernelLogs": "yes", "ProtectKernelModules": "yes",
 		"ProtectKernelTunables": "yes", "ProtectProc": "invisible", "RemoveIPC": "yes", "LockPersonality": "yes", "MemoryDenyWriteExecute": "yes",
-		"RestrictAddressFamilies": "AF_INET AF_INET6", "RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX", "RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes",
 		"SystemCallArchitectures": "native", "SystemCallFilter": "@system-service ~@privileged @resources", "MemoryMax": "1G", "TasksMax": "512",
-		"ExecStart": "/usr/local/bin/streamer run -f /etc/streamer/config.yaml",
+		"ExecStart": "/usr/local/bin/streamer run -f /etc/streamer/config.yaml", "ExecStartPre": "/usr/local/bin/streamer check -f /etc/streamer/config.yaml",
+		"LoadCredential": "mongodb-uri:/etc/streamer/mongodb-uri etcd.key:/etc/streamer/etcd.key",
 	} {
 		if got, there := service[name]; !there || got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)
@@ -110,7 +111,7 @@ func closed(t *testing.T, file string, environ []string) config.Config {
 		"mongodb-uri": []byte(uri[1]), "tls.crt": cert, "tls.key": key, "etcd-ca.crt": cert, "etcd.crt": cert, "etcd.key": key,
 		"identities": fmt.Appendf(nil, "token %s name=billing namespace=shop.* max_subscriptions=100 events_per_second=2000\n", access.Hash("x")),
 	}
-	named := regexp.MustCompile(`/etc/streamer/[a-z/.-]+`)
+	named := regexp.MustCompile(`/(?:etc/streamer|run/credentials/streamer\.service)/[a-z/.-]+`)
 	for _, path := range named.FindAllString(file, -1) {
 		data, known := content[filepath.Base(path)]
 		if !known {

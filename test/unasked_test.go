@@ -19,12 +19,17 @@ func changing() map[string][][]string {
 		"subscribers rewind": {
 			{printer, "--to", "START"}, {printer, "--partition", "3", "--to", "START"}, {printer, "--partition", "3", "--to", "START", "-o", "json"},
 		},
-		"subscribers import":  {{"ARCHIVE"}, {"ARCHIVE", "-o", "json"}},
-		"subscribers delete":  {{printer}, {printer, "-o", "json"}},
-		"cluster repartition": {{"--to", "24"}, {"--to", "24", "-o", "json"}},
-		"cluster adopt":       {{}, {"-o", "json"}},
-		"handoff":             {{"0", "--to", "OTHER"}, {"0", "--to", "OTHER", "-o", "json"}},
-		"drain":               {{"OWNER"}, {"OWNER", "-o", "json"}},
+		"subscribers import":       {{"ARCHIVE"}, {"ARCHIVE", "-o", "json"}},
+		"subscribers delete":       {{printer}, {printer, "-o", "json"}},
+		"cluster repartition":      {{"--to", "24"}, {"--to", "24", "-o", "json"}},
+		"cluster adopt":            {{}, {"-o", "json"}},
+		"handoff":                  {{"0", "--to", "OTHER"}, {"0", "--to", "OTHER", "-o", "json"}},
+		"supervisor set":           {{"--missed-heartbeats-to-alert", "4"}, {"--missed-heartbeats-to-alert", "4", "-o", "json"}},
+		"supervisor pause-restart": {{"--slug", "OWNER"}, {"--slug", "OWNER", "-o", "json"}},
+		"drain":                    {{"OWNER"}, {"OWNER", "-o", "json"}},
+		"snapshot":                 {{printer}, {printer, "cancel", "-o", "json"}},
+		"sinks pause":              {{"orders"}, {"orders", "-o", "json"}},
+		"sinks resume":             {{"orders"}, {"orders", "-o", "json"}},
 	}
 }
 
@@ -32,7 +37,7 @@ func changing() map[string][][]string {
 func harmless() []string {
 	return []string{
 		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
-		"status", "tail", "version",
+		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }
 
@@ -102,7 +107,8 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 					other = s.name
 				}
 			}
-			unasked(t, f, strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "OWNER", owner, "OTHER", other), "handoff", "drain")
+			unasked(t, f, strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "OWNER", owner, "OTHER", other), "handoff", "drain", "supervisor set", "supervisor pause-restart",
+				"snapshot", "sinks pause", "sinks resume")
 			f.lab.result("drain", owner, "--yes")
 			f.lab.operate("drain", owner, "--undo").refused(fault.CommandUnconfirmed, "terminal")
 			if len(f.view().Directives.Drained) != 1 {

@@ -25,6 +25,8 @@ var (
 type Options struct {
 	// Canonical preserves the type of every number and date.
 	Canonical bool
+	// LongText writes 64-bit integers beyond ±2^53, which many readers of JSON round, as strings of digits. Canonical output does so anyway.
+	LongText bool
 }
 
 // Append appends a BSON document to b as relaxed Extended JSON. If the BSON is malformed or too deeply nested it returns an error and the
@@ -42,6 +44,18 @@ func (o Options) Append(b, doc []byte) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// AppendValue appends a value of a valid document.
+func (o Options) AppendValue(b []byte, v change.Value) ([]byte, error) {
+	text, err := o.value(b, v, 1)
+	if err != nil {
+		return b, fmt.Errorf("convert value to JSON: %w", err)
+	}
+	return text, nil
+}
+
+// AppendString appends text as a JSON string.
+func AppendString(b, text []byte) []byte { return appendString(b, text) }
 
 // isWhole reports whether a document has its declared length. Its elements are checked when they are read.
 func isWhole(doc []byte) bool {
@@ -144,12 +158,19 @@ func textOf(v change.Value) []byte { return v.Data[4 : len(v.Data)-1] }
 
 // appendInt appends an integer, with the wrapper in canonical form.
 func (o Options) appendInt(b []byte, wrapper string, n int64) []byte {
-	if !o.Canonical {
+	switch {
+	case o.Canonical:
+	case o.LongText && (n > maxExact || n < -maxExact):
+		return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
+	default:
 		return strconv.AppendInt(b, n, 10)
 	}
 	b = append(append(append(b, `{"$`...), wrapper...), `":"`...)
 	return append(strconv.AppendInt(b, n, 10), `"}`...)
 }
+
+// maxExact is the largest integer up to which a double has all.
+const maxExact = 1 << 53
 
 // endOfYears is the first millisecond of the year 10000.
 const endOfYears = 253402300800000

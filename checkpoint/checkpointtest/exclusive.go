@@ -101,6 +101,10 @@ func testSnapshots(h harness) {
 		h.Errorf("snapshots %+v", got.Snapshots)
 	}
 	save(13, 3)
+	part := Exclusive("gw-1", claim, change.Position{}) // by a session that has no other partitions
+	part.Positions = at(0, Event(20))
+	h.mustSave(part)
+	want(3)
 	if entries := h.history(checkpoint.Key{Subscriber: "gw-1"}); len(entries) == 0 || entries[0].Snapshots != nil {
 		h.Errorf("the history is %+v", entries)
 	}

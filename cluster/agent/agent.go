@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
@@ -87,7 +88,8 @@ type Agent struct {
 	renewed atomic.Bool                // the last renewal succeeded
 	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
 	viewed  atomic.Int64               // that of the last view, 0 before the first
-	blind   atomic.Pointer[error]      // why views have failed since, nil where they have not
+	turning *health.Loop
+	blind   atomic.Pointer[error] // why views have failed since, nil where they have not
 }
 
 // New makes an Agent.
@@ -108,7 +110,7 @@ func New(cfg Config, store Store) *Agent {
 	if cfg.Viewed == nil {
 		cfg.Viewed = func(cluster.View) {}
 	}
-	s := &Agent{cfg: cfg, store: store, started: time.Now()}
+	s := &Agent{cfg: cfg, store: store, started: time.Now(), turning: health.NewLoop()}
 	s.metrics = newMetrics(cfg.Registerer, s)
 	return s
 }
@@ -141,6 +143,7 @@ func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) 
 		defer close(done)
 		served = serve(serving)
 	}()
+	defer s.turning.Rest()
 	for m != nil {
 		a := s.attach(lifetime, m, deadline)
 		lost := a.run(lifetime, serving.Done(), done)
@@ -214,6 +217,12 @@ func (s *Agent) Keep(term change.Term) {
 		held.terms.Keep(term.Partition, term.Epoch)
 	}
 }
+
+// Age returns for how long the agent has had something to do and has not got on; waiting for the store is getting on.
+func (s *Agent) Age() time.Duration { return s.turning.Age() }
+
+// ViewAge returns how long ago the cluster was read last, 0 before it was.
+func (s *Agent) ViewAge() time.Duration { return s.viewAge() }
 
 // Renewed reports whether the last renewal of the lease succeeded.
 func (s *Agent) Renewed() bool { return s.renewed.Load() }
@@ -370,6 +379,7 @@ func (s *Agent) reattach(ctx context.Context, old cluster.Membership, done <-cha
 	defer cancel() // before the wait
 	good, first, said := 0, time.Duration(0), false
 	for ctx.Err() == nil {
+		s.turning.RestFor(s.cfg.TTL) // longer than an attempt may take
 		now := s.cfg.Clock()
 		if !s.answers(ctx, old) || good > 0 && now-first > recoverWithin {
 			good = 0

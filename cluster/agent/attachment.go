@@ -68,7 +68,9 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 			a.terms.Rely(a.deadline)
 		}
 		a.ask(ctx, now)
-		look.Reset(a.pause(now))
+		pause := a.pause(now)
+		look.Reset(pause)
+		a.turning.RestFor(pause)
 		select {
 		case <-done:
 			return nil
@@ -91,6 +93,7 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 				return err
 			}
 		}
+		a.turning.Work()
 	}
 }
 

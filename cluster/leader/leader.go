@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/plan"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
@@ -22,6 +23,7 @@ type Leader struct {
 	cfg     Config
 	store   cluster.Store
 	metrics metrics
+	turning *health.Loop
 
 	mu struct {
 		sync.Mutex
@@ -33,7 +35,7 @@ type Leader struct {
 
 // New makes a Leader. The configuration must be valid.
 func New(cfg Config, store cluster.Store) *Leader {
-	l := &Leader{cfg: cfg.withDefaults(), store: store}
+	l := &Leader{cfg: cfg.withDefaults(), store: store, turning: health.NewLoop()}
 	l.metrics = newMetrics(l.cfg.Registerer, l)
 	return l
 }
@@ -43,12 +45,15 @@ func New(cfg Config, store cluster.Store) *Leader {
 func (l *Leader) Run(ctx context.Context) error {
 	hints := l.store.Hints(ctx)
 	wait := retry.Backoff{First: 100 * time.Millisecond, Longest: l.cfg.Beat}
+	defer l.turning.Rest()
 	for failures := 0; ctx.Err() == nil; {
 		if !l.cfg.Trusted() {
 			l.pause(ctx, hints, l.cfg.Beat)
 			continue
 		}
+		l.turning.Rest() // as long as others lead
 		leadership, err := l.store.Campaign(ctx, l.cfg.Node)
+		l.turning.Work()
 		if err != nil {
 			if failures++; failures == 1 && ctx.Err() == nil {
 				l.cfg.Log.Warn("the node cannot stand for election", "error", err)
@@ -98,6 +103,7 @@ func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints 
 			return errUntrusted
 		}
 		began := l.cfg.Clock()
+		l.turning.RestFor(l.cfg.TTL) // which bounds it
 		next, err := l.turn(ctx, leadership)
 		switch {
 		case ctx.Err() != nil:
@@ -125,6 +131,8 @@ func (l *Leader) pause(ctx context.Context, hints <-chan struct{}, d time.Durati
 	if d <= 0 {
 		return
 	}
+	l.turning.RestFor(d)
+	defer l.turning.Work()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -198,6 +206,9 @@ func (l *Leader) resign(ctx context.Context, leadership cluster.Leadership) {
 		l.cfg.Log.Warn("cannot resign cluster leadership: it expires by itself", "error", err)
 	}
 }
+
+// Age returns for how long the leader's loop has had something to do and has not got on; it waits for the store no longer than the TTL at a time.
+func (l *Leader) Age() time.Duration { return l.turning.Age() }
 
 // Leading reports whether this node leads. It may be called from any goroutine.
 func (l *Leader) Leading() bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ import (
 type siege struct {
 	Node    nodeAddresses
 	DB      string
-	Hostile int
+	Attacks []string
 }
 
 // An attackResult is what became of one attack. What the node refuses or ends is refused.
@@ -55,6 +56,13 @@ func attacks() []attack {
 	}
 }
 
+func attackNames() (names []string) {
+	for _, a := range attacks() {
+		names = append(names, a.name)
+	}
+	return names
+}
+
 // serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU
 // time that others leave: attackers have machines of their own, and what this one does for them is not what the node does.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -67,7 +75,10 @@ func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 			if err := yieldCPU(); err != nil {
 				return none{}, err
 			}
-			for i, attack := range attacks()[:s.Hostile] {
+			for i, attack := range attacks() {
+				if !slices.Contains(s.Attacks, attack.name) {
+					continue
+				}
 				a := &attacker{siege: s, token: hostile(i), from: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}, begun: make(chan struct{})}
 				attackers[attack.name] = a
 				g.Go(func() error { attack.run(a, attacking); return nil })
@@ -436,7 +447,7 @@ func (a *attacker) takeNames(ctx context.Context) {
 		hello := func(i int) *streampb.Hello {
 			h := a.hello()
 			if h.Subscriber = fmt.Sprintf("s-%d", i*8+n); i%2 == 0 {
-				h.Subscriber = honest(i / 2 % tenantsOfAKind)
+				h.Subscriber = honest(i / 2 % tenantsHonest)
 			}
 			h.ProcessId, h.StartedAt = strconv.Itoa(i), future
 			return h

@@ -88,7 +88,7 @@ func tiny() scale {
 }
 
 func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
-	o := flags{scale: tiny(), output: "json"}
+	o := flags{scale: tiny(), attacks: attackNames(), output: "json"}
 	r, err := measure(t.Context(), o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +140,9 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	}
 }
 
+// The siege in short: nothing of the honest identities' changes is missing, and their sessions live.
 func TestOneRaceHasItsFiguresOnly(t *testing.T) {
-	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants"}, io.Discard)
+	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants", attacks: attackNames()}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,11 @@ func TestOneRaceHasItsFiguresOnly(t *testing.T) {
 	if !slices.Equal(names, []string{"tenants_p99"}) {
 		t.Errorf("figures %q", names)
 	}
-	values := (*r)["tenants_p99"].From["tenants/besieged"].Values
+	besieged := (*r)["tenants_p99"].From["tenants/besieged"]
+	values := besieged.Values
+	if besieged.Void != "" || values["reconnects"].Median != 0 {
+		t.Errorf("honest sessions: void %q, %v reconnects", besieged.Void, values["reconnects"].Median)
+	}
 	for _, attack := range attacks() {
 		if values[attack.name+"_attempts"].Median == 0 {
 			t.Errorf("the attack %s made no attempt", attack.name)
@@ -260,7 +265,7 @@ func TestMediansKeepFiveDigits(t *testing.T) {
 }
 
 func TestCommandLineIsStrict(t *testing.T) {
-	for _, args := range [][]string{{"-o", "yaml"}, {"x"}, {"-rounds", "3"}} {
+	for _, args := range [][]string{{"-o", "yaml"}, {"x"}, {"-rounds", "3"}, {"-attacks", "hellos,x"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}

@@ -129,8 +129,8 @@ type scenario struct {
 	Clients int
 	// Identities is a file of the identities that may connect; empty: everybody may.
 	Identities string
-	// Hostile is how many identities attack the node meanwhile.
-	Hostile int
+	// Attacks are what hostile identities do to the node meanwhile, one of them each.
+	Attacks []string
 }
 
 // A result is what a contender did.

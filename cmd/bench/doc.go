@@ -1,7 +1,7 @@
 // Command bench measures what a node costs and what it gives, as ratios between contenders that ran side by side: programs that get their
 // changes from a node, and simpler ways to read the same log.
 //
-//	bench [-quick] [-race NAME] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
+//	bench [-quick] [-race NAME] [-attacks NAME,…] [-o json|markdown] [-uri mongodb://…] [-profile DIR]
 //
 // Without -uri it starts a development MongoDB that serves from memory, so that its clients are what is measured; with -uri it writes to a
 // real one and also measures that server. etcd is real, and started here. MongoDB, etcd, each node and its client are processes of their own,

@@ -14,8 +14,9 @@ type flags struct {
 	uri     string // empty: a development MongoDB
 	output  string
 	profile string
-	race    string // empty: all
-	command string // as it was given
+	race    string   // empty: all
+	attacks []string // of the race tenants
+	command string   // as it was given
 }
 
 func parse(args []string, notes io.Writer) (flags, error) {
@@ -27,10 +28,17 @@ func parse(args []string, notes io.Writer) (flags, error) {
 	set.StringVar(&o.uri, "uri", "", "measure with this MongoDB, in databases called bench_…, instead of the development one")
 	set.StringVar(&o.profile, "profile", "", "folder for a CPU profile and one of the allocations of each contender's last round")
 	set.StringVar(&o.race, "race", "", "run only this race, and those that it needs: "+strings.Join(raceNames(), ", "))
+	known := attackNames()
+	attacks := set.String("attacks", "", "of the race tenants, only these attacks, separated by commas: "+strings.Join(known, ", "))
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	switch {
+	if o.attacks = known; *attacks != "" {
+		o.attacks = strings.Split(*attacks, ",")
+	}
+	switch unknown := slices.IndexFunc(o.attacks, func(name string) bool { return !slices.Contains(known, name) }); {
+	case unknown >= 0:
+		return o, fmt.Errorf("unknown attack %q: use some of %s", o.attacks[unknown], strings.Join(known, ", "))
 	case set.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", set.Arg(0))
 	case o.race != "" && !slices.Contains(raceNames(), o.race):

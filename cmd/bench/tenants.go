@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// tenantsOfAKind are how many identities are honest, and how many hostile.
-	tenantsOfAKind = 10
+	// tenantsHonest are how many identities are honest.
+	tenantsHonest = 10
 	// tenantsRate is how many changes a second are written for the honest ones together.
 	tenantsRate = 2000
 	// probing is how often /livez is asked, and probeTimeout how long its answer may take.
@@ -38,21 +38,25 @@ func (b *bench) raceTenants(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	file, lines := filepath.Join(dir, "identities"), &strings.Builder{}
-	for i := range tenantsOfAKind {
-		for _, name := range []string{honest(i), hostile(i)} {
-			fmt.Fprintf(lines, "token sha256:%x name=%s namespace=*\n", sha256.Sum256([]byte(name)), name)
-		}
+	identity := func(name string) {
+		fmt.Fprintf(lines, "token sha256:%x name=%s namespace=*\n", sha256.Sum256([]byte(name)), name)
+	}
+	for i := range tenantsHonest {
+		identity(honest(i))
+	}
+	for i := range attacks() {
+		identity(hostile(i))
 	}
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		return fmt.Errorf("write identities: %w", err)
 	}
-	tenants := func(name string, hostile int) entry {
+	tenants := func(name string, attacks []string) entry {
 		return entry{name: name, contender: "tenants", node: true, adjust: func(j *scenario) {
-			j.Identities, j.Clients, j.Hostile, j.Delays = file, tenantsOfAKind, hostile, true
+			j.Identities, j.Clients, j.Attacks, j.Delays = file, tenantsHonest, attacks, true
 		}}
 	}
 	events := int(tenantsRate * b.scale.siege.Seconds())
-	return b.raceLiveRounds(ctx, "tenants", b.scale.sieges, events, tenantsRate, tenants("alone", 0), tenants("besieged", tenantsOfAKind))
+	return b.raceLiveRounds(ctx, "tenants", b.scale.sieges, events, tenantsRate, tenants("alone", nil), tenants("besieged", b.attacks))
 }
 
 // tenants are Go clients of one identity each, which share the documents, while /livez is asked and hostile identities attack.
@@ -90,14 +94,14 @@ func (t *tenants) Open(ctx context.Context, round *round) error {
 		}
 	}
 	t.clients.Go(func() { t.prober.run(running, "http://"+round.Node.Probes+"/livez") })
-	if round.Hostile == 0 {
+	if len(round.Attacks) == 0 {
 		return nil
 	}
 	var err error
 	if t.attackers, err = startWorker("attackers", os.Stderr); err != nil {
 		return err
 	}
-	return t.attackers.call(ctx, "attack", siege{Node: round.Node, DB: round.DB, Hostile: round.Hostile}, &none{})
+	return t.attackers.call(ctx, "attack", siege{Node: round.Node, DB: round.DB, Attacks: round.Attacks}, &none{})
 }
 
 // connect runs the i-th client, which says once that it is connected.

@@ -31,16 +31,22 @@ type demo struct {
 	// gateways that subscribe over gRPC, and their subscriptions together; without any, a subscriber in the process takes everything
 	gateways, subscriptions int
 	json                    bool
-	nodes                   int  // processes of a cluster; 1 is a node in this process
-	mishaps                 bool // nodes are killed, frozen and restarted
-	handoffs                int  // partitions that move from node to node
+	nodes                   int      // processes of a cluster; 1 is a node in this process
+	mishaps                 bool     // nodes are killed, frozen and restarted
+	handoffs                int      // partitions that move from node to node
+	wedged                  []string // components that are made to stand still
+	documents               int      // that a subscriber begins with; 0: it begins with changes
+	sink                    string   // where the nodes publish, and what has arrived is taken; empty means nowhere
 	out, notes              io.Writer
 
+	target    *target         // nil without a sink
 	service   *wiring.Service // nil with several nodes
 	addresses []string        // of the nodes, for gateways
 	sites     []string        // of the nodes' HTTP servers
 	faults    []mishap
 	moved     []move
+	wedges    []wedge
+	reports   int // of the supervisor
 	gaps      gaps
 	ledger    workload.Ledger
 	check     *workload.Check
@@ -60,9 +66,19 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
+	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub; needs several nodes")
+	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; a subscriber begins with them, and is compared with the collection. With -chaos it is killed, too")
+	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	var err error
+	if d.wedged, err = parseWedges(*wedged); err != nil {
+		return nil, err
+	}
+	if d.documents > 0 && d.mishaps && d.nodes == 1 {
+		d.nodes = 3
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -73,12 +89,18 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-rate and -partitions must be at least 1, -for must not be negative")
 	case d.gateways < 0 || d.subscriptions < 0 || d.gateways == 0 && d.subscriptions > 0:
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
+	case d.sink != "" && d.sink != "kafka" && d.sink != "nats" || d.sink != "" && d.gateways > 0:
+		return nil, errors.New("-sink must be kafka or nats, without -gateways")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
+	case len(d.wedged) > 0 && (d.nodes < 2 || d.mishaps):
+		return nil, errors.New("-wedge needs at least 2 -nodes, and goes without -chaos")
+	case d.documents < 0 || d.documents > 0 && (d.gateways > 0 || d.handoffs > 0 || d.sink != "" || d.length == 0):
+		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -gateways, -handoffs and -sink")
 	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
 		return nil, errors.New("-handoffs must not be negative, and needs -for and at least 2 -nodes")
 	}
-	if d.nodes > 1 && d.gateways == 0 {
+	if d.nodes > 1 && d.gateways == 0 && d.documents == 0 && d.sink == "" {
 		d.gateways = d.nodes
 	}
 	d.subscriptions = max(d.subscriptions, d.gateways)
@@ -92,7 +114,7 @@ const settleTimeout = 15 * time.Second
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
 func (d *demo) run(ctx context.Context) error {
-	p, err := openParts("", "")
+	p, err := openParts("", "", usualOplog)
 	if err != nil {
 		return err
 	}
@@ -101,6 +123,15 @@ func (d *demo) run(ctx context.Context) error {
 	g.Go(func() error { return p.run(background) })
 	defer func() { stopParts(); _ = g.Wait() }()
 
+	if d.documents > 0 {
+		return d.runSnapshot(ctx, p)
+	}
+	if d.sink != "" {
+		if d.target, err = openTarget(ctx, d.sink, p.dir); err != nil {
+			return err
+		}
+		defer d.target.close()
+	}
 	if d.nodes > 1 {
 		return d.runCluster(ctx, background, p)
 	}
@@ -149,7 +180,11 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 	listening, stopGateways := context.WithCancel(background)
 	defer stopGateways()
 	subscribed := make(chan error, 1)
-	go func() { subscribed <- d.runGateways(listening) }()
+	take := d.runGateways
+	if d.target != nil {
+		take = d.takeFromTarget
+	}
+	go func() { subscribed <- take(listening) }()
 	writing := ctx
 	if d.length > 0 {
 		writing, cancel = context.WithTimeout(ctx, d.length)
@@ -168,6 +203,12 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 			return err
 		})
 	}
+	if len(d.wedged) > 0 {
+		trouble.Go(func() (err error) {
+			d.wedges, d.reports, err = d.wedgeAll(writing, f)
+			return err
+		})
+	}
 	show := d.watch(writing)
 	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate}, &d.ledger).Run(writing)
 	show()
@@ -182,7 +223,7 @@ const startTimeout = time.Minute
 
 // assemble makes the node on the parts.
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
-	cfg, err := config.Load("", []string{
+	cfg, err := config.Load(d.target.file(), []string{
 		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
 		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_GRPC_LISTEN=" + free(d.grpc), "STREAMER_NODE_ID=demo",
 	})
@@ -208,7 +249,10 @@ func free(address string) string {
 // subscriber returns what takes everything that the node delivers: gateways, or a shared subscriber in this process. It returns when its
 // context ends, or the node.
 func (d *demo) subscriber(ctx context.Context) (run func(context.Context) error, err error) {
-	if d.gateways > 0 {
+	switch {
+	case d.target != nil:
+		return d.takeFromTarget, nil
+	case d.gateways > 0:
 		return d.runGateways, nil
 	}
 	shared, err := d.service.Share(ctx, "demo")
@@ -271,7 +315,12 @@ type summary struct {
 	Gateways      int `json:"gateways,omitempty"`
 	Subscriptions int `json:"subscriptions,omitempty"`
 
+	Sink string `json:"sink,omitempty"`
+
 	Faults []mishap `json:"faults,omitempty"`
+
+	Wedges  []wedge `json:"wedges,omitempty"`
+	Reports int     `json:"supervisor_reports,omitempty"`
 
 	Handoffs []move  `json:"handoffs,omitempty"`
 	GapP99   float64 `json:"handoff_gap_p99_ms,omitempty"`
@@ -279,7 +328,7 @@ type summary struct {
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
-	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Faults: d.faults, Handoffs: d.moved, GapP99: gapP99(d.moved)}
+	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Sink: d.sink, Faults: d.faults, Wedges: d.wedges, Reports: d.reports, Handoffs: d.moved, GapP99: gapP99(d.moved)}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)
@@ -290,6 +339,9 @@ func (d *demo) judge() error {
 		if len(s.Handoffs) > 0 {
 			fmt.Fprintf(d.out, "%d handoffs; a change of a partition on its way took %.1f ms at most in 99 of 100\n", len(s.Handoffs), s.GapP99)
 		}
+	}
+	if len(d.wedged) > 0 && !d.json {
+		fmt.Fprintf(d.out, "%d components were wedged and make progress again; %d reports\n", len(s.Wedges), s.Reports)
 	}
 	if s.Missing > 0 || s.OutOfOrder > 0 {
 		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)

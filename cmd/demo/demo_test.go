@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// A demo of several nodes starts this program once for each.
+// A demo of several nodes starts this program once for each, and one with a snapshot for its subscriber.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "node" {
+	if len(os.Args) == 3 && os.Args[1] == "node" || len(os.Args) == 2 && os.Args[1] == "subscriber" {
 		main()
 		return
 	}
@@ -76,5 +76,15 @@ func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
 	}
 	if !strings.Contains(rest.String(), "tail --url http://"+said[1]) || !strings.Contains(rest.String(), " 0 missing") {
 		t.Errorf("%s", &rest)
+	}
+}
+
+func TestSnapshotOfADemoEqualsTheCollection(t *testing.T) {
+	var s snapshotSummary
+	if err := json.NewDecoder(run(t, "-snapshot", "2000", "-for", "2s", "-rate", "1000", "-o", "json")).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Documents != 2000 || s.Written <= 2000 || s.Complete == 0 || s.Missing > 0 || s.Stale > 0 || s.Resurrected > 0 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -32,6 +32,7 @@ type fleet struct {
 type node struct {
 	id, grpc    string
 	http        string
+	arguments   []string // of this program
 	environment []string
 	notes       io.Writer
 
@@ -52,7 +53,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if i == 0 {
 			http, grpc = d.http, d.grpc
 		}
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), notes: d.notes}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), arguments: []string{"node", d.target.file()}, notes: d.notes}
 		if nd.http, err = reserve(http, taken); err == nil {
 			nd.grpc, err = reserve(grpc, taken)
 		}
@@ -65,6 +66,12 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 			"STREAMER_GRPC_HEARTBEAT_TIMEOUT=" + leaseTTL.String(),
 			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
 			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
+		}
+		if len(d.wedged) > 0 {
+			nd.environment = append(nd.environment, wedgeSettings()...)
+		}
+		if d.documents > 0 { // the documents fill half of the time
+			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(float64(2*d.documents)/max(1, d.length.Seconds())))))
 		}
 		f.nodes = append(f.nodes, nd)
 	}
@@ -109,7 +116,7 @@ func (n *node) start() error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	n.command = exec.Command(program, "node") //nolint:noctx // a signal ends it
+	n.command = exec.Command(program, n.arguments...) //nolint:noctx // a signal ends it
 	n.command.Env = append(os.Environ(), n.environment...)
 	n.command.Stderr = n.notes
 	if err := n.command.Start(); err != nil {

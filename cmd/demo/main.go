@@ -26,8 +26,11 @@ func command(ctx context.Context, args []string, out, notes io.Writer) error {
 	if len(args) > 0 && args[0] == "parts" {
 		return partsCommand(ctx, args[1:], out)
 	}
-	if len(args) == 1 && args[0] == "node" {
-		return nodeCommand(ctx, notes)
+	if len(args) == 2 && args[0] == "node" {
+		return nodeCommand(ctx, args[1], notes)
+	}
+	if len(args) == 1 && args[0] == "subscriber" {
+		return subscriberCommand(ctx)
 	}
 	d, err := parse(args, out, notes)
 	if err != nil {

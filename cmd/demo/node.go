@@ -12,21 +12,21 @@ import (
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
-// nodeCommand runs one node of a cluster, configured by the environment; a fleet starts it as a process of its own, so that it can be
+// nodeCommand runs one node of a cluster, configured by a file, if there is one, and the environment; a fleet starts it as a process of its own, so that it can be
 // killed like one.
-func nodeCommand(ctx context.Context, notes io.Writer) error {
+func nodeCommand(ctx context.Context, file string, notes io.Writer) error {
 	var environment []string
 	for _, variable := range os.Environ() {
 		if strings.HasPrefix(variable, "STREAMER_") {
 			environment = append(environment, variable)
 		}
 	}
-	cfg, err := config.Load("", environment)
+	cfg, err := config.Load(file, environment)
 	if err != nil {
 		return err
 	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: "demo", Process: rand.Text(),
+		Config: cfg, Version: "demo", Process: rand.Text(), StallHub: stallHub(ctx),
 		Logger: cfg.Log.Logger(notes, slog.LevelDebug).With("node", cfg.Node.ID),
 	})
 	if err != nil {

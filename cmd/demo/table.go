@@ -19,7 +19,7 @@ func (d *demo) watch(ctx context.Context) (wait func()) {
 	} else {
 		fmt.Fprintf(d.out, "A node is running on http://%s, with gRPC at %s — try:\n", d.sites[0], d.addresses[0])
 	}
-	fmt.Fprintf(d.out, "  curl -N 'http://%s/v1/events?op=insert'\n  go run ./cmd/streamer tail --url http://%s\n\n", d.sites[0], d.sites[0])
+	fmt.Fprintf(d.out, "  http://%s/ in a browser\n  curl -N 'http://%s/v1/events?op=insert'\n  go run ./cmd/streamer tail --url http://%s\n\n", d.sites[0], d.sites[0], d.sites[0])
 	if d.service == nil {
 		return func() {}
 	}

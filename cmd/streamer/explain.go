@@ -25,7 +25,7 @@ func explainCommand() *cobra.Command {
 				}
 				return nil
 			}
-			e, ok := fault.Lookup(fault.Code(args[0]))
+			e, ok := lookup(args[0])
 			if !ok {
 				return fmt.Errorf("unknown code %q: `streamer explain` lists all of them", strings.ToUpper(args[0]))
 			}
@@ -33,6 +33,15 @@ func explainCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// lookup finds a code by its name, also in lower case, with underscores, or without STRM-.
+func lookup(name string) (fault.Entry, bool) {
+	code := strings.ReplaceAll(strings.ToUpper(name), "_", "-")
+	if e, ok := fault.Lookup(fault.Code(code)); ok {
+		return e, true
+	}
+	return fault.Lookup(fault.Code("STRM-" + code))
 }
 
 func versionCommand() *cobra.Command {

@@ -420,6 +420,8 @@ const (
 	Snapshot_STATE_BEGUN       Snapshot_State = 1
 	// The subscription has had all documents.
 	Snapshot_STATE_DONE Snapshot_State = 2
+	// An operator has ended it: the subscription has not had all documents.
+	Snapshot_STATE_CANCELLED Snapshot_State = 3
 )
 
 // Enum value maps for Snapshot_State.
@@ -428,11 +430,13 @@ var (
 		0: "STATE_UNSPECIFIED",
 		1: "STATE_BEGUN",
 		2: "STATE_DONE",
+		3: "STATE_CANCELLED",
 	}
 	Snapshot_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
 		"STATE_BEGUN":       1,
 		"STATE_DONE":        2,
+		"STATE_CANCELLED":   3,
 	}
 )
 
@@ -1127,9 +1131,13 @@ type Subscription struct {
 	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	Format Format `protobuf:"varint,6,opt,name=format,proto3,enum=streamer.v1.Format" json:"format,omitempty"`
 	// Top-level fields of documents to send besides _id; none for all.
-	Fields        []string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
-	Deletes       Deletes  `protobuf:"varint,8,opt,name=deletes,proto3,enum=streamer.v1.Deletes" json:"deletes,omitempty"`
-	OnLoss        OnLoss   `protobuf:"varint,9,opt,name=on_loss,json=onLoss,proto3,enum=streamer.v1.OnLoss" json:"on_loss,omitempty"`
+	Fields  []string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
+	Deletes Deletes  `protobuf:"varint,8,opt,name=deletes,proto3,enum=streamer.v1.Deletes" json:"deletes,omitempty"`
+	OnLoss  OnLoss   `protobuf:"varint,9,opt,name=on_loss,json=onLoss,proto3,enum=streamer.v1.OnLoss" json:"on_loss,omitempty"`
+	// Also tell when a document stops matching: an event of operationType left, with documentKey only. It is known by the pre-image where MongoDB
+	// keeps one, otherwise by the documents that the session has been sent. Where that is not known either, because the session resumed or was sent
+	// too many, left comes for every change after which a document does not match.
+	Leaves        bool `protobuf:"varint,10,opt,name=leaves,proto3" json:"leaves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1225,6 +1233,13 @@ func (x *Subscription) GetOnLoss() OnLoss {
 		return x.OnLoss
 	}
 	return OnLoss_ON_LOSS_UNSPECIFIED
+}
+
+func (x *Subscription) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
+	}
+	return false
 }
 
 // Subscribe adds subscriptions to the session, or replaces those with the same ids.
@@ -2433,7 +2448,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\"M\n" +
 	"\x11PartitionPosition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\fR\bposition\"\x8f\x02\n" +
+	"\bposition\x18\x02 \x01(\fR\bposition\"\xa7\x02\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02db\x18\x02 \x01(\tR\x02db\x12\x12\n" +
@@ -2443,7 +2458,9 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06format\x18\x06 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12\x16\n" +
 	"\x06fields\x18\a \x03(\tR\x06fields\x12.\n" +
 	"\adeletes\x18\b \x01(\x0e2\x14.streamer.v1.DeletesR\adeletes\x12,\n" +
-	"\aon_loss\x18\t \x01(\x0e2\x13.streamer.v1.OnLossR\x06onLoss\"L\n" +
+	"\aon_loss\x18\t \x01(\x0e2\x13.streamer.v1.OnLossR\x06onLoss\x12\x16\n" +
+	"\x06leaves\x18\n" +
+	" \x01(\bR\x06leaves\"L\n" +
 	"\tSubscribe\x12?\n" +
 	"\rsubscriptions\x18\x01 \x03(\v2\x19.streamer.v1.SubscriptionR\rsubscriptions\"\x1f\n" +
 	"\vUnsubscribe\x12\x10\n" +
@@ -2497,18 +2514,19 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06change\x18\x04 \x01(\fR\x06change\x12+\n" +
 	"\x06format\x18\x05 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12$\n" +
 	"\rsubscriptions\x18\x06 \x03(\tR\rsubscriptions\x12\x1a\n" +
-	"\bsnapshot\x18\a \x01(\bR\bsnapshot\"\xec\x01\n" +
+	"\bsnapshot\x18\a \x01(\bR\bsnapshot\"\x81\x02\n" +
 	"\bSnapshot\x12\"\n" +
 	"\fsubscription\x18\x01 \x01(\tR\fsubscription\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.streamer.v1.Snapshot.StateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04read\x18\x04 \x01(\x04R\x04read\x12\x1c\n" +
-	"\testimated\x18\x05 \x01(\x04R\testimated\"?\n" +
+	"\testimated\x18\x05 \x01(\x04R\testimated\"T\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTATE_BEGUN\x10\x01\x12\x0e\n" +
 	"\n" +
-	"STATE_DONE\x10\x02\"\xf1\x02\n" +
+	"STATE_DONE\x10\x02\x12\x13\n" +
+	"\x0fSTATE_CANCELLED\x10\x03\"\xf1\x02\n" +
 	"\x04Loss\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.streamer.v1.Loss.KindR\x04kind\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +

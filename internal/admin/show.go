@@ -101,6 +101,9 @@ type Snapshot struct {
 	// Read counts the documents that were read, Estimated those that there were at the beginning.
 	Read      uint64 `json:"read"`
 	Estimated uint64 `json:"estimated"`
+	// Paused says that an operator has paused it, Remaining how long it may take, in seconds, where that is known.
+	Paused    bool    `json:"paused,omitempty"`
+	Remaining float64 `json:"remaining_seconds,omitempty"`
 }
 
 // showCheckpoint returns what may be shown of a checkpoint.
@@ -124,7 +127,10 @@ func showCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 
 func showSnapshots(all []snapshot.Progress) (shown []Snapshot) {
 	for _, s := range all {
-		shown = append(shown, Snapshot{Subscription: s.Subscription, Reason: s.Reason, Done: s.Done, Read: s.Read, Estimated: s.Estimated})
+		shown = append(shown, Snapshot{
+			Subscription: s.Subscription, Reason: s.Reason, Done: s.Done, Read: s.Read, Estimated: s.Estimated, Paused: s.Paused,
+			Remaining: s.Remaining(time.Now()).Seconds(),
+		})
 	}
 	return shown
 }

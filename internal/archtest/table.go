@@ -16,21 +16,25 @@ func rules() []rule {
 		{of("fault", "health", "gateway/sse", "gateway/streampb", "internal/config", "internal/retry", "internal/devetcd"), nil, "everybody may build on them"},
 		{of("dedup", "gap", "snapshot"), of("change"), "stages never import stages"},
 		{of("match/..."), of("change", "match/..."), "stages never import stages"},
+		{of("supervisor/..."), of("supervisor", "cluster", "health", "internal/retry", "notice"), "who looks after components knows none of them"},
 		{of("oplog/..."), of("change/...", "dedup", "gap", "oplog", "internal/retry"), "continuity is proven in the reader; nothing below the hub knows subscribers"},
-		{of("checkpoint/..."), of("change/...", "checkpoint", "snapshot"), "stores implement its port, not it theirs"},
+		{of("checkpoint/..."), of("change/...", "checkpoint", "health", "snapshot"), "stores implement its port, not it theirs"},
 		{of("streamer"), of("change", "change/extjson", "checkpoint", "gap", "health", "internal/retry", "match", "notice", "oplog", "snapshot"), "no transport, no store, no cluster: terms come from outside"},
 		{of("gateway/..."), of("change", "gateway/...", "internal/retry", "match", "streamer"), "a transport is a session of the hub, and nothing else"},
+		{of("sink/..."), of("change/...", "gateway", "internal/breaker", "internal/retry", "notice", "sink", "streamer"), "a sink is a shared subscriber; its targets know messages, and not each other"},
+		{of("internal/devbroker"), nil, "targets as others run them"},
 		{of("client"), of("gateway/streampb"), "other people's programs link it: the wire and nothing else of ours"},
 		{of("examples/..."), of("client"), "programs as others would write them"},
 		{of("cluster/plan"), of("change", "cluster", "notice"), "pure"},
 		{of("cluster/clustertest"), of("change", "checkpoint/...", "cluster"), "stores of checkpoints and of clusters pass its suites"},
-		{of("cluster/..."), of("change", "cluster/...", "internal/retry", "notice"), "ownership knows nothing of what is done with it"},
-		{of("notice"), of("internal/retry"), "components post; the board knows none"},
+		{of("cluster/..."), of("change", "cluster/...", "health", "internal/retry", "notice"), "ownership knows nothing of what is done with it"},
+		{of("notice"), of("health", "internal/retry"), "components post; the board knows none"},
 		{of("internal/breaker"), of("notice"), "a change of state is a notice"},
 		{of("internal/mongodb/..."), of("change", "checkpoint", "cluster", "gap", "internal/mongodb/...", "internal/retry", "oplog", "snapshot"), "implements ports; knows nobody who uses them, and no other store"},
-		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice"), "likewise"},
+		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice", "supervisor/..."), "likewise"},
 		{of("internal/profile", "internal/workload"), of("change"), "they look at the service from outside"},
 		{of("internal/devmongo/..."), of("internal/devmongo/..."), "a server of its own, as wrong or right as MongoDB whatever ours believes"},
+		{of("internal/statuspage"), nil, "files for browsers, which ask the node's endpoints"},
 		{of("internal/archtest"), nil, "tests use them"},
 	}
 }
@@ -56,7 +60,13 @@ func libraries() []library {
 		{"google.golang.org/genproto/googleapis/rpc", []string{"gateway"}, "the standard form of an error's details"},
 		{"google.golang.org/protobuf", []string{"client", "gateway/...", "cmd/bench"}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},
+		{"github.com/twmb/franz-go/pkg/kfake", []string{"internal/devbroker", "cmd/demo", "cmd/bench"}, "for development: the service links no broker"},
+		{"github.com/twmb/franz-go/pkg/kmsg", []string{"sink/kafka"}, "Kafka's requests: the position in a transaction"},
+		{"github.com/twmb/franz-go", []string{"sink/kafka", "cmd/demo", "cmd/bench"}, "Kafka's wire; the demo and the benchmark read what has arrived"},
+		{"github.com/nats-io/nats-server/v2", []string{"internal/devbroker"}, "for development: the service links no broker"},
+		{"github.com/nats-io/nats.go", []string{"sink/nats", "internal/devbroker", "cmd/demo", "cmd/bench"}, "the wire of NATS; the demo and the benchmark read what has arrived"},
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
+		{"github.com/coreos/go-systemd/v22", []string{"internal/wiring"}, "tells systemd that the service is ready, and alive"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
 		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
 		{"github.com/spf13/pflag", []string{"cmd/..."}, "flags of commands: which one was mistyped"},
@@ -85,7 +95,7 @@ func wiring() []string { return []string{"cmd/...", "internal/wiring"} }
 
 // neverLinked are what cmd/streamer must not contain, at whatever distance.
 func neverLinked() []string {
-	return []string{Module + "/internal/devmongo", Module + "/internal/devetcd", Module + "/internal/workload", "go.etcd.io/etcd/server"}
+	return []string{Module + "/internal/devmongo", Module + "/internal/devetcd", Module + "/internal/devbroker", Module + "/internal/workload", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake", "go.etcd.io/etcd/server"}
 }
 
 // Sizes in lines of what a reader opens first. Other files and packages are as long as their idea.

@@ -45,7 +45,7 @@ type File struct {
 	Sleeps     bool     // calls or names time.Sleep
 }
 
-// Read reads the packages below root. testdata and folders that begin with a dot or an underscore are no packages.
+// Read reads the packages below root. testdata, folders that begin with a dot or an underscore, and other modules are no packages.
 func Read(root string) ([]Package, error) {
 	found := map[string]*Package{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -54,7 +54,7 @@ func Read(root string) ([]Package, error) {
 		}
 		base := entry.Name()
 		if entry.IsDir() {
-			if name != root && (base == "testdata" || base[0] == '.' || base[0] == '_') {
+			if name != root && (base == "testdata" || base[0] == '.' || base[0] == '_' || module(name)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -83,6 +83,12 @@ func Read(root string) ([]Package, error) {
 	}
 	slices.SortFunc(packages, func(a, b Package) int { return strings.Compare(a.Path, b.Path) })
 	return packages, nil
+}
+
+// module reports whether a folder is a module of its own: what it needs never enters the program.
+func module(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // add parses a file and adds it to its package.

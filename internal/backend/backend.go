@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/supervisor"
 )
 
 // A Store is all that anybody asks of where checkpoints are kept.
@@ -221,6 +222,23 @@ func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, e
 	history := etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: rand.Text(), Keep: c.Config.Notices.Keep, TTL: c.Config.Notices.TTL})
 	err = history.Append(ctx, []notice.Notice{n})
 	return err == nil, err
+}
+
+// Supervision returns what the supervisor of the cluster keeps in etcd. Where one node alone has checkpoints in MongoDB, it is the fault
+// CommandBadArgument. OpenForOperator comes first.
+func (c *Conn) Supervision(ctx context.Context) (supervisor.Store, error) {
+	if c.inMongo() {
+		if shared, err := c.shared(ctx); err != nil || !shared {
+			return nil, cmp.Or(err, error(fault.Newf(fault.CommandBadArgument,
+				"the node of cluster %s is alone and has no etcd: it keeps its reports to itself, at /v1/reports", c.Config.Cluster.ID)))
+		}
+	}
+	client, err := c.Etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := c.Config.Supervisor
+	return etcd.NewSupervisionStore(client, etcd.SupervisionConfig{Window: cfg.RestartWindow, Retention: cfg.ReportRetention}), nil
 }
 
 // Mongo returns the connection to MongoDB, which is made when it is first asked for.

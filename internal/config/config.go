@@ -19,8 +19,10 @@ type Config struct {
 	GRPC          GRPC        `key:"grpc"`
 	Gateway       Gateway     `key:"gateway"`
 	Handoff       Handoff     `key:"handoff"`
+	Sinks         []Sink      `key:"sinks"`
 	Access        Access      `key:"access"`
 	Notices       Notices     `key:"notices"`
+	Supervisor    Supervisor  `key:"supervisor"`
 	Log           Log         `key:"log"`
 	Debug         Debug       `key:"debug"`
 	Reliability   Reliability `key:"reliability"`
@@ -150,6 +152,8 @@ type HTTP struct {
 	Listen string `key:"listen" default:"127.0.0.1:8080" check:"address"`
 	// ProbesListen is host:port of probes and metrics, in plaintext; empty means Listen.
 	ProbesListen string `key:"probes_listen" default:"" check:"listener"`
+	// Advertise is host:port at which other nodes reach the probes; empty means where they are.
+	Advertise string `key:"advertise" default:"" check:"listener"`
 	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
 	TLS      ServerTLS `key:"tls"`
 	Insecure bool      `key:"insecure" default:"false"`
@@ -222,6 +226,28 @@ type Webhook struct {
 	Burst  int           `key:"burst" default:"10" range:"1..1000"`
 	// Queue bounds the deliveries that wait.
 	Queue int `key:"queue" default:"100" range:"1..10000"`
+}
+
+// Supervisor says how components are looked after. Its first four keys are those of the design, and have hard limits (findLocked).
+type Supervisor struct {
+	// HeartbeatInterval is how often every component is asked, MissedHeartbeatsToAlert after how many misses in a row it is down.
+	HeartbeatInterval       time.Duration `key:"heartbeat_interval" default:"30s" range:"500ms.."`
+	MissedHeartbeatsToAlert int           `key:"missed_heartbeats_to_alert" default:"3" range:"1.."`
+	AutoRestart             bool          `key:"auto_restart" default:"true"`
+	// PageOnFailure cannot be false.
+	PageOnFailure bool `key:"page_on_failure" default:"true"`
+	// StallAfter is for how long a component may make no progress although it has something to do, LivezAfter from when on /livez fails for it.
+	StallAfter time.Duration `key:"stall_after" default:"10s" range:"1s..1h"`
+	LivezAfter time.Duration `key:"livez_after" default:"3m" range:"10s..24h"`
+	// RestartBudget is how many restarts of a component there are within RestartWindow.
+	RestartBudget int           `key:"restart_budget" default:"3" range:"0..100"`
+	RestartWindow time.Duration `key:"restart_window" default:"10m" range:"10s..24h"`
+	// ReportRetention is how long reports are kept at least.
+	ReportRetention time.Duration `key:"report_retention" default:"720h" range:"1h..8760h"`
+	// PingURL is asked after every sweep; empty means none.
+	PingURL HookURL `key:"ping_url" default:"" secret:"yes"`
+	// CAFile has the authorities that the nodes' certificates must come from; empty means those of the machine.
+	CAFile string `key:"ca_file" default:""`
 }
 
 // Access says who may connect; without a file everybody may.

@@ -51,6 +51,10 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Notices: Notices{Keep: 1000, TTL: 24 * time.Hour, Webhook: Webhook{
 			Severity: "info", Timeout: 5 * time.Second, Attempts: 8, Window: time.Minute, Burst: 10, Queue: 100,
 		}},
+		Supervisor: Supervisor{
+			HeartbeatInterval: 30 * time.Second, MissedHeartbeatsToAlert: 3, AutoRestart: true, PageOnFailure: true, StallAfter: 10 * time.Second,
+			LivezAfter: 3 * time.Minute, RestartBudget: 3, RestartWindow: 10 * time.Minute, ReportRetention: 720 * time.Hour,
+		},
 		Access: Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second, Share: 50, StartsPerSecond: 20},
 		Log:    Log{Level: slog.LevelInfo, Format: "text"},
 		Debug:  Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mongostream/streamer/fault"
 )
 
 // leastTick is the shortest mongodb.tick.
@@ -39,7 +42,30 @@ func (c *Config) findConflicts(t *table) {
 	t.conflict((hook.URL == "") != (hook.Secret == ""), "notices.webhook.url", "notices.webhook.secret", "they go together: receivers must know who writes")
 	t.conflict(hook.URL.Plain() && !hook.Insecure, "notices.webhook.url", "notices.webhook.insecure",
 		"http:// to another machine can be read on the way: use https://, or say that you want it")
+	t.conflict(c.Supervisor.LivezAfter < c.Supervisor.StallAfter, "supervisor.livez_after", "supervisor.stall_after",
+		"a process is not replaced before its component counts as stalled")
 	c.findAccessConflicts(t)
+	c.findSinkConflicts(t)
+	c.findLocked(t)
+}
+
+// The hard limits of the supervisor. Beyond them failures would be hidden.
+const (
+	maxInterval = 300 * time.Second
+	maxMisses   = 10
+)
+
+// findLocked complains of settings that may not be changed, or not so far.
+func (c *Config) findLocked(t *table) {
+	lock := func(violated bool, path, format string, args ...any) {
+		if violated && !t.refused[path] {
+			t.refused[path] = true
+			t.complain(fault.ParameterLocked, cmp.Or(t.origin[path], byDefault), path+" "+format, args...)
+		}
+	}
+	lock(!c.Supervisor.PageOnFailure, "supervisor.page_on_failure", "is locked: every component that is down is paged")
+	lock(c.Supervisor.HeartbeatInterval > maxInterval, "supervisor.heartbeat_interval", "must be at most %s", formatDuration(maxInterval))
+	lock(c.Supervisor.MissedHeartbeatsToAlert > maxMisses, "supervisor.missed_heartbeats_to_alert", "must be at most %d", maxMisses)
 }
 
 // findAccessConflicts complains of certificates, tokens and authorities that do not go together.

@@ -52,6 +52,7 @@ type pod struct {
 		Seccomp      struct{ Type string } `yaml:"seccompProfile"`
 	} `yaml:"securityContext"`
 	Affinity   yaml.Node
+	Topology   yaml.Node `yaml:"topologySpreadConstraints"`
 	Containers []container
 	Volumes    []struct {
 		Name      string
@@ -65,6 +66,7 @@ type pod struct {
 
 type container struct {
 	Name, Image string
+	PullPolicy  string `yaml:"imagePullPolicy"`
 	Args        []string
 	Env         []struct {
 		Name, Value string

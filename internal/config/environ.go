@@ -41,7 +41,7 @@ func (t *table) environ(prefix string, environ []string) {
 
 // variable returns the name of the variable that sets the key.
 func (k key) variable(prefix string) string {
-	return prefix + strings.ToUpper(strings.ReplaceAll(k.path, ".", "_"))
+	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "[", "_", "]", "").Replace(k.path))
 }
 
 // hint says what an unknown variable may come from.

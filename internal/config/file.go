@@ -18,13 +18,7 @@ import (
 // file takes the settings of a YAML file; name is how complaints call it.
 func (t *table) file(name string, data []byte) {
 	r := fileReader{table: t, name: name, sections: map[string]bool{}, lines: map[string]int{}, seen: map[string]string{}}
-	for _, k := range t.keys {
-		for i, c := range k.path {
-			if c == '.' {
-				r.sections[k.path[:i]] = true
-			}
-		}
-	}
+	r.learn(t.keys)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	switch err := decoder.Decode(&document); {
@@ -52,6 +46,32 @@ type fileReader struct {
 	sections map[string]bool
 	lines    map[string]int // where each key and section of the file stands
 	seen     map[string]string
+}
+
+// learn notes the sections of keys.
+func (r *fileReader) learn(keys []key) {
+	for _, k := range keys {
+		for i, c := range k.path {
+			if c == '.' {
+				r.sections[k.path[:i]] = true
+			}
+		}
+	}
+}
+
+// items reads a list of sections.
+func (r *fileReader) items(path string, n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode {
+		r.complain(fault.ConfigBadValue, r.at(n), "%s must be a list, each item with keys", path)
+		return
+	}
+	before := len(r.keys)
+	r.lengthen(path, len(n.Content))
+	r.learn(r.keys[before:])
+	for i, item := range n.Content {
+		r.origin[fmt.Sprintf("%s[%d]", path, i)] = r.at(item)
+		r.section(fmt.Sprintf("%s[%d]", path, i), item)
+	}
 }
 
 // at returns the file and line of a node.
@@ -102,7 +122,11 @@ func (r *fileReader) entry(path string, name, v *yaml.Node) {
 		r.section(path, v)
 		return
 	}
-	known := slices.Collect(maps.Keys(r.sections))
+	if _, list := r.lists[path]; list {
+		r.items(path, v)
+		return
+	}
+	known := slices.Concat(slices.Collect(maps.Keys(r.sections)), slices.Collect(maps.Keys(r.lists)))
 	for _, k := range r.keys {
 		if k.path == path {
 			if v, ok := r.value(k, v); ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ func forms() map[string]func(string) error {
 		"prefix":     checkPrefix,
 		"collection": checkCollection,
 		"signing":    checkSigning,
+		"broker":     func(text string) error { return checkAddress(text, 1) },
+		"network":    checkNetwork,
+		"nats":       checkNATS,
 	}
 }
 
@@ -141,6 +145,28 @@ func checkCollection(text string) error {
 func checkSigning(text string) error {
 	if len(text) < 16 {
 		return errors.New("must have at least 16 bytes; openssl rand -hex 32 makes a good one")
+	}
+	return nil
+}
+
+// checkNetwork takes a network in CIDR notation.
+func checkNetwork(text string) error {
+	if _, err := netip.ParsePrefix(text); err != nil {
+		return errors.New("must be a network, such as 10.0.0.0/8")
+	}
+	return nil
+}
+
+// checkNATS takes addresses of NATS servers, separated by commas.
+func checkNATS(text string) error {
+	for address := range strings.SplitSeq(text, ",") {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil, u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Path != "":
+			return errors.New("must be an address such as nats://nats-1:4222, or several with commas")
+		case u.User != nil:
+			return errors.New("must have no credentials before the host: they have keys of their own")
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,6 +29,12 @@ func appendKeys(keys []key, prefix string, section reflect.Value) []key {
 	for i := range section.NumField() {
 		tag := section.Type().Field(i).Tag
 		path := prefix + tag.Get("key")
+		if items := section.Field(i); items.Kind() == reflect.Slice && items.Type().Elem().Kind() == reflect.Struct {
+			for n := range items.Len() {
+				keys = appendKeys(keys, fmt.Sprintf("%s[%d].", path, n), items.Index(n))
+			}
+			continue
+		}
 		if _, leaf := tag.Lookup("default"); !leaf {
 			keys = appendKeys(keys, path+".", section.Field(i))
 			continue
@@ -39,6 +46,23 @@ func appendKeys(keys []key, prefix string, section reflect.Value) []key {
 		}
 	}
 	return keys
+}
+
+// lists returns the lists of sections of a section, by their paths.
+func lists(prefix string, section reflect.Value) map[string]reflect.Value {
+	found := make(map[string]reflect.Value)
+	for i := range section.NumField() {
+		field, path := section.Field(i), prefix+section.Type().Field(i).Tag.Get("key")
+		switch {
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+			found[path] = field
+		case field.Kind() == reflect.Struct:
+			if _, leaf := section.Type().Field(i).Tag.Lookup("default"); !leaf {
+				maps.Copy(found, lists(path+".", field))
+			}
+		}
+	}
+	return found
 }
 
 // secret reports whether the key's value is never shown.

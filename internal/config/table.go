@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,9 +21,10 @@ type table struct {
 	open func(path string) ([]byte, error)
 
 	keys       []key
-	origin     map[string]string // where each key was last set; none for those at their default
-	files      map[string]string // the file that each value is in; none for those of the environment
-	refused    map[string]bool   // keys with a value that was complained of
+	lists      map[string]reflect.Value // of sections
+	origin     map[string]string        // where each key was last set; none for those at their default
+	files      map[string]string        // the file that each value is in; none for those of the environment
+	refused    map[string]bool          // keys with a value that was complained of
 	complaints []error
 }
 
@@ -30,6 +32,7 @@ type table struct {
 func newTable(config any) *table {
 	return &table{
 		keys:    appendKeys(nil, "", reflect.ValueOf(config).Elem()),
+		lists:   lists("", reflect.ValueOf(config).Elem()),
 		origin:  map[string]string{},
 		files:   map[string]string{},
 		refused: map[string]bool{},
@@ -52,6 +55,26 @@ func (t *table) setDefaults() {
 	for _, k := range t.keys {
 		if err := t.reset(k); err != nil {
 			panic(fmt.Sprintf("table: default of %s: %v", k.path, err))
+		}
+	}
+}
+
+// lengthen gives a list of sections its length, and the keys of its sections their defaults.
+func (t *table) lengthen(path string, n int) {
+	list := t.lists[path]
+	if n == 0 {
+		return
+	}
+	list.Set(reflect.MakeSlice(list.Type(), n, n))
+	for i := range n {
+		item := fmt.Sprintf("%s[%d].", path, i)
+		keys := appendKeys(nil, item, list.Index(i))
+		t.keys = append(t.keys, keys...)
+		maps.Copy(t.lists, lists(item, list.Index(i)))
+		for _, k := range keys {
+			if err := t.reset(k); err != nil {
+				panic(fmt.Sprintf("table: default of %s: %v", k.path, err))
+			}
 		}
 	}
 }

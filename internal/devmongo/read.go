@@ -79,28 +79,22 @@ func runFind(ctx context.Context, r *request, b *doc.Builder) error {
 
 // findWithin finds documents within the bounds min and max, which are of the index on _id and hold across types.
 func findWithin(r *request, q store.Query) ([]bsoncore.Document, error) {
-	least, err := r.document("min")
-	if err != nil {
-		return nil, err
+	for name, key := range map[string]*string{"min": &q.From, "max": &q.Until} {
+		bound, err := r.document(name)
+		if err != nil {
+			return nil, err
+		}
+		if bound == nil {
+			continue
+		}
+		if _, byID := q.Sort.ByID(); !byID {
+			return nil, wire.Errorf(wire.CommandNotSupported, "devmongo supports min and max only with a sort by _id")
+		}
+		if *key, err = doc.SortKey(bsoncore.Value(bound.Lookup("_id"))); err != nil {
+			return nil, err
+		}
 	}
-	most, err := r.document("max")
-	if err != nil {
-		return nil, err
-	}
-	if least == nil && most == nil {
-		return r.store.Find(r.ns, q, r.txn)
-	}
-	limit := q.Limit
-	q.Limit = 0
-	docs, err := r.store.Find(r.ns, q, r.txn)
-	docs = slices.DeleteFunc(docs, func(d bsoncore.Document) bool {
-		id := d.Lookup("_id")
-		return least != nil && query.Compare(id, least.Lookup("_id")) < 0 || most != nil && query.Compare(id, most.Lookup("_id")) >= 0
-	})
-	if limit > 0 && int64(len(docs)) > limit {
-		docs = docs[:limit]
-	}
-	return docs, err
+	return r.store.Find(r.ns, q, r.txn)
 }
 
 func runCount(_ context.Context, r *request, b *doc.Builder) error {

@@ -167,6 +167,9 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 		r.oplog.NoteOn(r.oplog.Shards(), doc.New().Int32("noop write for afterClusterTime read concern", 1).Document(), query.Timestamp(after))
 	}
 	level, _ := doc.Field(concern, "level")
+	if at, ok := doc.Field(concern, "atClusterTime"); ok {
+		return r.settleAt(ctx, query.Timestamp(at), level.StringValue())
+	}
 	switch text, _ := level.StringValueOK(); text {
 	case "majority", "linearizable", "snapshot":
 		at := r.oplog.Applied()
@@ -186,6 +189,32 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 	default:
 		return wire.Errorf(wire.FailedToParse, "unrecognized readConcern level: %s", text)
 	}
+}
+
+// settleAt makes a read outside a transaction read at a cluster time, as servers do since 5.0.
+func (r *request) settleAt(ctx context.Context, ts uint64, level string) error {
+	switch {
+	case level != "snapshot":
+		return wire.Errorf(wire.InvalidOptions, "readConcern.atClusterTime must be specified with level 'snapshot'")
+	case !r.profile.Release.Since(oplog.R60) || r.inTxn || r.name != "find":
+		return wire.Errorf(wire.InvalidOptions, "read concern atClusterTime is not supported here")
+	case ts > r.oplog.ClusterTime():
+		return wire.Errorf(wire.InvalidOptions, "readConcern atClusterTime value must not be greater than the current clusterTime")
+	case !r.committed(ctx, min(ts, r.oplog.Applied()), r.limit):
+		return wire.Errorf(wire.MaxTimeMSExpired, "operation exceeded time limit")
+	}
+	n, err := r.collection()
+	if err != nil {
+		return err
+	}
+	switch remembers, catalog := r.store.Remembers(n, ts); {
+	case catalog:
+		return wire.Errorf(246, "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation.")
+	case !remembers:
+		return wire.Errorf(239, "Read timestamp is older than the oldest available timestamp")
+	}
+	r.asOf = ts
+	return nil
 }
 
 // committed waits until the cluster time is majority-committed, the limit is over (zero is none) or ctx ends.

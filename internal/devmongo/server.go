@@ -346,6 +346,7 @@ type Stats struct {
 	ChangeStreamsOpen   int64
 	ChangeStreamsOpened int64 // ever
 	EntriesExamined     int64 // log entries looked at by all change streams
+	DocumentsExamined   int64 // documents looked at by all finds; counting a whole collection looks at none
 	EventsSent          int64 // by all change streams
 	GetMores            int64
 	Aggregates          int64
@@ -361,7 +362,7 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	return Stats{
 		OplogEntries: entries, OplogBytes: bytes, ChangeStreamsOpen: streams, ChangeStreamsOpened: c.opened.Load(),
-		EntriesExamined: c.examined.Load(), EventsSent: c.sent.Load(), GetMores: c.getMores.Load(),
+		EntriesExamined: c.examined.Load(), DocumentsExamined: s.store.Examined(), EventsSent: c.sent.Load(), GetMores: c.getMores.Load(),
 		Aggregates: c.aggregates.Load(), KillCursors: c.killCursors.Load(), ConnectionsOpen: c.connectionsOpen.Load(), CursorsOpen: cursors,
 	}
 }
@@ -371,7 +372,7 @@ func (st Stats) append(b *doc.Builder) {
 	b.Open("devmongo")
 	b.Int64("oplogEntries", st.OplogEntries).Int64("oplogBytes", st.OplogBytes)
 	b.Int64("changeStreamsOpen", st.ChangeStreamsOpen).Int64("changeStreamsOpened", st.ChangeStreamsOpened)
-	b.Int64("entriesExamined", st.EntriesExamined).Int64("eventsSent", st.EventsSent)
+	b.Int64("entriesExamined", st.EntriesExamined).Int64("documentsExamined", st.DocumentsExamined).Int64("eventsSent", st.EventsSent)
 	b.Int64("getMores", st.GetMores).Int64("aggregates", st.Aggregates).Int64("killCursors", st.KillCursors)
 	b.Int64("connectionsOpen", st.ConnectionsOpen).Int64("cursorsOpen", st.CursorsOpen)
 	b.End()

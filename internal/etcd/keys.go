@@ -104,6 +104,9 @@ func (k keys) histories(subscriber string) string {
 // gaps is the prefix of the keys of the gap log.
 func (k keys) gaps() string { return k.root + "gap/" }
 
+// supervisor is the prefix of the keys of who looks after the components.
+func (k keys) supervisor() string { return k.root + "supervisor/" }
+
 // padded writes a partition so that keys sort as partitions do.
 func padded(p change.Partition) string { return fmt.Sprintf("%05d", p) }
 

@@ -187,6 +187,18 @@ func (l *Listeners) Server(base context.Context, handler http.Handler, logger *s
 	if l.http == nil && access.IsLocal(l.cfg.HTTP.Listen) {
 		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
 	}
+	return l.server(base, handler, logger)
+}
+
+// ProbesServer is Server for probes and metrics, which have a listener of their own and no pages of other origins.
+func (l *Listeners) ProbesServer(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
+	if access.IsLocal(l.cfg.HTTP.ProbesListen) {
+		handler = access.Local(l.cfg.HTTP.ProbesListen, nil, handler)
+	}
+	return l.server(base, handler, logger)
+}
+
+func (l *Listeners) server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: limitRequests(l.cfg.HTTP.StallTimeout, handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: probeAfter, PingTimeout: probeTimeout, WriteByteTimeout: l.cfg.HTTP.StallTimeout},

@@ -436,3 +436,30 @@ func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
 		t.Errorf("the only authority: %d", got)
 	}
 }
+
+// A listener of probes has hosts of its own, whatever the one for clients has.
+func TestHostsAreThoseOfTheListener(t *testing.T) {
+	const local, everywhere = "127.0.0.1:8080", ":8080" // but nobody listens there
+	for _, tt := range []struct {
+		http, probes, host string
+		want               int
+	}{
+		{local, everywhere, "streamer-0.streamer:8080", http.StatusNoContent},
+		{everywhere, local, "evil.example:8080", http.StatusForbidden},
+		{local, local, "app.example.com", http.StatusForbidden}, // its pages are let in by the other one
+		{everywhere, local, "localhost:8080", http.StatusNoContent},
+	} {
+		cfg := load(t, "STREAMER_HTTP_INSECURE=true", "STREAMER_HTTP_CORS_ORIGINS=https://app.example.com")
+		cfg.HTTP.Listen, cfg.HTTP.ProbesListen = tt.http, tt.probes
+		l, err := listen.New(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+tt.host+"/health", nil)
+		w := httptest.NewRecorder()
+		l.ProbesServer(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil).Handler.ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("probes at %s beside clients at %s: %d for %s", tt.probes, tt.http, w.Code, tt.host)
+		}
+	}
+}

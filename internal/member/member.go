@@ -56,6 +56,13 @@ type Config struct {
 	// Address is that of the node's HTTP server, for people to find.
 	Address string
 
+	// HTTP is the base URL at which the node's components are asked how they do, Host the name of its machine, and Components are their slugs, in its
+	// heartbeats. Components may be nil.
+	HTTP, Host string
+	Components func() []string
+	// Beside runs while the node serves, until its context ends. It may be nil.
+	Beside func(ctx context.Context)
+
 	// Registry is that of a cluster of one, Cluster the store of several nodes.
 	Registry cluster.Registry
 	Cluster  cluster.Store
@@ -162,6 +169,13 @@ func (m *Member) Run(ctx context.Context) error {
 // serve runs the node until the context ends.
 func (m *Member) serve(ctx context.Context) error {
 	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "address", m.cfg.Address, "version", m.cfg.Version)
+	if m.cfg.Beside != nil {
+		beside, stop := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() { m.cfg.Beside(beside) })
+	}
 	return m.cfg.Node.Run(ctx)
 }
 
@@ -226,6 +240,28 @@ func (m *Member) View() (cluster.View, bool) {
 	return cluster.View{}, false
 }
 
+// Supervised returns the members whose components are to be looked after, and how long ago they were read: in a cluster of one the node itself.
+func (m *Member) Supervised() (cluster.View, time.Duration) {
+	if m.Alone() {
+		h := m.report()
+		h.Node, h.Process, h.Kind = m.cfg.Member.Node, m.cfg.Member.Process, cluster.KindNode
+		return cluster.View{Members: []cluster.Member{{Heartbeat: h}}}, 0
+	}
+	view, _ := m.View()
+	return view, m.agent.ViewAge()
+}
+
+// LeaseAge returns for how long the loop that keeps the lease has had something to do and has not got on, LeaderAge the same of the leader's.
+func (m *Member) LeaseAge() time.Duration { return m.agent.Age() }
+
+// LeaderAge is documented with LeaseAge.
+func (m *Member) LeaderAge() time.Duration {
+	if m.leader == nil {
+		return 0
+	}
+	return m.leader.Age()
+}
+
 // Served returns what the node does not serve yet of what is its own, nil where that is nothing.
 func (m *Member) Served() error {
 	if m.Alone() {
@@ -285,6 +321,10 @@ func (m *Member) report() cluster.Heartbeat {
 		Version: cfg.Version, Status: cluster.StatusHealthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
 		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
 		Load: cluster.Load{Queued: int64(load.Bytes)},
+		HTTP: cfg.HTTP, Host: cfg.Host,
+	}
+	if cfg.Components != nil {
+		h.Components = cfg.Components()
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{

@@ -39,6 +39,7 @@ type Client struct {
 	pools   []*mongo.Client // the first is for everything that has none of its own
 	sharded bool            // reached through mongos
 	blind   bool            // the oplog cannot be looked at: through mongos, or for want of the right
+	atTime  bool            // documents can be read as they were at a time
 
 	mu struct {
 		sync.Mutex
@@ -94,13 +95,16 @@ func (c *Client) Logger() *slog.Logger { return c.logger }
 // learnt by opening it at a time.
 func (c *Client) Blind() bool { return c.blind }
 
+// wireOf50 is the version of the wire protocol of MongoDB 5.0.
+const wireOf50 = 13
+
 // inspect asks the server what it is.
 func (c *Client) inspect(ctx context.Context) error {
 	hello, err := c.hello(ctx)
 	if err != nil {
 		return fmt.Errorf("reach MongoDB: %w", AsFault(err))
 	}
-	c.sharded = hello.Message == "isdbgrid"
+	c.sharded, c.atTime = hello.Message == "isdbgrid", hello.Wire >= wireOf50
 	if !c.sharded && hello.SetName == "" {
 		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", cmp.Or(hello.Me, "the server"))
 	}
@@ -115,6 +119,7 @@ func (c *Client) inspect(ctx context.Context) error {
 // A hello is what a server tells of itself.
 type hello struct {
 	Message   string    `bson:"msg"`
+	Wire      int       `bson:"maxWireVersion"`
 	SetName   string    `bson:"setName"`
 	Me        string    `bson:"me"`
 	Hosts     []string  `bson:"hosts"`

@@ -1,8 +1,12 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -32,7 +36,20 @@ func NewDocuments(client *Client, covers func(change.Namespace) bool) *Documents
 }
 
 // Collections implements snapshot.Source.
-func (d *Documents) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
+func (d *Documents) Collections(ctx context.Context, db, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
+	err = d.client.Driver().UseSession(ctx, func(ctx context.Context) (err error) {
+		if all, err = d.collections(ctx, db, coll); err != nil {
+			return err
+		}
+		if t := mongo.SessionFromContext(ctx).OperationTime(); t != nil {
+			at = change.Timestamp{T: t.T, I: t.I}
+		}
+		return nil
+	})
+	return all, at, err
+}
+
+func (d *Documents) collections(ctx context.Context, db, coll string) (all []snapshot.Collection, err error) {
 	databases := []string{db}
 	if db == "" {
 		own := bson.D{{Key: "name", Value: bson.D{{Key: "$nin", Value: bson.A{"admin", "config", "local"}}}}}
@@ -63,8 +80,40 @@ func (d *Documents) Collections(ctx context.Context, db, coll string) (all []sna
 	return all, nil
 }
 
-// Read implements snapshot.Source. It reads what a majority has, in the order of the index on _id, whose bounds hold for _ids of different types.
+// Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for _ids of different types: since MongoDB 5.0
+// the documents as they were at q.After, otherwise what a majority has since then.
 func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
+	if d.client.atTime {
+		at := options.Session().SetSnapshot(true).SetSnapshotTime(bson.Timestamp{T: q.After.T, I: q.After.I})
+		err = d.client.Driver().UseSessionWithOptions(ctx, at, func(ctx context.Context) error { return d.read(ctx, q, &p, nil) })
+		p.To = q.After
+	}
+	if server, ok := errors.AsType[mongo.ServerError](err); !d.client.atTime || ok && slices.ContainsFunc(noSnapshotCodes, server.HasErrorCode) {
+		p = snapshot.Page{}
+		err = d.client.Driver().UseSession(ctx, func(ctx context.Context) error {
+			session := mongo.SessionFromContext(ctx)
+			if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // which makes it afterClusterTime
+				return err
+			}
+			if err := d.read(ctx, q, &p, readconcern.Majority()); err != nil {
+				return err
+			}
+			at := session.OperationTime() // of the last reply: everything that was read had happened by then
+			if at == nil {
+				return fault.Newf(fault.MongoRefused, "the server tells no operation time")
+			}
+			p.To = change.Timestamp{T: at.T, I: at.I}
+			return nil
+		})
+	}
+	if err != nil {
+		return snapshot.Page{}, fmt.Errorf("read documents of %s: %w", q.Namespace, AsFault(err))
+	}
+	return p, nil
+}
+
+// read reads a page in the context's session.
+func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page, concern *readconcern.ReadConcern) error {
 	ordered := bson.D{{Key: "_id", Value: 1}}
 	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(d.client.Application())
 	if len(q.IDs) > 0 {
@@ -74,7 +123,8 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 		}
 		filter = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 	} else {
-		opts.SetHint(ordered).SetLimit(int64(q.Documents) + 1) // one more: the next page begins there
+		limit := q.Documents + 1                                                                    // one more: the next page begins there
+		opts.SetHint(ordered).SetLimit(int64(limit)).SetBatchSize(int32(min(limit, math.MaxInt32))) // all in one reply, if it fits
 		if !q.From.IsZero() {
 			opts.SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})
 		}
@@ -82,41 +132,23 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 			opts.SetMax(bson.D{{Key: "_id", Value: rawValue(q.Until)}})
 		}
 	}
-	coll := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, options.Collection().SetReadConcern(readconcern.Majority()))
-	err = d.client.Driver().UseSession(ctx, func(ctx context.Context) error {
-		session := mongo.SessionFromContext(ctx)
-		if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // which makes it afterClusterTime
-			return err
-		}
-		cursor, err := coll.Find(ctx, filter, opts)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = cursor.Close(ctx) }()
-		size := 0
-		for cursor.Next(ctx) {
-			if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
-				id := change.IDOf(cursor.Current)
-				p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
-				break
-			}
-			p.Documents = append(p.Documents, append([]byte(nil), cursor.Current...))
-			size += len(cursor.Current)
-		}
-		if err := cursor.Err(); err != nil {
-			return err
-		}
-		at := session.OperationTime() // of the last reply: everything that was read had happened by then
-		if at == nil {
-			return fault.Newf(fault.MongoRefused, "the server tells no operation time")
-		}
-		p.To = change.Timestamp{T: at.T, I: at.I}
-		return nil
-	})
+	of := options.Collection().SetReadConcern(cmp.Or(concern, &readconcern.ReadConcern{}))
+	cursor, err := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, of).Find(ctx, filter, opts)
 	if err != nil {
-		return snapshot.Page{}, fmt.Errorf("read documents of %s: %w", q.Namespace, AsFault(err))
+		return err
 	}
-	return p, nil
+	defer func() { _ = cursor.Close(ctx) }()
+	size := 0
+	for cursor.Next(ctx) {
+		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
+			id := change.IDOf(cursor.Current)
+			p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
+			break
+		}
+		p.Documents = append(p.Documents, append([]byte(nil), cursor.Current...))
+		size += len(cursor.Current)
+	}
+	return cursor.Err()
 }
 
 func rawValue(v change.Value) bson.RawValue {

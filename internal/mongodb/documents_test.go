@@ -1,6 +1,7 @@
 package mongodb_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
@@ -80,8 +82,59 @@ func TestPagesOfMixedIDs(t *testing.T) {
 	if got := first(snapshot.Query{IDs: []change.Value{value("b"), value(3), value("none")}}); got != "2 true" {
 		t.Errorf("by _id: %s", got)
 	}
-	collections, err := source.Collections(t.Context(), ns.DB, "")
-	if err != nil || len(collections) != 1 || collections[0] != (snapshot.Collection{Namespace: ns, Documents: int64(len(ids))}) {
+	collections, at, err := source.Collections(t.Context(), ns.DB, "")
+	if err != nil || at.IsZero() || len(collections) != 1 || collections[0] != (snapshot.Collection{Namespace: ns, Documents: int64(len(ids))}) {
 		t.Errorf("%+v, %v", collections, err)
+	}
+}
+
+// Since 5.0 a page shows the documents as they were at its time, whatever has been changed since. Where that cannot be read, because the
+// collection was created later or the time is too old, it shows what there is, and says by when.
+func TestPagesShowTheirTime(t *testing.T) {
+	for release, exact := range map[string]bool{"4.4": false, "6.0": true, "8.0": true} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			server := devmongotest.Start(t, devmongo.Config{Release: release})
+			client := mongodbtest.Dial(t, server.URI())
+			source := mongodb.NewDocuments(client, nil)
+			coll := client.Driver().Database("shop").Collection("orders")
+			before, err := client.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 4 {
+				if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "v", Value: 1}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			after, err := client.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err1 := coll.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: 0}})
+			_, err2 := coll.UpdateByID(t.Context(), 1, bson.D{{Key: "$set", Value: bson.D{{Key: "v", Value: 2}}}})
+			_, err3 := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 9}, {Key: "v", Value: 2}})
+			if err := errors.Join(err1, err2, err3); err != nil {
+				t.Fatal(err)
+			}
+			read := func(after change.Timestamp) (text string, to change.Timestamp) {
+				p, err := source.Read(t.Context(), snapshot.Query{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, After: after, Documents: 10, Bytes: 1 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range p.Documents {
+					text += fmt.Sprint(bson.Raw(d).Lookup("_id").AsInt64(), ":", bson.Raw(d).Lookup("v").AsInt64(), " ")
+				}
+				return text, p.To
+			}
+			const now = "1:2 2:1 3:1 9:2 "
+			text, to := read(after)
+			if want := map[bool]string{false: now, true: "0:1 1:1 2:1 3:1 "}[exact]; text != want || (to == after) != exact {
+				t.Errorf("%s up to %s, want %s of %s", text, to, want, after)
+			}
+			if text, to := read(before); text != now || to.Compare(after) <= 0 {
+				t.Errorf("%s up to %s, before the collection was created", text, to)
+			}
+		})
 	}
 }

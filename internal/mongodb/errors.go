@@ -37,6 +37,9 @@ var (
 	rightsCodes = []int{13, 18, 8000}
 	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is larger than a fragment, or that has only an _id.
 	tooLargeCodes = []int{10334, 7182500, 7182502}
+	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as they were at a time, because this server, this collection or
+	// the age of the time does not allow it.
+	noSnapshotCodes = []int{72, 239, 246}
 	// What passes by itself: cursors killed, elections, rollbacks, shutdowns, overload.
 	transientCodes = []int{
 		6, 7, 43, 63, 89, 91, 133, 150, 175, 189, 234, 237, 262, 317, 358, 365, 384, 407, 462, 9001, 10107, 11600, 11601, 11602, 13388, 13435, 13436,

@@ -60,8 +60,31 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 	} else {
 		checks = append(checks, check{Name: checkStore, Needs: mongo, run: s.store, Code: fault.MongoRefused})
 	}
+	for _, sink := range conn.Config.Sinks {
+		checks = append(checks, check{Name: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
+			return reachSink(ctx, sink)
+		}})
+	}
 	return append(checks,
 		check{Name: "checkpoints", Needs: []string{checkMongo, checkReach, checkStore}, run: s.checkpoints, Code: fault.CheckpointCorrupt})
+}
+
+// sinkTimeout bounds how long the target of a sink may take to answer.
+const sinkTimeout = 10 * time.Second
+
+// reachSink reaches the target of a sink, with the settings and the rights of a node, and publishes nothing.
+func reachSink(ctx context.Context, cfg config.Sink) (f finding, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
+	defer cancel()
+	target, err := backend.Target(cfg, "check")
+	if err != nil {
+		return f, err
+	}
+	defer target.Close()
+	if err := target.Check(ctx); err != nil {
+		return f, err
+	}
+	return fine("%s answers", cfg.Type), nil
 }
 
 func (s *inspector) etcd() bool {

@@ -12,8 +12,10 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/listen"
+	sinks "github.com/mongostream/streamer/sink"
 )
 
 // A closure finds out how closed to strangers a node is, as far as its configuration and its files tell.
@@ -31,7 +33,7 @@ func (c closure) checks() []check {
 	if c.cfg.Reliability.Checkpoint.Backend == config.BackendEtcd || c.cfg.Cluster.ExpectedNodes > 1 {
 		etcd = judgeLink(c.cfg.Etcd.Link(), fault.EtcdExposed)
 	}
-	return []check{
+	checks := []check{
 		{Name: "http", Code: fault.AccessBadCertificate, run: func(context.Context) (finding, error) {
 			if err := access.CheckListen(http.ProbesListen, false, http.Insecure); http.ProbesListen != "" && err != nil {
 				return finding{}, err
@@ -47,6 +49,29 @@ func (c closure) checks() []check {
 		{Name: "mongodb_link", run: of(judgeLink(c.cfg.MongoDB.URI.Link(), fault.MongoExposed))},
 		{Name: "etcd_link", run: of(etcd)},
 	}
+	for _, sink := range c.cfg.Sinks {
+		checks = append(checks, check{Name: "sink " + sink.Name + " settings", Code: fault.SinkTarget, run: func(context.Context) (finding, error) {
+			return sinkSettings(c.cfg, sink)
+		}})
+	}
+	return checks
+}
+
+// sinkSettings makes what a sink needs, without connecting to anything.
+func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
+	if _, err := backend.Subscriptions(sink, backend.Carries(cfg)); err != nil {
+		return f, err
+	}
+	for _, open := range []func(config.Sink, string) (sinks.Target, error){backend.Target, backend.DeadLetters} {
+		target, err := open(sink, cfg.Cluster.ID)
+		if err != nil {
+			return f, err
+		}
+		if target != nil {
+			target.Close()
+		}
+	}
+	return fine("%s, format %s", sink.Type, sink.Format), nil
 }
 
 // here are the checks where the node's files need not be: what is not there, or not for this user, is not tried.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
@@ -27,10 +28,7 @@ func (s *Service) buildGateway(context.Context) error {
 }
 
 // carries says what the log's events have beside the changes themselves.
-func (s *Service) carries() match.Carries {
-	cfg := s.opts.Config.MongoDB
-	return match.Carries{Document: cfg.FullDocument != "default", Before: cfg.FullDocumentBeforeChange != "off"}
-}
+func (s *Service) carries() match.Carries { return backend.Carries(s.opts.Config) }
 
 // runGateway serves gateways until the context ends.
 func (s *Service) runGateway(ctx context.Context) error {

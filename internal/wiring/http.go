@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mongostream/streamer/fault"
@@ -19,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/listen"
+	"github.com/mongostream/streamer/internal/statuspage"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 )
@@ -52,31 +51,53 @@ func (s *Service) buildServers() error {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
+	v1.Handle("GET /v1/snapshot", accounts.Handler(access.Request, gateway.NewPages(gateway.EventsConfig{
+		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
+	}, s.node)))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
+	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board))
+	v1.Handle("GET /v1/sinks", sinks)
+	v1.Handle("POST /v1/sinks/{name}/{do}", sinks)
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
+	v1.Handle("GET /v1/reports", accounts.Handler(access.Request, admin.ServeReports(s.supervised, s.logger)))
+	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
+	checks, self := s.health(), health.Node{
+		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
+		Membership: s.membership, Alive: s.components.Alive,
+	}
+	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status { return s.status(checks.Report(self)) })))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
 	}
 	mux.Handle("/v1/", protected)
+	if err := statuspage.Handle(mux); err != nil {
+		return err
+	}
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
 	if s.probing != nil { // nothing of what follows is at the address for clients
 		mux = http.NewServeMux()
-		s.probes = s.listeners.Server(clients, mux, s.logger)
+		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
-	s.health().Handle(mux, health.Node{
-		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Membership: s.membership,
-	})
+	checks.Handle(mux, self)
+	s.components.Handle(mux)
 	return nil
+}
+
+// status returns what is told of the node's health and its cluster.
+func (s *Service) status(report health.Report) *admin.Status {
+	cfg, status := s.opts.Config, admin.NewStatus(report, s.member.Overview())
+	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
+	status.Expected = cfg.Cluster.ExpectedNodes
+	return status
 }
 
 // runServer serves HTTP until the context ends.
@@ -214,11 +235,5 @@ func (s *Service) health() *health.Registry {
 	for _, check := range s.listeners.Checks() {
 		r.Register(check)
 	}
-	return r
-}
-
-func newMetricsRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

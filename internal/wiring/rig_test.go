@@ -45,6 +45,8 @@ type rig struct {
 	client   *mongo.Client
 	store    *etcd.Store // where nodes keep their checkpoints, past them
 	settings []string
+	stallHub func(context.Context) // of nodes; nil: it does not stall
+	file     string                // path of the nodes' configuration, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -71,10 +73,14 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 	}, settings...)}
 }
 
+func mongoClient(uri string) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+}
+
 // dial returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
 func dial(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
+	client, err := mongoClient(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +155,11 @@ func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
 // assemble makes a node.
 func (r *rig) assemble(settings ...string) (*Service, error) {
 	r.Helper()
-	cfg, err := config.Load("", append(slices.Clone(r.settings), settings...))
+	cfg, err := config.Load(r.file, append(slices.Clone(r.settings), settings...))
 	if err != nil {
 		r.Fatal(err)
 	}
-	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true})
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub})
 }
 
 // A live is a running node, and what its shared subscriber has received.
@@ -206,8 +212,9 @@ func (r *rig) beginWith(l *ledger, settings ...string) *live {
 		receiving.Wait()
 	}()
 	r.Cleanup(func() {
-		cancel()
-		<-n.ended
+		if err := n.stop(); errors.Is(err, errStands) {
+			r.Error(err)
+		}
 	})
 	return n
 }
@@ -282,9 +289,18 @@ func entriesOf(b *streamer.Batch) (entries []entry) {
 // stop stops the node as planned, or returns how it ended before.
 func (n *live) stop() error {
 	n.cancel()
-	<-n.ended
-	return n.err
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-n.ended:
+		return n.err
+	case <-timeout.C:
+		return errStands
+	}
 }
+
+// errStands says that a node was told to stop and has not ended.
+var errStands = errors.New("the node does not stop")
 
 // stopped stops the node as planned.
 func (n *live) stopped() {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -23,6 +24,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
@@ -34,7 +36,9 @@ import (
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/supervisor"
 )
 
 // Options are what a Service is assembled from.
@@ -45,6 +49,8 @@ type Options struct {
 	Process string
 	// TakeOver ends another process's ownership at once.
 	TakeOver bool
+	// StallHub is called before each turn of the hub, which waits for it. For demonstrations; nil otherwise.
+	StallHub func(ctx context.Context)
 	Logger   *slog.Logger
 }
 
@@ -77,20 +83,25 @@ type Service struct {
 	auditor    *notice.Auditor
 	breakers   *breaker.Panel
 	profiler   *profile.Profiler
+	sinks      []*sink.Sink
 	roster     cluster.Store // nil without etcd
 	member     *member.Member
-	closers    []func() // in the order of opening
+	components *health.Components
+	supervisor *supervisor.Supervisor
+	supervised supervisor.Store
+	ordered    chan supervisor.Order // holds the order to restart the process
+	closers    []func()              // in the order of opening
 }
 
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
 // opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
-	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry()}
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry(opts.Version)}
 	s.board = s.newBoard()
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway,
+		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -159,7 +170,7 @@ func (s *Service) buildNode(context.Context) error {
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
-		Recover:      recovered(cfg.Rescan.Collections), Logger: s.logger, Registerer: s.registry,
+		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -171,6 +182,9 @@ func (s *Service) buildNode(context.Context) error {
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
+	if err := s.buildComponents(); err != nil {
+		return err
+	}
 	s.buildMember()
 	return s.buildServers() //nolint:contextcheck // requests last longer than the start
 }
@@ -196,6 +210,7 @@ func (s *Service) buildMember() {
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
+		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
 		Gateways:     func() ([]gateway.Peer, int) { return s.gateway.Peers() },
@@ -284,6 +299,14 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		s.components.Run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.runWatchdog(web)
+		return nil
+	})
+	g.Go(func() error {
 		defer stopWeb()
 		return s.member.Run(ctx)
 	})
@@ -295,7 +318,14 @@ func (s *Service) Run(ctx context.Context) error {
 		s.source.Run(web)
 		return nil
 	})
-	return g.Wait()
+	g.Go(func() error {
+		s.followSinks(web)
+		return nil
+	})
+	for _, k := range s.sinks {
+		g.Go(func() error { return s.runSink(web, k) })
+	}
+	return s.awaitEnd(cancel, g.Wait)
 }
 
 // tell writes the audit log and carries notices until stop is called, and then what was posted before that.
@@ -317,6 +347,7 @@ func (s *Service) tell(ctx context.Context) (stop func()) {
 // beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
+	s.notifySystemd(daemon.SdNotifyStopping)
 	s.gateway.Announce(streamer.Notice{
 		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
 	})

@@ -466,3 +466,257 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	}
 	later.mu.Unlock()
 }
+
+// Subscribers that want a collection while it is being read join in at the next page and get the pages before it afterwards: 100 of them cost
+// MongoDB little more than one.
+func TestOneScanServesManySubscribers(t *testing.T) {
+	t.Parallel()
+	const documents, subscribers = 1000, 100
+	joined := make(chan struct{})
+	w := newRig(t, devmongo.Config{Adjust: func(p *devmongo.Profile) {
+		p.BeforeReply = func(command, namespace string) {
+			if command == "find" && namespace == "shop.orders" {
+				<-joined // the first page arrives when all have joined
+			}
+		}
+	}}, "STREAMER_RESCAN_PAGE_SIZE=50", "STREAMER_RESCAN_RATE=1000000")
+	all := make([]any, documents)
+	for i := range all {
+		all[i] = bson.D{{Key: "_id", Value: i}, {Key: "v", Value: i + 1}}
+	}
+	if _, err := w.coll("orders").InsertMany(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	node := w.beginWith(nil)
+	before := w.server.Stats().DocumentsExamined
+	replicas := make([]*replica, subscribers)
+	for i := range replicas {
+		replicas[i] = newReplica()
+		replicas[i].begin(t, client.Config{Addresses: []string{node.service.Gateway()}, Subscriber: fmt.Sprint("s", i), Start: client.StartSnapshot},
+			client.Subscription{ID: "orders", DB: "shop", Coll: "orders"})
+	}
+	for i, r := range replicas {
+		node.until(fmt.Sprintf("subscriber %d joins", i), r.look(func() bool { return r.begun == 1 }))
+	}
+	close(joined)
+	for i, r := range replicas {
+		node.until(fmt.Sprintf("subscriber %d has everything", i), r.look(func() bool { return r.done == 1 }))
+		r.mu.Lock()
+		if len(r.docs) != documents || r.snapshots != documents || r.err != nil {
+			t.Errorf("subscriber %d has %d documents of %d, %v", i, len(r.docs), r.snapshots, r.err)
+		}
+		r.mu.Unlock()
+	}
+	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*12/10 {
+		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
+	}
+}
+
+// An operator has a subscriber get documents again, pauses and cancels that, and is in the audit log.
+func TestOperatorsSnapshots(t *testing.T) {
+	t.Parallel()
+	w := newRig(t, devmongo.Config{}, "STREAMER_RESCAN_PAGE_SIZE=5")
+	for i := range 40 {
+		if _, err := w.coll("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "v", Value: i + 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := w.beginWith(nil)
+	r := newReplica()
+	r.begin(t, client.Config{Addresses: []string{node.service.Gateway()}, Subscriber: "s", Start: client.StartSnapshot},
+		client.Subscription{ID: "orders", DB: "shop", Coll: "orders"}, client.Subscription{ID: "items", DB: "shop", Coll: "items"})
+	node.until("the snapshots are complete", r.look(func() bool { return r.done == 2 }))
+	operate := func(query string) (status, subscriptions int) {
+		t.Helper()
+		resp, err := http.Post("http://"+node.service.Addr()+"/v1/subscribers/snapshots?"+query, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		var result struct{ Subscriptions int }
+		if err := json.NewDecoder(resp.Body).Decode(&result); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, result.Subscriptions
+	}
+	for query, want := range map[string]int{
+		"subscriber=nobody": 404, "": 400, "subscriber=s&operation=burn": 400, "subscriber=s&namespace=shop": 400, "subscriber=s&operation=pause": 200,
+	} {
+		if status, n := operate(query); status != want || n != 0 {
+			t.Errorf("%q: %d, %d subscriptions", query, status, n)
+		}
+	}
+	if status, n := operate("subscriber=s&namespace=shop.orders"); status != 200 || n != 1 {
+		t.Errorf("%d, %d subscriptions", status, n)
+	}
+	node.until("the documents have come again", r.look(func() bool {
+		return r.done == 3 && r.snapshots == 80 && r.marks[len(r.marks)-1].Reason == "operator"
+	}))
+	board, _ := node.service.board.Since(0)
+	recorded := 0
+	for _, n := range board {
+		if n.Kind == "operated" {
+			recorded++
+		}
+	}
+	if recorded != 3 {
+		t.Errorf("%d records of operators", recorded)
+	}
+}
+
+// A live query has the documents that match, kept up to date, whatever is changed; what it is not told of a loss it learns from a snapshot.
+func TestLiveQueryEqualsTheCollection(t *testing.T) {
+	t.Parallel()
+	w := newRig(t, devmongo.Config{}, "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=100000", "STREAMER_MONGODB_FULL_DOCUMENT=updateLookup")
+	stop := w.churn(mixedIDs(60))
+	node := w.beginWith(nil)
+	c, err := client.New(client.Config{
+		Addresses: []string{node.service.Gateway()}, Subscriber: "live", Start: client.StartSnapshot, OnNotice: func(context.Context, client.Notice) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	has := make(map[string]bool)
+	key := func(d client.Document) string { return fmt.Sprint(d["_id"]) }
+	note := func(d client.Document, before, after bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if has[key(d)] != before {
+			t.Errorf("%v: there was %t, is %t", d, has[key(d)], after)
+		}
+		has[key(d)] = after
+	}
+	even, err := c.Live(client.Subscription{ID: "even", DB: "shop", Coll: "orders", Filter: "doc.v % 2 == 0"}, client.LiveCallbacks{
+		Added: func(d client.Document) { note(d, false, true) }, Removed: func(d client.Document) { note(d, true, false) },
+		Changed: func(_, d client.Document) { note(d, true, true) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Live(client.Subscription{ID: "all", DB: "shop", Coll: "orders"}, client.LiveCallbacks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	whole := func(q *client.LiveQuery) bool { _, whole := q.Documents(); return whole }
+	node.until("the queries are whole", func() bool { return whole(even) && whole(all) })
+	nested := func(update bson.D) {
+		t.Helper()
+		if _, err := w.coll("orders").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "nested"}}, update); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.coll("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "nested"}, {Key: "v", Value: 2}, {Key: "a", Value: bson.D{{Key: "b", Value: bson.A{1, 2}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	nested(bson.D{{Key: "$set", Value: bson.D{{Key: "a.b.1", Value: 3}, {Key: "a.c.d", Value: 4}}}})
+	stop()
+	// The last change has a v of its own: who has that has all.
+	nested(bson.D{{Key: "$unset", Value: bson.D{{Key: "a.c", Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "v", Value: 4}}}})
+	equals := func(q *client.LiveQuery, only func(v int) bool) func() bool {
+		want := contents(t, w.coll("orders"))
+		maps.DeleteFunc(want, func(_ string, v int) bool { return !only(v) })
+		return func() bool {
+			docs, _ := q.Documents()
+			got := make(map[string]int)
+			for _, d := range docs {
+				id, _ := json.Marshal(d["_id"])
+				n, _ := d["v"].(json.Number).Int64()
+				got["shop.orders "+canonical(id)] = int(n)
+			}
+			return maps.Equal(got, want)
+		}
+	}
+	node.until("even documents are there", equals(even, func(v int) bool { return v%2 == 0 }))
+	node.until("all documents are there", equals(all, func(int) bool { return true }))
+	docs, _ := all.Documents()
+	i := slices.IndexFunc(docs, func(d client.Document) bool { return d["_id"] == "nested" })
+	if a, _ := json.Marshal(docs[i]["a"]); string(a) != `{"b":[1,3]}` {
+		t.Errorf("nested: %s", a)
+	}
+	docs, _ = even.Documents()
+	want := make(map[string]bool)
+	for _, d := range docs {
+		want[key(d)] = true
+	}
+	node.until("the callbacks have told of the even documents", func() bool { // of the last one later than it is there
+		mu.Lock()
+		defer mu.Unlock()
+		maps.DeleteFunc(has, func(_ string, there bool) bool { return !there })
+		return maps.Equal(has, want)
+	})
+}
+
+// A client that keeps its own progress gets a collection page by page, and goes on with the changes without a gap. When the log has wrapped it is
+// told to start over.
+func TestPagesAreFollowedByEvents(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "8.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			w := newRig(t, devmongo.Config{Release: release})
+			stop := w.churn(mixedIDs(60))
+			node := w.beginWith(nil)
+			r := newReplica()
+			get := func(query string) (status int, page struct {
+				Documents      []json.RawMessage
+				Next, Position string
+			}) {
+				t.Helper()
+				resp, err := http.Get("http://" + node.service.Addr() + "/v1/snapshot?db=shop&coll=orders&limit=7&" + query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = resp.Body.Close() }()
+				if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+					t.Fatal(err)
+				}
+				return resp.StatusCode, page
+			}
+			_, page := get("")
+			first := page.Next
+			for {
+				for _, doc := range page.Documents {
+					var d struct {
+						ID json.RawMessage `json:"_id"`
+						V  int
+					}
+					if err := json.Unmarshal(doc, &d); err != nil {
+						t.Fatal(err)
+					}
+					r.docs["shop.orders "+canonical(d.ID)] = d.V
+				}
+				if page.Next == "" {
+					break
+				}
+				var status int
+				if status, page = get("from=" + page.Next); status != http.StatusOK {
+					t.Fatalf("%d", status)
+				}
+			}
+			r.beginEvents(t, node.service.Addr(), url.Values{"db": {"shop"}, "coll": {"orders"}, "Last-Event-ID": {page.Position}}.Encode())
+			stop()
+			want := contents(t, w.coll("orders"))
+			node.until("the replica is what the collection is", r.look(func() bool { return maps.Equal(r.docs, want) }))
+			if status, page := get("filter=" + url.QueryEscape(`doc._id == "none"`)); status != http.StatusOK || len(page.Documents) != 0 {
+				t.Errorf("%d, %d documents", status, len(page.Documents))
+			}
+			for query, want := range map[string]int{"from=x": 400, "filter=%28": 400} {
+				if status, _ := get(query); status != want {
+					t.Errorf("%s: %d", query, status)
+				}
+			}
+			w.elsewhere(1)
+			w.server.TruncateOplogBefore(w.server.ClusterTime())
+			node.until("the client is told to start over", func() bool { status, _ := get("from=" + first); return status == http.StatusGone })
+		})
+	}
+}

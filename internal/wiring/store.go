@@ -15,6 +15,8 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/supervisor"
 )
 
 // openStore connects to the store of checkpoints.
@@ -33,6 +35,9 @@ func (s *Service) openStore(ctx context.Context) error {
 			return err
 		}
 		s.keepHistory(client)
+		s.supervised = etcd.NewSupervisionStore(client, etcd.SupervisionConfig{Window: cfg.Supervisor.RestartWindow, Retention: cfg.Supervisor.ReportRetention})
+	} else {
+		s.supervised = supervisor.NewMemory(cfg.Supervisor.RestartWindow)
 	}
 	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 		return fmt.Errorf("read the origin: %w", err) // every checkpoint would say the same

@@ -53,10 +53,26 @@ func (c *Check) JSON(line []byte, now time.Time) error {
 
 // Timed does what JSON does, and returns how long the event took from its writing, 0 where it does not tell.
 func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error) {
-	type fields struct {
-		Seq int64 `json:"seq"`
-		At  int64 `json:"at"`
+	id, f, err := parse(line)
+	switch {
+	case err != nil:
+		return 0, err
+	case f.Seq == 0:
+		return 0, c.deletion(id)
 	}
+	took = now.Sub(time.Unix(0, f.At))
+	c.arrived(id, f.Seq, took)
+	return took, nil
+}
+
+// A fields is what the workload writes into documents. The zero value stands for a deletion.
+type fields struct {
+	Seq int64 `json:"seq"`
+	At  int64 `json:"at"`
+}
+
+// parse reads an event.
+func parse(line []byte) (id int64, f fields, err error) {
 	var e struct {
 		Op  string `json:"operationType"`
 		Key struct {
@@ -68,21 +84,20 @@ func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error
 		} `json:"updateDescription"`
 	}
 	if err := json.Unmarshal(line, &e); err != nil {
-		return 0, fmt.Errorf("read event: %w", err)
+		return 0, f, fmt.Errorf("read event: %w", err)
 	}
-	if e.Op == "delete" {
-		return 0, c.deletion(e.Key.ID)
-	}
-	f := e.Full
-	if e.Op == "update" {
+	switch e.Op {
+	case "delete":
+		return e.Key.ID, f, nil
+	case "update":
 		f = e.Update.Set
+	default:
+		f = e.Full
 	}
 	if f.Seq == 0 {
-		return 0, fmt.Errorf("%w: %s", errNotOurs, line)
+		return 0, f, fmt.Errorf("%w: %s", errNotOurs, line)
 	}
-	took = now.Sub(time.Unix(0, f.At))
-	c.arrived(e.Key.ID, f.Seq, took)
-	return took, nil
+	return e.Key.ID, f, nil
 }
 
 // deletion takes a delete event, which has no number of its own; the ledger knows it.

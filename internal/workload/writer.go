@@ -35,6 +35,7 @@ type Config struct {
 type Writer struct {
 	cfg    Config
 	ledger *Ledger
+	loaded int
 }
 
 // NewWriter makes a Writer that notes its acknowledged changes in the ledger.
@@ -45,23 +46,54 @@ func NewWriter(cfg Config, ledger *Ledger) *Writer {
 	return &Writer{cfg: cfg, ledger: ledger}
 }
 
+// Load inserts so many documents, which Run then changes. It is called once, before Run.
+func (w *Writer) Load(ctx context.Context, documents int) error {
+	coll, disconnect, err := collection(ctx, w.cfg)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	wk := &worker{cfg: w.cfg, ledger: w.ledger, coll: coll, pad: strings.Repeat("x", w.cfg.Pad)}
+	wk.cfg.Workers, wk.cfg.Live = 1, documents
+	for w.loaded < documents {
+		n := min(1000, documents-w.loaded)
+		if err := wk.write(ctx, n); err != nil {
+			return err
+		}
+		w.loaded += n
+	}
+	return nil
+}
+
 // Run writes until the context ends, which is no error.
 func (w *Writer) Run(ctx context.Context) error {
-	client, err := mongo.Connect(options.Client().ApplyURI(w.cfg.URI).SetAppName("workload").SetWriteConcern(writeconcern.Majority()))
+	coll, disconnect, err := collection(ctx, w.cfg)
 	if err != nil {
-		return fmt.Errorf("connect the writer: %w", err)
+		return err
 	}
-	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	coll := client.Database(w.cfg.DB).Collection(w.cfg.Coll)
+	defer disconnect()
 	g, working := errgroup.WithContext(ctx)
 	for n := range w.cfg.Workers {
 		wk := &worker{cfg: w.cfg, ledger: w.ledger, coll: coll, next: int64(n), pad: strings.Repeat("x", w.cfg.Pad)}
+		for ; wk.next < int64(w.loaded); wk.next += int64(w.cfg.Workers) {
+			wk.live = append(wk.live, document{id: wk.next, seq: 1})
+		}
+		wk.cfg.Live = max(wk.cfg.Live, len(wk.live))
 		g.Go(func() error { return wk.run(working) })
 	}
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil
+}
+
+// collection connects to the workload's collection.
+func collection(ctx context.Context, cfg Config) (coll *mongo.Collection, disconnect func(), err error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(cfg.URI).SetAppName("workload").SetWriteConcern(writeconcern.Majority()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the workload's collection: %w", err)
+	}
+	return client.Database(cfg.DB).Collection(cfg.Coll), func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }, nil
 }
 
 // tick is how often a worker writes.

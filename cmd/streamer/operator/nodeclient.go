@@ -145,13 +145,20 @@ const maxAnswer = 32 << 20
 // get reads JSON from a node, whatever the status of its answer, which it returns. A node that does not answer, or not in JSON, is the fault
 // NodeUnreachable.
 func (c *nodeClient) get(ctx context.Context, address, path string, into any) (status int, err error) {
+	return c.send(ctx, http.MethodGet, address, path, nil, into)
+}
+
+// send does it with any method and a query.
+func (c *nodeClient) send(ctx context.Context, method, address, path string, query url.Values, into any) (status int, err error) {
 	base, err := parseAddress("address", address)
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	to := base.JoinPath(path)
+	to.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
 	if err != nil {
 		return 0, fault.New(fault.CommandBadArgument, err)
 	}

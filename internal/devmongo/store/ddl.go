@@ -42,7 +42,7 @@ func (s *Store) drop(c *collection) error {
 	}
 	delete(s.databases[c.ns.DB].collections, c.ns.Coll)
 	delete(s.byUUID, *c.ns.UUID)
-	s.log.Append(oplog.Op{Kind: oplog.Drop, NS: c.ns, Object: doc.New().String("drop", c.ns.Coll).Document()})
+	s.defined[Name{c.ns.DB, c.ns.Coll}] = s.log.Append(oplog.Op{Kind: oplog.Drop, NS: c.ns, Object: doc.New().String("drop", c.ns.Coll).Document()})
 	return nil
 }
 
@@ -116,9 +116,10 @@ func (s *Store) Rename(from, to Name, dropTarget bool) error {
 	c.ns = &oplog.Namespace{DB: to.DB, Coll: to.Coll, UUID: source.UUID}
 	delete(s.databases[from.DB].collections, from.Coll)
 	s.databases[to.DB].collections[to.Coll] = c
-	s.log.Append(oplog.Op{
+	at := s.log.Append(oplog.Op{
 		Kind: oplog.Rename, NS: source, To: c.ns, Object: object.Document(), Description: description.Document(),
 	})
+	s.defined[from], s.defined[to] = at, at
 	return nil
 }
 

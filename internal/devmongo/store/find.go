@@ -14,14 +14,18 @@ type Query struct {
 	Sort        *query.Sort
 	Projection  *query.Projection
 	Skip, Limit int64
-	// AsOf is the cluster time at which the documents are wanted, not before the committed one; 0 is now. A transaction sees now.
+	// From and Until bound the keys of _id of a find that is sorted by it, From inclusive and Until exclusive; empty is no bound.
+	From, Until string
+	// AsOf is the cluster time at which the documents are wanted, of which the store remembers the past (see Remembers); 0 is now. A transaction
+	// sees now.
 	AsOf uint64
 }
 
 // Find returns the matching documents. They are the stored ones where there is no projection: callers must not
 // change them.
 func (s *Store) Find(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
-	docs, err := s.collect(n, q, t)
+	docs, examined, err := s.collect(n, q, t)
+	s.examined.Add(int64(examined))
 	if err != nil || q.Projection == nil {
 		return docs, err
 	}
@@ -31,7 +35,7 @@ func (s *Store) Find(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	return docs, nil
 }
 
-func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
+func (s *Store) collect(n Name, q Query, t *Txn) (docs []bsoncore.Document, examined int, err error) {
 	ascending, byID := q.Sort.ByID()
 	if byID {
 		s.warm(n)
@@ -40,28 +44,29 @@ func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	defer s.mu.RUnlock()
 	c := s.seen(n, t)
 	if c == nil {
-		return nil, nil
+		return nil, 0, nil
 	}
 	over := t.overlayOf(c)
 	if t == nil && q.AsOf > 0 {
 		over = s.asOf(c, q.AsOf)
 	}
-	if byID && t == nil && over.docs == nil {
+	if _, named := q.Filter.IDs(); byID && !named {
 		limit := q.Limit
 		if limit > 0 {
 			limit += q.Skip
 		}
-		return q.page(c.ordered(q.Filter, ascending, limit)), nil
+		docs, examined = c.ordered(q, over, ascending, limit)
+		return q.page(docs), examined, nil
 	}
 	limit := 0
 	if q.Sort == nil && q.Limit > 0 {
 		limit = int(q.Skip + q.Limit)
 	}
-	rows, err := c.matching(q.Filter, over, limit)
+	rows, examined, err := c.matching(q.Filter, over, limit)
 	if err != nil {
-		return nil, err
+		return nil, examined, err
 	}
-	docs := make([]bsoncore.Document, len(rows))
+	docs = make([]bsoncore.Document, len(rows))
 	for i, r := range rows {
 		docs[i] = r.doc
 	}
@@ -69,7 +74,7 @@ func (s *Store) collect(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 		slices.Reverse(docs)
 	}
 	q.Sort.Apply(docs)
-	return q.page(docs), nil
+	return q.page(docs), examined, nil
 }
 
 func (q Query) page(docs []bsoncore.Document) []bsoncore.Document {
@@ -80,13 +85,19 @@ func (q Query) page(docs []bsoncore.Document) []bsoncore.Document {
 	return docs
 }
 
+// Examined is how many documents all finds have looked at. Counting a whole collection looks at none.
+func (s *Store) Examined() int64 { return s.examined.Load() }
+
 // Count counts the matching documents.
 func (s *Store) Count(n Name, q Query, t *Txn) (int64, error) {
 	if q.Filter == nil && t == nil && q.AsOf == 0 {
 		c, _ := s.Collection(n)
 		return int64(q.total(c.Count)), nil
 	}
-	docs, err := s.collect(n, q, t)
+	docs, examined, err := s.collect(n, q, t)
+	if q.Filter != nil {
+		s.examined.Add(int64(examined))
+	}
 	return int64(len(docs)), err
 }
 

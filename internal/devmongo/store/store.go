@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -25,6 +26,10 @@ type Store struct {
 	byUUID    map[[16]byte]*collection
 	created   int // counts collections, for their order
 	past      []past
+	pastBytes int             // of documents in past
+	forgotten uint64          // cluster time of the newest change that past has no longer
+	defined   map[Name]uint64 // cluster time at which a collection was created, dropped or renamed last
+	examined  atomic.Int64
 }
 
 // database keeps existing when its last collection is dropped.
@@ -32,7 +37,7 @@ type database struct{ collections map[string]*collection }
 
 // New makes an empty store that logs to log.
 func New(log *oplog.Log) *Store {
-	return &Store{log: log, databases: map[string]*database{}, byUUID: map[[16]byte]*collection{}}
+	return &Store{log: log, databases: map[string]*database{}, byUUID: map[[16]byte]*collection{}, defined: map[Name]uint64{}}
 }
 
 // Log is the log that the store writes to.
@@ -115,7 +120,7 @@ func (s *Store) register(c *collection) {
 	db.collections[c.ns.Coll] = c
 	s.byUUID[*c.ns.UUID] = c
 	options := doc.New().Open("idIndex").Int32("v", 2).Open("key").Int32("_id", 1).End().String("name", "_id_").Document()
-	s.log.Append(oplog.Op{
+	s.defined[Name{c.ns.DB, c.ns.Coll}] = s.log.Append(oplog.Op{
 		Kind: oplog.Create, NS: c.ns, Description: options,
 		Object: doc.New().String("create", c.ns.Coll).Raw(options[4 : len(options)-1]).Document(),
 	})

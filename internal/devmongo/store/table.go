@@ -16,7 +16,9 @@ type table struct {
 	docs       map[string]*record // by the KeyString of _id
 	head, last *record            // in insertion order
 	bytes      int64
-	sorted     []*record // by key; nil when documents came or went since
+	sorted     []*record // by key, but for those added since and with those that have gone; nil if nobody has asked
+	added      []*record // since sorted
+	removed    bool      // records of sorted have gone
 }
 
 // record is a document's place in its table.
@@ -42,7 +44,9 @@ func (t *table) insert(key string, d bsoncore.Document, ts uint64) *record {
 	t.last = r
 	t.docs[key] = r
 	t.bytes += int64(len(d))
-	t.sorted = nil
+	if t.sorted != nil {
+		t.added = append(t.added, r)
+	}
 	return r
 }
 
@@ -67,7 +71,7 @@ func (t *table) remove(r *record) {
 	delete(t.docs, r.key)
 	r.gone = true
 	t.bytes -= int64(len(r.doc))
-	t.sorted = nil
+	t.removed = true
 }
 
 // all are the documents in insertion order.
@@ -79,44 +83,102 @@ func (t *table) all() []bsoncore.Document {
 	return out
 }
 
-// sort remembers the order by _id until documents come or go.
-func (t *table) sort() { t.sorted = t.byKey() }
+// sort remembers the order by _id.
+func (t *table) sort() { t.sorted, t.added, t.removed = t.byKey(), nil, false }
 
-// byKey is the order that Sort remembers, or else the order computed anew.
+// byKey is the order that sort remembers, with what has come and gone since.
 func (t *table) byKey() []*record {
-	if t.sorted != nil {
+	byKey := func(a, b *record) int { return strings.Compare(a.key, b.key) }
+	if t.sorted == nil {
+		out := make([]*record, 0, len(t.docs))
+		for r := t.head; r != nil; r = r.next {
+			out = append(out, r)
+		}
+		slices.SortFunc(out, byKey)
+		return out
+	}
+	if len(t.added) == 0 && !t.removed {
 		return t.sorted
 	}
+	added := slices.Clone(t.added)
+	slices.SortFunc(added, byKey)
 	out := make([]*record, 0, len(t.docs))
-	for r := t.head; r != nil; r = r.next {
-		out = append(out, r)
+	for _, r := range t.sorted {
+		for len(added) > 0 && added[0].key <= r.key {
+			if !added[0].gone {
+				out = append(out, added[0])
+			}
+			added = added[1:]
+		}
+		if !r.gone {
+			out = append(out, r)
+		}
 	}
-	slices.SortFunc(out, func(a, b *record) int { return strings.Compare(a.key, b.key) })
+	for _, r := range added {
+		if !r.gone {
+			out = append(out, r)
+		}
+	}
 	return out
 }
 
-// ordered returns the matching documents by _id, up to limit of them; 0 is no limit.
-func (t *table) ordered(f *query.Filter, ascending bool, limit int64) []bsoncore.Document {
-	rows := t.byKey()
-	if low, ok := f.Floor("_id"); ok {
+// ordered returns the matching documents by _id, as seen through the overlay, up to limit of them (0 is no limit), and how many it has
+// looked at.
+func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out []bsoncore.Document, examined int) {
+	from, until := q.From, q.Until
+	if low, ok := q.Filter.Floor("_id"); ok {
 		if key, err := doc.SortKey(low); err == nil {
-			rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key >= key }):]
+			from = max(from, key)
 		}
 	}
-	var out []bsoncore.Document
+	rows := t.byKey()
+	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key >= from }):]
+	if until != "" {
+		rows = rows[:sort.Search(len(rows), func(i int) bool { return rows[i].key >= until })]
+	}
+	var changed []string // keys of documents that only the overlay has
+	for _, key := range over.written {
+		if t.docs[key] == nil && key >= from && (until == "" || key < until) {
+			changed = append(changed, key)
+		}
+	}
+	slices.Sort(changed)
+	if !ascending {
+		slices.Reverse(changed)
+	}
+	take := func(key string, d bsoncore.Document) (more bool) {
+		if o, ok := over.docs[key]; ok {
+			d = o
+		}
+		if d == nil {
+			return true
+		}
+		if examined++; q.Filter.Match(d) {
+			out = append(out, d)
+		}
+		return limit == 0 || int64(len(out)) < limit
+	}
 	for i := range rows {
 		r := rows[i]
 		if !ascending {
 			r = rows[len(rows)-1-i]
 		}
-		if f.Match(r.doc) {
-			out = append(out, r.doc)
+		for len(changed) > 0 && (changed[0] < r.key) == ascending {
+			if !take(changed[0], nil) {
+				return out, examined
+			}
+			changed = changed[1:]
 		}
-		if limit > 0 && int64(len(out)) >= limit {
+		if !take(r.key, r.doc) {
+			return out, examined
+		}
+	}
+	for _, key := range changed {
+		if !take(key, nil) {
 			break
 		}
 	}
-	return out
+	return out, examined
 }
 
 // overlay is what a transaction changed in a table: nil for a document that it deleted. The zero Overlay is nothing.
@@ -159,16 +221,15 @@ type foundRow struct {
 }
 
 // matching collects up to limit documents that match, as seen through the overlay; 0 is no limit. It looks up those
-// whose _id the filter names, or else walks all in insertion order.
-func (t *table) matching(f *query.Filter, over overlay, limit int) ([]foundRow, error) {
-	var out []foundRow
-	err := t.scan(f, over, func(x foundRow) bool {
-		if f.Match(x.doc) {
+// whose _id the filter names, or else walks all in insertion order. examined is how many documents it has looked at.
+func (t *table) matching(f *query.Filter, over overlay, limit int) (out []foundRow, examined int, err error) {
+	err = t.scan(f, over, func(x foundRow) bool {
+		if examined++; f.Match(x.doc) {
 			out = append(out, x)
 		}
 		return limit == 0 || len(out) < limit
 	})
-	return out, err
+	return out, examined, err
 }
 
 func (t *table) scan(f *query.Filter, over overlay, visit func(foundRow) bool) error {

@@ -149,25 +149,48 @@ type past struct {
 	ts  uint64            // cluster time of the change
 }
 
-// remember keeps what a change at ts is about to replace, for reads of what is committed; the caller holds mu for writing. Where the
-// log commits at once there are no such reads.
+// maxPast and maxPastBytes bound the changes that are remembered for reads at a cluster time.
+const maxPast, maxPastBytes = 1 << 16, 64 << 20
+
+// remember keeps what a change at ts is about to replace, for reads of what is committed and, since 5.0, for reads at a cluster time; the
+// caller holds mu for writing. Where the log commits at once the first kind needs nothing.
 func (s *Store) remember(c *collection, key string, ts uint64) {
-	if !s.log.Lags() {
+	committed, keep := s.log.Committed(), 0
+	switch {
+	case s.log.Release().Since(oplog.R60):
+		for keep < len(s.past) && s.past[keep].ts <= committed && (len(s.past)-keep >= maxPast || s.pastBytes > maxPastBytes) {
+			s.pastBytes -= len(s.past[keep].doc)
+			keep++
+		}
+	case !s.log.Lags():
 		s.past = nil
 		return
+	default:
+		for keep < len(s.past) && s.past[keep].ts <= committed {
+			keep++
+		}
 	}
-	committed, keep := s.log.Committed(), 0
-	for keep < len(s.past) && s.past[keep].ts <= committed {
-		keep++
+	if keep > 0 {
+		s.forgotten = s.past[keep-1].ts
 	}
 	p := past{c: c, key: key, ts: ts}
 	if r := c.docs[key]; r != nil {
 		p.doc = r.doc
 	}
+	s.pastBytes += len(p.doc)
 	s.past = append(s.past[keep:], p)
 }
 
-// asOf is what makes of a collection what it was at a cluster time that is not before the committed one; the caller holds mu.
+// Remembers reports whether the documents of a collection can be read as they were at a cluster time, and otherwise whether it was created,
+// dropped or renamed since.
+func (s *Store) Remembers(n Name, ts uint64) (remembers, catalog bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	catalog = s.defined[n] > ts
+	return ts >= s.forgotten && !catalog, catalog
+}
+
+// asOf is what makes of a collection what it was at a cluster time that is remembered; the caller holds mu.
 func (s *Store) asOf(c *collection, ts uint64) (was overlay) {
 	for i := len(s.past) - 1; i >= 0 && s.past[i].ts > ts; i-- {
 		if p := s.past[i]; p.c == c {

@@ -77,7 +77,7 @@ func (s *Store) Update(n Name, ch Change, w Writer) (WriteResult, error) {
 	var rows []foundRow
 	if c != nil {
 		var err error
-		if rows, err = c.matching(ch.Filter, w.Txn.overlayOf(c), limit); err != nil {
+		if rows, _, err = c.matching(ch.Filter, w.Txn.overlayOf(c), limit); err != nil {
 			return out, err
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Store) Delete(n Name, f *query.Filter, one bool, w Writer) (int64, erro
 	if one {
 		limit = 1
 	}
-	rows, err := c.matching(f, w.Txn.overlayOf(c), limit)
+	rows, _, err := c.matching(f, w.Txn.overlayOf(c), limit)
 	if err != nil {
 		return 0, err
 	}
@@ -279,7 +279,7 @@ func (s *Store) first(n Name, m Modification, t *Txn) (*foundRow, error) {
 	if m.Sort != nil {
 		limit = 0
 	}
-	rows, err := c.matching(m.Filter, t.overlayOf(c), limit)
+	rows, _, err := c.matching(m.Filter, t.overlayOf(c), limit)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

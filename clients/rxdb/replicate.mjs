@@ -1,0 +1,123 @@
+// Replicates a collection of MongoDB into an RxDB collection: the documents from /v1/snapshot, then the changes from /v1/events.
+
+import { Subject } from 'rxjs';
+import { replicateRxCollection } from 'rxdb/plugins/replication';
+
+// messages yields the messages of an event stream (WHATWG HTML, section 9.2) as { event, data, id }.
+async function* messages(response) {
+  const decoder = new TextDecoder();
+  let text = '', id = '';
+  let message = { event: '', data: '' };
+  for await (const chunk of response.body) {
+    text += decoder.decode(chunk, { stream: true });
+    const lines = text.split('\n');
+    text = lines.pop();
+    for (const line of lines) {
+      const [, field, value] = /^(\w*): ?(.*)$/.exec(line) ?? ['', '', ''];
+      if (line === '') {
+        yield { ...message, id };
+        message = { event: '', data: '' };
+      } else if (field === 'id') id = value;
+      else if (field === 'event') message.event = value;
+      else if (field === 'data') message.data += value;
+    }
+  }
+}
+
+// replicate replicates shop.orders, say, from a node into an RxDB collection. read turns a document of MongoDB into one of RxDB, and must keep the
+// key: _id becomes the primary key. It returns RxDB's replication state, with online(boolean).
+export function replicate({ url, db, coll, collection, read, retry = 200 }) {
+  const stream$ = new Subject();
+  const primary = collection.schema.primaryPath;
+  const query = new URLSearchParams({ db, coll });
+  let position;          // where the events go on, once the pages are complete
+  let seen;              // keys of the pages, while the collection is read again
+  let over = false;      // the collection must be read again
+  let isOnline = true, stopped = false;
+  let connection = new AbortController();
+
+  const pause = () => new Promise((resume) => setTimeout(resume, retry));
+
+  // pages is RxDB's pull handler: it returns at least as many documents as were asked for, unless there are no more.
+  async function handler(checkpoint, batchSize) {
+    if (over) {
+      over = false;
+      seen = new Set();
+      checkpoint = undefined;
+    }
+    const documents = [];
+    while (!checkpoint?.position && documents.length < batchSize) {
+      if (!isOnline) throw new Error('offline');
+      const page = new URLSearchParams(query);
+      if (checkpoint?.from) page.set('from', checkpoint.from);
+      const response = await fetch(`${url}/v1/snapshot?${page}`);
+      if (response.status === 410) { // start over
+        seen = new Set();
+        checkpoint = undefined;
+        continue;
+      }
+      if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+      const body = await response.json();
+      for (const d of body.documents) {
+        seen?.add(d._id);
+        documents.push({ ...read(d), _deleted: false });
+      }
+      checkpoint = { from: body.next ?? '', position: body.next ? '' : body.position }; // RxDB merges checkpoints
+    }
+    if (checkpoint.position) {
+      if (seen) { // what was not found again is gone
+        for (const d of await collection.find().exec()) {
+          if (!seen.has(d.primary)) documents.push({ ...d.toMutableJSON(), _deleted: true });
+        }
+        seen = undefined;
+      }
+      position = checkpoint.position;
+    }
+    return { documents, checkpoint };
+  }
+
+  // follow passes on the events after the pages, until the stream breaks or a loss is told.
+  async function follow() {
+    connection = new AbortController();
+    const response = await fetch(`${url}/v1/events?${query}`, {
+      headers: { Accept: 'text/event-stream', 'Last-Event-ID': position }, signal: connection.signal,
+    });
+    if (response.status === 409 || response.status === 410) { over = true; return; }
+    if (!response.ok) throw new Error(`${response.status}`);
+    for await (const { event, data, id } of messages(response)) {
+      if (event === 'resync' || event === 'rewound') { over = true; return; }
+      const documents = [];
+      if (event === '' && data !== '') {
+        const change = JSON.parse(data);
+        if (change.documentKey === undefined) { over = true; return; } // the collection was dropped or renamed
+        if (change.operationType === 'delete') documents.push({ [primary]: change.documentKey._id, _deleted: true });
+        else if (change.fullDocument) documents.push({ ...read(change.fullDocument), _deleted: false });
+      }
+      if (id) position = id;
+      if (documents.length > 0) stream$.next({ documents, checkpoint: { from: '', position } });
+    }
+  }
+
+  const state = replicateRxCollection({
+    collection, replicationIdentifier: `${url}/${db}.${coll}`, deletedField: '_deleted', live: true, retryTime: retry,
+    pull: { handler, stream$: stream$.asObservable(), batchSize: 500 },
+  });
+
+  (async () => {
+    await state.awaitInitialReplication();
+    while (!stopped) {
+      if (isOnline && position && !over) await follow().catch(() => {});
+      if (over && isOnline && !stopped) {
+        position = undefined;
+        stream$.next('RESYNC');
+        while (!position && !stopped) await pause();
+        await state.awaitInSync();
+      }
+      await pause();
+    }
+  })();
+
+  state.online = (is) => { isOnline = is; if (!is) connection.abort(); };
+  state.stop = async () => { stopped = true; connection.abort(); await state.cancel(); };
+  return state;
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/supervisor"
+)
+
+// A wedge is a component of a node that was made to stand still, and what became of it.
+type wedge struct {
+	Slug      string  `json:"slug"`
+	AtSeconds float64 `json:"at_s"`
+	// Restarted is how long after that it was restarted, Recovered until a sweep found that it makes progress again.
+	Restarted float64 `json:"restarted_s"`
+	Recovered float64 `json:"recovered_s"`
+	Restarts  int     `json:"restarts"`
+}
+
+// wedgeable are the components that can be made to stand still, and the signal that does it: of a node of a demo only.
+func wedgeable() map[string]syscall.Signal { return map[string]syscall.Signal{"hub": syscall.SIGUSR1} }
+
+// wedgeSettings are those of nodes whose components are wedged: a demo is short.
+func wedgeSettings() []string {
+	return []string{"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_SUPERVISOR_STALL_AFTER=1s"}
+}
+
+// wedgeTimeout bounds how long a wedged component may take until it makes progress again.
+const wedgeTimeout = 30 * time.Second
+
+// wedges makes one component after the other stand still until the context ends, each at every node twice at most, and waits until the
+// supervisor has them going again.
+func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int, err error) {
+	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
+	begun, patient := time.Now(), context.WithoutCancel(ctx)
+	for i := 0; i < 2*len(f.nodes)*len(d.wedged) && ctx.Err() == nil; i++ {
+		pause(ctx, 3*time.Second)
+		if ctx.Err() != nil {
+			break
+		}
+		n, component := f.nodes[i%len(f.nodes)], d.wedged[i/len(f.nodes)%len(d.wedged)]
+		w := wedge{Slug: n.id + "/" + component, AtSeconds: time.Since(begun).Seconds()}
+		before, err := store.Look(patient)
+		if err != nil {
+			return all, 0, err
+		}
+		if err := n.signal(wedgeable()[component]); err != nil {
+			return all, 0, err
+		}
+		at := time.Now()
+		waiting, cancel := context.WithTimeout(patient, wedgeTimeout)
+		err = w.follow(waiting, store, before.Sweep, at)
+		cancel()
+		all = append(all, w)
+		fmt.Fprintf(d.notes, "wedge: %s stood still; restarted after %.1f s, makes progress after %.1f s\n", w.Slug, w.Restarted, w.Recovered)
+		if err != nil {
+			return all, 0, fmt.Errorf("%s: %w", w.Slug, err)
+		}
+	}
+	written, err := store.Reports(patient, 1000)
+	for _, r := range written {
+		reports += r.Sweeps
+	}
+	return all, reports, err
+}
+
+// follow reads the reports until one says that the component makes progress again.
+func (w *wedge) follow(ctx context.Context, store supervisor.Reader, after uint64, at time.Time) error {
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		reports, err := store.Reports(ctx, 100)
+		if err != nil {
+			return err
+		}
+		slices.Reverse(reports)
+		for _, r := range reports {
+			if r.Sweep <= after {
+				continue
+			}
+			after = r.Sweep
+			for _, e := range r.Events {
+				switch {
+				case e.Slug != w.Slug:
+				case e.Code == fault.SupervisorRestarted:
+					w.Restarted = time.Since(at).Seconds()
+					w.Restarts++
+				case e.Code == fault.SupervisorRecovered && w.Restarts > 0:
+					w.Recovered = time.Since(at).Seconds()
+					return nil
+				case e.Code == fault.SupervisorBudget:
+					return errors.New("its restarts are used up")
+				}
+			}
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for progress: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// parseWedges reads what is to be wedged.
+func parseWedges(text string) (components []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for component := range strings.SplitSeq(text, ",") {
+		if _, known := wedgeable()[component]; !known {
+			return nil, fmt.Errorf("-wedge %q: only hub can be wedged", component)
+		}
+		components = append(components, component)
+	}
+	return components, nil
+}
+
+// stallHub returns what the hub of this process waits for: nothing, until the process is sent the signal; then the end of the loop.
+func stallHub(ctx context.Context) func(context.Context) {
+	var wedged atomic.Bool
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, wedgeable()["hub"])
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-signals:
+				wedged.Store(true)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func(loop context.Context) {
+		if wedged.CompareAndSwap(true, false) {
+			<-loop.Done()
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// Documents of a page of /v1/snapshot.
+const (
+	usualPage = 500
+	maxPage   = 5000
+)
+
+// Pages serves GET /v1/snapshot: the documents of a collection as JSON, page by page, for clients that keep their own progress, as sync engines
+// do. Parameters: db, coll, filter (CEL), limit (500), and from, the next of the page before. When a page has no next, position is where
+// /v1/events goes on without a gap, as Last-Event-ID. 410 says that the client must start over, without from.
+type Pages struct {
+	cfg  EventsConfig
+	node *streamer.Node
+	h    *Events
+}
+
+// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts and Logger.
+func NewPages(cfg EventsConfig, node *streamer.Node) *Pages {
+	return &Pages{cfg: cfg, node: node, h: NewEvents(EventsConfig{Logger: cfg.Logger}, node)}
+}
+
+// A pageBody is the answer.
+type pageBody struct {
+	Documents []json.RawMessage `json:"documents"`
+	// Next is from of the next page; it is missing if there is none.
+	Next string `json:"next,omitempty"`
+	// Position is the id of an event of /v1/events before everything that the pages do not show.
+	Position string `json:"position"`
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := p.serve(r)
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(body) // the client may have gone
+	case fault.Of(err) == fault.LogHistoryLost, fault.Of(err) == fault.LogAhead:
+		access.Refuse(w, http.StatusGone, err)
+	default:
+		p.h.refuse(w, r, err)
+	}
+}
+
+func (p *Pages) serve(r *http.Request) (*pageBody, error) {
+	q := r.URL.Query()
+	f := match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter"), Carries: p.cfg.Carries}
+	request := streamer.PageRequest{Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
+	if f.DB == "" || f.Coll == "" {
+		return nil, fault.Newf(fault.SessionBadRequest, "parameters db and coll: required")
+	}
+	if err := access.From(r.Context()).Permit(f.DB, f.Coll); err != nil {
+		return nil, err
+	}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxPage {
+			return nil, fault.Newf(fault.SessionBadRequest, "parameter limit: 1 to %d", maxPage)
+		}
+		request.Documents = n
+	}
+	if text := q.Get("from"); text != "" {
+		var err error
+		if request.At, request.From, err = parsePlace(text); err != nil {
+			return nil, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
+		}
+	}
+	account := ""
+	if i := access.From(r.Context()); i != nil && p.cfg.Accounts != nil {
+		account = i.Name
+	}
+	var err error
+	if request.Program, err = p.node.Hub().Compile(r.Context(), account, f); err != nil {
+		return nil, err
+	}
+	page, err := p.node.Page(r.Context(), request)
+	if err != nil {
+		return nil, err
+	}
+	body := &pageBody{Documents: make([]json.RawMessage, len(page.Documents)), Position: string(change.At(page.At).Ref().AppendText(nil, p.cfg.Cluster))}
+	for i, d := range page.Documents {
+		body.Documents[i] = d
+	}
+	if !page.Next.IsZero() {
+		body.Next = placeText(page.At, page.Next)
+	}
+	return body, nil
+}
+
+// placeText returns the text of a place in a snapshot: the time of the first page, and the _id at which the next one begins.
+func placeText(at change.Timestamp, from change.Value) string {
+	b := binary.BigEndian.AppendUint32(nil, at.T)
+	b = binary.BigEndian.AppendUint32(b, at.I)
+	return base64.RawURLEncoding.EncodeToString(append(append(b, from.Type), from.Data...))
+}
+
+// parsePlace decodes the output of placeText.
+func parsePlace(text string) (at change.Timestamp, from change.Value, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) < 9 {
+		return at, from, errors.New("not a place in a snapshot")
+	}
+	at = change.Timestamp{T: binary.BigEndian.Uint32(b), I: binary.BigEndian.Uint32(b[4:])}
+	from = change.Value{Type: b[8], Data: b[9:]}
+	if doc := change.WrapDocument(change.AppendElement(nil, from.Type, "_id", from.Data)); at.IsZero() || !change.IDOf(doc).Equal(from) {
+		return at, from, errors.New("not a place in a snapshot")
+	}
+	return at, from, nil
+}

@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/supervisor"
+)
+
+// Reports are the last reports of the supervisor, the newest first.
+type Reports struct {
+	Reports []supervisor.Report `json:"reports"`
+}
+
+// How many reports are shown.
+const (
+	DefaultReports = 100
+	MaxReports     = 10000
+)
+
+// ServeReports answers GET requests with the last reports as JSON, as many as ?limit says: 200, 400 for a limit that is none, 403 to identities that
+// may not read everything, and 503 where the store does not answer.
+func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i := access.From(r.Context()); !i.Operates() {
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "reports need the right to every namespace"))
+			return
+		}
+		limit := DefaultReports
+		if text := r.URL.Query().Get("limit"); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > MaxReports {
+				access.Refuse(w, http.StatusBadRequest, fault.Newf(fault.SessionBadRequest, "limit must lie between 1 and %d", MaxReports))
+				return
+			}
+			limit = n
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		reports, err := reader.Reports(r.Context(), limit)
+		if err != nil {
+			refuse(w, r, err, logger)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(Reports{Reports: append([]supervisor.Report{}, reports...)}) // the client may have gone
+	})
+}

@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/sink"
+)
+
+// A SinkList is the sinks of a cluster as one node serves them.
+type SinkList struct {
+	Node  string        `json:"node"`
+	Sinks []sink.Status `json:"sinks"`
+}
+
+// What operators do with sinks.
+const (
+	PauseSink  = "pause"
+	ResumeSink = "resume"
+)
+
+// ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for /v1/sinks/{name}/{do}, where do is pause or resume, with 202:
+// the request is in the audit log, from which the nodes of the cluster take it. Identities that may not read everything get 403.
+func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := access.From(r.Context())
+		if !i.Operates() {
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "sinks need the right to every namespace"))
+			return
+		}
+		list := SinkList{Node: node, Sinks: []sink.Status{}}
+		for _, s := range sinks() {
+			list.Sinks = append(list.Sinks, s.Status())
+		}
+		status := http.StatusOK
+		if r.Method == http.MethodPost {
+			name, do := r.PathValue("name"), r.PathValue("do")
+			known := slices.ContainsFunc(list.Sinks, func(s sink.Status) bool { return s.Name == name })
+			if !known || do != PauseSink && do != ResumeSink {
+				access.Refuse(w, http.StatusNotFound, fault.Newf(fault.CommandBadArgument, "there is no sink %q, or nothing like %q", name, do))
+				return
+			}
+			by := node
+			if i != nil && i.Name != "" {
+				by = i.Name
+			}
+			n := OperatedNotice(by, "sinks "+do, []string{name})
+			n.Fields["sink"], n.Fields["do"] = name, do
+			board.Post(n)
+			status = http.StatusAccepted
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(list) // the client may have gone
+	})
+}

@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/health"
+)
+
+// A Status is a node's health and its cluster as the node last saw it, in a form that is small for thousands of partitions.
+type Status struct {
+	Cluster string        `json:"cluster"`
+	Node    string        `json:"node"` // the node that answers
+	Version string        `json:"version"`
+	Status  health.Status `json:"status"`
+	Uptime  float64       `json:"uptime_seconds"`
+	// Detached says that the node has left the cluster because its lease may have run out.
+	Detached bool `json:"detached"`
+	// Leader is the node that makes plans, empty for nobody or while unknown.
+	Leader string     `json:"leader"`
+	Plan   StatusPlan `json:"plan"`
+	// HeadRoomWarning and HeadRoomCritical are the configured thresholds of head-room in seconds; in a short oplog a half and a quarter of its length
+	// count instead.
+	HeadRoomWarning  float64         `json:"head_room_warning_seconds"`
+	HeadRoomCritical float64         `json:"head_room_critical_seconds"`
+	Checks           []health.Result `json:"checks"`         // of the node that answers
+	Expected         int             `json:"expected_nodes"` // as the node that answers is configured
+	Nodes            []StatusNode    `json:"nodes"`
+	// Absent are nodes that the plan names and that are not there.
+	Absent     []string         `json:"absent"`
+	Partitions StatusPartitions `json:"partitions"`
+}
+
+// A StatusPlan is the plan without its partitions. Version 0 is no plan.
+type StatusPlan struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at"`
+	By      string    `json:"by"`
+	Cause   string    `json:"cause"`
+}
+
+// A StatusNode is a node by its last heartbeat.
+type StatusNode struct {
+	Node      string         `json:"node"`
+	Process   string         `json:"process"`
+	Status    cluster.Status `json:"status"`
+	Failing   []string       `json:"failing_checks"`
+	Version   string         `json:"version"`
+	Address   string         `json:"address"` // for gateways, empty for none
+	StartedAt time.Time      `json:"started_at"`
+	Rate      float64        `json:"rate"`        // events a second
+	Lag       *float64       `json:"lag_seconds"` // of the partition furthest behind; nil while unknown
+	Queued    int64          `json:"queued_bytes"`
+	Planned   int            `json:"planned"` // partitions that the plan gives to it
+	Owned     int            `json:"owned"`
+	Unread    string         `json:"unread,omitempty"` // why the heartbeat cannot be read
+	// Gateways are those with a session at the node, and Unlisted how many more there are.
+	Gateways []string `json:"gateways"`
+	Unlisted int      `json:"gateways_unlisted"`
+}
+
+// StatusPartitions are the partitions in columns, each by partition.
+type StatusPartitions struct {
+	Owners  []int `json:"owners"`  // indexes into Nodes, -1 for nobody
+	Planned []int `json:"planned"` // likewise
+	Why     []int `json:"why"`     // indexes into Reasons, -1 where the plan does not say
+	// States are indexes into StateNames, -1 where the owner says nothing yet; Rates are events a second.
+	States []int     `json:"states"`
+	Rates  []float64 `json:"rates"`
+	// Lags and HeadRooms are in seconds, nil while unknown and for partitions of other nodes.
+	Lags      []*float64 `json:"lags"`
+	HeadRooms []*float64 `json:"head_rooms"`
+	// Errors say why partitions of the node that answers have stopped.
+	Errors     map[int]string  `json:"errors"`
+	StateNames []health.Status `json:"state_names"`
+	Reasons    []string        `json:"reasons"`
+}
+
+// NewStatus returns what is shown of a node's health and of its view of the cluster.
+func NewStatus(report health.Report, view cluster.View) *Status {
+	s := &Status{
+		Cluster: report.Cluster, Node: report.Node, Version: report.Version, Status: report.Status, Uptime: report.Uptime,
+		Detached: report.Membership != nil && report.Membership.Detached, Leader: view.Leader, Checks: report.Checks,
+		Plan:  StatusPlan{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
+		Nodes: []StatusNode{}, Absent: []string{},
+	}
+	of, by := map[string]int{}, map[string]int{} // indexes into Nodes by process and by name
+	for _, m := range view.Members {
+		n := StatusNode{
+			Node: m.Node, Process: m.Process, Status: m.Status, Failing: []string{}, Version: m.Version, Address: m.Gateway, StartedAt: m.StartedAt,
+			Rate: rounded(m.Load.Rate, 10), Lag: m.Load.Lag, Queued: m.Load.Queued, Gateways: []string{}, Unlisted: m.Unlisted,
+		}
+		if m.Garbled != nil {
+			n.Unread = m.Garbled.Error()
+		}
+		for _, check := range slices.Sorted(maps.Keys(m.Checks)) {
+			if !m.Checks[check] {
+				n.Failing = append(n.Failing, check)
+			}
+		}
+		for _, g := range m.Gateways {
+			if !g.Left {
+				n.Gateways = append(n.Gateways, g.Name)
+			}
+		}
+		of[m.Process], by[m.Node] = len(s.Nodes), len(s.Nodes)
+		s.Nodes = append(s.Nodes, n)
+	}
+	s.Partitions = newStatusPartitions(view, of, by)
+	for p := range view.Owners {
+		if i := s.Partitions.Owners[p]; i >= 0 {
+			s.Nodes[i].Owned++
+		}
+		switch node := view.Plan.Owner(change.Partition(p)); {
+		case s.Partitions.Planned[p] >= 0:
+			s.Nodes[s.Partitions.Planned[p]].Planned++
+		case node != "" && !slices.Contains(s.Absent, node):
+			s.Absent = append(s.Absent, node)
+		}
+	}
+	slices.Sort(s.Absent)
+	for _, p := range report.Partitions {
+		if p.ID >= len(view.Owners) {
+			continue
+		}
+		s.Partitions.Lags[p.ID], s.Partitions.HeadRooms[p.ID] = p.Lag, p.HeadRoom
+		if p.Error != "" {
+			s.Partitions.Errors[p.ID] = p.Error
+		}
+	}
+	return s
+}
+
+// newStatusPartitions returns the columns, without what the node that answers knows of its own partitions.
+func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartitions {
+	n := len(view.Owners)
+	c := StatusPartitions{
+		Owners: make([]int, n), Planned: make([]int, n), Why: make([]int, n), States: make([]int, n), Rates: make([]float64, n),
+		Lags: make([]*float64, n), HeadRooms: make([]*float64, n), Errors: map[int]string{}, StateNames: []health.Status{},
+		Reasons: append([]string{}, view.Plan.Reasons...),
+	}
+	at := func(indexes map[string]int, key string) int {
+		if i, there := indexes[key]; there && key != "" {
+			return i
+		}
+		return -1
+	}
+	for i, owner := range view.Owners {
+		p := change.Partition(i)
+		c.Owners[i], c.Planned[i], c.Why[i], c.States[i] = at(of, owner.Process), at(by, view.Plan.Owner(p)), -1, -1
+		if view.Plan.Reason(p) != "" {
+			c.Why[i] = int(view.Plan.Why[i])
+		}
+	}
+	for _, m := range view.Members {
+		for _, h := range m.Held {
+			if int(h.Partition) >= n || h.Epoch != view.Owners[h.Partition].Epoch {
+				continue // it has not heard yet that another owns it
+			}
+			state := slices.Index(c.StateNames, health.Status(h.State))
+			if state < 0 {
+				state = len(c.StateNames)
+				c.StateNames = append(c.StateNames, health.Status(h.State))
+			}
+			c.States[h.Partition], c.Rates[h.Partition] = state, rounded(h.Rate, 10)
+		}
+	}
+	return c
+}
+
+// rounded returns n to a part of one, for it to be short.
+func rounded(n, parts float64) float64 { return math.Round(n*parts) / parts }
+
+// ServeStatus answers GET requests with a Status as JSON: 200, and 403 to identities that may not read everything.
+func ServeStatus(status func() *Status) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i := access.From(r.Context()); !i.Operates() {
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the cluster's status needs the right to every namespace"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(status()) // the client may have gone
+	})
+}

@@ -1,0 +1,144 @@
+package backend
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/sink/file"
+	"github.com/mongostream/streamer/sink/http"
+	"github.com/mongostream/streamer/sink/kafka"
+	"github.com/mongostream/streamer/sink/nats"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// Target returns the target of a sink, which connects when it is used. Its errors are faults.
+func Target(s config.Sink, cluster string) (target sink.Target, err error) {
+	format := sink.Format(s.Format)
+	switch s.Type {
+	case config.SinkKafka:
+		k := s.Kafka
+		cfg := kafka.Config{
+			Brokers: k.Brokers, Topic: k.Topic, Losses: s.Losses, Transactional: k.Transactional, ID: "streamer." + cluster + "." + s.Name,
+			Create: k.CreateTopics, Compression: k.Compression, Tombstones: k.Tombstones, Mechanism: k.Mechanism, User: k.Username,
+			Password: string(k.Password), Timeout: k.Timeout, Format: format,
+		}
+		if cfg.TLS, err = tlsOf(k.TLS); err == nil {
+			target, err = kafka.New(cfg)
+		}
+	case config.SinkNATS:
+		n := s.NATS
+		cfg := nats.Config{
+			URL: n.URL, Subject: n.Subject, Losses: s.Losses, Stream: n.Stream, Fence: n.Fence, CredentialsFile: n.CredentialsFile, Token: string(n.Token),
+			User: n.Username, Password: string(n.Password), AckTimeout: n.AckTimeout, Format: format, Name: "streamer " + cluster + " " + s.Name,
+		}
+		if cfg.TLS, err = tlsOf(n.TLS); err == nil {
+			target, err = nats.New(cfg)
+		}
+	case config.SinkHTTP:
+		h := s.HTTP
+		cfg := http.Config{
+			URL: string(h.URL), Secret: string(h.Secret), Batch: h.Batch, Parallel: h.Parallel, Timeout: h.Timeout, Format: format,
+		}
+		for _, text := range h.Allow {
+			cfg.Allow = append(cfg.Allow, netip.MustParsePrefix(text).Masked()) // the configuration was checked
+		}
+		if cfg.TLS, err = tlsOf(h.TLS); err == nil {
+			target = http.New(cfg)
+		}
+	case config.SinkFile:
+		target = file.New(file.Config{Path: s.File.Path, MaxSize: s.File.MaxSize, Keep: s.File.Keep})
+	default:
+		err = fmt.Errorf("unknown type %q", s.Type)
+	}
+	if err != nil {
+		return nil, fault.Newf(fault.SinkTarget, "sink %s: %w", s.Name, err)
+	}
+	return target, nil
+}
+
+// Carries says what the log's events have beside the changes themselves.
+func Carries(cfg config.Config) match.Carries {
+	return match.Carries{Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off"}
+}
+
+// Subscriptions compiles the subscriptions of a sink. Its errors are faults.
+func Subscriptions(s config.Sink, carries match.Carries) ([]streamer.Subscription, error) {
+	if len(s.Subscriptions) == 0 {
+		s.Subscriptions = []config.SinkSubscription{{}}
+	}
+	var all []streamer.Subscription
+	for i, sub := range s.Subscriptions {
+		filter := match.Filter{Source: sub.Filter, Carries: carries}
+		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
+		if filter.Coll == "*" {
+			filter.Coll = ""
+		}
+		for _, name := range sub.Operations {
+			op, _ := change.ParseOp(name) // the configuration was checked
+			filter.Ops = append(filter.Ops, op)
+		}
+		program, err := match.Compile(filter)
+		if err != nil {
+			return nil, fmt.Errorf("sink %s, subscription %d: %w", s.Name, i+1, err)
+		}
+		all = append(all, streamer.Subscription{ID: strconv.Itoa(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
+	}
+	return all, nil
+}
+
+// DeadLetters returns the target of what a sink's target has refused for good, nil if there is none.
+func DeadLetters(s config.Sink, cluster string) (sink.Target, error) {
+	if s.DeadLetter == "" {
+		return nil, nil //nolint:nilnil // no target is a choice
+	}
+	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
+	s.NATS.Subject, s.NATS.Fence, s.NATS.Stream = s.DeadLetter, false, ""
+	s.File.Path = s.DeadLetter
+	if s.Type == config.SinkHTTP {
+		s.Type = config.SinkFile
+	}
+	return Target(s, cluster)
+}
+
+// tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read anew for each connection.
+func tlsOf(c config.SinkTLS) (*tls.Config, error) {
+	if !c.Used() {
+		return nil, nil //nolint:nilnil // no TLS is a choice
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read ca_file: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file has no certificate in PEM")
+		}
+	}
+	if c.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("read cert_file and key_file: %w", err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return t, nil
+}

@@ -1,0 +1,179 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The types of sinks.
+const (
+	SinkKafka = "kafka"
+	SinkNATS  = "nats"
+	SinkHTTP  = "http"
+	SinkFile  = "file"
+)
+
+// A Sink publishes changes to another system.
+type Sink struct {
+	// Name is that of its subscriber, after "sink/".
+	Name string `key:"name" default:"" check:"name"`
+	Type string `key:"type" default:"" one:"kafka nats http file"`
+	// Subscriptions select its changes; none means all.
+	Subscriptions []SinkSubscription `key:"subscriptions"`
+	// Start is where it begins without a checkpoint.
+	Start SinkStart `key:"start" default:"now"`
+	// Format is that of the messages; LongText writes integers that readers of JSON may round as text.
+	Format   string `key:"format" default:"relaxed" one:"relaxed canonical bson debezium cloudevents"`
+	LongText bool   `key:"long_text" default:"false"`
+	// Attempts is how often a change is published that the target refuses. DeadLetter is the topic, subject, URL or path of those that were
+	// refused for good; empty halts the sink.
+	Attempts   int    `key:"attempts" default:"5" range:"1..1000"`
+	DeadLetter string `key:"dead_letter" default:""`
+	// Losses is the topic or subject of losses.
+	Losses string          `key:"losses" default:"streamer.losses"`
+	Kafka  SinkKafkaTarget `key:"kafka"`
+	NATS   SinkNATSTarget  `key:"nats"`
+	HTTP   SinkHTTPTarget  `key:"http"`
+	File   SinkFileTarget  `key:"file"`
+}
+
+// A SinkSubscription is a filter, as gateways have them.
+type SinkSubscription struct {
+	// Namespace is db.coll or db.*; empty means all.
+	Namespace  string   `key:"namespace" default:"" check:"namespace"`
+	Operations []string `key:"operations" default:"" one:"insert update replace delete drop rename dropDatabase"`
+	Filter     string   `key:"filter" default:""`
+}
+
+// SinkKafkaTarget is a target of type kafka.
+type SinkKafkaTarget struct {
+	Brokers       []string      `key:"brokers" default:"" check:"broker"`
+	Topic         string        `key:"topic" default:"{db}.{coll}"`
+	CreateTopics  bool          `key:"create_topics" default:"false"`
+	Transactional bool          `key:"transactional" default:"false"`
+	Compression   string        `key:"compression" default:"lz4" one:"none gzip snappy lz4 zstd"`
+	Tombstones    bool          `key:"tombstones" default:"false"`
+	Timeout       time.Duration `key:"timeout" default:"30s" range:"1s..1h"`
+	Mechanism     string        `key:"mechanism" default:"" one:"plain scram-sha-256 scram-sha-512"`
+	Username      string        `key:"username" default:""`
+	Password      Secret        `key:"password" default:"" secret:"yes"`
+	TLS           SinkTLS       `key:"tls"`
+}
+
+// SinkNATSTarget is a target of type nats.
+type SinkNATSTarget struct {
+	URL             string        `key:"url" default:"" check:"nats"`
+	Subject         string        `key:"subject" default:"streamer.{db}.{coll}"`
+	Stream          string        `key:"stream" default:""`
+	Fence           bool          `key:"fence" default:"false"`
+	AckTimeout      time.Duration `key:"ack_timeout" default:"10s" range:"100ms..10m"`
+	CredentialsFile string        `key:"credentials_file" default:""`
+	Token           Secret        `key:"token" default:"" secret:"yes"`
+	Username        string        `key:"username" default:""`
+	Password        Secret        `key:"password" default:"" secret:"yes"`
+	TLS             SinkTLS       `key:"tls"`
+}
+
+// SinkHTTPTarget is a target of type http.
+type SinkHTTPTarget struct {
+	URL HookURL `key:"url" default:"" secret:"yes"`
+	// Secret signs the requests.
+	Secret Secret `key:"secret" default:"" secret:"yes" check:"signing"`
+	// Insecure allows plaintext to addresses of other machines.
+	Insecure bool `key:"insecure" default:"false"`
+	// Allow are networks that are not public and may be reached.
+	Allow   []string      `key:"allow" default:"" check:"network"`
+	Batch   int           `key:"batch" default:"100" range:"1..10000"`
+	Timeout time.Duration `key:"timeout" default:"10s" range:"100ms..10m"`
+	// Parallel is how many partitions are sent at a time.
+	Parallel int     `key:"parallel" default:"16" range:"1..1024"`
+	TLS      SinkTLS `key:"tls"`
+}
+
+// SinkFileTarget is a target of type file.
+type SinkFileTarget struct {
+	Path string `key:"path" default:""`
+	// MaxSize is the size at which a new file is begun, Keep how many earlier ones there are.
+	MaxSize int64 `key:"max_size" default:"100MiB" range:"1KiB..1TiB"`
+	Keep    int   `key:"keep" default:"10" range:"1..100000"`
+}
+
+// SinkTLS is that of a connection to a target.
+type SinkTLS struct {
+	Enabled  bool   `key:"enabled" default:"false"`
+	CAFile   string `key:"ca_file" default:""`
+	CertFile string `key:"cert_file" default:""`
+	KeyFile  string `key:"key_file" default:""`
+}
+
+// Used reports whether the connection has TLS.
+func (t SinkTLS) Used() bool { return t.Enabled || t.CAFile != "" || t.CertFile != "" }
+
+// A SinkStart says where a sink without a checkpoint begins. The zero value means now.
+type SinkStart struct{ StartFrom }
+
+// UnmarshalText reads now, earliest, or a time of RFC 3339.
+func (s *SinkStart) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "earliest":
+		*s = SinkStart{StartFrom{Oldest: true}}
+		return nil
+	case "snapshot":
+		return errors.New("is not there for sinks yet: use now, earliest or a time, and read the documents once by other means")
+	case startOldest:
+	default:
+		if s.StartFrom.UnmarshalText(text) == nil {
+			return nil
+		}
+	}
+	return errors.New("must be now, earliest, or a time such as 2026-01-31T12:00:00Z")
+}
+
+// String is the inverse of UnmarshalText.
+func (s SinkStart) String() string {
+	if s.Oldest {
+		return "earliest"
+	}
+	return s.StartFrom.String()
+}
+
+// findSinkConflicts complains of sinks that cannot work.
+func (c *Config) findSinkConflicts(t *table) {
+	var names []string
+	for i := range c.Sinks {
+		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d].", i)
+		need := func(missing bool, key string) {
+			if missing && !t.refused[path+key] {
+				t.refuse(t.key(path+key), t.origin[path[:len(path)-1]], errors.New("is needed"))
+			}
+		}
+		need(s.Name == "", "name")
+		need(s.Type == "", "type")
+		if slices.Contains(names, s.Name) && s.Name != "" {
+			t.refuseValue(path+"name", fmt.Errorf("%q is the name of two sinks, which would share checkpoints", s.Name))
+		}
+		names = append(names, s.Name)
+		switch s.Type {
+		case SinkKafka:
+			need(len(s.Kafka.Brokers) == 0, "kafka.brokers")
+		case SinkNATS:
+			need(s.NATS.URL == "", "nats.url")
+		case SinkHTTP:
+			need(s.HTTP.URL == "", "http.url")
+			need(s.HTTP.Secret == "", "http.secret")
+			t.conflict(s.HTTP.URL.Plain() && !s.HTTP.Insecure, path+"http.url", path+"http.insecure",
+				"http:// to another machine can be read on the way: use https://, or say that you want it")
+		case SinkFile:
+			need(s.File.Path == "", "file.path")
+		}
+		t.conflict((s.Kafka.Mechanism == "") != (s.Kafka.Username == ""), path+"kafka.mechanism", path+"kafka.username", "they go together")
+		t.conflict(s.Kafka.Mechanism == "plain" && !s.Kafka.TLS.Used(), path+"kafka.mechanism", path+"kafka.tls.enabled", "the password could be read on the way")
+		for j, tls := range []SinkTLS{s.Kafka.TLS, s.NATS.TLS, s.HTTP.TLS} {
+			at := path + []string{"kafka", "nats", "http"}[j] + ".tls."
+			t.conflict((tls.CertFile == "") != (tls.KeyFile == ""), at+"cert_file", at+"key_file", "they go together")
+		}
+		t.conflict(s.Type == SinkFile && s.Format == "bson", path+"type", path+"format", "a file has lines of text")
+	}
+}

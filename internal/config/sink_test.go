@@ -1,0 +1,62 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSinksAreRead(t *testing.T) {
+	file := `
+sinks:
+  - name: orders
+    type: kafka
+    start: 2026-01-31T12:00:00Z
+    subscriptions:
+      - namespace: shop.orders
+        operations: [insert]
+        filter: doc.x > 1
+      - namespace: lab.*
+    kafka:
+      brokers: [k:9092]
+      mechanism: scram-sha-512
+      username: u
+      password_file: /run/secrets/kafka
+  - {name: hook, type: http, start: earliest, http: {url: "https://h/x", secret: 0123456789abcdef}}
+`
+	open := func(string) ([]byte, error) { return []byte("secret\n"), nil }
+	c, err := parse("f", []byte(file), []string{"STREAMER_SINKS_1_HTTP_BATCH=7"}, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, h := c.Sinks[0], c.Sinks[1]
+	switch {
+	case k.Kafka.Password != "secret", k.Kafka.Topic != "{db}.{coll}", k.Format != "relaxed", len(k.Subscriptions) != 2, k.Subscriptions[1].Namespace != "lab.*":
+		t.Errorf("%+v", k)
+	case !k.Start.At.Equal(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), !h.Start.Oldest, h.HTTP.Batch != 7, h.HTTP.Timeout != 10*time.Second:
+		t.Errorf("%+v", h)
+	}
+	if text := c.String(); strings.Contains(text, "secret\n") || !strings.Contains(text, "sinks[0].subscriptions[1].namespace: lab.*") || strings.Contains(text, "/x") {
+		t.Error(text)
+	}
+}
+
+func TestSinksThatCannotWorkAreRefused(t *testing.T) {
+	for sink, want := range map[string]string{
+		"{type: file, file: {path: x}}": "f:3: sinks[0].name: is needed", "{name: a}": "sinks[0].type: is needed", "{name: a, type: kafka}": "sinks[0].kafka.brokers: is needed",
+		"{name: a, type: nats}": "sinks[0].nats.url: is needed", "{name: a, type: nats, nats: {url: 'nats://u:p@h'}}": "must have no credentials",
+		"{name: a, type: http, http: {url: 'http://h/x', secret: 0123456789abcdef}}": "sinks[0].http.insecure", "{name: a, type: http, http: {url: 'https://h/x'}}": "sinks[0].http.secret: is needed",
+		"{name: a, type: file, file: {path: x}, start: snapshot}": "is not there for sinks yet", "{name: a, type: file, file: {path: x}, format: bson}": "a file has lines of text",
+		"{name: a, type: file, fil: {path: x}}": `there is no key "sinks[0].fil"`, "{name: a, type: http, http: {allow: [x]}}": "must be a network",
+		"{name: a, type: kafka, kafka: {brokers: ['h:1'], mechanism: plain, username: u}}":   "the password could be read on the way",
+		"{name: a, type: file, file: {path: x}}\n  - {name: a, type: file, file: {path: y}}": "is the name of two sinks", "x": "must have keys",
+	} {
+		_, err := parse("f", []byte("\nsinks:\n  - "+sink+"\n"), nil, noFile)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", sink, err)
+		}
+	}
+	if _, err := parse("f", []byte("sinks: {name: a}\n"), nil, noFile); err == nil || !strings.Contains(err.Error(), "must be a list") {
+		t.Error(err)
+	}
+}

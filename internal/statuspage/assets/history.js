@@ -1,0 +1,32 @@
+// What the page has seen since it was opened: the node keeps no past numbers.
+
+export const samples = 90;
+
+const series = new Map();
+
+// note adds a value to a series; null is unknown.
+export function note(name, value) {
+  let s = series.get(name);
+  if (!s) series.set(name, s = []);
+  s.push(value ?? null);
+  if (s.length > samples) s.shift();
+}
+
+export const past = (name) => series.get(name) ?? [];
+
+// prune forgets the series of a kind that are not among the names.
+export function prune(kind, names) {
+  for (const name of series.keys()) {
+    if (name.startsWith(`${kind}/`) && !names.has(name)) series.delete(name);
+  }
+}
+
+// Rates of partitions, of which there may be thousands: a ring of rows.
+const rows = [];
+
+export function noteRates(rates) {
+  rows.push(Float32Array.from(rates));
+  if (rows.length > samples) rows.shift();
+}
+
+export const ratesOf = (partition) => rows.map((r) => (partition < r.length ? r[partition] : null));

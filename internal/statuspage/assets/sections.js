@@ -1,0 +1,13 @@
+// The sections of the page, in their order. A section is {id, title, build(root)}; build makes its elements and returns update(state, now). One with
+// cluster: true is hidden from identities that may not see the cluster.
+// To add one, write it in sections/ and list it here.
+
+import {overview} from './sections/overview.js';
+import {nodes} from './sections/nodes.js';
+import {partitions} from './sections/partitions.js';
+import {subscribers} from './sections/subscribers.js';
+import {handoffs} from './sections/handoffs.js';
+import {losses} from './sections/losses.js';
+import {notices} from './sections/notices.js';
+
+export const sections = [overview, nodes, partitions, subscribers, handoffs, losses, notices];

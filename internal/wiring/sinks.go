@@ -1,0 +1,95 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// buildSinks makes the sinks of the configuration.
+func (s *Service) buildSinks(ctx context.Context) error {
+	metrics := sink.NewMetrics(s.registry)
+	for _, cfg := range s.opts.Config.Sinks {
+		subscriptions, err := backend.Subscriptions(cfg, s.carries())
+		if err != nil {
+			return err
+		}
+		target, err := backend.Target(cfg, s.origin.Cluster)
+		if err != nil {
+			return err
+		}
+		letters, err := backend.DeadLetters(cfg, s.origin.Cluster)
+		if err != nil {
+			return err
+		}
+		shared, err := s.node.Share(context.WithoutCancel(ctx), "sink/"+cfg.Name, subscriptions)
+		if err != nil {
+			return err
+		}
+		switch {
+		case cfg.Start.Oldest:
+			shared.Begin(streamer.StartEarliest, time.Time{})
+		case cfg.Start.At.IsZero():
+			shared.Begin(streamer.StartNow, time.Time{})
+		default:
+			shared.Begin(streamer.StartTime, cfg.Start.At)
+		}
+		s.sinks = append(s.sinks, sink.New(sink.Config{
+			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
+			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
+		}, shared, target))
+	}
+	return nil
+}
+
+// isAway reports whether an error of a target says that it is away: one that refuses a change, or has a later owner's, answers.
+func isAway(err error) bool {
+	_, refused := errors.AsType[*sink.RefusedError](err)
+	return err != nil && !refused && !errors.Is(err, sink.ErrReplaced) && !errors.Is(err, context.Canceled)
+}
+
+// Sinks returns the sinks.
+func (s *Service) Sinks() []*sink.Sink { return s.sinks }
+
+// runSink runs a sink until its session ends. One whose session has ended because an operator must act ends alone: the node serves others.
+func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
+	if err := k.Run(ctx); err != nil {
+		s.logger.Error("sink ended", "sink", k.Status().Name, "error", err)
+	}
+	return nil
+}
+
+// followSinks pauses and resumes sinks as operators have said at some node, also before this one started, until the context ends.
+func (s *Service) followSinks(ctx context.Context) {
+	var last uint64
+	for len(s.sinks) > 0 {
+		notices, _, err := s.board.Follow(ctx, last)
+		if err != nil {
+			return
+		}
+		for _, n := range notices {
+			last = n.ID
+			name, _ := n.Fields["sink"].(string)
+			if n.Kind != notice.KindOperated || name == "" {
+				continue
+			}
+			for _, k := range s.sinks {
+				if k.Status().Name != name {
+					continue
+				}
+				switch n.Fields["do"] {
+				case admin.PauseSink:
+					k.Pause()
+				case admin.ResumeSink:
+					k.Resume()
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,442 @@
+package wiring
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devbroker"
+	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/sink"
+)
+
+// A landing is what has arrived at the target of a sink.
+type landing struct {
+	mu     sync.Mutex
+	values []string
+}
+
+func (l *landing) add(values ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.values = append(l.values, values...)
+}
+
+// seqs returns the numbers of a document's changes in the order in which they have arrived, by document.
+func (l *landing) seqs(t *testing.T) map[string][]int {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string][]int)
+	for _, v := range l.values {
+		var e struct {
+			Key  map[string]any  `json:"documentKey"`
+			Full struct{ N int } `json:"fullDocument"`
+			Upd  struct {
+				F struct{ N int } `json:"updatedFields"`
+			} `json:"updateDescription"`
+		}
+		if err := json.Unmarshal([]byte(v), &e); err != nil {
+			t.Fatalf("%v: %s", err, v)
+		}
+		id := fmt.Sprint(e.Key["_id"])
+		all[id] = append(all[id], e.Full.N+e.Upd.F.N)
+	}
+	return all
+}
+
+// writes inserts documents and updates each several times.
+func (r *rig) writes(from, to int) {
+	r.Helper()
+	for n := 1; n <= 3; n++ {
+		for id := from; id < to; id++ {
+			var err error
+			if n == 1 {
+				_, err = r.coll("orders").InsertOne(r.Context(), bson.D{{Key: "_id", Value: id}, {Key: "n", Value: n}})
+			} else {
+				_, err = r.coll("orders").UpdateByID(r.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}})
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+		}
+	}
+}
+
+// landed waits until every change of the documents has arrived, and fails where one has come twice or out of order.
+func (n *live) landed(l *landing, to int) {
+	n.Helper()
+	n.arrived(l, to)
+	for id, seqs := range l.seqs(n.T) {
+		if !slices.Equal(seqs, []int{1, 2, 3}) {
+			n.Errorf("document %s: changes %v", id, seqs)
+		}
+	}
+}
+
+// arrived waits until every change of the documents has arrived, and fails where one has come before an earlier one.
+func (n *live) arrived(l *landing, to int) {
+	n.Helper()
+	n.until(fmt.Sprintf("%d documents arrive at the target", to), func() bool {
+		all := l.seqs(n.T)
+		for id := range to {
+			if !slices.Contains(all[fmt.Sprint(id)], 3) {
+				return false
+			}
+		}
+		return true
+	})
+	for id, seqs := range l.seqs(n.T) {
+		last := 0
+		for _, seq := range seqs {
+			if seq > last+1 {
+				n.Errorf("document %s: changes %v", id, seqs)
+			}
+			last = seq // a repetition is a contiguous replay
+		}
+	}
+}
+
+// sinkRig makes a rig whose nodes have a sink.
+func sinkRig(t *testing.T, settings string) *rig {
+	t.Helper()
+	r := newRig(t, devmongo.Config{}, "STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=1m", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=10ms")
+	r.file = filepath.Join(t.TempDir(), "config.yaml")
+	r.sink(settings)
+	return r
+}
+
+// sink sets what the sink of nodes is that begin from now on.
+func (r *rig) sink(settings string) {
+	r.Helper()
+	if err := os.WriteFile(r.file, []byte("sinks:\n  - name: out\n    start: earliest\n"+settings), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// toKafka starts Kafka, and takes what consumers of what is committed see.
+func toKafka(t *testing.T, l *landing) (settings string) {
+	t.Helper()
+	k, err := devbroker.StartKafka(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.ListenAddrs()...), kgo.ConsumeTopics("shop.orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.MetadataMinAge(10*time.Millisecond), kgo.FetchMaxWait(50*time.Millisecond), kgo.UnknownTopicRetries(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { l.add(string(r.Value)) })
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait(); client.Close() })
+	return "    type: kafka\n    kafka: {brokers: ['" + k.ListenAddrs()[0] + "'], create_topics: true"
+}
+
+// toNATS starts a NATS server, and takes what is in its stream.
+func toNATS(t *testing.T, l *landing) (settings string) {
+	t.Helper()
+	n, err := devbroker.StartNATS(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	stream, conn, err := n.Stream(t.Context(), "changes", "changes.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taking, err := consumer.Consume(func(m jetstream.Msg) { l.add(string(m.Data())) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taking.Stop(); <-taking.Closed() })
+	return "    type: nats\n    losses: changes.losses\n    nats: {url: '" + n.URL() + "', subject: 'changes.{partition}.{db}.{coll}', fence: true}\n"
+}
+
+// An endpoint takes posted changes.
+type endpoint struct {
+	landing
+
+	mu     sync.Mutex
+	answer func(r *http.Request, lines []string) int // nil: 200
+}
+
+// toHTTP starts an endpoint.
+func toHTTP(t *testing.T, e *endpoint) (settings string) {
+	t.Helper()
+	const secret = "0123456789abcdef"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if err := notice.VerifyDelivery(r.Header, body, time.Now(), secret); err != nil {
+			t.Error(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(body)), "\n")
+		e.mu.Lock()
+		answer := e.answer
+		e.mu.Unlock()
+		if answer != nil {
+			if code := answer(r, lines); code != http.StatusOK {
+				w.WriteHeader(code)
+				return
+			}
+		}
+		e.add(lines...)
+	}))
+	t.Cleanup(s.Close)
+	return "    type: http\n    http: {url: '" + s.URL + "', secret: " + secret + ", allow: [127.0.0.0/8], batch: 4, timeout: 10m}\n"
+}
+
+func (e *endpoint) answers(f func(*http.Request, []string) int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = f
+}
+
+// Every target gets each change once and in order, over planned stops as well.
+func TestSinksPublishEveryChangeOnce(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T, *landing) string{
+		"kafka":               func(t *testing.T, l *landing) string { return toKafka(t, l) + "}\n" },
+		"kafka, transactions": func(t *testing.T, l *landing) string { return toKafka(t, l) + ", transactional: true}\n" },
+		"nats":                toNATS,
+		"http": func(t *testing.T, l *landing) string {
+			e := &endpoint{}
+			e.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
+			return toHTTP(t, e)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &landing{}
+			r := sinkRig(t, start(t, l))
+			n := r.beginWith(nil)
+			r.writes(0, 20)
+			n.landed(l, 20)
+			r.writes(20, 30) // some of it is under way when the node stops
+			n.stopped()
+			n = r.beginWith(nil)
+			r.writes(30, 40)
+			n.landed(l, 40)
+		})
+	}
+}
+
+// A file has whole lines only, in files of bounded size.
+func TestFileSinkBeginsNewFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.jsonl")
+	if err := os.WriteFile(path, []byte(`{"torn": `), 0o600); err != nil { // a crash has left it
+		t.Fatal(err)
+	}
+	r := sinkRig(t, "    type: file\n    file: {path: '"+path+"', max_size: 1KiB, keep: 1000}\n")
+	n := r.beginWith(nil)
+	r.writes(0, 20)
+	var l landing
+	n.until("all lines are there", func() bool {
+		l = landing{}
+		files, err := filepath.Glob(path + ".*") // sorted by name
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err == nil { // it is not there while the last file is just full
+			files = append(files, path)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if errors.Is(err, os.ErrNotExist) {
+				return false // it was renamed meanwhile
+			}
+			for s := bufio.NewScanner(strings.NewReader(string(text))); s.Scan(); {
+				if !json.Valid(s.Bytes()) {
+					return false // being written
+				}
+				l.add(s.Text())
+			}
+		}
+		return len(l.values) == 60 && len(files) > 5
+	})
+	n.landed(&l, 20)
+}
+
+// A target that fails, stalls and comes back gets everything in order; one that refuses a change gets the others, and the change is a
+// dead letter; one that wants no more halts the sink until an operator resumes it.
+func TestHTTPSinkOutlivesFailures(t *testing.T) {
+	t.Parallel()
+	e := &endpoint{}
+	var mu sync.Mutex
+	asked, again := make(map[string]bool), false
+	e.answers(func(r *http.Request, lines []string) int {
+		mu.Lock()
+		again = again || asked[lines[0]]
+		asked[lines[0]] = true
+		mu.Unlock()
+		<-r.Context().Done() // until the sink gives up
+		return http.StatusInternalServerError
+	})
+	letters := filepath.Join(t.TempDir(), "letters.jsonl")
+	settings := toHTTP(t, e) + "    attempts: 2\n    dead_letter: '" + letters + "'\n"
+	// The timeout is short only while nothing is to arrive in time.
+	r := sinkRig(t, strings.Replace(settings, "timeout: 10m", "timeout: 500ms", 1))
+	n := r.beginWith(nil)
+	r.writes(0, 10)
+	n.until("a change is posted again whose request was not answered", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return again
+	})
+	n.post("pause")
+	paused := func() bool { return n.service.sinks[0].Status().State == sink.Paused }
+	n.until("it is paused", paused)
+	n.stopped()
+
+	var requests atomic.Int64
+	cut := make(chan struct{})
+	e.answers(func(r *http.Request, _ []string) int {
+		switch n := requests.Add(1); {
+		case n <= 3:
+			return http.StatusInternalServerError
+		case n == 4:
+			select {
+			case <-cut:
+			case <-r.Context().Done():
+			}
+			panic(http.ErrAbortHandler) // which cuts the connection
+		}
+		return http.StatusOK
+	})
+	r.sink(settings)
+	n = r.beginWith(nil)
+	n.until("it is paused after a restart", paused)
+	n.post("resume")
+	n.until("a request stalls", func() bool { return requests.Load() >= 4 })
+	close(cut)
+	n.arrived(&e.landing, 10)
+
+	e.answers(func(_ *http.Request, lines []string) int {
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"_id":"bad"`) }) {
+			return http.StatusBadRequest
+		}
+		return http.StatusOK
+	})
+	r.insert("bad")
+	r.writes(10, 20)
+	n.arrived(&e.landing, 20)
+	n.until("a dead letter is written", func() bool {
+		text, _ := os.ReadFile(letters)
+		return strings.Contains(string(text), `"_id":"bad"`) && n.service.sinks[0].Status().DeadLetters == 1
+	})
+
+	e.answers(func(*http.Request, []string) int { return http.StatusGone })
+	r.writes(20, 30)
+	n.until("the sink halts", func() bool { return n.service.sinks[0].Status().State == sink.Halted })
+	e.answers(nil)
+	n.post("resume")
+	n.arrived(&e.landing, 30)
+}
+
+// post asks the node to do something with its sink.
+func (n *live) post(do string) {
+	n.Helper()
+	req, err := http.NewRequestWithContext(n.Context(), http.MethodPost, "http://"+n.service.Addr()+"/v1/sinks/out/"+do, nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		n.Fatalf("%s: %s", do, resp.Status)
+	}
+}
+
+// A sink that an operator has paused publishes nothing, also after a restart of the node, and goes on where it was; that is in the audit log.
+func TestPausedSinkRestsUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	e := &endpoint{}
+	r := sinkRig(t, toHTTP(t, e))
+	n := r.beginWith(nil)
+	r.writes(0, 5)
+	n.landed(&e.landing, 5)
+	n.post("pause")
+	paused := func() bool { return n.service.sinks[0].Status().State == sink.Paused }
+	n.until("it is paused", paused)
+	r.writes(5, 10)
+	n.stopped()
+	n = r.beginWith(nil)
+	n.until("it is paused after a restart", paused)
+	if got := len(e.seqs(t)); got != 5 {
+		t.Errorf("%d documents have arrived", got)
+	}
+	n.post("resume")
+	n.landed(&e.landing, 10)
+	if got := n.posted(notice.Audit); len(slices.DeleteFunc(got, func(kind string) bool { return kind != notice.KindOperated })) != 2 {
+		t.Errorf("audit log: %v", got)
+	}
+}
+
+// Nothing that the target has acknowledged of a partition before it leaves is published twice, and what comes after is published by its next owner.
+// That it leaves not before is streamer's TestPartitionsLeaveWhenTheyAreAcknowledged.
+func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
+	t.Parallel()
+	e := &endpoint{}
+	held, reached := make(chan struct{}), make(chan struct{}, 100)
+	e.answers(func(*http.Request, []string) int {
+		reached <- struct{}{}
+		<-held
+		return http.StatusOK
+	})
+	r := sinkRig(t, toHTTP(t, e))
+	n := r.beginWith(nil)
+	n.status()
+	r.writes(0, 1)
+	<-reached // a request is under way
+	var terms []change.Term
+	for p := range change.Partition(partitions) {
+		term, _ := n.service.node.Term(p)
+		terms = append(terms, term)
+	}
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		n.service.node.Release(context.Background(), terms)
+	}()
+	r.writes(1, 10) // which the next owner publishes
+	close(held)
+	<-released
+	n.landed(&e.landing, 10)
+}

@@ -1,0 +1,3 @@
+// Package file appends changes to files as lines. A file that has reached its size is renamed and a new one is begun; the oldest are
+// deleted. Lines are synced to the disk before they are acknowledged. Nodes must not share a file.
+package file

@@ -1,0 +1,363 @@
+package sink
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/extjson"
+	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A Format is how a change is written.
+type Format string
+
+// The formats.
+const (
+	Relaxed     Format = "relaxed"     // the change event as relaxed Extended JSON, as on standard output
+	Canonical   Format = "canonical"   // the same as canonical Extended JSON
+	BSON        Format = "bson"        // the change event as BSON, without its resume token
+	Debezium    Format = "debezium"    // the envelope of Debezium's MongoDB connector
+	CloudEvents Format = "cloudevents" // CloudEvents 1.0, structured, with the change event as data
+)
+
+// Formats returns all formats.
+func Formats() []Format { return []Format{Relaxed, Canonical, BSON, Debezium, CloudEvents} }
+
+// MediaType returns the media type of a format's values.
+func (f Format) MediaType() string {
+	switch f {
+	case BSON:
+		return "application/bson"
+	case CloudEvents:
+		return "application/cloudevents+json"
+	default:
+		return "application/json"
+	}
+}
+
+// An encoder makes messages. It is used by one goroutine.
+type encoder struct {
+	cluster, name string
+	format        Format
+	json          extjson.Options
+	names         map[string]string // the texts that recur
+	scratch       []byte
+}
+
+func newEncoder(cfg Config) *encoder {
+	return &encoder{
+		cluster: cfg.Cluster, name: cfg.Name, format: cfg.Format, names: make(map[string]string),
+		json: extjson.Options{Canonical: cfg.Format == Canonical, LongText: cfg.LongText},
+	}
+}
+
+// fields are the values of a change event that messages need.
+type fields struct {
+	op, db, coll       string
+	id                 change.Value
+	full, before       change.Value
+	update, wall, lsid change.Value
+	txn                change.Value
+	time               change.Timestamp
+}
+
+// maxNames bounds the texts that an encoder keeps.
+const maxNames = 10_000
+
+// text returns bytes as a string, the same for the same bytes.
+func (e *encoder) text(b []byte) string {
+	if s, known := e.names[string(b)]; known {
+		return s
+	}
+	if len(e.names) >= maxNames {
+		clear(e.names)
+	}
+	s := string(b)
+	e.names[s] = s
+	return s
+}
+
+// read finds the fields of a change event.
+func (e *encoder) read(doc []byte) (f fields, err error) {
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil {
+			return f, fmt.Errorf("read change: %w", err)
+		}
+		if name == nil {
+			return f, nil
+		}
+		at = next
+		switch string(name) {
+		case "operationType":
+			f.op = e.text(v.Text())
+		case "ns":
+			f.db, f.coll = e.text(v.Lookup("db").Text()), e.text(v.Lookup("coll").Text())
+		case "documentKey":
+			f.id = v.Lookup("_id")
+		case "fullDocument":
+			f.full = v
+		case "fullDocumentBeforeChange":
+			f.before = v
+		case "updateDescription":
+			f.update = v
+		case "clusterTime":
+			if v.Type == change.TypeTimestamp {
+				f.time = change.Timestamp{T: binary.LittleEndian.Uint32(v.Data[4:]), I: binary.LittleEndian.Uint32(v.Data)}
+			}
+		case "wallTime":
+			f.wall = v
+		case "lsid":
+			f.lsid = v
+		case "txnNumber":
+			f.txn = v
+		}
+	}
+}
+
+// message makes the message of a change. Its bytes are appended to arena, which is returned.
+func (e *encoder) message(arena []byte, event *streamer.Event, doc []byte) (*Message, []byte, error) {
+	f, err := e.read(doc)
+	if err != nil {
+		return nil, arena, err
+	}
+	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
+	if event.Snapshot { // which has the position of its reading
+		sum := sha256.Sum256(append(f.id.Data, f.db+"."+f.coll...))
+		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:8])
+	}
+	m := &Message{
+		Partition: event.Partition, Ref: event.Ref, ID: string(e.scratch), Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
+	}
+	if !f.id.IsZero() {
+		begun := len(arena)
+		if arena, err = e.appendKey(arena, f.id); err != nil {
+			return nil, arena, err
+		}
+		m.Key = arena[begun:len(arena):len(arena)]
+	}
+	begun := len(arena)
+	if arena, err = e.appendValue(arena, m, event, &f, doc); err != nil {
+		return nil, arena, err
+	}
+	m.Value = arena[begun:len(arena):len(arena)]
+	return m, arena, nil
+}
+
+// appendKey appends an _id as Extended JSON: numbers without their type, so that equal ones are equal keys.
+func (e *encoder) appendKey(b []byte, id change.Value) ([]byte, error) {
+	if id.Type == change.TypeDouble {
+		if n := math.Float64frombits(binary.LittleEndian.Uint64(id.Data)); n == math.Trunc(n) && math.Abs(n) < 1<<63 {
+			return strconv.AppendInt(b, int64(n), 10), nil
+		}
+	}
+	return extjson.Options{}.AppendValue(b, id)
+}
+
+func (e *encoder) appendValue(b []byte, m *Message, event *streamer.Event, f *fields, doc []byte) ([]byte, error) {
+	switch e.format {
+	case BSON:
+		return append(b, doc...), nil
+	case Debezium:
+		return e.appendDebezium(b, m, f)
+	case CloudEvents:
+		b = e.appendEnvelope(b, m, f)
+		b, err := e.appendEvent(b, m, event, doc)
+		return append(b, '}'), err
+	default:
+		return e.appendEvent(b, m, event, doc)
+	}
+}
+
+// appendEvent appends the event as standard output has it.
+func (e *encoder) appendEvent(b []byte, m *Message, event *streamer.Event, doc []byte) ([]byte, error) {
+	text, err := e.json.Append(e.scratch[:0], doc)
+	e.scratch = text
+	if err != nil {
+		return b, fmt.Errorf("write change: %w", err)
+	}
+	return gateway.AppendEvent(b, m.ID, event, text), nil
+}
+
+// appendEnvelope appends the attributes of a CloudEvent up to its data.
+func (e *encoder) appendEnvelope(b []byte, m *Message, f *fields) []byte {
+	b = append(append(b, `{"specversion":"1.0","id":`...), quoted(m.ID)...)
+	b = append(append(b, `,"source":`...), quoted("/streamer/"+e.cluster+"/"+e.name)...)
+	b = append(append(b, `,"type":`...), quoted("streamer."+m.Op)...)
+	if m.DB != "" {
+		subject := m.DB
+		if m.Coll != "" {
+			subject += "." + m.Coll
+		}
+		b = append(append(b, `,"subject":`...), quoted(subject)...)
+	}
+	b = append(b, `,"time":"`...)
+	b = timeOf(f).AppendFormat(b, "2006-01-02T15:04:05.000Z")
+	b = append(b, `","datacontenttype":"application/json","partitionkey":`...)
+	key := m.Key
+	if key == nil {
+		key = []byte(m.DB + "." + m.Coll)
+	}
+	b = append(b, quoted(string(key))...)
+	return append(b, `,"data":`...)
+}
+
+// timeOf returns when a change was committed, to the millisecond where the server says so.
+func timeOf(f *fields) time.Time {
+	if f.wall.Type == change.TypeDateTime {
+		return time.UnixMilli(int64(binary.LittleEndian.Uint64(f.wall.Data))).UTC()
+	}
+	return f.time.Time()
+}
+
+// quoted returns a text as JSON.
+func quoted(s string) []byte { return extjson.AppendString(nil, []byte(s)) }
+
+// appendJSONText appends a document as a JSON string that has its Extended JSON, null if there is none.
+func (e *encoder) appendJSONText(b []byte, v change.Value) ([]byte, error) {
+	if v.Document() == nil {
+		return append(b, "null"...), nil
+	}
+	text, err := e.json.Append(e.scratch[:0], v.Document())
+	e.scratch = text
+	if err != nil {
+		return b, fmt.Errorf("write change: %w", err)
+	}
+	return extjson.AppendString(b, text), nil
+}
+
+// appendDebezium appends the envelope of Debezium's connector for MongoDB as its JSON converter writes it without schemas. Documents are texts of
+// Extended JSON there.
+func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err error) {
+	op, at := "u", timeOf(f).UnixMilli()
+	switch m.Op {
+	case "insert":
+		op = "c"
+	case "delete":
+		op = "d"
+	case change.SnapshotName:
+		op = "r"
+	case "update", "replace":
+	default: // Debezium has no such events; its consumers skip operations that they do not know
+		op = m.Op
+	}
+	b = append(b, `{"before":`...)
+	if b, err = e.appendJSONText(b, f.before); err != nil {
+		return b, err
+	}
+	b = append(b, `,"after":`...)
+	if b, err = e.appendJSONText(b, f.full); err != nil {
+		return b, err
+	}
+	b = append(b, `,"updateDescription":`...)
+	if b, err = e.appendUpdate(b, f.update); err != nil {
+		return b, err
+	}
+	b = append(append(b, `,"source":{"version":"streamer","connector":"mongodb","name":`...), quoted(e.cluster)...)
+	b = strconv.AppendInt(append(b, `,"ts_ms":`...), at, 10)
+	b = append(b, `,"snapshot":"`...)
+	b = strconv.AppendBool(b, m.Snapshot)
+	b = append(append(b, `","db":`...), quoted(m.DB)...)
+	b = append(append(b, `,"sequence":null,"collection":`...), quoted(m.Coll)...)
+	b = strconv.AppendUint(append(b, `,"ord":`...), uint64(f.time.I), 10)
+	b = append(b, `,"lsid":`...)
+	if b, err = e.appendJSONText(b, f.lsid); err != nil {
+		return b, err
+	}
+	b = append(b, `,"txnNumber":`...)
+	if n, ok := f.txn.Int64(); ok {
+		b = strconv.AppendInt(b, n, 10)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"wallTime":`...)
+	if f.wall.Type == change.TypeDateTime {
+		b = strconv.AppendInt(b, at, 10)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(append(b, `,"streamer_id":`...), quoted(m.ID)...)
+	b = append(append(b, `},"op":`...), quoted(op)...)
+	b = strconv.AppendInt(append(b, `,"ts_ms":`...), time.Now().UnixMilli(), 10)
+	return append(b, `,"transaction":null}`...), nil
+}
+
+// DebeziumKey returns the key of Debezium's messages for a message's key.
+func DebeziumKey(key []byte) []byte {
+	return append(append([]byte(`{"id":`), quoted(string(key))...), '}')
+}
+
+// appendUpdate appends what an update has changed, null for other operations.
+func (e *encoder) appendUpdate(b []byte, update change.Value) (_ []byte, err error) {
+	if update.Document() == nil {
+		return append(b, "null"...), nil
+	}
+	b = append(b, `{"removedFields":`...)
+	if removed := update.Lookup("removedFields"); removed.Type == change.TypeArray && len(removed.Data) > 5 {
+		if b, err = e.json.AppendValue(b, removed); err != nil {
+			return b, err
+		}
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"updatedFields":`...)
+	if b, err = e.appendJSONText(b, update.Lookup("updatedFields")); err != nil {
+		return b, err
+	}
+	b = append(b, `,"truncatedArrays":`...)
+	if truncated := update.Lookup("truncatedArrays"); truncated.Type == change.TypeArray && len(truncated.Data) > 5 {
+		b, err = e.json.AppendValue(b, truncated)
+	} else {
+		b = append(b, "null"...)
+	}
+	return append(b, '}'), err
+}
+
+// messages returns the messages of a batch.
+func (s *Sink) messages(b *streamer.Batch) ([]*Message, error) {
+	if b.Loss != nil {
+		return []*Message{s.encode.loss(b)}, nil
+	}
+	all := make([]*Message, 0, len(b.Events))
+	arena := make([]byte, 0, 2*b.Size()+len(b.Events)*256)
+	for i := range b.Events {
+		m, rest, err := s.encode.message(arena, &b.Events[i], b.Payload(i))
+		if err != nil {
+			return nil, err
+		}
+		arena = rest
+		term, _ := s.shared.Term(m.Partition, b.Seq)
+		m.Epoch = term.Epoch
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// loss makes the message of a loss. Each node that serves the sink publishes its own.
+func (e *encoder) loss(b *streamer.Batch) *Message {
+	m := &Message{
+		Op: OpLoss, Ref: b.To.Ref(), Time: b.To.Time,
+	}
+	if b.Loss.Kind == streamer.Rewound {
+		m.Rewound = b.Loss.Partitions
+	}
+	text := gateway.AppendLoss(nil, e.cluster, b.To, b.Loss)
+	sum := sha256.Sum256(text)
+	m.ID = "loss." + hex.EncodeToString(sum[:16])
+	switch e.format {
+	case BSON:
+		m.Value = change.WrapDocument(change.AppendString(change.AppendString(nil, "operationType", "streamer:loss"), "loss", string(text)))
+	case CloudEvents:
+		m.Value = append(append(e.appendEnvelope(nil, m, &fields{time: m.Time}), text...), '}')
+	default:
+		m.Value = text
+	}
+	return m
+}

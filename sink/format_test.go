@@ -1,0 +1,138 @@
+package sink
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// encoded returns the message of a change in a format.
+func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
+	t.Helper()
+	raw, err := bson.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Cluster, cfg.Name = "c", "out"
+	m, _, err := newEncoder(cfg).message(nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func update() bson.D {
+	return bson.D{
+		{Key: "operationType", Value: "update"}, {Key: "clusterTime", Value: bson.Timestamp{T: 1000, I: 2}}, {Key: "wallTime", Value: bson.DateTime(1000123)},
+		{Key: "fullDocument", Value: bson.D{{Key: "_id", Value: int64(7)}, {Key: "n", Value: int64(9007199254740993)}}},
+		{Key: "ns", Value: bson.D{{Key: "db", Value: "shop"}, {Key: "coll", Value: "orders"}}},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: int64(7)}}},
+		{Key: "updateDescription", Value: bson.D{
+			{Key: "updatedFields", Value: bson.D{{Key: "n", Value: int64(9007199254740993)}}}, {Key: "removedFields", Value: bson.A{"x"}},
+		}},
+	}
+}
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cfg  Config
+		want []string
+	}{
+		{Config{Format: Relaxed}, []string{`{"id":"`, `"partition":3,`, `"operationType":"update"`, `"n":9007199254740993`}},
+		{Config{Format: Relaxed, LongText: true}, []string{`"_id":7,`, `"n":"9007199254740993"`}},
+		{Config{Format: Canonical}, []string{`"n":{"$numberLong":"9007199254740993"}`}},
+		{Config{Format: Debezium}, []string{
+			`{"before":null,"after":"{\"_id\":7,\"n\":9007199254740993}",`, `"updateDescription":{"removedFields":["x"],"updatedFields":"{\"n\":9007199254740993}","truncatedArrays":null}`,
+			`"connector":"mongodb","name":"c","ts_ms":1000123,"snapshot":"false","db":"shop","sequence":null,"collection":"orders","ord":2,`, `"op":"u","ts_ms":`,
+		}},
+		{Config{Format: CloudEvents}, []string{
+			`{"specversion":"1.0","id":"`, `"source":"/streamer/c/out","type":"streamer.update","subject":"shop.orders","time":"1970-01-01T00:16:40.123Z"`, `"partitionkey":"7","data":{"id":`,
+		}},
+	} {
+		m := encoded(t, c.cfg, update())
+		if !json.Valid(m.Value) {
+			t.Errorf("%s: not JSON: %s", c.cfg.Format, m.Value)
+		}
+		for _, part := range c.want {
+			if !strings.Contains(string(m.Value), part) {
+				t.Errorf("%s: without %s: %s", c.cfg.Format, part, m.Value)
+			}
+		}
+	}
+	raw, err := bson.Marshal(update())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := encoded(t, Config{Format: BSON}, update()); string(m.Value) != string(raw) {
+		t.Error("not the change")
+	}
+}
+
+// Numbers that are one _id for MongoDB are one key; a change without a document has none.
+func TestEqualNumbersAreOneKey(t *testing.T) {
+	t.Parallel()
+	for _, id := range []any{int32(7), int64(7), 7.0} {
+		doc := bson.D{{Key: "operationType", Value: "delete"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}}}
+		if m := encoded(t, Config{Format: Relaxed}, doc); string(m.Key) != "7" {
+			t.Errorf("%T: %s", id, m.Key)
+		}
+	}
+	if m := encoded(t, Config{Format: Relaxed}, bson.D{{Key: "operationType", Value: "dropDatabase"}}); m.Key != nil {
+		t.Errorf("%s", m.Key)
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	legal := func(s string) string { return strings.ReplaceAll(s, ".", "_") }
+	m := &Message{DB: "shop", Coll: "a.b", Op: "insert", Partition: 3}
+	for text, want := range map[string]string{"{db}.{coll}": "shop.a_b", "x": "x", "c.{partition}.{op}-{db}": "c.3.insert-shop"} {
+		tmpl, err := ParseTemplate(text, legal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tmpl.Name(m); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	tmpl, err := ParseTemplate("c.{partition}.{op}-{db}.{coll}", legal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tmpl.Filter(3); got != "c.3.*.*" {
+		t.Error(got)
+	}
+	for _, bad := range []string{"{db", "{DB}", "{}"} {
+		if _, err := ParseTemplate(bad, legal); err == nil {
+			t.Errorf("%s is a template", bad)
+		}
+	}
+}
+
+// Targets that send several partitions at a time make names concurrently.
+func TestNamesAreMadeByManyGoroutines(t *testing.T) {
+	t.Parallel()
+	tmpl, err := ParseTemplate("{partition}", strings.ToLower)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for p := range change.Partition(100) {
+				if got := tmpl.Name(&Message{Partition: p}); got != strconv.Itoa(int(p)) {
+					t.Errorf("partition %d: %s", p, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,218 @@
+package http
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/sink"
+)
+
+// Config configures a Target.
+type Config struct {
+	// URL is where changes are posted, Secret signs them. Required.
+	URL, Secret string
+	// Allow are networks that are not public and may be reached.
+	Allow []netip.Prefix
+	// Batch bounds the changes of a request. Defaults to 100.
+	Batch int
+	// Parallel bounds the requests under way. Defaults to 16.
+	Parallel int
+	// Timeout bounds a request. Defaults to 10 s.
+	Timeout time.Duration
+	// TLS is that of the connections, nil for the default.
+	TLS *tls.Config
+	// Format is that of the values.
+	Format sink.Format
+}
+
+// A Target posts messages.
+type Target struct {
+	sink.Serial
+	cfg    Config
+	client *http.Client
+	rest   atomic.Int64 // not before this time, in Unix nanoseconds
+}
+
+var _ sink.Target = (*Target)(nil)
+
+// New returns a Target.
+func New(cfg Config) *Target {
+	cfg.Batch, cfg.Parallel, cfg.Timeout = cmp.Or(cfg.Batch, 100), cmp.Or(cfg.Parallel, 16), cmp.Or(cfg.Timeout, 10*time.Second)
+	t := &Target{cfg: cfg}
+	dialer := &net.Dialer{Timeout: cfg.Timeout, Control: func(_, address string, _ syscall.RawConn) error { return permit(address, cfg.Allow) }}
+	t.client = &http.Client{
+		Timeout:       cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Parallel,
+			IdleConnTimeout: time.Minute,
+		}, // without a proxy: it would dial instead
+	}
+	t.Serial = sink.Serial{Send: t.send, Batch: cfg.Batch, Parallel: cfg.Parallel}
+	return t
+}
+
+// errInternal says that an address is not public.
+var errInternal = errors.New("the address is internal: http.allow lists networks that may be reached")
+
+// special are networks that look public and lead elsewhere (IANA's special-purpose registries): behind a provider, for tests, reserved, and IPv6 that
+// carries an IPv4 address.
+func special() []string {
+	return []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16",
+	}
+}
+
+// permit refuses addresses that are not public and not allowed. It is asked for the address that is dialled.
+func permit(address string, allow []netip.Prefix) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", address, err)
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil
+	}
+	special := slices.ContainsFunc(special(), func(p string) bool { return netip.MustParsePrefix(p).Contains(ip) })
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || special {
+		return fmt.Errorf("dial %s: %w", ip, errInternal)
+	}
+	return nil
+}
+
+// send posts messages of a partition.
+func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
+	if until := time.Until(time.Unix(0, t.rest.Load())); until > 0 {
+		if err := retry.Sleep(ctx, min(until, t.cfg.Timeout)); err != nil {
+			return 0, err
+		}
+	}
+	err = t.post(ctx, messages)
+	switch refused, is := errors.AsType[*sink.RefusedError](err); {
+	case err == nil:
+		return len(messages), nil
+	case !is, len(messages) == 1:
+		return 0, err
+	case refused.Final: // too large: by halves
+		half := len(messages) / 2
+		if n, err = t.send(ctx, messages[:half]); err != nil {
+			return n, err
+		}
+		more, err := t.send(ctx, messages[half:])
+		return n + more, err
+	default: // one of them is refused: which?
+		for i := range messages {
+			if err := t.post(ctx, messages[i:i+1]); err != nil {
+				return i, err
+			}
+		}
+		return len(messages), nil
+	}
+}
+
+// body returns what is posted and its media type.
+func (t *Target) body(messages []*sink.Message) (body []byte, media string) {
+	events := t.cfg.Format == sink.CloudEvents
+	if events && len(messages) == 1 {
+		return messages[0].Value, t.cfg.Format.MediaType()
+	}
+	if events {
+		body = append(body, '[')
+	}
+	for i, m := range messages {
+		if events && i > 0 {
+			body = append(body, ',')
+		}
+		if body = append(body, m.Value...); !events && t.cfg.Format != sink.BSON {
+			body = append(body, '\n')
+		}
+	}
+	switch {
+	case events:
+		return append(body, ']'), "application/cloudevents-batch+json"
+	case t.cfg.Format == sink.BSON: // documents say how long they are
+		return body, t.cfg.Format.MediaType()
+	default:
+		return body, "application/x-ndjson"
+	}
+}
+
+// post makes one request.
+func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
+	body, media := t.body(messages)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.cfg.URL, bytes.NewReader(body))
+	if err != nil {
+		return withoutURL(err)
+	}
+	req.Header.Set("Content-Type", media)
+	req.Header.Set("User-Agent", "streamer")
+	req.Header.Set("Streamer-Partition", strconv.Itoa(int(messages[0].Partition)))
+	notice.SignDelivery(req.Header, messages[0].ID, body, time.Now(), t.cfg.Secret)
+	resp, err := t.client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be reused
+	_ = resp.Body.Close()
+	answered := fmt.Errorf("the endpoint answered %s", resp.Status)
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code == http.StatusGone:
+		return fmt.Errorf("%w: %w", sink.ErrGone, answered)
+	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+			t.rest.Store(time.Now().Add(time.Duration(min(seconds, 3600)) * time.Second).UnixNano())
+		}
+		return answered
+	case code == http.StatusRequestEntityTooLarge:
+		return &sink.RefusedError{Err: answered, Final: true}
+	default:
+		return &sink.RefusedError{Err: answered}
+	}
+}
+
+// withoutURL removes the URL from an error, because it often contains a secret.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("post: %w", u.Err)
+	}
+	return err
+}
+
+// Check implements sink.Target: it connects and posts nothing.
+func (t *Target) Check(ctx context.Context) error {
+	u, err := url.Parse(t.cfg.URL)
+	if err != nil {
+		return errors.New("the address cannot be read")
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	dial := t.client.Transport.(*http.Transport).DialContext //nolint:forcetypeassert // New made it
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return conn.Close()
+}
+
+// Close implements sink.Target.
+func (t *Target) Close() {
+	t.Serial.Close()
+	t.client.CloseIdleConnections()
+}

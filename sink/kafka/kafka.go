@@ -1,0 +1,212 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/mongostream/streamer/sink"
+)
+
+// Config configures a Target.
+type Config struct {
+	// Brokers are host:port of some brokers. Required.
+	Brokers []string
+	// Topic is a template. Losses is the topic of losses. Required.
+	Topic, Losses string
+	// Transactional publishes in transactions that hold the position; ID begins the ids of its producers and is required then.
+	Transactional bool
+	ID            string
+	// Create lets brokers make topics that are missing.
+	Create bool
+	// Compression is none, gzip, snappy, lz4 or zstd. Defaults to lz4.
+	Compression string
+	// Tombstones adds a message without a value after each delete, for compacted topics.
+	Tombstones bool
+	// Mechanism is plain, scram-sha-256 or scram-sha-512 with User and Password; empty means no login.
+	Mechanism, User, Password string
+	// TLS is that of the connections, nil for none.
+	TLS *tls.Config
+	// Timeout is how long a message may take before it has failed. Defaults to 30 s.
+	Timeout time.Duration
+	// Format is that of the values.
+	Format sink.Format
+}
+
+// A Target publishes to Kafka without transactions.
+type Target struct {
+	cfg    Config
+	topic  *sink.Template
+	client *kgo.Client // nil until the first message
+}
+
+var _ sink.Target = (*Target)(nil)
+
+// New returns a Target, which connects when it is used: one with transactions if the Config says so.
+func New(cfg Config) (sink.Target, error) {
+	cfg.Compression, cfg.Timeout = cmp.Or(cfg.Compression, "lz4"), cmp.Or(cfg.Timeout, 30*time.Second)
+	topic, err := sink.ParseTemplate(cfg.Topic, Legal)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{cfg: cfg, topic: topic}
+	if cfg.Transactional {
+		return newTransactional(t), nil
+	}
+	return t, nil
+}
+
+// Legal replaces what the name of a topic may not contain.
+func Legal(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// options returns the client's options.
+func (c Config) options() []kgo.Opt {
+	codec := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}[c.Compression]
+	options := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID("streamer"), kgo.ProducerBatchCompression(codec), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.MaxBufferedRecords(maxBuffered), kgo.ProducerLinger(linger), kgo.RecordDeliveryTimeout(c.Timeout),
+	}
+	if c.Create {
+		options = append(options, kgo.AllowAutoTopicCreation())
+	}
+	if c.TLS != nil {
+		options = append(options, kgo.DialTLSConfig(c.TLS))
+	}
+	var login sasl.Mechanism
+	switch c.Mechanism {
+	case "plain":
+		login = plain.Auth{User: c.User, Pass: c.Password}.AsMechanism()
+	case "scram-sha-256":
+		login = scram.Auth{User: c.User, Pass: c.Password}.AsSha256Mechanism()
+	case "scram-sha-512":
+		login = scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism()
+	}
+	if login != nil {
+		options = append(options, kgo.SASL(login))
+	}
+	return options
+}
+
+const (
+	// maxBuffered bounds the records under way; the credit of the session bounds them, too.
+	maxBuffered = 64 << 10
+	// linger is how long a record waits for others.
+	linger = 2 * time.Millisecond
+)
+
+// records returns the records of a message: one, or two where a tombstone follows a delete.
+func (t *Target) records(m *sink.Message) []*kgo.Record {
+	r := &kgo.Record{Topic: t.cfg.Losses, Key: m.Key, Value: m.Value, Headers: []kgo.RecordHeader{
+		{Key: "streamer-id", Value: []byte(m.ID)},
+		{Key: "streamer-op", Value: []byte(m.Op)},
+		{Key: "streamer-time", Value: []byte(m.Time.String())},
+		{Key: "content-type", Value: []byte(t.cfg.Format.MediaType())},
+	}}
+	if m.Op == sink.OpLoss {
+		return []*kgo.Record{r}
+	}
+	r.Topic = t.topic.Name(m)
+	r.Headers = append(r.Headers, kgo.RecordHeader{Key: "streamer-partition", Value: strconv.AppendInt(nil, int64(m.Partition), 10)})
+	if t.cfg.Format == sink.Debezium && m.Key != nil { // the key of Debezium's connector
+		r.Key = sink.DebeziumKey(m.Key)
+	}
+	if t.cfg.Tombstones && m.Op == "delete" {
+		return []*kgo.Record{r, {Topic: r.Topic, Key: r.Key, Headers: r.Headers}}
+	}
+	return []*kgo.Record{r}
+}
+
+// Publish implements sink.Target.
+func (t *Target) Publish(ctx context.Context, m *sink.Message) {
+	if t.client == nil {
+		var err error
+		if t.client, err = kgo.NewClient(t.cfg.options()...); err != nil {
+			m.Done(fmt.Errorf("make Kafka client: %w", err))
+			return
+		}
+	}
+	records := t.records(m)
+	o := &outcome{m: m, left: len(records)}
+	for _, r := range records {
+		t.client.Produce(context.WithoutCancel(ctx), r, o.done)
+	}
+}
+
+// An outcome is that of the records of a message.
+type outcome struct {
+	mu   sync.Mutex
+	m    *sink.Message
+	left int
+	err  error
+}
+
+func (o *outcome) done(_ *kgo.Record, err error) {
+	o.mu.Lock()
+	o.left--
+	o.err = cmp.Or(o.err, err)
+	last := o.left == 0
+	o.mu.Unlock()
+	if last {
+		o.m.Done(judge(o.err))
+	}
+}
+
+// judge tells the refusal of a record from a broker that is away.
+func judge(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidTxnState), errors.Is(err, kerr.TransactionAbortable):
+		return fmt.Errorf("%w: %w", sink.ErrReplaced, err)
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka: %w", err), Final: true}
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.PolicyViolation):
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka: %w", err)}
+	default:
+		return fmt.Errorf("publish to Kafka: %w", err)
+	}
+}
+
+// Flush implements sink.Target. Records wait for others a little.
+func (t *Target) Flush() {}
+
+// Close implements sink.Target.
+func (t *Target) Close() {
+	if t.client != nil {
+		t.client.Close()
+	}
+}
+
+// Check implements sink.Target.
+func (t *Target) Check(ctx context.Context) error {
+	client, err := kgo.NewClient(t.cfg.options()...)
+	if err != nil {
+		return fmt.Errorf("make Kafka client: %w", err)
+	}
+	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		return fmt.Errorf("reach Kafka: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devbroker"
+	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/sink/kafka"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// brokers are those of a real cluster, where the environment names some, or of a fake one.
+func brokers(t *testing.T) []string {
+	t.Helper()
+	if named := os.Getenv("STREAMER_TEST_KAFKA"); named != "" {
+		return strings.Split(named, ",")
+	}
+	k, err := devbroker.StartKafka(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k.ListenAddrs()
+}
+
+// message makes the n-th change of partition 7 under a term.
+func message(topic string, n int, epoch uint64) *sink.Message {
+	return &sink.Message{
+		Partition: 7, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Ref: change.At(change.Timestamp{T: 1000, I: uint32(n)}).Ref(), ID: fmt.Sprint(n),
+		Op: "insert", DB: "shop", Coll: topic, Key: []byte("1"), Value: fmt.Append(nil, n),
+	}
+}
+
+// target makes a transactional target.
+func target(t *testing.T, brokers []string, id string) sink.Target {
+	t.Helper()
+	k, err := kafka.New(kafka.Config{Brokers: brokers, Topic: "{db}.{coll}", Losses: "losses", Transactional: true, ID: id, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+// committed returns the first values of a topic that readers of what is committed see.
+func committed(t *testing.T, brokers []string, topic string, want int) (values []string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for len(values) < want {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("only %q", values)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	return values
+}
+
+// The next owner publishes what the one before has not, although it gets more; the one before is fenced. So it is if that one has published
+// more than it could acknowledge.
+func TestNextOwnerPublishesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	at, topic := brokers(t), "left"
+	before, next := target(t, at, t.Name()), target(t, at, t.Name())
+	for n := 1; n <= 3; n++ {
+		if err := sink.One(t.Context(), before, message(topic, n, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 2; n <= 5; n++ { // it begins at a checkpoint after the first
+		if err := sink.One(t.Context(), next, message(topic, n, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sink.One(t.Context(), before, message(topic, 4, 1)); !errors.Is(err, sink.ErrReplaced) {
+		t.Errorf("the owner before: %v", err)
+	}
+	// Its term is over; should it publish again, that is because it owns the partition again.
+	for n := 4; n <= 6; n++ {
+		if err := sink.One(t.Context(), before, message(topic, n, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := committed(t, at, "shop."+topic, 6); !slices.Equal(got, []string{"1", "2", "3", "4", "5", "6"}) {
+		t.Errorf("consumers see %q", got)
+	}
+}
+
+// What an operator has moved back is published again.
+func TestRewoundChangesArePublishedAgain(t *testing.T) {
+	t.Parallel()
+	at, topic := brokers(t), "rewound"
+	before, next := target(t, at, t.Name()), target(t, at, t.Name())
+	loss := &sink.Message{Op: sink.OpLoss, Value: []byte("{}"), Rewound: []change.Partition{7}}
+	publish := func(k sink.Target, messages ...*sink.Message) {
+		t.Helper()
+		for _, m := range messages {
+			if err := sink.One(t.Context(), k, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(before, message(topic, 1, 1), message(topic, 2, 1), loss, message(topic, 1, 1), message(topic, 2, 1))
+	publish(next, loss, message(topic, 1, 2), message(topic, 2, 2))
+	publish(before, message(topic, 2, 3), message(topic, 3, 3)) // which was told of no rewind
+	if got := committed(t, at, "shop."+topic, 7); !slices.Equal(got, []string{"1", "2", "1", "2", "1", "2", "3"}) {
+		t.Errorf("consumers see %q", got)
+	}
+}
+
+// A record that no broker takes is refused, and others are not.
+func TestRecordThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	k, err := kafka.New(kafka.Config{Brokers: brokers(t), Topic: "{db}.{coll}", Losses: "losses", Create: true, Compression: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	large := message("large", 1, 1)
+	large.Value = make([]byte, 2<<20)
+	refused, is := errors.AsType[*sink.RefusedError](sink.One(t.Context(), k, large))
+	if !is || !refused.Final {
+		t.Errorf("%v", refused)
+	}
+	if err := sink.One(t.Context(), k, message("large", 2, 1)); err != nil {
+		t.Error(err)
+	}
+}

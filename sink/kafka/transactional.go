@@ -1,0 +1,296 @@
+package kafka
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/sink"
+)
+
+// A Transactional publishes in transactions, in order for each partition.
+type Transactional struct {
+	sink.Serial
+	plain *Target // for losses, which belong to no partition
+
+	mu        sync.Mutex
+	producers map[change.Partition]*producer
+	rewound   map[change.Partition]bool // an operator wants what was published before, until something is
+}
+
+var _ sink.Target = (*Transactional)(nil)
+
+const (
+	// batch bounds the messages of a transaction, parallel the transactions under way.
+	batch    = 4096
+	parallel = 64
+)
+
+func newTransactional(plain *Target) *Transactional {
+	t := &Transactional{plain: plain, producers: make(map[change.Partition]*producer), rewound: make(map[change.Partition]bool)}
+	t.Serial = sink.Serial{Send: t.send, Batch: batch, Parallel: parallel}
+	return t
+}
+
+// A producer publishes one partition under one term.
+type producer struct {
+	epoch  change.Epoch
+	client *kgo.Client
+	id     string     // of its transactions, and of the group of its position
+	count  int64      // of the transactions of the partition
+	last   change.Ref // the position in the last one, of which nothing is known to be later
+}
+
+// Publish implements sink.Target.
+func (t *Transactional) Publish(ctx context.Context, m *sink.Message) {
+	if m.Op != sink.OpLoss {
+		t.Serial.Publish(ctx, m)
+		return
+	}
+	t.mu.Lock() // nothing is under way
+	for _, p := range m.Rewound {
+		t.rewound[p] = true
+		if pr := t.producers[p]; pr != nil {
+			pr.last = change.Ref{}
+		}
+	}
+	t.mu.Unlock()
+	t.plain.Publish(ctx, m)
+}
+
+// Check implements sink.Target.
+func (t *Transactional) Check(ctx context.Context) error { return t.plain.Check(ctx) }
+
+// Close implements sink.Target.
+func (t *Transactional) Close() {
+	t.Serial.Close()
+	t.plain.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.producers {
+		p.client.Close()
+	}
+}
+
+// send publishes messages of a partition in one transaction.
+func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
+	first := messages[0]
+	for i, m := range messages { // a batch may contain messages of two terms
+		if m.Epoch != first.Epoch {
+			messages = messages[:i]
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.plain.cfg.Timeout)
+	defer cancel()
+	p, err := t.producer(ctx, first)
+	if err == nil {
+		if fresh := p.fresh(messages); len(fresh) > 0 {
+			err = p.publish(ctx, t.plain, fresh)
+		}
+	}
+	if err != nil { // the next attempt begins with a new producer, which finds out how far this one has come
+		t.forget(first.Partition)
+		return 0, judge(err)
+	}
+	t.mu.Lock()
+	delete(t.rewound, first.Partition)
+	t.mu.Unlock()
+	return len(messages), nil
+}
+
+// producer returns the producer of a message's partition and term.
+func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*producer, error) {
+	t.mu.Lock()
+	p, rewound := t.producers[m.Partition], t.rewound[m.Partition]
+	t.mu.Unlock()
+	if p != nil && p.epoch == m.Epoch {
+		return p, nil
+	}
+	t.forget(m.Partition)
+	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, m.Partition)
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
+	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.MaxVersions(versions),
+		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0))...)
+	if err != nil {
+		return nil, fmt.Errorf("make Kafka client: %w", err)
+	}
+	p = &producer{epoch: m.Epoch, client: client, id: id}
+	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
+		err = p.load(ctx)
+	}
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("begin to publish partition %d: %w", m.Partition, err)
+	}
+	if rewound {
+		p.last = change.Ref{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.producers[m.Partition] = p
+	return p, nil
+}
+
+// forget closes the producer of a partition.
+func (t *Transactional) forget(partition change.Partition) {
+	t.mu.Lock()
+	p := t.producers[partition]
+	delete(t.producers, partition)
+	t.mu.Unlock()
+	if p != nil {
+		p.client.Close()
+	}
+}
+
+// load reads the position of the last transaction.
+func (p *producer) load(ctx context.Context) error {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.RequireStable = true
+	group := kmsg.NewOffsetFetchRequestGroup()
+	group.Group = p.id
+	req.Groups = append(req.Groups, group)
+	resp, err := req.RequestWith(ctx, p.client)
+	if err != nil {
+		return fmt.Errorf("read the position: %w", err)
+	}
+	for _, g := range resp.Groups {
+		if g.ErrorCode == kerr.GroupIDNotFound.Code {
+			return nil // nothing was published yet
+		}
+		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+			return fmt.Errorf("read the position: %w", err)
+		}
+		for _, topic := range g.Topics {
+			for _, partition := range topic.Partitions {
+				if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+					return fmt.Errorf("read the position: %w", err)
+				}
+				if partition.Offset <= p.count || partition.Metadata == nil {
+					continue
+				}
+				raw, err := hex.DecodeString(*partition.Metadata)
+				if err != nil {
+					return fmt.Errorf("read the position: %w", err)
+				}
+				ref, err := change.ParseRef(raw)
+				if err != nil {
+					return fmt.Errorf("read the position: %w", err)
+				}
+				p.count, p.last = partition.Offset, ref
+			}
+		}
+	}
+	return nil
+}
+
+// fresh returns the messages after the last position. Those of one head, whose order only the log knows, count as earlier if that position is
+// among them.
+func (p *producer) fresh(messages []*sink.Message) []*sink.Message {
+	if p.last.IsZero() {
+		return messages
+	}
+	last := p.last
+	at := slices.IndexFunc(messages, func(m *sink.Message) bool { return !m.Snapshot && m.Ref == last })
+	var fresh []*sink.Message
+	for i, m := range messages {
+		switch {
+		case m.Snapshot:
+		case i <= at, m.Ref.Compare(last) < 0 && !p.last.IsZero():
+			continue
+		default:
+			p.last = change.Ref{} // what follows is later
+		}
+		fresh = append(fresh, m)
+	}
+	if at >= 0 {
+		p.last = change.Ref{}
+	}
+	return fresh
+}
+
+// publish publishes messages and the position of the last one in a transaction.
+func (p *producer) publish(ctx context.Context, t *Target, messages []*sink.Message) error {
+	if err := p.client.BeginTransaction(); err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	var records []*kgo.Record
+	var last *sink.Message
+	for _, m := range messages {
+		records = append(records, t.records(m)...)
+		if !m.Snapshot {
+			last = m
+		}
+	}
+	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	if last != nil {
+		if err := p.commit(ctx, records[0].Topic, last.Ref); err != nil {
+			return fmt.Errorf("commit the position: %w", err)
+		}
+	}
+	if err := p.client.EndTransaction(ctx, kgo.TryCommit); err != nil {
+		return fmt.Errorf("commit transaction: %w", err)
+	}
+	return nil
+}
+
+// commit makes the position part of the transaction. The topic only has to exist; a group may have positions at several, of which the one of
+// the highest number counts.
+func (p *producer) commit(ctx context.Context, topic string, at change.Ref) error {
+	id, epoch, err := p.client.ProducerID(ctx)
+	if err != nil {
+		return fmt.Errorf("producer: %w", err)
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = p.id, id, epoch, p.id
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		added, err := add.RequestWith(ctx, p.client)
+		if err != nil {
+			return fmt.Errorf("add group: %w", err)
+		}
+		err = kerr.ErrorForCode(added.ErrorCode)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, kerr.ConcurrentTransactions) {
+			return fmt.Errorf("add group: %w", err)
+		}
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = p.id, id, epoch, p.id
+	entry, offset := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	metadata := hex.EncodeToString(at.Append(nil))
+	entry.Topic, offset.Offset, offset.Metadata = topic, p.count+1, &metadata
+	entry.Partitions = append(entry.Partitions, offset)
+	req.Topics = append(req.Topics, entry)
+	resp, err := req.RequestWith(ctx, p.client)
+	if err != nil {
+		return fmt.Errorf("commit offset: %w", err)
+	}
+	for _, topic := range resp.Topics {
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return fmt.Errorf("commit offset: %w", err)
+			}
+		}
+	}
+	p.count++
+	return nil
+}

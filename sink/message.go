@@ -1,0 +1,96 @@
+package sink
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A Message is a change, or a loss, as a target gets it. Nothing in it may be modified.
+type Message struct {
+	// Partition and Epoch are those of the term under which it is published.
+	Partition change.Partition
+	Epoch     change.Epoch
+	// Ref is its position, ID the same as text for the cluster, unique among the changes of the sink.
+	Ref change.Ref
+	ID  string
+	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty where the change has none.
+	Op, DB, Coll string
+	// Key is the document's _id as relaxed Extended JSON, the same for all _ids that MongoDB considers equal numbers; nil without a document.
+	Key []byte
+	// Value is the change in the sink's format.
+	Value []byte
+	// Time is when it was committed.
+	Time change.Timestamp
+	// Snapshot says that it is a document of a snapshot, not a change: its position does not say that earlier changes were published.
+	Snapshot bool
+	// Rewound has the partitions that an operator has moved back, if the message is a loss that says so.
+	Rewound []change.Partition
+	// Repeats counts how often it has been published before and was acknowledged: a later change was, but not an earlier one.
+	Repeats int
+
+	report   func(*Message, error)
+	flight   *flight
+	attempts int   // that the target has refused
+	err      error // of the last attempt
+	state    state
+}
+
+// OpLoss is the Op of a loss.
+const OpLoss = "loss"
+
+type state uint8
+
+// The states of a message.
+const (
+	waiting state = iota // it is not published, or its attempt has failed
+	underWay
+	over
+)
+
+// Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged it. It may be called by any goroutine,
+// exactly once for each Publish.
+func (m *Message) Done(err error) { m.report(m, err) }
+
+// A Target publishes messages. Its methods are called by one goroutine at a time.
+type Target interface {
+	// Publish begins to publish a message and returns without waiting for the outcome, which it reports by Message.Done. It may block while
+	// too much is under way. The target publishes the messages of a partition in the order of the calls. After one has failed, it need not
+	// publish later ones that are under way, but reports an outcome of each within a bounded time.
+	Publish(ctx context.Context, m *Message)
+	// Flush begins to publish what Publish has buffered. It does not wait.
+	Flush()
+	// Check reaches the target and reports whether it takes messages. Its errors are for people.
+	Check(ctx context.Context) error
+	// Close ends what is under way, and its connections.
+	Close()
+}
+
+// A RefusedError says that the target has refused a message by itself, and would take others.
+type RefusedError struct {
+	Err error
+	// Final says that it would refuse the message again.
+	Final bool
+}
+
+func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+var (
+	// ErrReplaced says that another process publishes the partition: this one does not own it any more, or will notice soon.
+	ErrReplaced = errors.New("another process publishes this partition")
+	// ErrEarlier says that the message was not published because an earlier one failed.
+	ErrEarlier = errors.New("not published: an earlier message failed")
+	// ErrGone says that the target does not want messages any more, and an operator must act.
+	ErrGone = errors.New("the target refuses all messages")
+)
+
+// One publishes a copy of a message to a target and returns the outcome.
+func One(ctx context.Context, t Target, m *Message) error {
+	single, outcome := *m, make(chan error, 1)
+	single.report = func(_ *Message, err error) { outcome <- err }
+	t.Publish(ctx, &single)
+	t.Flush()
+	return <-outcome // within a bounded time
+}

@@ -1,0 +1,391 @@
+package nats
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/sink"
+)
+
+// Config configures a Target.
+type Config struct {
+	// URL is that of one or more servers, separated by commas. Required.
+	URL string
+	// Subject is a template. Required.
+	Subject string
+	// Losses is the subject of losses. Required.
+	Losses string
+	// Stream is the stream that must take the messages; empty means any.
+	Stream string
+	// Fence says that the last sequence is checked; the subject then has a token {partition}.
+	Fence bool
+	// CredentialsFile has a user's credentials. Token, or User and Password, are other ways to log in.
+	CredentialsFile       string
+	Token, User, Password string
+	// TLS is that of the connection, nil for none unless the server requires it.
+	TLS *tls.Config
+	// AckTimeout is how long an acknowledgement may take. Defaults to 10 s.
+	AckTimeout time.Duration
+	// MaxPending bounds the messages under way. Defaults to 16,384.
+	MaxPending int
+	// Format is that of the values.
+	Format sink.Format
+	// Name is how the connection is called at the server.
+	Name string
+}
+
+// A Target publishes to JetStream.
+type Target struct {
+	cfg     Config
+	subject *sink.Template
+
+	conn *connection // nil until the first message and after a failure
+	last map[change.Partition]*sequence
+}
+
+// A sequence is what is known of the messages of a partition in the stream.
+type sequence struct {
+	epoch    change.Epoch
+	mu       sync.Mutex
+	last     uint64
+	known    bool
+	underWay int
+}
+
+var _ sink.Target = (*Target)(nil)
+
+// New returns a Target, which connects when it is used.
+func New(cfg Config) (*Target, error) {
+	cfg.AckTimeout, cfg.MaxPending = cmp.Or(cfg.AckTimeout, 10*time.Second), cmp.Or(cfg.MaxPending, 16<<10)
+	subject, err := sink.ParseTemplate(cfg.Subject, Legal)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Fence && !subject.Has("partition") {
+		return nil, errors.New("fencing needs {partition} in the subject")
+	}
+	return &Target{cfg: cfg, subject: subject, last: make(map[change.Partition]*sequence)}, nil
+}
+
+// Legal replaces what a token of a subject may not contain.
+func Legal(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r == 0x7f || strings.ContainsRune("*>.", r) {
+			return '_'
+		}
+		return r
+	}, s)
+}
+
+// A connection is one connection with what is under way over it.
+type connection struct {
+	nc     *nats.Conn
+	prefix string // of reply subjects
+	slots  chan struct{}
+	done   chan struct{}
+
+	mu      sync.Mutex
+	next    uint64
+	pending map[uint64]pending
+	broken  error
+}
+
+// A pending message is under way.
+type pending struct {
+	m     *sink.Message
+	since time.Time
+	of    *sequence // nil without fencing
+}
+
+// connect opens a connection.
+func (t *Target) connect(ctx context.Context) (*connection, error) {
+	c := &connection{slots: make(chan struct{}, t.cfg.MaxPending), done: make(chan struct{}), pending: make(map[uint64]pending)}
+	options := []nats.Option{
+		nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2),
+		nats.ClosedHandler(func(nc *nats.Conn) { c.fail(cmp.Or(nc.LastError(), nats.ErrConnectionClosed)) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they close the connection, or come with an acknowledgement
+	}
+	switch {
+	case t.cfg.CredentialsFile != "":
+		options = append(options, nats.UserCredentials(t.cfg.CredentialsFile))
+	case t.cfg.Token != "":
+		options = append(options, nats.Token(t.cfg.Token))
+	case t.cfg.User != "":
+		options = append(options, nats.UserInfo(t.cfg.User, t.cfg.Password))
+	}
+	if t.cfg.TLS != nil {
+		options = append(options, nats.Secure(t.cfg.TLS))
+	}
+	var err error
+	if c.nc, err = nats.Connect(t.cfg.URL, options...); err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	c.prefix = c.nc.NewInbox() + "."
+	sub, err := c.nc.Subscribe(c.prefix+"*", func(reply *nats.Msg) { c.acknowledged(reply) })
+	if err == nil {
+		err = sub.SetPendingLimits(-1, -1) // bounded by what is under way
+	}
+	if err == nil {
+		err = c.nc.FlushWithContext(withTimeout(ctx, t.cfg.AckTimeout))
+	}
+	if err != nil {
+		c.nc.Close()
+		return nil, fmt.Errorf("subscribe to acknowledgements: %w", err)
+	}
+	go c.expire(t.cfg.AckTimeout)
+	return c, nil
+}
+
+// connectTimeout bounds an attempt to connect.
+const connectTimeout = 5 * time.Second
+
+func withTimeout(ctx context.Context, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// Publish implements sink.Target.
+func (t *Target) Publish(ctx context.Context, m *sink.Message) {
+	if t.conn != nil && t.conn.failed() != nil {
+		t.conn.nc.Close()
+		t.conn = nil
+	}
+	if t.conn == nil {
+		var err error
+		if t.conn, err = t.connect(ctx); err != nil {
+			m.Done(err)
+			return
+		}
+	}
+	msg := &nats.Msg{Subject: t.cfg.Losses, Data: m.Value, Header: nats.Header{}}
+	if m.Op != sink.OpLoss {
+		msg.Subject = t.subject.Name(m)
+	}
+	t.conn.header(msg.Header, m, t.cfg)
+	var of *sequence
+	if t.cfg.Fence && m.Op != sink.OpLoss {
+		var err error
+		if of, err = t.expect(ctx, m, msg.Header); err != nil {
+			m.Done(err)
+			return
+		}
+	}
+	t.conn.publish(ctx, m, msg, of)
+}
+
+// header sets the headers of a message.
+func (c *connection) header(h nats.Header, m *sink.Message, cfg Config) {
+	id := m.ID
+	if m.Repeats > 0 { // it came before an earlier one, which failed: it must not be dropped
+		id += "." + strconv.Itoa(m.Repeats)
+	}
+	h["Nats-Msg-Id"] = []string{id}
+	h["Streamer-Id"] = []string{m.ID}
+	h["Streamer-Op"] = []string{m.Op}
+	h["Streamer-Time"] = []string{m.Time.String()}
+	h["Content-Type"] = []string{cfg.Format.MediaType()}
+	if m.Key != nil {
+		h["Streamer-Key"] = []string{string(m.Key)}
+	}
+	if cfg.Stream != "" {
+		h["Nats-Expected-Stream"] = []string{cfg.Stream}
+	}
+	if m.Op != sink.OpLoss {
+		h["Streamer-Partition"] = []string{strconv.Itoa(int(m.Partition))}
+		h["Streamer-Epoch"] = []string{m.Epoch.String()}
+	}
+}
+
+// publish sends a message whose acknowledgement comes later.
+func (c *connection) publish(ctx context.Context, m *sink.Message, msg *nats.Msg, of *sequence) {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		_ = c.nc.Flush()
+		select {
+		case c.slots <- struct{}{}:
+		case <-c.done:
+			m.Done(c.failed())
+			return
+		case <-ctx.Done():
+			m.Done(context.Cause(ctx))
+			return
+		}
+	}
+	c.mu.Lock()
+	if c.broken != nil {
+		c.mu.Unlock()
+		<-c.slots
+		m.Done(c.broken)
+		return
+	}
+	c.next++
+	n := c.next
+	c.pending[n] = pending{m, time.Now(), of}
+	c.mu.Unlock()
+	msg.Reply = c.prefix + strconv.FormatUint(n, 36)
+	if err := c.nc.PublishMsg(msg); err != nil {
+		if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
+			err = &sink.RefusedError{Err: err, Final: true}
+		}
+		c.end(n, err)
+	}
+}
+
+// end ends a message that is under way.
+func (c *connection) end(n uint64, err error) (pending, bool) {
+	c.mu.Lock()
+	p, there := c.pending[n]
+	delete(c.pending, n)
+	c.mu.Unlock()
+	if !there {
+		return p, false
+	}
+	<-c.slots
+	if p.of != nil {
+		p.of.ended(err)
+	}
+	p.m.Done(err)
+	return p, true
+}
+
+// fail ends everything that is under way.
+func (c *connection) fail(err error) {
+	c.mu.Lock()
+	if c.broken != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.broken = err
+	close(c.done)
+	all := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	for _, p := range all {
+		<-c.slots
+		if p.of != nil {
+			p.of.ended(err)
+		}
+		p.m.Done(err)
+	}
+}
+
+func (c *connection) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+// expire breaks the connection when an acknowledgement takes too long: what comes after it would pass it.
+func (c *connection) expire(timeout time.Duration) {
+	tick := time.NewTicker(timeout / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-c.done:
+			return
+		}
+		c.mu.Lock()
+		late := false
+		for _, p := range c.pending {
+			if time.Since(p.since) > timeout {
+				late = true
+				break
+			}
+		}
+		c.mu.Unlock()
+		if late {
+			c.fail(fmt.Errorf("no acknowledgement within %s", timeout))
+			c.nc.Close()
+			return
+		}
+	}
+}
+
+// An answer is that of JetStream to a message.
+type answer struct {
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+	Error  *struct {
+		Code    int    `json:"code"`
+		ErrCode int    `json:"err_code"`
+		Text    string `json:"description"`
+	} `json:"error"`
+}
+
+// JetStream's error codes (nats-server, errors.json).
+const (
+	wrongLastSequence    = 10071
+	wrongLastSequenceAny = 10164
+	streamNotMatch       = 10060
+	messageTooLarge      = 10054
+	headersTooLarge      = 10097
+)
+
+// acknowledged takes JetStream's answer.
+func (c *connection) acknowledged(reply *nats.Msg) {
+	n, err := strconv.ParseUint(reply.Subject[len(c.prefix):], 36, 64)
+	if err != nil {
+		return
+	}
+	a, err := parseAnswer(reply)
+	c.mu.Lock()
+	p := c.pending[n]
+	c.mu.Unlock()
+	if err == nil && p.of != nil {
+		p.of.acknowledged(a.Seq)
+	}
+	c.end(n, err)
+}
+
+// parseAnswer returns the answer, and the error that it tells.
+func parseAnswer(reply *nats.Msg) (a answer, err error) {
+	if len(reply.Data) == 0 && reply.Header.Get("Status") == "503" {
+		return a, errors.New("no stream has this subject, or JetStream is away")
+	}
+	if err := json.NewDecoder(bytes.NewReader(reply.Data)).Decode(&a); err != nil {
+		return a, fmt.Errorf("read acknowledgement: %w", err)
+	}
+	switch {
+	case a.Error == nil && a.Stream != "":
+		return a, nil
+	case a.Error == nil:
+		return a, errors.New("an acknowledgement without a stream")
+	}
+	err = fmt.Errorf("JetStream: %s (%d)", a.Error.Text, a.Error.ErrCode)
+	switch a.Error.ErrCode {
+	case wrongLastSequence, wrongLastSequenceAny:
+		return a, fmt.Errorf("%w: %w", sink.ErrReplaced, err)
+	case messageTooLarge, headersTooLarge, streamNotMatch:
+		return a, &sink.RefusedError{Err: err, Final: true}
+	}
+	if a.Error.Code >= 500 {
+		return a, err // the server is at fault
+	}
+	return a, &sink.RefusedError{Err: err}
+}
+
+// Flush implements sink.Target. The client writes by itself.
+func (t *Target) Flush() {}
+
+// Close implements sink.Target.
+func (t *Target) Close() {
+	if t.conn != nil {
+		t.conn.fail(nats.ErrConnectionClosed)
+		t.conn.nc.Close()
+	}
+}

@@ -1,0 +1,156 @@
+package nats_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/devbroker"
+	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/sink/nats"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"))
+}
+
+// message makes the n-th change of partition 3 under a term.
+func message(n int, epoch uint64) *sink.Message {
+	return &sink.Message{
+		Partition: 3, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, ID: fmt.Sprint(n), Op: "insert", DB: "shop", Coll: "orders.eu", Key: []byte("1"), Value: fmt.Append(nil, n),
+	}
+}
+
+// start starts a server with a stream.
+func start(t *testing.T) (*devbroker.NATS, jetstream.Stream) {
+	t.Helper()
+	s, err := devbroker.StartNATS(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	stream, conn, err := s.Stream(t.Context(), "changes", "changes.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return s, stream
+}
+
+func target(t *testing.T, s *devbroker.NATS) *nats.Target {
+	t.Helper()
+	n, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{partition}.{db}.{coll}", Losses: "changes.losses", Fence: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// stored returns the values in a stream.
+func stored(t *testing.T, stream jetstream.Stream) (values []string) {
+	t.Helper()
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, string(m.Data))
+	}
+	return values
+}
+
+// What is published again is dropped by its id; an owner that was replaced is refused, and one that owns the partition again is not.
+func TestReplacedOwnerIsRefused(t *testing.T) {
+	t.Parallel()
+	s, stream := start(t)
+	before, next := target(t, s), target(t, s)
+	publish := func(n *nats.Target, messages ...*sink.Message) {
+		t.Helper()
+		for _, m := range messages {
+			if err := sink.One(t.Context(), n, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(before, message(1, 1), message(2, 1))
+	publish(next, message(2, 2), message(3, 2))
+	for range 2 { // also when it has looked again
+		if err := sink.One(t.Context(), before, message(4, 1)); !errors.Is(err, sink.ErrReplaced) {
+			t.Errorf("the owner before: %v", err)
+		}
+	}
+	publish(before, message(3, 3), message(4, 3))
+	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+		t.Errorf("the stream has %q", got)
+	}
+}
+
+// A server that restarts costs an error, and what is published again is there once.
+func TestServerComesBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := devbroker.StartNATS(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, conn, err := s.Stream(t.Context(), "changes", "changes.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	n := target(t, s)
+	if err := sink.One(t.Context(), n, message(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	port := s.Port()
+	s.Stop()
+	if err := sink.One(t.Context(), n, message(2, 1)); err == nil || errors.Is(err, sink.ErrReplaced) {
+		t.Errorf("without a server: %v", err)
+	}
+	if s, err = devbroker.StartNATS(dir, port); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	stream, conn, err := s.Stream(t.Context(), "changes", "changes.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for _, m := range []*sink.Message{message(1, 1), message(2, 1)} {
+		if err := sink.One(t.Context(), n, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("the stream has %q", got)
+	}
+}
+
+// Check says what is missing.
+func TestCheckFindsAStreamThatIsMissing(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t)
+	if err := target(t, s).Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	n, err := nats.New(nats.Config{URL: s.URL(), Subject: "elsewhere.{db}", Losses: "changes.losses"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Check(t.Context()); err == nil {
+		t.Error("a subject that no stream has is fine")
+	}
+	if _, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{db}", Fence: true}); err == nil {
+		t.Error("fencing without partitions is fine")
+	}
+}

@@ -1,0 +1,108 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A Serial publishes the messages of each partition in batches, one after the other: what comes while a batch is on its way is the next one.
+// Targets embed it that acknowledge a request as a whole.
+type Serial struct {
+	// Send publishes messages of one partition in order and returns how many of them, from the first, the target has acknowledged, and why
+	// not all. It returns within a bounded time.
+	Send func(ctx context.Context, messages []*Message) (n int, err error)
+	// Batch bounds the messages of a call of Send, Parallel the calls under way; both required.
+	Batch, Parallel int
+	// Together sends all partitions in one order.
+	Together bool
+
+	mu struct {
+		sync.Mutex
+		queues map[change.Partition][]*Message // of partitions with a goroutine
+		closed bool
+	}
+	begin  sync.Once
+	slots  chan struct{}
+	ctx    context.Context //nolint:containedctx // of the calls of Send, from the first Publish to Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Publish implements Target.
+func (s *Serial) Publish(_ context.Context, m *Message) {
+	s.begin.Do(s.open)
+	p := m.Partition
+	if s.Together {
+		p = 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue, runs := s.mu.queues[p]
+	s.mu.queues[p] = append(queue, m)
+	if !runs {
+		s.wg.Go(func() { s.run(p) })
+	}
+}
+
+func (s *Serial) open() {
+	s.mu.queues = make(map[change.Partition][]*Message)
+	s.slots = make(chan struct{}, s.Parallel)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+}
+
+// Flush implements Target.
+func (s *Serial) Flush() {}
+
+// Close ends the calls of Send and waits for them.
+func (s *Serial) Close() {
+	s.begin.Do(s.open)
+	s.cancel()
+	s.wg.Wait()
+}
+
+// run sends what is queued of a partition until nothing is.
+func (s *Serial) run(p change.Partition) {
+	for {
+		s.slots <- struct{}{}
+		s.mu.Lock()
+		queue := s.mu.queues[p]
+		n := min(len(queue), s.Batch)
+		batch := slices.Clone(queue[:n])
+		if n == 0 {
+			delete(s.mu.queues, p)
+			s.mu.Unlock()
+			<-s.slots
+			return
+		}
+		s.mu.queues[p] = queue[n:]
+		s.mu.Unlock()
+		sent, err := s.Send(s.ctx, batch)
+		<-s.slots
+		for _, m := range batch[:sent] {
+			m.Done(nil)
+		}
+		if err == nil {
+			if sent < len(batch) {
+				s.mu.Lock()
+				s.mu.queues[p] = append(batch[sent:], s.mu.queues[p]...)
+				s.mu.Unlock()
+			}
+			continue
+		}
+		s.mu.Lock() // the sink publishes nothing more before it knows what has become of all
+		later := s.mu.queues[p]
+		delete(s.mu.queues, p)
+		s.mu.Unlock()
+		for i, m := range append(batch[sent:], later...) {
+			if i > 0 && !errors.Is(err, context.Canceled) {
+				err = ErrEarlier
+			}
+			m.Done(err)
+		}
+		return
+	}
+}

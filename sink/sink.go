@@ -1,0 +1,641 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// Config configures a Sink.
+type Config struct {
+	// Name is the sink's; its subscriber is "sink/" and the name. Cluster is part of the messages' ids. Required.
+	Name, Cluster string
+	// Format is that of the messages' values. LongText writes integers beyond 2^53 as text.
+	Format   Format
+	LongText bool
+	// Attempts is how often a message is tried that the target refuses. Defaults to 5.
+	Attempts int
+	// DeadLetter takes messages that were refused for good; nil halts the sink.
+	DeadLetter Target
+	// StallAfter is how long the target may acknowledge nothing before operators are told. Defaults to 10 s.
+	StallAfter time.Duration
+	// Breaker guards the attempts after a failure. Required.
+	Breaker *breaker.Breaker
+	// Board receives notices. Optional.
+	Board *notice.Board
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics are those of the node's sinks. Required.
+	Metrics *Metrics
+}
+
+// A Sink publishes a shared subscriber to a target.
+type Sink struct {
+	cfg     Config
+	shared  *streamer.Shared
+	target  Target
+	encode  *encoder
+	metrics metrics
+
+	signal chan struct{} // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
+	acked  chan struct{} // holds one signal: batches are over
+
+	mu struct {
+		sync.Mutex
+		flights  []*flight // batches that are not over, in order
+		ack      uint64    // the last batch that is over and not acknowledged
+		underWay int       // messages
+		failed   bool      // some message waits for another attempt
+		paused   bool
+		halted   error
+		stalled  bool
+		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
+		last     error
+	}
+	published, dead, retried atomic.Uint64
+}
+
+// A flight is a batch on its way.
+type flight struct {
+	seq      uint64
+	messages []*Message
+	left     int // messages that are not over
+}
+
+// New returns a Sink. Run runs it and closes the target.
+func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
+	cfg.Attempts, cfg.StallAfter = cmp.Or(cfg.Attempts, 5), cmp.Or(cfg.StallAfter, 10*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
+	s := &Sink{
+		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
+		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1),
+	}
+	s.mu.moved = time.Now()
+	return s
+}
+
+// Run publishes until the subscriber's session ends, and returns why unless that was planned.
+func (s *Sink) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.close()
+	defer cancel(nil)
+	received := make(chan []*streamer.Batch)
+	wg.Go(func() {
+		for {
+			batches, err := s.shared.Receive(ctx)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			select {
+			case received <- batches:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	wg.Go(func() { s.runAcks(ctx) })
+	wg.Go(func() { s.watch(ctx) })
+	for {
+		from := received
+		if s.rests() {
+			from = nil
+		}
+		select {
+		case batches := <-from:
+			for _, b := range batches {
+				if err := s.take(ctx, b); err != nil {
+					return planned(err)
+				}
+			}
+			s.target.Flush()
+		case <-s.signal:
+		case <-ctx.Done():
+			return planned(context.Cause(ctx))
+		}
+		if err := s.recover(ctx); err != nil {
+			return planned(err)
+		}
+	}
+}
+
+// planned returns nil for the end of a session that was planned.
+func planned(err error) error {
+	if errors.Is(err, streamer.ErrClosed) || errors.Is(err, context.Canceled) || fault.Of(err) == fault.NodeStopping {
+		return nil
+	}
+	return err
+}
+
+func (s *Sink) close() {
+	s.target.Close()
+	if s.cfg.DeadLetter != nil {
+		s.cfg.DeadLetter.Close()
+	}
+}
+
+// take publishes a batch.
+func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
+	for s.rests() { // batches that were received together with one that has failed
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+		if err := s.recover(ctx); err != nil {
+			return err
+		}
+	}
+	s.shared.Prune(b)
+	f := &flight{seq: b.Seq}
+	var err error
+	if f.messages, err = s.messages(b); err != nil {
+		return err
+	}
+	f.left = len(f.messages)
+	for _, m := range f.messages {
+		m.flight, m.report = f, s.done
+	}
+	alone := b.Loss != nil // what comes before a loss is published before it, and what comes after it after it
+	if alone {
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.mu.flights = append(s.mu.flights, f)
+	s.finish()
+	s.mu.Unlock()
+	for i, m := range f.messages {
+		if !s.begin(m) {
+			s.abandon(f.messages[i:])
+			break
+		}
+		s.target.Publish(ctx, m)
+	}
+	if alone {
+		return s.settle(ctx)
+	}
+	return nil
+}
+
+// settle waits until nothing is under way, recovering from failures.
+func (s *Sink) settle(ctx context.Context) error {
+	s.target.Flush()
+	for {
+		s.mu.Lock()
+		open := len(s.mu.flights)
+		s.mu.Unlock()
+		if open == 0 {
+			return nil
+		}
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+		if err := s.recover(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// begin notes that a message is under way, unless another one has failed: then it waits.
+func (s *Sink) begin(m *Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.failed {
+		return false
+	}
+	if s.mu.underWay == 0 {
+		s.mu.moved = time.Now()
+	}
+	m.state = underWay
+	s.mu.underWay++
+	return true
+}
+
+// abandon leaves messages to the recovery.
+func (s *Sink) abandon(messages []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range messages {
+		m.err = ErrEarlier
+	}
+}
+
+// done takes the outcome of an attempt.
+func (s *Sink) done(m *Message, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.underWay--
+	m.err = err
+	if err != nil {
+		m.state = waiting
+		s.mu.failed = true
+		if !errors.Is(err, ErrEarlier) {
+			s.mu.last = err
+		}
+		notify(s.signal)
+		return
+	}
+	s.published.Add(1)
+	s.metrics.published.Inc()
+	s.mu.moved = time.Now()
+	s.end(m)
+	if s.mu.failed && s.mu.underWay == 0 {
+		notify(s.signal)
+	}
+}
+
+// end ends a message. The caller holds the mutex.
+func (s *Sink) end(m *Message) {
+	m.state = over
+	m.flight.left--
+	if m.flight.left == 0 && !s.mu.failed {
+		s.finish()
+	}
+}
+
+// finish lets the batches at the front that are over be acknowledged. The caller holds the mutex. While something has failed nothing is
+// acknowledged: a message after it that is over may be published again.
+func (s *Sink) finish() {
+	n := 0
+	for n < len(s.mu.flights) && s.mu.flights[n].left == 0 {
+		s.mu.ack = s.mu.flights[n].seq
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	s.mu.flights = slices.Delete(s.mu.flights, 0, n)
+	notify(s.acked)
+	if len(s.mu.flights) == 0 {
+		notify(s.signal)
+	}
+}
+
+// runAcks acknowledges batches until the context ends.
+func (s *Sink) runAcks(ctx context.Context) {
+	for {
+		select {
+		case <-s.acked:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		seq := s.mu.ack
+		s.mu.Unlock()
+		if err := s.shared.Ack(seq); err != nil {
+			s.cfg.Logger.Error("acknowledging failed", "error", err) // cannot happen: the batch was received
+		}
+	}
+}
+
+// rests reports whether nothing new is published: something has failed, or the sink is paused or halted.
+func (s *Sink) rests() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.failed || s.mu.paused || s.mu.halted != nil
+}
+
+// await waits for a signal.
+func (s *Sink) await(ctx context.Context) error {
+	select {
+	case <-s.signal:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// backoff is the wait between the attempts of a target that is away.
+func backoff() retry.Backoff {
+	return retry.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
+}
+
+// recover publishes again what has failed, until nothing has, or the sink halts.
+func (s *Sink) recover(ctx context.Context) error {
+	for failures := 0; ; {
+		if first, _ := s.again(); first == nil {
+			return nil
+		}
+		if err := s.quiet(ctx); err != nil {
+			return err
+		}
+		first, again := s.again()
+		if first == nil { // what had been under way may have failed, too
+			return nil
+		}
+		s.mu.Lock()
+		idle := s.mu.paused || s.mu.halted != nil
+		s.mu.Unlock()
+		if idle {
+			return nil
+		}
+		switch settled, err := s.judge(ctx, first); {
+		case err != nil:
+			return err
+		case settled:
+			continue
+		}
+		if failures > 0 || first.err != nil && !errors.Is(first.err, ErrEarlier) {
+			failures++
+			if err := backoff().Wait(ctx, failures); err != nil {
+				return err
+			}
+		}
+		s.retried.Add(uint64(len(again)))
+		s.metrics.retries.Add(float64(len(again)))
+		err := s.cfg.Breaker.Do(func() error { return s.try(ctx, first) })
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			s.complain(err)
+			continue
+		}
+		failures = 0
+		s.repeat(ctx, again)
+	}
+}
+
+// complain logs an error that another attempt follows.
+func (s *Sink) complain(err error) {
+	if errors.Is(err, breaker.ErrOpen) {
+		return
+	}
+	s.cfg.Logger.Warn("publishing failed, it is repeated", "error", err)
+}
+
+// quiet waits until nothing is under way.
+func (s *Sink) quiet(ctx context.Context) error {
+	s.target.Flush()
+	for {
+		s.mu.Lock()
+		busy := s.mu.underWay > 0
+		s.mu.Unlock()
+		if !busy {
+			return nil
+		}
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// again returns the messages to publish again, in order, and the first of them; nil if nothing has failed. Those of partitions that the node
+// does not own any more are dropped, and a message that came after one that failed is published again, if it was acknowledged or not.
+func (s *Sink) again() (first *Message, again []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.failed {
+		return nil, nil
+	}
+	failed := make(map[change.Partition]bool)
+	for _, f := range s.mu.flights {
+		for _, m := range f.messages {
+			if m.state == underWay {
+				continue
+			}
+			if m.state == waiting {
+				if _, hands := s.shared.Term(m.Partition, f.seq); !hands && m.Op != OpLoss {
+					m.state = over
+					f.left--
+					continue
+				}
+				failed[m.Partition] = true
+			}
+			if !failed[m.Partition] {
+				continue
+			}
+			again = append(again, m)
+		}
+	}
+	if len(again) > 0 {
+		return again[0], again
+	}
+	if s.mu.underWay == 0 {
+		s.mu.failed = false
+		s.finish()
+	}
+	return nil, nil
+}
+
+// judge decides about a message that the target has refused: it is tried again, written as a dead letter (settled), or the sink halts.
+func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) {
+	if errors.Is(m.err, ErrGone) {
+		s.halt(m.err)
+		return true, nil
+	}
+	refused, is := errors.AsType[*RefusedError](m.err)
+	if !is {
+		return false, nil
+	}
+	m.attempts++
+	cause := m.err
+	if m.attempts < s.cfg.Attempts && !refused.Final {
+		return false, nil
+	}
+	if s.cfg.DeadLetter == nil {
+		s.halt(fmt.Errorf("change %s of %s.%s was refused %d times: %w", m.ID, m.DB, m.Coll, m.attempts, cause))
+		m.attempts = 0
+		return true, nil
+	}
+	switch err := One(ctx, s.cfg.DeadLetter, m); {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil:
+		s.halt(fmt.Errorf("write dead letter: %w", err))
+		return true, nil
+	}
+	s.dead.Add(1)
+	s.metrics.dead.Inc()
+	s.cfg.Logger.Warn("change was refused and is a dead letter", "id", m.ID, "namespace", m.DB+"."+m.Coll, "attempts", m.attempts, "error", cause)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(m)
+	return true, nil
+}
+
+// try publishes a message alone.
+func (s *Sink) try(ctx context.Context, m *Message) error {
+	err := One(ctx, s.target, m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.err = err; err != nil {
+		s.mu.last = err
+		return err
+	}
+	s.published.Add(1)
+	s.metrics.published.Inc()
+	s.mu.moved = time.Now()
+	s.end(m)
+	return nil
+}
+
+// repeat publishes messages again, and lets new ones follow. Those that are over need another attempt because an earlier one of their
+// partition had failed.
+func (s *Sink) repeat(ctx context.Context, messages []*Message) {
+	s.mu.Lock()
+	for _, m := range messages {
+		if m.state == over {
+			m.Repeats++
+			m.flight.left++
+		}
+		m.state = waiting
+	}
+	s.mu.failed = false
+	s.finish()
+	s.mu.Unlock()
+	for i, m := range messages {
+		if !s.begin(m) {
+			s.abandon(messages[i:])
+			break
+		}
+		s.target.Publish(ctx, m)
+	}
+	s.target.Flush()
+}
+
+// Pause stops publishing until Resume. What is under way is acknowledged.
+func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
+
+// Resume publishes again, also after the sink has halted.
+func (s *Sink) Resume() {
+	s.hold(func() {
+		s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now()
+		for _, f := range s.mu.flights { // each is tried again, whatever has become of it
+			for _, m := range f.messages {
+				if m.state == waiting {
+					m.err = ErrEarlier
+				}
+			}
+		}
+	})
+}
+
+// hold changes whether the sink publishes.
+func (s *Sink) hold(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.shared.Stall(s.mu.paused || s.mu.halted != nil || s.mu.stalled)
+	notify(s.signal)
+}
+
+// halt stops publishing until an operator resumes the sink, and tells operators why.
+func (s *Sink) halt(err error) {
+	s.cfg.Logger.Error("sink halted", "error", err)
+	s.hold(func() { s.mu.halted = err })
+	s.cfg.Board.Post(notice.Notice{
+		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
+		Text:   fmt.Sprintf("sink %s is halted: %v", s.cfg.Name, err),
+		Fields: map[string]any{"subscriber": subscriber(s.cfg.Name), "code": string(fault.SinkHalted)},
+	})
+}
+
+// subscriber returns the name of a sink's subscriber.
+func subscriber(name string) string { return "sink/" + name }
+
+// watch tells operators when the target acknowledges nothing for long, and when it does again, until the context ends.
+func (s *Sink) watch(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			s.look(now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look judges whether the sink is stalled.
+func (s *Sink) look(now time.Time) {
+	s.mu.Lock()
+	waits := s.mu.failed || s.mu.underWay > 0
+	stalled, was, last := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled, s.mu.last
+	s.mu.Unlock()
+	if stalled == was {
+		return
+	}
+	s.hold(func() { s.mu.stalled = stalled })
+	n := notice.Notice{Channel: notice.Health, Level: notice.Info, Fields: map[string]any{"sink": s.cfg.Name}}
+	if stalled {
+		n.Kind, n.Level, n.Text = notice.KindSinkStalled, notice.Warning, fmt.Sprintf("the target of sink %s has acknowledged nothing for %s", s.cfg.Name, s.cfg.StallAfter)
+		if last != nil {
+			n.Fields["error"] = last.Error()
+		}
+	} else {
+		n.Kind, n.Text = notice.KindSinkRecovered, fmt.Sprintf("the target of sink %s acknowledges again", s.cfg.Name)
+	}
+	s.cfg.Board.Post(n)
+}
+
+// The states of a sink.
+const (
+	Publishing = "publishing"
+	Paused     = "paused"
+	Halted     = "halted"
+	Stalled    = "stalled"
+	Retrying   = "retrying"
+)
+
+// A Status is the status of a sink at this node.
+type Status struct {
+	Name  string `json:"sink"`
+	State string `json:"state"`
+	// UnderWay counts messages that the target has not acknowledged.
+	UnderWay int `json:"under_way"`
+	// Published, Retried and DeadLetters count messages since the start.
+	Published   uint64 `json:"published"`
+	Retried     uint64 `json:"retried"`
+	DeadLetters uint64 `json:"dead_letters"`
+	// Error is why it is halted, or what failed last while it retries.
+	Error string `json:"error,omitempty"`
+}
+
+// Status returns the status of the sink.
+func (s *Sink) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		Name: s.cfg.Name, State: Publishing, UnderWay: s.mu.underWay, Published: s.published.Load(), Retried: s.retried.Load(), DeadLetters: s.dead.Load(),
+	}
+	var err error
+	switch {
+	case s.mu.halted != nil:
+		st.State, err = Halted, s.mu.halted
+	case s.mu.paused:
+		st.State = Paused
+	case s.mu.stalled:
+		st.State, err = Stalled, s.mu.last
+	case s.mu.failed:
+		st.State, err = Retrying, s.mu.last
+	}
+	if err != nil {
+		st.Error = err.Error()
+	}
+	return st
+}
+
+// notify sends a signal to a channel of capacity 1 unless one is pending.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

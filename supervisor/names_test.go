@@ -1,0 +1,90 @@
+package supervisor
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registered are the names of the supervisor's metrics.
+func registered(t *testing.T) (names []string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	m := newMetrics(registry)
+	m.misses.WithLabelValues("a/hub").Inc()
+	m.restarts.WithLabelValues("a/hub").Inc()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	return names
+}
+
+func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
+	names := registered(t)
+	for _, want := range []string{"components_healthy", "components_unhealthy", "restarts_total", "misses_total", "sweep_duration_ms", "sweeps_total"} {
+		if !slices.Contains(names, "streamer_supervisor_"+want) {
+			t.Errorf("no %s among %v", want, names)
+		}
+	}
+}
+
+func TestAlertRulesNameMetricsAndRunbooks(t *testing.T) {
+	rules, err := os.ReadFile("../deploy/prometheus/supervisor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/supervisor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := registered(t)
+	for _, name := range regexp.MustCompile(`streamer_\w+`).FindAllString(string(rules), -1) {
+		if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	runbooks := regexp.MustCompile(`docs/supervisor\.md#([a-z-]+)`).FindAllStringSubmatch(string(rules), -1)
+	for _, m := range runbooks {
+		if title := "### " + strings.ReplaceAll(m[1], "-", " "); !strings.Contains(strings.ToLower(string(page)), title+"\n") {
+			t.Errorf("there is no runbook %q", m[1])
+		}
+	}
+	for _, alert := range []string{"SupervisorComponentDown", "SupervisorRestartBudgetExhausted", "SupervisorSweepMissing", "SupervisorSweepLatencyHigh"} {
+		if !strings.Contains(string(rules), "alert: "+alert+"\n") || !strings.Contains(string(page), alert) {
+			t.Errorf("no alert %s", alert)
+		}
+	}
+	if len(runbooks) < 4 {
+		t.Errorf("%d runbooks", len(runbooks))
+	}
+}
+
+func TestMissIsLoggedWithItsFields(t *testing.T) {
+	var log bytes.Buffer
+	w, store := newWard(t), NewMemory(time.Minute)
+	w.add("a", "hub", "tail")
+	s, _ := w.watch(store, long)
+	s.logger = slog.New(slog.NewTextHandler(&log, nil))
+	s.Sweep(t.Context())
+	w.spoil("a/hub", says(503, nil))
+	s.Sweep(t.Context())
+	for _, want := range []string{`msg="component missed its heartbeat"`, "slug=a/hub", "miss_count=1", "threshold=3", "cause=bad_body", "action=none"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in %s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), "last_seen_ms=0") {
+		t.Error("it was seen")
+	}
+}

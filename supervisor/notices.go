@@ -1,0 +1,92 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+)
+
+// tell posts what happened in a sweep.
+func (s *Supervisor) tell(events []Event, r *Report) {
+	for _, e := range events {
+		if e.Code == fault.SupervisorRecovered && e.finding.Action == ActionNone {
+			s.logger.Info("component makes progress again", "slug", e.Slug, "misses", e.finding.Misses)
+			continue // nobody heard that it did not
+		}
+		if e.Code == fault.SupervisorPaused {
+			s.logger.Info("component not restarted: its restarts are paused", "slug", e.Slug, "misses", e.finding.Misses, "code", string(e.Code))
+			continue // whoever has paused them knows; that it is down is told
+		}
+		s.cfg.Board.Post(s.notice(e))
+	}
+	if now := time.Now(); len(events) > 0 && !now.Before(s.tellAt) {
+		s.tellAt = now.Add(time.Minute)
+		s.cfg.Board.Post(notice.Notice{
+			Channel: notice.Health, Kind: notice.KindSweepReport, Level: notice.Info,
+			Text: fmt.Sprintf("sweep %d: %d of %d components are well, %d restarted", r.Sweep, r.Healthy, r.Total, r.Restarted),
+			Fields: map[string]any{
+				"code": string(fault.SupervisorSwept), "report_id": r.ID, "total_components": r.Total, "healthy_count": r.Healthy, "unhealthy_count": r.Unhealthy,
+				"missed_count": r.Missed, "restarted_count": r.Restarted,
+			},
+		})
+	}
+}
+
+// notice is how an event is told.
+func (s *Supervisor) notice(e Event) notice.Notice {
+	f := e.finding
+	n := notice.Notice{Channel: notice.Health, Fields: map[string]any{"code": string(e.Code), "slug": e.Slug, "member": e.Node}}
+	switch e.Code { //nolint:exhaustive // of an event
+	case fault.SupervisorDown:
+		n.Kind, n.Level = notice.KindComponentDown, notice.Critical
+		n.Text = fmt.Sprintf("%s has missed %d heartbeats: %s", e.Slug, f.Misses, f.Detail)
+		n.Fields["miss_count"], n.Fields["cause"], n.Fields["action"] = f.Misses, string(f.Cause), string(f.Action)
+	case fault.SupervisorRecovered:
+		n.Kind, n.Level = notice.KindComponentRecovered, notice.Info
+		n.Text = e.Slug + " makes progress again"
+	case fault.SupervisorRestarted:
+		n.Kind, n.Level = notice.KindComponentRestarted, notice.Warning
+		n.Text = fmt.Sprintf("%s is restarted (%s): %s", e.Slug, e.level, f.Detail)
+		n.Fields["process"], n.Fields["level"], n.Fields["cause"] = f.Process, string(e.level), string(f.Cause)
+	case fault.SupervisorBudget:
+		n.Kind, n.Level = notice.KindRestartBudgetExhausted, notice.Critical
+		n.Text = fmt.Sprintf("%s was restarted %d times within %s and is not well: look for the cause before it is restarted again", e.Slug, s.cfg.Budget, s.cfg.Window)
+		n.Fields["restarts"], n.Fields["window_seconds"] = s.cfg.Budget, s.cfg.Window.Seconds()
+	case fault.SupervisorCascade:
+		n.Kind, n.Level = notice.KindRestartsDamped, notice.Critical
+		n.Text = "too much fails at once to be restarted at once: " + strings.Join(e.Slugs, ", ")
+		n.Fields = map[string]any{"code": string(e.Code), "slugs": e.Slugs, "cause": "many components fail in one sweep"}
+	}
+	return n
+}
+
+// From when on the registry is old, and from when on that is a page.
+const (
+	staleWarning  = 5 * time.Minute
+	staleCritical = 10 * time.Minute
+)
+
+// tellOfRegistry tells that the members were not read for long.
+func (s *Supervisor) tellOfRegistry(age time.Duration) {
+	level := notice.Severity("")
+	switch {
+	case age > staleCritical:
+		level = notice.Critical
+	case age > staleWarning:
+		level = notice.Warning
+	}
+	if level == s.stale {
+		return
+	}
+	if s.stale = level; level == "" {
+		return
+	}
+	s.cfg.Board.Post(notice.Notice{
+		Channel: notice.Health, Kind: notice.KindRegistryStale, Level: level,
+		Text:   fmt.Sprintf("the members of the cluster have not been read for %s", age.Truncate(time.Second)),
+		Fields: map[string]any{"code": string(fault.SupervisorStale), "age_seconds": age.Seconds()},
+	})
+}

@@ -1,0 +1,77 @@
+package supervisor
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// A Report is what a sweep has found and done. Its names are those of the design.
+type Report struct {
+	ID    string `json:"report_id"`
+	Kind  string `json:"report_kind"` // OperationsReport
+	Event string `json:"event_type"`  // HEALTH_SWEEP_COMPLETE
+	// Sweep counts the sweeps of the cluster. By and Process are whose it was.
+	Sweep   uint64 `json:"sweep"`
+	By      string `json:"by"`
+	Process string `json:"process"`
+
+	Total     int   `json:"total_components"`
+	Healthy   int   `json:"healthy_count"`
+	Unhealthy int   `json:"unhealthy_count"`
+	Missed    int   `json:"missed_count"` // heartbeats, in this sweep
+	Restarted int   `json:"restarted_count"`
+	Alerts    int   `json:"alert_count"`
+	Duration  int64 `json:"sweep_duration_ms"`
+
+	Findings []Finding `json:"unhealthy_components"`
+	Events   []Event   `json:"events,omitempty"`
+
+	RegistryAge int64          `json:"registry_age_ms"`
+	Settings    map[string]any `json:"settings"`
+	Locked      map[string]any `json:"locked"`
+	Paused      []Pause        `json:"paused,omitempty"`
+	// Unwatched are nodes whose components cannot be asked, because no other machine reaches the address that they tell, or they tell none.
+	Unwatched []string `json:"unwatched,omitempty"`
+	// FiredAt is when the sweep began, by the clock of the node that sweeps.
+	FiredAt int64 `json:"fired_at_ms"`
+
+	// Sweeps is how many sweeps in a row the report stands for, which all found and did the same. The first began at FirstAt; the other numbers are
+	// those of the last.
+	Sweeps  int   `json:"sweeps"`
+	FirstAt int64 `json:"first_at_ms"`
+}
+
+const (
+	reportKind  = "OperationsReport"
+	reportEvent = "HEALTH_SWEEP_COMPLETE"
+	// joined is for how long reports that say the same are kept as one.
+	joined = time.Hour
+)
+
+// quiet reports whether nothing happened in the sweep.
+func (r *Report) quiet() bool { return len(r.Events) == 0 && r.Restarted == 0 }
+
+// After joins the report with the one before it, if both say the same, and reports whether it did.
+func (r *Report) after(last *Report) bool {
+	if last == nil || !last.quiet() || !r.quiet() || r.Process != last.Process || r.Total != last.Total || r.Healthy != last.Healthy ||
+		r.FiredAt-last.FirstAt > joined.Milliseconds() || r.FiredAt < last.FiredAt ||
+		!maps.Equal(r.Settings, last.Settings) || !slices.Equal(r.Unwatched, last.Unwatched) || !reflect.DeepEqual(r.Paused, last.Paused) ||
+		!slices.EqualFunc(r.Findings, last.Findings, func(a, b Finding) bool {
+			return a.Slug == b.Slug && a.Action == b.Action && a.Cause == b.Cause && a.Process == b.Process
+		}) {
+		return false
+	}
+	r.Sweeps, r.FirstAt = last.Sweeps+1, last.FirstAt
+	return true
+}
+
+// newReport makes the report of a sweep that began at a time.
+func newReport(at time.Time) Report {
+	return Report{
+		ID: fmt.Sprintf("ops_health_%d", at.UnixMilli()), Kind: reportKind, Event: reportEvent, FiredAt: at.UnixMilli(), FirstAt: at.UnixMilli(), Sweeps: 1,
+		Locked: locked(), Findings: []Finding{},
+	}
+}

@@ -1,0 +1,70 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// Hard limits, which no configuration and no command exceeds.
+const (
+	MaxInterval = 300 * time.Second
+	MaxMisses   = 10
+)
+
+// Settings are what may be changed while the cluster runs, within the hard limits, and what may not.
+type Settings struct {
+	Interval    time.Duration
+	Misses      int
+	AutoRestart bool
+}
+
+// A Change is what an operator has changed of the settings, for all nodes. What is nil is as configured.
+type Change struct {
+	Interval    *float64 `json:"heartbeat_interval_s,omitempty"`
+	Misses      *int     `json:"missed_heartbeats_to_alert,omitempty"`
+	AutoRestart *bool    `json:"auto_restart,omitempty"`
+	// PageOnFailure is locked: whoever sets it to false is refused.
+	PageOnFailure *bool  `json:"page_on_failure,omitempty"`
+	By            string `json:"by,omitempty"`
+}
+
+// minInterval is the shortest interval: it is that of the configuration, too.
+const minInterval = 500 * time.Millisecond
+
+// Validate returns the fault ParameterLocked where a change is not within the limits.
+func (c Change) Validate() error {
+	switch {
+	case c.PageOnFailure != nil && !*c.PageOnFailure:
+		return fault.Newf(fault.ParameterLocked, "page_on_failure is locked: every component that is down is paged")
+	case c.Interval != nil && (*c.Interval > MaxInterval.Seconds() || *c.Interval < minInterval.Seconds()):
+		return fault.Newf(fault.ParameterLocked, "heartbeat_interval must lie between %s and %s", minInterval, MaxInterval)
+	case c.Misses != nil && (*c.Misses > MaxMisses || *c.Misses < 1):
+		return fault.Newf(fault.ParameterLocked, "missed_heartbeats_to_alert must lie between 1 and %d", MaxMisses)
+	}
+	return nil
+}
+
+// in returns the settings with a change, unless it is not within the limits.
+func (s Settings) in(c Change) Settings {
+	if c.Validate() != nil { // somebody else has written it
+		return s
+	}
+	if c.Interval != nil {
+		s.Interval = time.Duration(*c.Interval * float64(time.Second))
+	}
+	if c.Misses != nil {
+		s.Misses = *c.Misses
+	}
+	if c.AutoRestart != nil {
+		s.AutoRestart = *c.AutoRestart
+	}
+	return s
+}
+
+// locked are the locked settings as reports show them.
+func locked() map[string]any {
+	return map[string]any{
+		"page_on_failure": true, "heartbeat_interval_max_s": MaxInterval.Seconds(), "missed_heartbeats_to_alert_max": MaxMisses,
+	}
+}

@@ -1,0 +1,2 @@
+// Package supervisortest is the suite of [supervisor.Store].
+package supervisortest

@@ -1,0 +1,67 @@
+// The answers of a large cluster in trouble: 12 nodes, 4,096 partitions, 300 subscribers.
+
+const now = Date.now();
+const ago = (s) => new Date(now - s * 1000).toISOString();
+const random = (i) => ((i * 2654435761) % 4294967296) / 4294967296; // the same each time
+
+const members = 12;
+const count = 4096;
+
+export function status() {
+  const nodes = Array.from({length: members}, (_, i) => ({
+    node: `node-${i + 1}`, process: `p${i}`, status: i === 6 ? 'degraded' : 'healthy', failing_checks: i === 6 ? ['etcd_ok'] : [], version: '1.4.0',
+    address: `10.0.0.${i + 1}:9090`, started_at: ago(86400 * 3 + i * 1000), rate: 900 + Math.round(200 * Math.sin(i + Date.now() / 4000)),
+    lag_seconds: i === 6 ? 14 : 0.2, queued_bytes: Math.round(3e6 * random(i)), planned: 0, owned: 0, gateways: [], gateways_unlisted: 0,
+  }));
+  for (let i = 0; i < 300; i++) if (i % 7) nodes[i % members].gateways.push(name(i));
+  const owners = Array.from({length: count}, (_, p) => Math.floor(random(p) * members));
+  const planned = owners.map((o, p) => (p % 97 === 0 ? (o + 1) % members : o));
+  const states = owners.map((o, p) => (o === 6 ? 2 : p % 311 === 5 ? 3 : random(p + 9) > 0.8 ? 1 : 0));
+  owners.forEach((o) => { nodes[o].owned++; });
+  planned.forEach((o) => { nodes[o].planned++; });
+  return {
+    cluster: 'orders-eu', node: 'node-1', version: '1.4.0', status: 'degraded', uptime_seconds: 259_200, detached: false, leader: 'node-2',
+    plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
+    checks: [{name: 'checkpoints_saved', ok: true, severity: 'warning', text: 'Checkpoints are saved.'}],
+    nodes, absent: [],
+    partitions: {
+      owners, planned, why: owners.map(() => 0), states, rates: owners.map((_, p) => Math.round(80 * random(p + 3) ** 4) / 10),
+      lags: owners.map((o) => (o === 0 ? 0.2 : null)), head_rooms: owners.map((o) => (o === 0 ? 86_000 : null)), errors: {},
+      state_names: ['healthy', 'idle', 'lagging', 'stale'], reasons: ['first by its hash'],
+    },
+  };
+}
+
+const name = (i) => `gateway/${['orders', 'billing', 'search', 'mail', 'stock'][i % 5]}-${String(i).padStart(3, '0')}`;
+
+export function subscribers() {
+  return {
+    origin: {cluster: 'orders-eu', partitions: count}, node: 'node-1', newest_entry: ago(0), oplog_begins: ago(90_000),
+    subscribers: Array.from({length: 300}, (_, i) => {
+      const lag = i === 42 ? 89_500 : i === 77 ? 88_000 : Math.round(random(i) ** 6 * 4000) / 10;
+      const here = i % 12 === 0 && i % 7 > 0;
+      return {
+        subscriber: name(i), kind: 'exclusive', lag_seconds: lag, entries_behind: Math.round(lag * 9000), head_room_seconds: 90_000 - lag, generation: 0,
+        without_checkpoint: 0, saved_at: ago(lag), saved_by: `node-${1 + (i % 12)}`, connected: here ? true : null,
+        session: here ? {node: 'node-1', live: true, partitions: count, unacknowledged_events: Math.round(4000 * random(i)), credit_events: 61_536, unacknowledged_losses: 0, overdue: i === 120} : undefined,
+      };
+    }),
+  };
+}
+
+export function gaps() {
+  return {gaps: [{
+    id: 'a', lost_from: {time: ago(90_500)}, lost_to: {time: ago(90_020)}, reason: 'the oplog no longer reaches back', namespaces: ['shop.orders'], found: ago(300), by: 'node-4',
+  }]};
+}
+
+export function notices() {
+  return Array.from({length: 400}, (_, i) => {
+    const n = {
+      id: i + 1, at: ago((400 - i) * 30), node: 'node-2', channel: 'service_health', kind: 'handed_over', severity: 'info',
+      text: `node-${1 + (i % 12)} handed 8 partitions over to node-${1 + ((i + 5) % 12)}.`, fields: {},
+    };
+    if (i % 40 === 39) Object.assign(n, {channel: 'degradation', kind: 'degraded', severity: 'warning', text: 'node-7 is degraded: it keeps its partitions and gets no new ones. It fails: etcd_ok.'});
+    return `id: AAAAAAAAAAAA-${n.id}\nevent: ${n.channel}\ndata: ${JSON.stringify(n)}\n\n`;
+  }).join('');
+}

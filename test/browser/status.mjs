@@ -1,0 +1,146 @@
+// The status page in a real browser: with a demo of three nodes behind it, one of which is killed; with a large cluster; with access control. Writes
+// the screenshots of the documentation into the folder that is its argument.
+
+import {check, demo, launch} from './page.mjs';
+import * as large from './large.mjs';
+
+const folder = process.argv[2];
+
+// shot takes a picture of the page from its top, as high as said.
+async function shot(page, name, most = 2200) {
+  await page.evaluate(() => {
+    document.activeElement.blur();
+    scrollTo(0, 0);
+  });
+  await page.waitForTimeout(1500); // it is drawn once a second
+  const {width, height} = await page.evaluate(() => ({width: innerWidth, height: document.documentElement.scrollHeight}));
+  await page.screenshot({path: `${folder}/${name}.png`, fullPage: true, clip: {x: 0, y: 0, width, height: Math.min(height, most)}});
+}
+const {browser, complaints, page: open} = await launch();
+const json = (route, body, status = 200) => route.fulfill({status, contentType: 'application/json', body: JSON.stringify(body)});
+const named = (page, id, text) => page.locator(`#${id}`, {hasText: text}).first().waitFor();
+let running = null;
+
+async function threeNodes() {
+  running = await demo('-nodes', '3', '-rate', '300', '-partitions', '64', '-gateways', '6', '-subscriptions', '24');
+  const page = await open({}, /Failed to load resource|ERR_/);
+  await page.goto(running.sites[0]);
+  await page.locator('#nodes tbody tr').nth(2).waitFor();
+  await named(page, 'overview', 'all 64');
+  await named(page, 'attention', 'Nothing needs attention');
+  await page.locator('#subscribers tbody tr').nth(5).waitFor();
+  check(await page.locator('#connection').innerText() === 'live', 'the page is not live');
+
+  // By keyboard alone.
+  const map = page.getByRole('slider', {name: 'Partitions'});
+  await map.focus();
+  await page.keyboard.press('End');
+  check(/^Partition 63: node-[123], [a-z]+$/.test(await map.getAttribute('aria-valuetext')), 'the last partition is not told of');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowDown');
+  await page.locator('#partitions h3', {hasText: 'Partition 11'}).waitFor();
+
+  // Until charts show something.
+  await page.waitForFunction(() => (document.querySelector('#overview .spark .line').getAttribute('d') ?? '').split('L').length > 22);
+  await shot(page, 'status');
+  await page.emulateMedia({colorScheme: 'dark'});
+  await shot(page, 'status-dark');
+  await page.emulateMedia({colorScheme: 'light'});
+
+  // A node dies: what it had moves, and the page says what to do.
+  process.kill(running.pids.get('node-2'), 'SIGKILL');
+  await named(page, 'attention', '1 node of 3 is missing');
+  await named(page, 'attention', 'What it means');
+  await named(page, 'handoffs', 'node-2 is dead');
+  await named(page, 'overview', 'all 64');
+  await shot(page, 'status-node-lost');
+
+  // The node of the page stands still.
+  process.kill(running.pids.get('node-1'), 'SIGSTOP');
+  await named(page, 'attention', 'This node does not answer');
+  process.kill(running.pids.get('node-1'), 'SIGCONT');
+  await page.locator('#connection[data-state=live]').waitFor();
+  await page.context().close();
+}
+
+async function serveLarge(page) {
+  await page.route('**/v1/status', (r) => json(r, large.status()));
+  await page.route('**/v1/subscribers', (r) => json(r, large.subscribers()));
+  await page.route('**/v1/gaps', (r) => json(r, large.gaps()));
+  let told = false;
+  await page.route('**/v1/notices', (r) => {
+    r.fulfill({contentType: 'text/event-stream', body: told ? ': nothing\n\n' : large.notices()});
+    told = true;
+  });
+}
+
+async function largeCluster() {
+  const page = await open();
+  await serveLarge(page);
+  await page.goto(running.sites[2]);
+  await named(page, 'overview', 'all 4,096');
+  await named(page, 'attention', 'near the end of the oplog');
+  await named(page, 'subscribers', '25 of 300 subscribers');
+  await page.getByRole('button', {name: 'Show all 300'}).click();
+  await page.locator('#subscribers tbody tr').nth(299).waitFor();
+  await page.getByRole('button', {name: 'Show fewer'}).click();
+  await page.getByRole('searchbox', {name: 'Find subscribers by name'}).fill('mail-0');
+  await named(page, 'subscribers', '20 of 300 subscribers');
+  await page.getByRole('searchbox', {name: 'Find subscribers by name'}).fill('');
+  await page.waitForFunction(() => (document.querySelector('#overview .spark .line').getAttribute('d') ?? '').split('L').length > 8);
+  await shot(page, 'status-large', 2300);
+
+  // On a telephone nothing is wider than the screen.
+  await page.setViewportSize({width: 390, height: 844});
+  await page.emulateMedia({colorScheme: 'dark'});
+  await shot(page, 'status-narrow', 2400);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(wide <= 390, `the page is ${wide} wide on a screen of 390`);
+  await page.context().close();
+}
+
+async function accessControl() {
+  const page = await open({}, /401|403/);
+  const asked = [];
+  const refusal = {code: 'STRM-ACCESS-UNAUTHENTICATED', message: 'no token', remedy: 'Send a token.'};
+  await serveLarge(page);
+  await page.route('**/v1/*', (r) => {
+    const token = r.request().headers().authorization;
+    asked.push(token);
+    if (token === 'Bearer right' || token === 'Bearer some' && !r.request().url().endsWith('/v1/status')) return r.fallback();
+    return token === 'Bearer some' ? json(r, {code: 'STRM-ACCESS-FORBIDDEN', message: 'needs every namespace', remedy: ''}, 403) : json(r, refusal, 401);
+  });
+  await page.goto(running.sites[2]);
+  const enter = async (token) => {
+    await page.getByRole('dialog', {name: 'This node asks who you are'}).waitFor();
+    await page.getByLabel('Token', {exact: true}).fill(token);
+    await page.getByRole('button', {name: 'Continue'}).click();
+  };
+  await enter('wrong');
+  await page.getByText('The token was refused').waitFor();
+  await enter('some');
+  await named(page, 'attention', 'You may see a part only');
+  await named(page, 'subscribers', '25 of 300 subscribers');
+  check(!await page.locator('#nodes').isVisible(), 'an empty section is shown');
+  await page.getByRole('button', {name: 'Forget token'}).click();
+  await page.getByLabel('Keep it until this tab is closed').check();
+  await enter('right');
+  await named(page, 'overview', 'all 4,096');
+  check(await page.evaluate(() => sessionStorage.length + localStorage.length + document.cookie.length) === 1, 'the token is kept elsewhere');
+  check(!asked.some((t) => t && !/^Bearer (wrong|some|right)$/.test(t)), 'something else was sent');
+  await page.reload();
+  await named(page, 'overview', 'all 4,096');
+  await page.context().close();
+}
+
+try {
+  await threeNodes();
+  await largeCluster();
+  await accessControl();
+  check(complaints.length === 0, `the browser complains:\n${complaints.join('\n')}`);
+  console.log('the status page does what it should');
+} finally {
+  await browser.close();
+  await running?.stop();
+}
