@@ -435,8 +435,9 @@ func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
 		defer close(released)
 		n.service.node.Release(context.Background(), terms)
 	}()
-	r.writes(1, 10) // which the next owner publishes
-	close(held)
+	r.writes(1, 2) // which the next owner publishes
+	close(held)    // before the sink finds that its target stands still
+	r.writes(2, 10)
 	<-released
 	n.landed(&e.landing, 10)
 }
