@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -408,6 +409,19 @@ func TestEveryCursorSeesEverythingOnce(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// A reader that the server refuses again and again, and then accepts, looks for its place with one stream at a time.
+func TestRefusedReadersStayWithinTheirBudget(t *testing.T) {
+	d := drive{reply: 1, ring: 500, prefetch: 500, streams: 2, steps: slices.Concat(
+		[]step{{do: "append"}, {do: "follow"}}, slices.Repeat([]step{{do: "break"}}, 5))}
+	for range 200 { // the order in which the two readers are refused varies
+		synctest.Test(t, func(t *testing.T) {
+			if err := d.run(t); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 // A drive is a script for a Log, its source and its cursors.

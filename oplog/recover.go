@@ -75,16 +75,24 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	case err != nil:
 		return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 	}
-	if reason == gap.Refused { // the server accepts positions again: retry the original one
-		if again, err := l.openAt(ctx, at.Time); err == nil {
-			stream.Close()
+	base := stream.Base()
+	if reason == gap.Refused { // the server accepts positions again: retry the original one, with one stream at a time
+		stream.Close()
+		again, err := l.openAt(ctx, at.Time)
+		if err == nil {
 			return again, nil
-		} else if !errors.Is(err, ErrPositionLost) {
-			stream.Close()
+		}
+		if errors.Is(err, ErrPositionLost) {
+			stream, err = l.openAt(ctx, base.Time)
+		}
+		switch {
+		case errors.Is(err, ErrPositionLost):
+			return nil, nil //nolint:nilnil // it rejects everything again
+		case err != nil:
 			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 		}
 	}
-	loss := Loss{From: at, To: change.Later(at, stream.Base()), Reason: reason, Found: time.Now()}
+	loss := Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
 	loss.Namespaces = l.namespaces(&loss)
 	l.lost(loss)
 	l.opened(r, at)
