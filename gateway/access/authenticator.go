@@ -19,7 +19,7 @@ type Authenticator struct {
 	jwts    *verifier
 	allowed *Identity // the identity of every peer if nothing is configured
 
-	// Seen is told of every Admit, and how it ended. It must be set before the first one, and must not block. Optional.
+	// Seen is told of every Admit and how it ended, and of TLS handshakes that failed (ErrHandshake). It must be set before the first one, and must not block. Optional.
 	Seen func(p Peer, i *Identity, err error)
 }
 
@@ -106,6 +106,9 @@ var (
 	errUnknownToken   = errors.New("the token is unknown")
 	errCertExpired    = errors.New("the client certificate has expired")
 	errRightsChanged  = errors.New("the rights of the identity have changed: reconnect")
+
+	// ErrHandshake is why a peer was refused whose TLS handshake failed: its certificate, or the server's for it, was not accepted.
+	ErrHandshake = errors.New("the TLS handshake failed")
 )
 
 // The servers of a node, as a Peer and the file of identities name them.
@@ -130,7 +133,7 @@ type Peer struct {
 func Reason(err error) string {
 	for reason, is := range map[string][]error{
 		"nothing_shown": {errNothingShown}, "unknown_subject": {errUnknownSubject}, "unknown_token": {errUnknownToken, errNotAToken, errUnknownKey},
-		"expired": {errCertExpired, errExpired}, "bad_signature": {errSignature}, "wrong_audience": {errAudience, errIssuer}, "bad_rights": {errRights},
+		"handshake": {ErrHandshake}, "expired": {errCertExpired, errExpired}, "bad_signature": {errSignature}, "wrong_audience": {errAudience, errIssuer}, "bad_rights": {errRights},
 	} {
 		if slices.ContainsFunc(is, func(is error) bool { return errors.Is(err, is) }) {
 			return reason

@@ -35,15 +35,29 @@ func NewTLS(cfg Config) (*TLS, error) {
 	return &TLS{files: f}, nil
 }
 
-// Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for HTTP.
+// A Handshaker is a connection that is told about its TLS handshake: that the client has begun it, and that the client's certificate, if one is
+// requested, was accepted.
+type Handshaker interface {
+	HandshakeBegun()
+	HandshakeAccepted()
+}
+
+// Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for HTTP. Connections that are Handshakers are told.
 func (t *TLS) Config(protocols ...string) *tls.Config {
 	protocols = slices.Clone(protocols)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: protocols,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			c := t.files.Get().Clone()
 			c.NextProtos = protocols
+			if conn, ok := hello.Conn.(Handshaker); ok {
+				conn.HandshakeBegun()
+				c.VerifyConnection = func(tls.ConnectionState) error {
+					conn.HandshakeAccepted()
+					return nil
+				}
+			}
 			return c, nil
 		},
 	}

@@ -4,6 +4,9 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
@@ -18,7 +21,8 @@ type gate struct {
 	perAddress int
 	handshakes bool // connections begin with a TLS handshake
 	refused    refused
-	slots      chan struct{} // one value for each connection
+	failed     func(net.Addr) // told of TLS handshakes that failed
+	slots      chan struct{}  // one value for each connection
 	closing    func()
 	closed     chan struct{}
 
@@ -29,9 +33,10 @@ type gate struct {
 	}
 }
 
-func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused) *gate {
+func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused, failed func(net.Addr)) *gate {
 	g := &gate{
-		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, slots: make(chan struct{}, connections), closed: make(chan struct{}),
+		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, failed: failed,
+		slots: make(chan struct{}, connections), closed: make(chan struct{}),
 	}
 	g.closing = sync.OnceFunc(func() { close(g.closed) })
 	g.mu.of = make(map[netip.Addr]int)
@@ -111,6 +116,9 @@ func (g *gate) crowding() *gated {
 // exit forgets a connection.
 func (g *gate) exit(c *gated) {
 	c.shaken()
+	if c.begun.Load() && !c.accepted.Load() {
+		g.failed(c.Conn.RemoteAddr())
+	}
 	g.mu.Lock()
 	if g.mu.of[c.from]--; g.mu.of[c.from] == 0 {
 		delete(g.mu.of, c.from)
@@ -135,10 +143,19 @@ func (g *gate) shaken(c *gated) {
 type gated struct {
 	net.Conn
 
-	gate          *gate
-	from          netip.Addr
-	shaken, leave func() // do so once
+	gate            *gate
+	from            netip.Addr
+	shaken, leave   func() // do so once
+	begun, accepted atomic.Bool
 }
+
+var _ access.Handshaker = (*gated)(nil)
+
+// HandshakeBegun implements access.Handshaker.
+func (c *gated) HandshakeBegun() { c.begun.Store(true) }
+
+// HandshakeAccepted implements access.Handshaker.
+func (c *gated) HandshakeAccepted() { c.accepted.Store(true) }
 
 // Close implements net.Conn.
 func (c *gated) Close() error {

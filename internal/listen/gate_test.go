@@ -40,7 +40,7 @@ func accepting(t *testing.T, connections, perAddress int, handshakes bool) (g *g
 	if err != nil {
 		t.Fatal(err)
 	}
-	g = newGate(l, connections, perAddress, handshakes, newRefused())
+	g = newGate(l, connections, perAddress, handshakes, newRefused(), func(net.Addr) {})
 	accepted = make(chan net.Conn, 1000)
 	done := make(chan struct{})
 	go func() {

@@ -88,7 +88,7 @@ func withTLS(c access.Config, t config.ServerTLS) access.Config {
 // ListenHTTP binds the address of the HTTP server.
 func (l *Listeners) ListenHTTP(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.HTTP
-	return l.listen(ctx, port{"http.listen", c.Listen, l.http != nil, c.Insecure, connections(c.MaxClients), c.StallTimeout})
+	return l.listen(ctx, port{access.HTTP, "http.listen", c.Listen, l.http != nil, c.Insecure, connections(c.MaxClients), c.StallTimeout})
 }
 
 // ListenProbes binds the address of the server of probes and metrics, which speaks plaintext; it returns nil and no error where there is to be
@@ -98,7 +98,7 @@ func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
 	if c.ProbesListen == "" {
 		return nil, nil //nolint:nilnil // as documented
 	}
-	return l.listen(ctx, port{"http.probes_listen", c.ProbesListen, false, c.Insecure, spareConnections, c.StallTimeout})
+	return l.listen(ctx, port{access.HTTP, "http.probes_listen", c.ProbesListen, false, c.Insecure, spareConnections, c.StallTimeout})
 }
 
 // ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be none.
@@ -107,11 +107,12 @@ func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	if c.Listen == "" {
 		return nil, nil //nolint:nilnil // as documented
 	}
-	return l.listen(ctx, port{"grpc.listen", c.Listen, l.grpc != nil, c.Insecure, connections(l.cfg.Gateway.MaxSessions), c.StallTimeout})
+	return l.listen(ctx, port{access.GRPC, "grpc.listen", c.Listen, l.grpc != nil, c.Insecure, connections(l.cfg.Gateway.MaxSessions), c.StallTimeout})
 }
 
 // A port is where a server listens, by a key of the configuration.
 type port struct {
+	name             string // of the server, as access.Peer names it
 	key, address     string
 	secure, insecure bool // speaks TLS; may speak plaintext to other machines
 	connections      int
@@ -134,7 +135,12 @@ func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 	case err != nil:
 		return nil, fault.Newf(fault.ConfigBadValue, "%s: %w", p.key, err)
 	}
-	return newGate(listener, p.connections, cmp.Or(l.cfg.Access.ConnectionsPerAddress, p.connections/2), p.secure, l.refused), nil
+	failed := func(from net.Addr) {
+		if l.Access.Seen != nil {
+			l.Access.Seen(access.Peer{Listener: p.name, Address: from.String()}, nil, access.ErrHandshake)
+		}
+	}
+	return newGate(listener, p.connections, cmp.Or(l.cfg.Access.ConnectionsPerAddress, p.connections/2), p.secure, l.refused, failed), nil
 }
 
 // GRPC returns the configuration of the gRPC server's TLS, nil where it speaks plaintext.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -434,6 +435,67 @@ func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
 	address = serve(t, load(t, settings...), handler) // only one of them asks for certificates
 	if got := ask(address, "gateway"); got != http.StatusOK {
 		t.Errorf("the only authority: %d", got)
+	}
+}
+
+// A certificate that nobody vouches for, none, and a server that the client does not trust are refused logins. A client that comes and goes is none.
+func TestFailedHandshakesAreRefusedLogins(t *testing.T) {
+	ca, strangers := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
+	cert, key := ca.Files(t)
+	l, err := listen.New(load(t, "STREAMER_HTTP_TLS_CERT_FILE="+cert, "STREAMER_HTTP_TLS_KEY_FILE="+key, "STREAMER_HTTP_TLS_CLIENT_CA_FILE="+ca.CAFile(t)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan access.Peer, 10)
+	l.Access.Seen = func(p access.Peer, _ *access.Identity, err error) {
+		if !errors.Is(err, access.ErrHandshake) || access.Reason(err) != "handshake" {
+			t.Errorf("%+v: %v", p, err)
+		}
+		seen <- p
+	}
+	listener, err := l.ListenHTTP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := l.Server(t.Context(), http.NotFoundHandler(), nil)
+	served := make(chan error, 1)
+	go func() { served <- l.Serve(server, listener) }()
+	shown := ca.Client(t, "")
+	shown.Certificates = strangers.Client(t, "page").Certificates
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	dial := func(cfg *tls.Config, refused bool) (from string, err error) {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if cfg == nil {
+			return "", nil
+		}
+		cfg = cfg.Clone()
+		cfg.ServerName = "localhost"
+		secured := tls.Client(conn, cfg)
+		if err = secured.HandshakeContext(t.Context()); err == nil && refused {
+			_, err = secured.Read(make([]byte, 1)) // TLS 1.3 refuses after the client's part
+		}
+		return conn.LocalAddr().String(), err
+	}
+	for _, cfg := range []*tls.Config{nil, ca.Client(t, "page")} {
+		if _, err := dial(cfg, false); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, cfg := range map[string]*tls.Config{"strangers": shown, "none": ca.Client(t, ""), "server": strangers.Client(t, "page")} {
+		from, err := dial(cfg, true)
+		if p := <-seen; err == nil || p.Listener != access.HTTP || p.Address != from {
+			t.Errorf("%s: %v, %+v", name, err, p)
+		}
+	}
+	_ = server.Close()
+	<-served
+	close(seen)
+	for p := range seen {
+		t.Errorf("one more: %+v", p)
 	}
 }
 

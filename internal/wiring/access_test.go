@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/notice"
 )
 
 // enlist writes a file of identities of lines: a token, a blank, and what its bearer is called and may do.
@@ -162,6 +164,12 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 			t.Errorf("%s: neither served nor refused", name)
 		}
 	}
+
+	n.until("handshakes that failed are in the audit log", func() bool {
+		return slices.ContainsFunc(n.recorded("other"), func(r notice.Notice) bool {
+			return r.Kind == notice.KindLoginRefused && r.Fields["transport"] == "grpc" && r.Fields["reason"] == "handshake"
+		})
+	})
 
 	p := n.connect(client.Config{
 		Subscriber: "shipping", TLS: ca.Client(t, "gw"), Token: token("good"),
