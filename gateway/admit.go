@@ -3,8 +3,9 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -17,8 +18,38 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// maxOthers bounds the concurrent calls of other services, such as health watches and reflection.
-const maxOthers = 100
+// maxOthers bounds the concurrent calls of other services, such as health watches and reflection, which need no token; maxOthersOfHost those of
+// one remote host.
+const maxOthers, maxOthersOfHost = 100, 25
+
+// An others counts the calls of other services, by remote host.
+type others struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// enter counts a call until exit, or returns why it may not begin.
+func (o *others) enter(host, method string) (exit func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.all >= maxOthers:
+		return nil, fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open", o.all, method)
+	case o.of[host] >= maxOthersOfHost:
+		return nil, fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open from %s", o.of[host], method, host)
+	}
+	o.all++
+	o.of[host]++
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.all--
+		if o.of[host]--; o.of[host] == 0 {
+			delete(o.of, host)
+		}
+	}, nil
+}
 
 // An admitted is a stream whose context carries the identity of the peer, and ends when the peer's credentials expire.
 type admitted struct {
@@ -32,13 +63,15 @@ func (a admitted) Context() context.Context { return a.ctx }
 
 // admitStream returns an interceptor that authenticates a stream before anything else.
 func (s *Server) admitStream() grpc.StreamServerInterceptor {
-	var others atomic.Int64
+	others := &others{of: make(map[string]int)}
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		if info.FullMethod != streampb.Gateway_Connect_FullMethodName {
-			defer others.Add(-1)
-			if others.Add(1) > maxOthers {
-				return refusal(fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open", maxOthers, info.FullMethod))
+			host, _, _ := net.SplitHostPort(addressOf(stream.Context())) // an address without a port counts as one host
+			exit, err := others.enter(host, info.FullMethod)
+			if err != nil {
+				return refusal(err)
 			}
+			defer exit()
 		}
 		ctx, release, err := s.admit(stream.Context(), info.FullMethod)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -286,24 +287,32 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	}
 }
 
-// Calls that wait for a change of health, and ask nobody for a token, are bounded over all connections.
+// Calls that wait for a change of health, and ask nobody for a token, are bounded over all connections, and of one host.
 func TestOtherCallsAreBounded(t *testing.T) {
 	w := newWorld(t, options{})
-	refused := 0
-	for range 2 {
-		client := grpc_health_v1.NewHealthClient(w.conn())
-		for range 75 {
-			stream, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-			if err == nil {
-				_, err = stream.Recv()
-			}
-			if err != nil {
-				refused++
+	var got []int
+	for i := range 5 {
+		served := 0
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(i+1))}}
+		from := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		})
+		for range 2 {
+			client := grpc_health_v1.NewHealthClient(w.conn(from))
+			for range 15 {
+				stream, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if err == nil {
+					served++
+				}
 			}
 		}
+		got = append(got, served)
 	}
-	if refused != 50 {
-		t.Errorf("%d of 150 calls were refused", refused)
+	if want := []int{25, 25, 25, 25, 0}; !slices.Equal(got, want) {
+		t.Errorf("of 30 calls of each host %d were served, want %d", got, want)
 	}
 	w.connect(hello(nil))
 }
