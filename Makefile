@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet fix lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser
 
 check:
 	.ci/run
@@ -46,10 +46,7 @@ fmt:
 vet:
 	$(GO) vet -tags prove ./...
 
-# Says what a newer Go writes more simply.
-fix:
-	$(GO) fix -diff ./...
-
+# go vet, what a newer Go writes more simply, and the rest of .golangci.yml.
 lint:
 	$(LINT) run ./...
 

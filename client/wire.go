@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -288,7 +289,7 @@ func (d *decoder) event(b []byte) error {
 		case fieldSnapshot:
 			e.snapshot = value != 0
 		case fieldChange:
-			e.change = bytes[:len(bytes):len(bytes)]
+			e.change = slices.Clip(bytes)
 		case fieldFormat:
 			if value == uint64(streampb.Format_FORMAT_JSON) {
 				e.format = JSON

@@ -30,7 +30,8 @@ type others struct {
 }
 
 // enter counts a call until exit, or returns why it may not begin.
-func (o *others) enter(host, method string) (exit func(), err error) {
+func (o *others) enter(ctx context.Context, method string) (exit func(), err error) {
+	host, _, _ := net.SplitHostPort(addressOf(ctx)) // addresses without a port count as one host
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -65,15 +66,15 @@ func (a admitted) Context() context.Context { return a.ctx }
 func (s *Server) admitStream() grpc.StreamServerInterceptor {
 	others := &others{of: make(map[string]int)}
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		ctx := stream.Context()
 		if info.FullMethod != streampb.Gateway_Connect_FullMethodName {
-			host, _, _ := net.SplitHostPort(addressOf(stream.Context())) // an address without a port counts as one host
-			exit, err := others.enter(host, info.FullMethod)
+			exit, err := others.enter(ctx, info.FullMethod)
 			if err != nil {
 				return refusal(err)
 			}
 			defer exit()
 		}
-		ctx, release, err := s.admit(stream.Context(), info.FullMethod)
+		ctx, release, err := s.admit(ctx, info.FullMethod)
 		if err != nil {
 			return refusal(err)
 		}

@@ -39,7 +39,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
 		grpc.ReadBufferSize(readBuffer),
-		grpc.ForceServerCodecV2(newCodec()), grpc.StreamInterceptor(s.admitStream()), grpc.UnaryInterceptor(s.admitCall),
+		grpc.ForceServerCodecV2(newCodec()), grpc.UnaryInterceptor(s.admitCall),
+		grpc.StreamInterceptor(s.admitStream()), //nolint:contextcheck // a stream has a context of its own
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,9 +50,9 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	}
 	tail := []string{"tail", "--url", address, "-o", "json", "--db", l.database}
 	tails := []*process{
-		run(append(tail[:len(tail):len(tail)], "--token-file", good)),
+		run(append(slices.Clip(tail), "--token-file", good)),
 		run(tail, "STREAMER_CLIENT_TOKEN=good"),
-		run(append(tail[:len(tail):len(tail)], "--cert-file", own, "--key-file", ownKey)),
+		run(append(slices.Clip(tail), "--cert-file", own, "--key-file", ownKey)),
 	}
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -72,11 +73,11 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	}
 
 	run(tail).refused(fault.AccessUnauthenticated, "no token and no client certificate")
-	run(append(tail[:len(tail):len(tail)], "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is unknown")
+	run(append(slices.Clip(tail), "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is unknown")
 	start(t, launch{args: []string{"tail", "--url", "http://192.0.2.1:8080", "--token-file", good}}).refused(fault.CommandBadArgument, "in plaintext")
 
 	audit := []string{"audit", "--address", address}
-	log := run(append(audit[:len(audit):len(audit)], "--token-file", good))
+	log := run(append(slices.Clip(audit), "--token-file", good))
 	code, said := log.wait(), ""
 	if said = strings.Join(log.output.all(), "\n"); code != 0 {
 		t.Errorf("exit code %d: %q", code, said)

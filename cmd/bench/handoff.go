@@ -367,7 +367,7 @@ func (n *member) start(ctx context.Context, settle time.Duration) (err error) {
 	if n.running, err = startWorker("node", os.Stderr); err != nil {
 		return err
 	}
-	l := nodeConfig{Settings: append(n.settings[:len(n.settings):len(n.settings)], "STREAMER_CLUSTER_SETTLE_TIME="+settle.String()), Process: rand.Text()}
+	l := nodeConfig{Settings: append(slices.Clip(n.settings), "STREAMER_CLUSTER_SETTLE_TIME="+settle.String()), Process: rand.Text()}
 	n.process = l.Process
 	return n.running.call(ctx, "start", l, &nodeAddresses{})
 }

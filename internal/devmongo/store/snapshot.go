@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -63,7 +64,7 @@ func (s *Store) write(f io.Writer, set [12]byte) (uint64, error) {
 		head.Databases = append(head.Databases, name)
 		for _, c := range db.inOrder() {
 			collections = append(collections, snapshotCollection{
-				NS: c.ns, Images: c.images, Indexes: c.indexes[:len(c.indexes):len(c.indexes)], Documents: len(c.docs), docs: c.all(),
+				NS: c.ns, Images: c.images, Indexes: slices.Clip(c.indexes), Documents: len(c.docs), docs: c.all(),
 			})
 		}
 	}
