@@ -194,3 +194,140 @@ func TestCollectionsThatChangeWhileTheyAreRead(t *testing.T) {
 		}
 	}
 }
+
+// create creates a collection, a view or a time series of shop.
+func (r *rig) create(name string, options ...bson.E) {
+	r.Helper()
+	if err := r.client.Database("shop").RunCommand(r.Context(), append(bson.D{{Key: "create", Value: name}}, options...)).Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// collated is the option of a collection whose index on _id ignores case.
+func collated() bson.E {
+	return bson.E{Key: "collation", Value: bson.D{{Key: "locale", Value: "en"}, {Key: "strength", Value: 2}}}
+}
+
+// The index on _id of a collection has its collation: pages follow one another by it, also for who joins in the middle, and documents whose _ids differ
+// in case only are different ones.
+func TestSnapshotsFollowTheCollation(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "8.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			pages := newGate(3)
+			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }},
+				"STREAMER_RESCAN_PAGE_SIZE=3", "STREAMER_RESCAN_RATE=100000")
+			t.Cleanup(pages.open)
+			w.create("orders", collated())
+			v := 0
+			insert := func(id any) {
+				t.Helper()
+				v++
+				if _, err := w.coll("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "v", Value: v}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			remove := func(id any) {
+				t.Helper()
+				if n, err := w.coll("orders").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: id}}); err != nil || n.DeletedCount != 1 {
+					t.Fatal(n, err)
+				}
+			}
+			for i := range 26 { // by their bytes B comes before a
+				insert(string(rune("aA"[i%2] + byte(i))))
+				insert(i)
+			}
+			if _, err := w.coll("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "A"}}); !mongo.IsDuplicateKeyError(err) {
+				t.Fatal(err)
+			}
+			node := w.beginWith(nil)
+			begin := func(subscriber string) *replica {
+				r := newReplica()
+				r.begin(t, client.Config{Addresses: []string{node.service.Gateway()}, Subscriber: subscriber, Start: client.StartSnapshot},
+					client.Subscription{ID: "orders", DB: "shop", Coll: "orders"})
+				return r
+			}
+			first := begin("first")
+			node.until("pages have come", first.look(func() bool { return first.snapshots >= 6 }))
+			second := begin("second") // joins in the middle
+			node.until("another one has joined", second.look(func() bool { return second.begun == 1 }))
+			for _, id := range []string{"a", "D", "m", "Z"} { // before, at and after what has been read
+				remove(id)
+				insert(strings.Map(func(r rune) rune { return r ^ 0x20 }, id))
+			}
+			pages.open()
+			for _, r := range []*replica{first, second} {
+				node.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))
+				r.equals(node, w.coll("orders"))
+				r.mu.Lock()
+				if len(r.older) > 0 || r.snapshots > 52 {
+					t.Errorf("%d documents, %q", r.snapshots, r.older)
+				}
+				r.mu.Unlock()
+			}
+		})
+	}
+}
+
+// A snapshot of everything reads capped collections as others, and no views and time series, which have no changes. Who names one is told.
+func TestSnapshotsOfCappedCollectionsViewsAndTimeSeries(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "8.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			pages := newGate(2)
+			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }},
+				"STREAMER_RESCAN_PAGE_SIZE=4", "STREAMER_RESCAN_RATE=100000")
+			t.Cleanup(pages.open)
+			capped := w.coll("orders")
+			w.create("orders", bson.E{Key: "capped", Value: true}, bson.E{Key: "size", Value: 1 << 20}, bson.E{Key: "max", Value: 100})
+			w.create("seen", bson.E{Key: "viewOn", Value: "orders"}, bson.E{Key: "pipeline", Value: bson.A{}})
+			unread := []string{"seen"}
+			if release == "8.0" {
+				w.create("weather", bson.E{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}})
+				unread = append(unread, "weather")
+			}
+			for i := range 20 {
+				if _, err := capped.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 100 - i}, {Key: "v", Value: i}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := w.beginWith(nil)
+			r := newReplica()
+			for _, name := range unread {
+				cfg := client.Config{Subscriber: "of " + name, Start: client.StartSnapshot}
+				p := node.connect(cfg, client.Subscription{ID: "s", DB: "shop", Coll: name})
+				empty, done := false, false // in any order
+				p.told(t, "it is empty and complete", func(n client.Notice) bool {
+					switch n := n.(type) {
+					case client.Service:
+						empty = empty || n.Kind == "snapshot_empty" && n.Subscription == "s"
+					case client.SnapshotDone:
+						done = n.Read == 0 && n.Estimated == 0
+					}
+					return empty && done
+				})
+			}
+			r.begin(t, client.Config{Addresses: []string{node.service.Gateway()}, Subscriber: "s", Start: client.StartSnapshot},
+				client.Subscription{ID: "everything", DB: "shop"})
+			node.until("a page has come", r.look(func() bool { return r.snapshots >= 4 }))
+			for _, id := range []int{81, 90, 100} { // read, being read, to be read
+				if _, err := capped.UpdateByID(t.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "v", Value: 1000 + id}}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := capped.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 0}, {Key: "v", Value: 2000}}); err != nil {
+				t.Fatal(err)
+			}
+			pages.open()
+			node.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))
+			r.equals(node, capped)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if mark := r.marks[len(r.marks)-1]; len(r.older) > 0 || mark.Estimated != 20 {
+				t.Errorf("%+v, %q", mark, r.older)
+			}
+		})
+	}
+}
