@@ -78,7 +78,7 @@ func Public(err error) (code Code, text, remedy string) {
 // IsPublic reports whether clients are told the text of an error.
 func IsPublic(err error) bool {
 	switch code := Of(err); code {
-	case LogHistoryLost, NodeStopping:
+	case LogHistoryLost, NodeStopping, CommandBadArgument:
 		return true
 	default:
 		subject, _, _ := strings.Cut(strings.TrimPrefix(string(code), "STRM-"), "-")

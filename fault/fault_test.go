@@ -61,6 +61,7 @@ func TestClientsAreToldWhatIsTheirs(t *testing.T) {
 	}{
 		{fault.Newf(fault.SessionBadRequest, "unknown parameter %q", "x"), fault.SessionBadRequest, `unknown parameter "x"`, ""},
 		{fmt.Errorf("connect: %w", fault.New(fault.AccessForbidden, errors.New("own"))), fault.AccessForbidden, "own", ""},
+		{fault.Newf(fault.CommandBadArgument, "subscriber %q is not connected", "s"), fault.CommandBadArgument, `subscriber "s" is not connected`, ""},
 		{fault.New(fault.FilterInvalid, errors.New("line 1")), fault.FilterInvalid, "line 1", ""},
 		{fault.New(fault.MongoUnreachable, driver), fault.MongoUnreachable, "", "10.1.2.3"},
 		{fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", "tenant-b", driver), fault.CheckpointUnreadable, "", "tenant-b"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // numbers is a list of n numbers, as filters write it.
@@ -44,13 +46,14 @@ func by(subscriber string, filters ...string) *streampb.Hello {
 	h := named(subscriber)
 	h.Subscriptions = nil
 	for i, f := range filters {
-		h.Subscriptions = append(h.Subscriptions, &streampb.Subscription{Id: fmt.Sprint(i), Filter: f})
+		h.Subscriptions = append(h.Subscriptions, &streampb.Subscription{Id: fmt.Sprint(i), Db: "shop", Coll: "orders", Filter: f})
 	}
 	return h
 }
 
 func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
-	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
+	server := tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})
+	w := newWorld(t, options{server: server, hub: streamer.Config{Snapshots: shelf(1)}})
 	filters := make([]string, 300)
 	for i := range filters {
 		filters[i] = costly(i)
@@ -81,6 +84,17 @@ func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
 		again := w.openAs(token, by("again "+token, filters[i], "key._id == 7"))
 		if _, reasons := again.answers(2); reasons[0] != want || reasons[1] != "" {
 			t.Errorf("%s: %v", token, reasons)
+		}
+	}
+	// Pages of documents count with the sessions of their identity.
+	pages := server.Access.Handler(gateway.NewPages(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts(access.Defaults{})}, w.node))
+	for token, want := range map[string]fault.Code{"hostile": fault.SessionFilterCostly, "honest": fault.FilterCost} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot?"+url.Values{"db": {"shop"}, "coll": {"orders"}, "filter": {filters[i]}}.Encode(), nil)
+		r.RemoteAddr = "127.0.0.1:1" // tokens need TLS or loopback
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		if pages.ServeHTTP(answer, r); !strings.Contains(answer.Body.String(), string(want)) {
+			t.Errorf("%s: %d %s", token, answer.Code, answer.Body)
 		}
 	}
 }

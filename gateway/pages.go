@@ -30,7 +30,7 @@ type Pages struct {
 	h    *Events
 }
 
-// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts and Logger.
+// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts and Logger. It counts the requests of identities itself.
 func NewPages(cfg EventsConfig, node *streamer.Node) *Pages {
 	return &Pages{cfg: cfg, node: node, h: NewEvents(EventsConfig{Logger: cfg.Logger}, node)}
 }
@@ -46,7 +46,12 @@ type pageBody struct {
 
 // ServeHTTP implements http.Handler.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := p.serve(r)
+	var body *pageBody
+	account, err := openAccount(p.cfg.Accounts, r, access.Request)
+	if err == nil {
+		defer account.Close()
+		body, err = p.serve(r, account)
+	}
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
@@ -59,7 +64,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Pages) serve(r *http.Request) (*pageBody, error) {
+func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, error) {
 	q := r.URL.Query()
 	f := match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter"), Carries: p.cfg.Carries}
 	request := streamer.PageRequest{Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
@@ -82,12 +87,8 @@ func (p *Pages) serve(r *http.Request) (*pageBody, error) {
 			return nil, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
 		}
 	}
-	account := ""
-	if i := access.From(r.Context()); i != nil && p.cfg.Accounts != nil {
-		account = i.Name
-	}
 	var err error
-	if request.Program, err = p.node.Hub().Compile(r.Context(), account, f); err != nil {
+	if request.Program, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
 		return nil, err
 	}
 	page, err := p.node.Page(r.Context(), request)

@@ -136,14 +136,12 @@ func leaving(ctx context.Context) error {
 
 // admit checks that the identity may use the filter, and counts the event stream and its subscription. The caller must close the account.
 func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account, err error) {
-	if h.cfg.Accounts == nil {
-		return access.NewAccounts(access.Defaults{}).Open(access.Anonymous(), access.Events, r.RemoteAddr)
+	if h.cfg.Accounts != nil {
+		if err := access.From(r.Context()).Permit(f.DB, f.Coll); err != nil {
+			return nil, err
+		}
 	}
-	i := access.From(r.Context())
-	if err := i.Permit(f.DB, f.Coll); err != nil {
-		return nil, err
-	}
-	if account, err = h.cfg.Accounts.Open(i, access.Events, r.RemoteAddr); err != nil {
+	if account, err = openAccount(h.cfg.Accounts, r, access.Events); err != nil {
 		return nil, err
 	}
 	if err := account.Subscribe(1); err != nil {
@@ -151,6 +149,14 @@ func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account
 		return nil, err
 	}
 	return account, nil
+}
+
+// openAccount counts a request as a use by its identity. Without accounts nothing is limited. The caller must close the account.
+func openAccount(accounts *access.Accounts, r *http.Request, use access.Use) (*access.Account, error) {
+	if accounts == nil {
+		return access.NewAccounts(access.Defaults{}).Open(access.Anonymous(), use, r.RemoteAddr)
+	}
+	return accounts.Open(access.From(r.Context()), use, r.RemoteAddr)
 }
 
 // parse reads the request. sub has what a subscription may ask for besides its filter.

@@ -1,6 +1,7 @@
 package devmongo
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -14,18 +15,59 @@ import (
 )
 
 func runCreate(ctx context.Context, r *request, _ *doc.Builder) error {
-	if r.truth("capped") {
-		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support capped collections")
-	}
 	n, err := r.collection()
 	if err != nil {
 		return err
 	}
-	images, err := images(r)
+	o, err := createOptions(r)
 	if err != nil {
 		return err
 	}
-	return r.patiently(ctx, func() error { return r.store.Create(n, images) })
+	return r.patiently(ctx, func() error { return r.store.Create(n, o) })
+}
+
+// createOptions reads what a collection is created with.
+func createOptions(r *request) (o store.Options, err error) {
+	if o.Images, err = images(r); err != nil {
+		return o, err
+	}
+	shown := doc.New()
+	for _, name := range []string{"capped", "size", "max", "viewOn", "pipeline", "timeseries", "collation"} {
+		if v, ok := r.field(name); ok {
+			shown.Value(name, v)
+		}
+	}
+	o.Shown = shown.Document()
+	o.Size, _ = r.int("size")
+	o.Max, _ = r.int("max")
+	_, isView := r.field("viewOn")
+	_, isSeries := r.field("timeseries")
+	collation, err := r.document("collation")
+	if err != nil {
+		return o, err
+	}
+	if collation != nil {
+		locale, _ := doc.Field(collation, "locale")
+		strength, _ := doc.Field(collation, "strength")
+		text, _ := locale.StringValueOK()
+		n, _ := doc.Int(strength)
+		if o.FoldCase = text == "en" && n == 2 && doc.Len(collation) == 2; !o.FoldCase {
+			return o, wire.Errorf(wire.CommandNotSupported, "devmongo knows the collation of locale en and strength 2 only")
+		}
+	}
+	switch {
+	case isView:
+		o.Kind = "view"
+	case isSeries && !r.profile.Release.Since(oplog.R60):
+		return o, wire.Errorf(40415, "BSON field 'create.timeseries' is an unknown field.")
+	case isSeries:
+		o.Kind = "timeseries"
+	case r.truth("capped") && o.Size <= 0:
+		return o, wire.Errorf(wire.InvalidOptions, "the 'size' field is required when 'capped' is true")
+	case !r.truth("capped") && (o.Size > 0 || o.Max > 0):
+		return o, wire.Errorf(wire.InvalidOptions, "the 'capped' field needs to be true when either the 'size' or 'max' fields are present")
+	}
+	return o, nil
 }
 
 // images reads changeStreamPreAndPostImages, which 4.4 does not know.
@@ -183,13 +225,16 @@ func runListCollections(ctx context.Context, r *request, b *doc.Builder) error {
 }
 
 func describe(c store.Collection, nameOnly bool) bsoncore.Document {
-	b := doc.New().String("name", c.Name).String("type", "collection")
+	b := doc.New().String("name", c.Name).String("type", cmp.Or(c.Kind, "collection"))
 	if nameOnly {
 		return b.Document()
 	}
 	b.Open("options")
 	if c.Name == "oplog.rs" {
 		b.Bool("capped", true)
+	}
+	if c.Shown != nil {
+		b.Raw(c.Shown[4 : len(c.Shown)-1])
 	}
 	if c.Images {
 		b.Open("changeStreamPreAndPostImages").Bool("enabled", true).End()

@@ -55,7 +55,8 @@
 //   - Aggregation is $match, $sort, $skip, $limit, $project, $count and the $group of countDocuments; change
 //     streams take $match, $project and the split. $expr, $regex, arrays' operators, collations, text and geo
 //     queries are refused. Only _id is indexed; unique indexes and those that expire are refused.
-//   - Collections are renamed within a database only. There are no capped collections but the oplog, no views.
+//   - Collections are renamed within a database only. Capped ones evict nothing: what does not fit is refused. Views and time series are
+//     listed and dropped, and neither read nor written. A collation is that of a collection (locale en, strength 2), of _ids of ASCII.
 //   - The bytes of the oplog are those of devmongo's own form, about those of MongoDB's. Entries go one by one as
 //     the log grows, transactions as a whole, and not in the stretches in which a server truncates.
 //   - findAndModify logs no images, createIndexes one entry, and a retried findAndModify is answered with its

@@ -79,7 +79,7 @@ func runFind(ctx context.Context, r *request, b *doc.Builder) error {
 
 // findWithin finds documents within the bounds min and max, which are of the index on _id and hold across types.
 func findWithin(r *request, q store.Query) ([]bsoncore.Document, error) {
-	for name, key := range map[string]*string{"min": &q.From, "max": &q.Until} {
+	for name, at := range map[string]*bsoncore.Value{"min": &q.From, "max": &q.Until} {
 		bound, err := r.document(name)
 		if err != nil {
 			return nil, err
@@ -90,9 +90,7 @@ func findWithin(r *request, q store.Query) ([]bsoncore.Document, error) {
 		if _, byID := q.Sort.ByID(); !byID {
 			return nil, wire.Errorf(wire.CommandNotSupported, "devmongo supports min and max only with a sort by _id")
 		}
-		if *key, err = doc.SortKey(bsoncore.Value(bound.Lookup("_id"))); err != nil {
-			return nil, err
-		}
+		*at = bound.Lookup("_id")
 	}
 	return r.store.Find(r.ns, q, r.txn)
 }

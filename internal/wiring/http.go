@@ -51,9 +51,9 @@ func (s *Service) buildServers() error {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node))
-	v1.Handle("GET /v1/snapshot", accounts.Handler(access.Request, gateway.NewPages(gateway.EventsConfig{
+	v1.Handle("GET /v1/snapshot", gateway.NewPages(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
-	}, s.node)))
+	}, s.node))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))

@@ -62,8 +62,12 @@ func (r *replica) apply(event []byte, flagged bool) {
 		FullDocument      *struct{ V int }
 		UpdateDescription struct{ UpdatedFields struct{ V int } }
 	}
-	if err := json.Unmarshal(event, &e); err != nil || e.DocumentKey == nil {
-		r.err = errors.Join(err, fmt.Errorf("event %s", event))
+	err := json.Unmarshal(event, &e)
+	if err == nil && e.DocumentKey == nil {
+		err = r.applyWhole(event)
+	}
+	if err != nil || e.DocumentKey == nil {
+		r.err = errors.Join(r.err, err)
 		return
 	}
 	if isSnapshot := e.OperationType == "snapshot"; isSnapshot != flagged {

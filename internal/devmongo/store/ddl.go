@@ -11,17 +11,20 @@ import (
 )
 
 // Create makes a collection.
-func (s *Store) Create(n Name, images bool) error {
+func (s *Store) Create(n Name, o Options) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.find(n) != nil {
 		return wire.Errorf(wire.NamespaceExists, "Collection already exists. NS: %s", n)
 	}
-	c, err := s.target(n, Writer{})
-	if err != nil {
+	if err := s.creatable(n); err != nil {
 		return err
 	}
-	c.images = images
+	if o.Kind != "" {
+		s.createView(n, o)
+		return nil
+	}
+	s.register(newCollection(n, o))
 	return nil
 }
 
@@ -29,6 +32,10 @@ func (s *Store) Create(n Name, images bool) error {
 func (s *Store) Drop(n Name) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isView(n) != nil {
+		delete(s.databases[n.DB].views, n.Coll)
+		return 0, nil
+	}
 	c := s.find(n)
 	if c == nil {
 		return 0, wire.Errorf(wire.NamespaceNotFound, "ns not found")

@@ -6,6 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // Query is a find.
@@ -14,8 +15,8 @@ type Query struct {
 	Sort        *query.Sort
 	Projection  *query.Projection
 	Skip, Limit int64
-	// From and Until bound the keys of _id of a find that is sorted by it, From inclusive and Until exclusive; empty is no bound.
-	From, Until string
+	// From and Until bound the _id of a find that is sorted by it, From inclusive and Until exclusive; zero is no bound.
+	From, Until bsoncore.Value
 	// AsOf is the cluster time at which the documents are wanted, of which the store remembers the past (see Remembers); 0 is now. A transaction
 	// sees now.
 	AsOf uint64
@@ -44,7 +45,12 @@ func (s *Store) collect(n Name, q Query, t *Txn) (docs []bsoncore.Document, exam
 	defer s.mu.RUnlock()
 	c := s.seen(n, t)
 	if c == nil {
-		return nil, 0, nil
+		return nil, 0, s.isView(n)
+	}
+	if c.foldCase && q.Filter != nil {
+		if _, named := q.Filter.IDs(); !named {
+			return nil, 0, wire.Errorf(wire.CommandNotSupported, "devmongo compares nothing but _id under a collation")
+		}
 	}
 	over := t.overlayOf(c)
 	if t == nil && q.AsOf > 0 {
@@ -55,8 +61,8 @@ func (s *Store) collect(n Name, q Query, t *Txn) (docs []bsoncore.Document, exam
 		if limit > 0 {
 			limit += q.Skip
 		}
-		docs, examined = c.ordered(q, over, ascending, limit)
-		return q.page(docs), examined, nil
+		docs, examined, err = c.ordered(q, over, ascending, limit)
+		return q.page(docs), examined, err
 	}
 	limit := 0
 	if q.Sort == nil && q.Limit > 0 {
@@ -91,8 +97,13 @@ func (s *Store) Examined() int64 { return s.examined.Load() }
 // Count counts the matching documents.
 func (s *Store) Count(n Name, q Query, t *Txn) (int64, error) {
 	if q.Filter == nil && t == nil && q.AsOf == 0 {
-		c, _ := s.Collection(n)
-		return int64(q.total(c.Count)), nil
+		c, ok := s.Collection(n)
+		if !ok {
+			s.mu.RLock()
+			defer s.mu.RUnlock()
+			return 0, s.isView(n)
+		}
+		return q.total(c.Count), nil
 	}
 	docs, examined, err := s.collect(n, q, t)
 	if q.Filter != nil {

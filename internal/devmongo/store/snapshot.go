@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,12 +28,14 @@ type snapshotHead struct {
 	Set                  [12]byte // the replica set's id
 	ClusterTime          uint64
 	Databases            []string
+	Views                map[string]map[string]view // by database and name
 	Entries, Collections int
 }
 
 type snapshotCollection struct {
 	NS        *oplog.Namespace
 	Images    bool
+	Options   Options
 	Indexes   []Index
 	Documents int
 	docs      []bsoncore.Document
@@ -58,13 +61,16 @@ func (s *Store) Save(path string, set [12]byte) (uint64, error) {
 func (s *Store) write(f io.Writer, set [12]byte) (uint64, error) {
 	s.mu.RLock()
 	entries := s.log.Entries()
-	head := snapshotHead{Format: snapshotFormat, Release: s.log.Release(), Set: set, ClusterTime: s.log.ClusterTime(), Entries: len(entries)}
+	head := snapshotHead{Format: snapshotFormat, Release: s.log.Release(), Set: set, ClusterTime: s.log.ClusterTime(), Entries: len(entries), Views: map[string]map[string]view{}}
 	var collections []snapshotCollection
 	for name, db := range s.databases {
 		head.Databases = append(head.Databases, name)
+		if len(db.views) > 0 {
+			head.Views[name] = maps.Clone(db.views)
+		}
 		for _, c := range db.inOrder() {
 			collections = append(collections, snapshotCollection{
-				NS: c.ns, Images: c.images, Indexes: slices.Clip(c.indexes), Documents: len(c.docs), docs: c.all(),
+				NS: c.ns, Images: c.images, Options: c.options, Indexes: slices.Clip(c.indexes), Documents: len(c.docs), docs: c.all(),
 			})
 		}
 	}
@@ -121,7 +127,7 @@ func readSnapshot(x *gob.Decoder, head snapshotHead, c oplog.Config) (*Store, er
 	}
 	s := New(log)
 	for _, name := range head.Databases {
-		s.databases[name] = &database{collections: map[string]*collection{}}
+		s.databases[name] = &database{collections: map[string]*collection{}, views: head.Views[name]}
 	}
 	for range head.Collections {
 		if err := s.readCollection(x, head.ClusterTime); err != nil {
@@ -140,7 +146,7 @@ func (s *Store) readCollection(x *gob.Decoder, ts uint64) error {
 		return errors.New("malformed collection in the snapshot")
 	}
 	s.created++
-	c := &collection{ns: in.NS, images: in.Images, indexes: in.Indexes, table: newTable(), locks: map[string]*Txn{}, order: s.created}
+	c := &collection{ns: in.NS, images: in.Images, options: in.Options, indexes: in.Indexes, table: newTable(in.Options.FoldCase), locks: map[string]*Txn{}, order: s.created}
 	for range in.Documents {
 		var d bsoncore.Document
 		if err := x.Decode(&d); err != nil {
@@ -150,7 +156,7 @@ func (s *Store) readCollection(x *gob.Decoder, ts uint64) error {
 			return err
 		}
 		id, _ := doc.Field(d, "_id")
-		key, err := doc.SortKey(id)
+		key, err := c.key(id)
 		if err != nil {
 			return err
 		}

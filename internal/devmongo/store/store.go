@@ -33,7 +33,10 @@ type Store struct {
 }
 
 // database keeps existing when its last collection is dropped.
-type database struct{ collections map[string]*collection }
+type database struct {
+	collections map[string]*collection
+	views       map[string]view
+}
 
 // New makes an empty store that logs to log.
 func New(log *oplog.Log) *Store {
@@ -93,13 +96,10 @@ func (s *Store) target(n Name, w Writer) (*collection, error) {
 	if c := s.seen(n, w.Txn); c != nil {
 		return c, nil
 	}
-	if err := n.check(); err != nil {
+	if err := s.creatable(n); err != nil {
 		return nil, err
 	}
-	if n.DB == "local" || strings.HasPrefix(n.Coll, "system.") {
-		return nil, wire.Errorf(wire.InvalidNamespace, "devmongo does not write to '%s'", n)
-	}
-	c := newCollection(n)
+	c := newCollection(n, Options{})
 	if w.Txn != nil {
 		w.Txn.pending[n] = c
 		return c, nil
@@ -108,34 +108,55 @@ func (s *Store) target(n Name, w Writer) (*collection, error) {
 	return c, nil
 }
 
+// creatable returns why a collection of a name cannot be created, nil if it can.
+func (s *Store) creatable(n Name) error {
+	if err := n.check(); err != nil {
+		return err
+	}
+	if err := s.isView(n); err != nil {
+		return err
+	}
+	if n.DB == "local" || strings.HasPrefix(n.Coll, "system.") {
+		return wire.Errorf(wire.InvalidNamespace, "devmongo does not write to '%s'", n)
+	}
+	return nil
+}
+
 // register makes a collection exist and logs it.
 func (s *Store) register(c *collection) {
-	db := s.databases[c.ns.DB]
-	if db == nil {
-		db = &database{collections: map[string]*collection{}}
-		s.databases[c.ns.DB] = db
-	}
+	db := s.database(c.ns.DB)
 	s.created++
 	c.order = s.created
 	db.collections[c.ns.Coll] = c
 	s.byUUID[*c.ns.UUID] = c
-	options := doc.New().Open("idIndex").Int32("v", 2).Open("key").Int32("_id", 1).End().String("name", "_id_").Document()
+	options := doc.New().Raw(inside(c.options.Shown)).Open("idIndex").Int32("v", 2).Open("key").Int32("_id", 1).End().String("name", "_id_").Document()
 	s.defined[Name{c.ns.DB, c.ns.Coll}] = s.log.Append(oplog.Op{
 		Kind: oplog.Create, NS: c.ns, Description: options,
 		Object: doc.New().String("create", c.ns.Coll).Raw(options[4 : len(options)-1]).Document(),
 	})
 }
 
+// inside is the elements of a document without what is around them.
+func inside(d bsoncore.Document) []byte {
+	if d == nil {
+		return nil
+	}
+	return d[4 : len(d)-1]
+}
+
 // Lookup returns the current document of a collection by its UUID, nil when either is gone.
 func (s *Store) Lookup(uuid *[16]byte, id bsoncore.Value) bsoncore.Document {
-	key, err := doc.SortKey(id)
-	if err != nil || uuid == nil {
+	if uuid == nil {
 		return nil
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c := s.byUUID[*uuid]
 	if c == nil {
+		return nil
+	}
+	key, err := c.key(id)
+	if err != nil {
 		return nil
 	}
 	d, _ := c.see(key, overlay{})
@@ -175,9 +196,12 @@ type Collection struct {
 	Bytes   int64
 	Images  bool
 	Indexes []Index
+	// Kind and Shown are as in Options.
+	Kind  string
+	Shown bsoncore.Document
 }
 
-// Collections lists a database's collections in the order of their creation.
+// Collections lists a database's collections in the order of their creation, and then its views.
 func (s *Store) Collections(db string) []Collection {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -189,7 +213,7 @@ func (s *Store) Collections(db string) []Collection {
 	for _, c := range d.inOrder() {
 		out = append(out, c.describe())
 	}
-	return out
+	return append(out, d.listViews()...)
 }
 
 // Collection describes one collection.
@@ -223,12 +247,15 @@ type collection struct {
 	order   int
 	indexes []Index
 	images  bool            // keeps pre- and post-images in the log
+	options Options         // as it was created
 	locks   map[string]*Txn // by key
 }
 
-func newCollection(n Name) *collection {
+func newCollection(n Name, o Options) *collection {
 	return &collection{
-		table:   newTable(),
+		table:   newTable(o.FoldCase),
+		images:  o.Images,
+		options: o,
 		ns:      &oplog.Namespace{DB: n.DB, Coll: n.Coll, UUID: NewUUID()},
 		indexes: []Index{idIndex()},
 		locks:   map[string]*Txn{},
@@ -238,6 +265,6 @@ func newCollection(n Name) *collection {
 func (c *collection) describe() Collection {
 	return Collection{
 		Name: c.ns.Coll, UUID: *c.ns.UUID, Count: int64(len(c.docs)), Bytes: c.bytes, Images: c.images,
-		Indexes: slices.Clone(c.indexes),
+		Indexes: slices.Clone(c.indexes), Shown: c.options.Shown,
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mongostream/streamer/internal/devmongo/doc"
 	"github.com/mongostream/streamer/internal/devmongo/query"
+	"github.com/mongostream/streamer/internal/devmongo/wire"
 )
 
 // table is a collection's documents.
@@ -19,6 +19,7 @@ type table struct {
 	sorted     []*record // by key, but for those added since and with those that have gone; nil if nobody has asked
 	added      []*record // since sorted
 	removed    bool      // records of sorted have gone
+	foldCase   bool      // the collation ignores case
 }
 
 // record is a document's place in its table.
@@ -31,7 +32,7 @@ type record struct {
 	prev, next *record
 }
 
-func newTable() *table { return &table{docs: map[string]*record{}} }
+func newTable(foldCase bool) *table { return &table{docs: map[string]*record{}, foldCase: foldCase} }
 
 // insert adds a document whose key is free.
 func (t *table) insert(key string, d bsoncore.Document, ts uint64) *record {
@@ -124,10 +125,17 @@ func (t *table) byKey() []*record {
 
 // ordered returns the matching documents by _id, as seen through the overlay, up to limit of them (0 is no limit), and how many it has
 // looked at.
-func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out []bsoncore.Document, examined int) {
-	from, until := q.From, q.Until
+func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out []bsoncore.Document, examined int, err error) {
+	from, err := t.bound(q.From)
+	if err != nil {
+		return nil, 0, err
+	}
+	until, err := t.bound(q.Until)
+	if err != nil {
+		return nil, 0, err
+	}
 	if low, ok := q.Filter.Floor("_id"); ok {
-		if key, err := doc.SortKey(low); err == nil {
+		if key, err := t.key(low); err == nil {
 			from = max(from, key)
 		}
 	}
@@ -165,12 +173,12 @@ func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out
 		}
 		for len(changed) > 0 && (changed[0] < r.key) == ascending {
 			if !take(changed[0], nil) {
-				return out, examined
+				return out, examined, nil
 			}
 			changed = changed[1:]
 		}
 		if !take(r.key, r.doc) {
-			return out, examined
+			return out, examined, nil
 		}
 	}
 	for _, key := range changed {
@@ -178,7 +186,15 @@ func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out
 			break
 		}
 	}
-	return out, examined
+	return out, examined, nil
+}
+
+// bound is the key of a bound of _id, empty for none.
+func (t *table) bound(v bsoncore.Value) (string, error) {
+	if v.Type == 0 {
+		return "", nil
+	}
+	return t.key(v)
 }
 
 // overlay is what a transaction changed in a table: nil for a document that it deleted. The zero Overlay is nothing.
@@ -223,12 +239,22 @@ type foundRow struct {
 // matching collects up to limit documents that match, as seen through the overlay; 0 is no limit. It looks up those
 // whose _id the filter names, or else walks all in insertion order. examined is how many documents it has looked at.
 func (t *table) matching(f *query.Filter, over overlay, limit int) (out []foundRow, examined int, err error) {
+	unknown := false
+	if t.foldCase && f != nil {
+		_, named := f.IDs()
+		unknown = !named
+	}
 	err = t.scan(f, over, func(x foundRow) bool {
 		if examined++; f.Match(x.doc) {
 			out = append(out, x)
+		} else {
+			unknown = unknown || t.foldCase
 		}
 		return limit == 0 || len(out) < limit
 	})
+	if unknown {
+		return nil, examined, wire.Errorf(wire.CommandNotSupported, "devmongo compares nothing but an _id as it is stored under a collation")
+	}
 	return out, examined, err
 }
 
@@ -255,7 +281,7 @@ func (t *table) scan(f *query.Filter, over overlay, visit func(foundRow) bool) e
 
 func (t *table) scanIDs(ids []bsoncore.Value, over overlay, visit func(foundRow) bool) error {
 	for _, id := range ids {
-		key, err := doc.SortKey(id)
+		key, err := t.key(id)
 		if err != nil {
 			return err
 		}

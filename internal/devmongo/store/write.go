@@ -30,8 +30,11 @@ func (s *Store) Insert(n Name, d bsoncore.Document, w Writer) error {
 }
 
 func (s *Store) insert(c *collection, d bsoncore.Document, id bsoncore.Value, w Writer) error {
-	key, err := doc.SortKey(id)
+	key, err := c.key(id)
 	if err != nil {
+		return err
+	}
+	if err := c.room(d); err != nil {
 		return err
 	}
 	if err := c.free(key, w.Txn); err != nil {
@@ -111,6 +114,9 @@ func (s *Store) change(c *collection, row foundRow, u *query.Update, w Writer) (
 	if len(r.Doc) > MaxDocument {
 		return nil, false, wire.Errorf(17419, "Resulting document after update is larger than %d", MaxDocument)
 	}
+	if err := s.capped(c, row.doc, r.Doc); err != nil {
+		return nil, false, err
+	}
 	op := s.updateOp(c, row, &r, u)
 	if w.Txn != nil {
 		w.Txn.write(c, row.key, r.Doc, op)
@@ -176,7 +182,7 @@ func (s *Store) Delete(n Name, f *query.Filter, one bool, w Writer) (int64, erro
 	defer s.mu.Unlock()
 	c := s.seen(n, w.Txn)
 	if c == nil {
-		return 0, nil
+		return 0, s.isView(n)
 	}
 	limit := 0
 	if one {
@@ -190,6 +196,9 @@ func (s *Store) Delete(n Name, f *query.Filter, one bool, w Writer) (int64, erro
 		return 0, err
 	}
 	for _, row := range rows {
+		if err := s.capped(c, row.doc, nil); err != nil {
+			return 0, err
+		}
 		s.delete(c, row, w)
 	}
 	return int64(len(rows)), nil
@@ -241,6 +250,9 @@ func (s *Store) Modify(n Name, m Modification, w Writer) (Modified, error) {
 		return Modified{}, err
 	}
 	if m.Update == nil {
+		if err := s.capped(c, row.doc, nil); err != nil {
+			return Modified{}, err
+		}
 		s.delete(c, *row, w)
 		return Modified{Value: row.doc, Found: true}, nil
 	}
