@@ -99,7 +99,7 @@ const long = 3 * time.Minute
 func TestSweepOfAllComponentsIsReported(t *testing.T) {
 	w, store := newWard(t), NewMemory(time.Minute)
 	for i := range 10 {
-		w.add(fmt.Sprintf("n%d", i), "tail", "hub", "sink/kafka", "lease", "leader", "notices", "webhook", "snapshots", "supervisor", "checkpoints")
+		w.add(fmt.Sprintf("n%d", i), "tail", "hub", "sink-kafka", "lease", "leader", "notices", "webhook", "snapshots", "supervisor", "checkpoints")
 	}
 	s, _ := w.watch(store, long)
 	for range 3 {
@@ -483,7 +483,7 @@ func TestExternalDeadmanIsPinged(t *testing.T) {
 func BenchmarkSweep(b *testing.B) {
 	w, store := newWard(b), NewMemory(time.Minute)
 	for i := range 100 {
-		w.add(fmt.Sprintf("n%03d", i), "tail", "hub", "checkpoints", "lease", "leader", "snapshots", "notices", "webhook", "supervisor", "sink/kafka")
+		w.add(fmt.Sprintf("n%03d", i), "tail", "hub", "checkpoints", "lease", "leader", "snapshots", "notices", "webhook", "supervisor", "sink-kafka")
 	}
 	s, _ := w.watch(store, long)
 	s.Sweep(b.Context()) // connects
