@@ -479,6 +479,24 @@ func TestExternalDeadmanIsPinged(t *testing.T) {
 	}
 }
 
+// Whatever a component answers, it counts as well only if it says so of itself, in time.
+func FuzzAnswers(f *testing.F) {
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":120,"uptime_s":1,"process":"p"}`))
+	f.Add(503, []byte(`{"slug":"hub","status":"stalled","last_decision_ms":12000,"uptime_s":1,"process":"p"}`))
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":9223372036854775807,"process":"p"}`))
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":18446744073710,"process":"p"}`)) // milliseconds that overflow to a small age
+	f.Add(200, []byte("OK"))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		c := answered(Target{Slug: "a/hub", Node: "a", Component: "hub", Process: "p"}, status, body, 10*time.Second)
+		var v health.Vital
+		well := status == http.StatusOK && json.Unmarshal(body, &v) == nil && v.Slug == "hub" && v.Status == health.VitalOK && v.Process == "p" &&
+			v.Uptime >= 0 && v.LastDecision >= 0 && v.LastDecision <= 10_000
+		if (c.Miss == "") != well || c.Slug != "a/hub" || c.Silent {
+			t.Errorf("%d %q: %+v", status, body, c)
+		}
+	})
+}
+
 // A sweep over 100 nodes of 10 components each.
 func BenchmarkSweep(b *testing.B) {
 	w, store := newWard(b), NewMemory(time.Minute)
