@@ -72,7 +72,7 @@ func (p *Progress) Age(mark uint64, waits bool, now time.Time) time.Duration {
 
 // A Component is a part of the node that has work of its own.
 type Component struct {
-	// Slug names the component, in lower case: hub, sink/kafka.
+	// Slug names the component: hub, sink-orders.
 	Slug string
 	// Age returns for how long the component has made no progress although it had something to do, 0 while it gets on or has nothing to do. What a
 	// dependency has to do is not the component's.

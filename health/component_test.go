@@ -68,7 +68,7 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 			Process: "p", Uptime: func() time.Duration { return time.Minute }, Stalled: 10 * time.Second, Lost: time.Minute,
 		})
 		c.Add(health.Component{Slug: "well", Age: func() time.Duration { return 0 }})
-		c.Add(health.Component{Slug: "sink/kafka", Age: func() time.Duration { return time.Duration(age.Load()) }, Restart: func() error { restarted++; return nil }})
+		c.Add(health.Component{Slug: "sink-kafka", Age: func() time.Duration { return time.Duration(age.Load()) }, Restart: func() error { restarted++; return nil }})
 		c.Add(health.Component{Slug: "hung", Age: func() time.Duration { <-hung; return 0 }})
 		ctx, stop := context.WithCancel(t.Context())
 		go c.Run(ctx)
@@ -86,19 +86,19 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 		}
 		time.Sleep(5500 * time.Millisecond)
 		get("well", 200, health.VitalOK)
-		get("sink/kafka", 200, health.VitalOK)
+		get("sink-kafka", 200, health.VitalOK)
 		get("hung", 200, health.VitalOK)
 		get("unknown", 404, "")
 		time.Sleep(6 * time.Second)
 		age.Store(int64(11 * time.Second))
 		time.Sleep(time.Second)
 		get("well", 200, health.VitalOK)
-		get("sink/kafka", 503, health.VitalStalled)
+		get("sink-kafka", 503, health.VitalStalled)
 		get("hung", 503, health.VitalStalled)
 		if err := c.Alive(); err != nil {
 			t.Error(err)
 		}
-		if v, err := c.Vital("sink/kafka"); err != nil || !v.Restartable || v.LastDecision < 11_000 {
+		if v, err := c.Vital("sink-kafka"); err != nil || !v.Restartable || v.LastDecision < 11_000 {
 			t.Errorf("%+v, %v", v, err)
 		}
 		time.Sleep(time.Minute)
@@ -111,7 +111,7 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 		if err := c.Alive(); err != nil {
 			t.Error(err)
 		}
-		if c.Restart("sink/kafka") != nil || restarted != 1 || c.Restart("well") == nil || c.Restart("unknown") == nil {
+		if c.Restart("sink-kafka") != nil || restarted != 1 || c.Restart("well") == nil || c.Restart("unknown") == nil {
 			t.Error("restarts")
 		}
 		stop()

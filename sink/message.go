@@ -86,11 +86,16 @@ var (
 	ErrGone = errors.New("the target refuses all messages")
 )
 
-// One publishes a copy of a message to a target and returns the outcome.
+// One publishes a copy of a message to a target and returns the outcome, which is unknown if the context ends first.
 func One(ctx context.Context, t Target, m *Message) error {
 	single, outcome := *m, make(chan error, 1)
 	single.report = func(_ *Message, err error) { outcome <- err }
 	t.Publish(ctx, &single)
 	t.Flush()
-	return <-outcome // within a bounded time
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
@@ -30,6 +31,13 @@ type Config struct {
 	Attempts int
 	// DeadLetter takes messages that were refused for good; nil halts the sink.
 	DeadLetter Target
+	// AckTimeout is how long a target may take until it has reported an outcome. Defaults to 10 s.
+	AckTimeout time.Duration
+	// Renew makes the target and that of dead letters anew, for a restart of the sink. Required for Restart.
+	Renew func() (target, deadLetter Target, err error)
+	// Stall is called before each batch is published, which waits for it. For demonstrations of what becomes of a sink that does not get on; nil
+	// otherwise. It must return when its context ends.
+	Stall func(ctx context.Context)
 	// StallAfter is how long the target may acknowledge nothing before operators are told. Defaults to 10 s.
 	StallAfter time.Duration
 	// Breaker guards the attempts after a failure. Required.
@@ -50,16 +58,22 @@ type Sink struct {
 	encode  *encoder
 	metrics metrics
 
-	signal chan struct{} // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
-	acked  chan struct{} // holds one signal: batches are over
+	signal  chan struct{}     // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
+	acked   chan struct{}     // holds one signal: batches are over
+	batches []*streamer.Batch // that were received and are not published yet; of the loop
+	steps   health.Progress   // of whoever asks for Age
 
 	mu struct {
 		sync.Mutex
-		flights  []*flight // batches that are not over, in order
-		ack      uint64    // the last batch that is over and not acknowledged
-		underWay int       // messages
-		failed   bool      // some message waits for another attempt
+		restart  context.CancelCauseFunc // ends the loop that runs, nil while none does
+		backlog  int                     // batches that were received and are not published yet
+		step     uint64                  // counts what becomes of the oldest batch, and the attempts while something has failed
+		flights  []*flight               // batches that are not over, in order
+		ack      uint64                  // the last batch that is over and not acknowledged
+		underWay int                     // messages
+		failed   bool                    // some message waits for another attempt
 		paused   bool
+		resumed  bool // everything that has failed is to be tried again, whatever has become of it
 		halted   error
 		stalled  bool
 		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
@@ -78,6 +92,7 @@ type flight struct {
 // New returns a Sink. Run runs it and closes the target.
 func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	cfg.Attempts, cfg.StallAfter = cmp.Or(cfg.Attempts, 5), cmp.Or(cfg.StallAfter, 10*time.Second)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
 	s := &Sink{
 		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
@@ -102,6 +117,9 @@ func (s *Sink) Run(ctx context.Context) error {
 				cancel(err)
 				return
 			}
+			s.mu.Lock()
+			s.mu.backlog += len(batches)
+			s.mu.Unlock()
 			select {
 			case received <- batches:
 			case <-ctx.Done():
@@ -111,25 +129,30 @@ func (s *Sink) Run(ctx context.Context) error {
 	})
 	wg.Go(func() { s.runAcks(ctx) })
 	wg.Go(func() { s.watch(ctx) })
+	return planned(s.runLoops(ctx, received))
+}
+
+// run publishes what is received until the context ends.
+func (s *Sink) run(ctx context.Context, received <-chan []*streamer.Batch) error {
 	for {
+		for len(s.batches) > 0 {
+			if err := s.take(ctx, s.batches[0]); err != nil {
+				return err
+			}
+		}
+		s.target.Flush()
+		if err := s.recover(ctx); err != nil {
+			return err
+		}
 		from := received
 		if s.rests() {
 			from = nil
 		}
 		select {
-		case batches := <-from:
-			for _, b := range batches {
-				if err := s.take(ctx, b); err != nil {
-					return planned(err)
-				}
-			}
-			s.target.Flush()
+		case s.batches = <-from:
 		case <-s.signal:
 		case <-ctx.Done():
-			return planned(context.Cause(ctx))
-		}
-		if err := s.recover(ctx); err != nil {
-			return planned(err)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -159,6 +182,11 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 			return err
 		}
 	}
+	if s.cfg.Stall != nil {
+		if s.cfg.Stall(ctx); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 	s.shared.Prune(b)
 	f := &flight{seq: b.Seq}
 	var err error
@@ -175,7 +203,12 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 			return err
 		}
 	}
+	s.batches = s.batches[1:]
 	s.mu.Lock()
+	s.mu.backlog--
+	if len(s.mu.flights) == 0 {
+		s.mu.step++
+	}
 	s.mu.flights = append(s.mu.flights, f)
 	s.finish()
 	s.mu.Unlock()
@@ -239,9 +272,13 @@ func (s *Sink) abandon(messages []*Message) {
 func (s *Sink) done(m *Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m.flight == nil {
+		return // of a loop that has ended: it is published again
+	}
 	s.mu.underWay--
 	m.err = err
 	if err != nil {
+		s.mu.step++
 		m.state = waiting
 		s.mu.failed = true
 		if !errors.Is(err, ErrEarlier) {
@@ -263,6 +300,9 @@ func (s *Sink) done(m *Message, err error) {
 func (s *Sink) end(m *Message) {
 	m.state = over
 	m.flight.left--
+	if len(s.mu.flights) > 0 && m.flight == s.mu.flights[0] {
+		s.mu.step++
+	}
 	if m.flight.left == 0 && !s.mu.failed {
 		s.finish()
 	}
@@ -280,6 +320,7 @@ func (s *Sink) finish() {
 		return
 	}
 	s.mu.flights = slices.Delete(s.mu.flights, 0, n)
+	s.mu.step++
 	notify(s.acked)
 	if len(s.mu.flights) == 0 {
 		notify(s.signal)
@@ -339,7 +380,8 @@ func (s *Sink) recover(ctx context.Context) error {
 			return nil
 		}
 		s.mu.Lock()
-		idle := s.mu.paused || s.mu.halted != nil
+		s.mu.step++
+		idle := s.mu.paused || s.mu.halted != nil || s.mu.resumed // which is signalled
 		s.mu.Unlock()
 		if idle {
 			return nil
@@ -401,6 +443,7 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.failed {
+		s.mu.resumed = false
 		return nil, nil
 	}
 	failed := make(map[change.Partition]bool)
@@ -408,6 +451,9 @@ func (s *Sink) again() (first *Message, again []*Message) {
 		for _, m := range f.messages {
 			if m.state == underWay {
 				continue
+			}
+			if m.state == waiting && s.mu.resumed {
+				m.err = ErrEarlier
 			}
 			if m.state == waiting {
 				if _, hands := s.shared.Term(m.Partition, f.seq); !hands && m.Op != OpLoss {
@@ -423,6 +469,7 @@ func (s *Sink) again() (first *Message, again []*Message) {
 			again = append(again, m)
 		}
 	}
+	s.mu.resumed = false
 	if len(again) > 0 {
 		return again[0], again
 	}
@@ -516,13 +563,7 @@ func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
 func (s *Sink) Resume() {
 	s.hold(func() {
 		s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now()
-		for _, f := range s.mu.flights { // each is tried again, whatever has become of it
-			for _, m := range f.messages {
-				if m.state == waiting {
-					m.err = ErrEarlier
-				}
-			}
-		}
+		s.mu.resumed = true
 	})
 }
 

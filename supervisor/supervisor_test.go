@@ -99,7 +99,7 @@ const long = 3 * time.Minute
 func TestSweepOfAllComponentsIsReported(t *testing.T) {
 	w, store := newWard(t), NewMemory(time.Minute)
 	for i := range 10 {
-		w.add(fmt.Sprintf("n%d", i), "tail", "hub", "sink/kafka", "lease", "leader", "notices", "webhook", "snapshots", "supervisor", "checkpoints")
+		w.add(fmt.Sprintf("n%d", i), "tail", "hub", "sink-kafka", "lease", "leader", "notices", "webhook", "snapshots", "supervisor", "checkpoints")
 	}
 	s, _ := w.watch(store, long)
 	for range 3 {
@@ -479,11 +479,29 @@ func TestExternalDeadmanIsPinged(t *testing.T) {
 	}
 }
 
+// Whatever a component answers, it counts as well only if it says so of itself, in time.
+func FuzzAnswers(f *testing.F) {
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":120,"uptime_s":1,"process":"p"}`))
+	f.Add(503, []byte(`{"slug":"hub","status":"stalled","last_decision_ms":12000,"uptime_s":1,"process":"p"}`))
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":9223372036854775807,"process":"p"}`))
+	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":18446744073710,"process":"p"}`)) // milliseconds that overflow to a small age
+	f.Add(200, []byte("OK"))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		c := answered(Target{Slug: "a/hub", Node: "a", Component: "hub", Process: "p"}, status, body, 10*time.Second)
+		var v health.Vital
+		well := status == http.StatusOK && json.Unmarshal(body, &v) == nil && v.Slug == "hub" && v.Status == health.VitalOK && v.Process == "p" &&
+			v.Uptime >= 0 && v.LastDecision >= 0 && v.LastDecision <= 10_000
+		if (c.Miss == "") != well || c.Slug != "a/hub" || c.Silent {
+			t.Errorf("%d %q: %+v", status, body, c)
+		}
+	})
+}
+
 // A sweep over 100 nodes of 10 components each.
 func BenchmarkSweep(b *testing.B) {
 	w, store := newWard(b), NewMemory(time.Minute)
 	for i := range 100 {
-		w.add(fmt.Sprintf("n%03d", i), "tail", "hub", "checkpoints", "lease", "leader", "snapshots", "notices", "webhook", "supervisor", "sink/kafka")
+		w.add(fmt.Sprintf("n%03d", i), "tail", "hub", "checkpoints", "lease", "leader", "snapshots", "notices", "webhook", "supervisor", "sink-kafka")
 	}
 	s, _ := w.watch(store, long)
 	s.Sweep(b.Context()) // connects

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -38,17 +39,14 @@ func (s *Supervisor) poll(ctx context.Context, targets []Target, timeout time.Du
 
 // ask asks one component.
 func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) Check {
-	c := Check{Target: t}
-	miss := func(cause Cause, format string, args ...any) Check {
-		c.Miss, c.Detail = cause, fmt.Sprintf(format, args...)
-		return c
+	silent := func(cause Cause, format string, args ...any) Check {
+		return Check{Target: t, Miss: cause, Detail: fmt.Sprintf(format, args...), Silent: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
 	if err != nil {
-		c.Silent = true
-		return miss(Unreachable, "%v", err)
+		return silent(Unreachable, "%v", err)
 	}
 	var body []byte
 	resp, err := s.client.Do(req)
@@ -58,27 +56,36 @@ func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) C
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		c.Silent = true
-		return miss(Timeout, "no answer within %s", timeout)
+		return silent(Timeout, "no answer within %s", timeout)
 	case err != nil:
-		c.Silent = true
-		return miss(Unreachable, "%v", err)
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable:
-		return miss(BadStatus, "answers %s", resp.Status)
+		return silent(Unreachable, "%v", err)
+	}
+	return answered(t, resp.StatusCode, body, s.cfg.StallAfter)
+}
+
+// answered judges the answer of a component.
+func answered(t Target, status int, body []byte, stallAfter time.Duration) Check {
+	c := Check{Target: t}
+	miss := func(cause Cause, format string, args ...any) Check {
+		c.Miss, c.Detail = cause, fmt.Sprintf(format, args...)
+		return c
+	}
+	if status != http.StatusOK && status != http.StatusServiceUnavailable {
+		return miss(BadStatus, "answers %d", status)
 	}
 	var v health.Vital
 	if err := json.Unmarshal(body, &v); err != nil || v.Slug != t.Component || v.Process == "" || v.LastDecision < 0 || v.Uptime < 0 {
-		return miss(BadBody, "answers %s, and not how the component does", resp.Status)
+		return miss(BadBody, "answers %d, and not how the component does", status)
 	}
 	c.Lane = v.Restartable
-	age := time.Duration(v.LastDecision) * time.Millisecond
+	age := time.Duration(min(v.LastDecision, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	switch {
 	case v.Process != t.Process:
 		return miss(OtherProcess, "process %s answers instead of %s", v.Process, t.Process)
-	case v.Status != health.VitalOK || age > s.cfg.StallAfter:
+	case v.Status != health.VitalOK || age > stallAfter:
 		return miss(Stalled, "no progress for %s", age.Truncate(time.Millisecond))
-	case resp.StatusCode != http.StatusOK:
-		return miss(BadStatus, "answers %s", resp.Status)
+	case status != http.StatusOK:
+		return miss(BadStatus, "answers %d", status)
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -66,7 +67,7 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
-	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub; needs several nodes")
+	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub, sink; needs several nodes. With sink the nodes publish to Kafka unless -sink says otherwise")
 	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; a subscriber begins with them, and is compared with the collection. With -chaos it is killed, too")
 	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
@@ -79,6 +80,9 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	}
 	if d.documents > 0 && d.mishaps && d.nodes == 1 {
 		d.nodes = 3
+	}
+	if d.sink == "" && slices.Contains(d.wedged, "sink") {
+		d.sink = "kafka"
 	}
 	switch {
 	case flags.NArg() > 0:

@@ -88,3 +88,20 @@ func TestSnapshotOfADemoEqualsTheCollection(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Each component that is made to stand still is found and restarted within its budget, and nothing is missing. A hub's restart repeats nothing; what
+// a sink's repeats, transactions hide.
+func TestWedgedComponentsOfADemoAreRestarted(t *testing.T) {
+	var s summary
+	if err := json.NewDecoder(run(t, "-nodes", "2", "-wedge", "sink,hub", "-for", "20s", "-rate", "200", "-o", "json")).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Written == 0 || s.Missing > 0 || s.OutOfOrder > 0 || s.Duplicates > 0 || s.Sink != "kafka" || s.Reports == 0 || len(s.Wedges) == 0 {
+		t.Errorf("%+v", s)
+	}
+	for _, w := range s.Wedges {
+		if w.Restarts < 1 || w.Restarts > 3 || w.Restarted <= 0 || w.Recovered < w.Restarted {
+			t.Errorf("%+v", w)
+		}
+	}
+}

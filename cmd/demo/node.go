@@ -26,7 +26,7 @@ func nodeCommand(ctx context.Context, file string, notes io.Writer) error {
 		return err
 	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: "demo", Process: rand.Text(), StallHub: stallHub(ctx),
+		Config: cfg, Version: "demo", Process: rand.Text(), StallHub: stall(ctx, "hub"), StallSink: stall(ctx, "sink"),
 		Logger: cfg.Log.Logger(notes, slog.LevelDebug).With("node", cfg.Node.ID),
 	})
 	if err != nil {

@@ -18,6 +18,9 @@ import (
 	"github.com/mongostream/streamer/internal/devbroker"
 )
 
+// sinkName is the name of the nodes' sink.
+const sinkName = "demo"
+
 // A target is the embedded system to which a sink of the nodes publishes, and from which the demo takes what has arrived.
 type target struct {
 	config string // path of the nodes' configuration
@@ -45,7 +48,7 @@ func openTarget(ctx context.Context, kind, dir string) (*target, error) {
 		}
 	}
 	if err == nil {
-		err = os.WriteFile(t.config, []byte("sinks:\n  - name: demo\n    start: earliest\n    "+settings+"\n"), 0o600)
+		err = os.WriteFile(t.config, []byte("sinks:\n  - name: "+sinkName+"\n    start: earliest\n    "+settings+"\n"), 0o600)
 	}
 	if err != nil {
 		t.close()

@@ -28,28 +28,43 @@ type wedge struct {
 }
 
 // wedgeable are the components that can be made to stand still, and the signal that does it: of a node of a demo only.
-func wedgeable() map[string]syscall.Signal { return map[string]syscall.Signal{"hub": syscall.SIGUSR1} }
+func wedgeable() map[string]syscall.Signal {
+	return map[string]syscall.Signal{"hub": syscall.SIGUSR1, "sink": syscall.SIGUSR2}
+}
 
-// wedgeSettings are those of nodes whose components are wedged: a demo is short.
+// wedgeSlug is what a component that can be wedged is called at its node.
+func wedgeSlug(component string) string {
+	if component == "sink" {
+		return "sink-" + sinkName
+	}
+	return component
+}
+
+// wedgeSettings are those of nodes whose components are wedged: a demo is short, and a slow machine is no reason to replace a process.
 func wedgeSettings() []string {
-	return []string{"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_SUPERVISOR_STALL_AFTER=1s"}
+	return []string{
+		"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_SUPERVISOR_STALL_AFTER=2s", "STREAMER_SUPERVISOR_MISSED_HEARTBEATS_TO_ALERT=10",
+	}
 }
 
 // wedgeTimeout bounds how long a wedged component may take until it makes progress again.
-const wedgeTimeout = 30 * time.Second
+const wedgeTimeout = time.Minute
 
-// wedges makes one component after the other stand still until the context ends, each at every node twice at most, and waits until the
+// wedgeUntil is how long before the end a component is wedged last: changes must come that it does not process.
+const wedgeUntil = 5 * time.Second
+
+// wedgeAll makes one component after the other stand still until the context ends, each at every node twice at most, and waits until the
 // supervisor has them going again.
 func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int, err error) {
 	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
 	begun, patient := time.Now(), context.WithoutCancel(ctx)
 	for i := 0; i < 2*len(f.nodes)*len(d.wedged) && ctx.Err() == nil; i++ {
-		pause(ctx, 3*time.Second)
-		if ctx.Err() != nil {
+		pause(ctx, time.Second)
+		if end, bounded := ctx.Deadline(); ctx.Err() != nil || bounded && time.Until(end) < wedgeUntil {
 			break
 		}
-		n, component := f.nodes[i%len(f.nodes)], d.wedged[i/len(f.nodes)%len(d.wedged)]
-		w := wedge{Slug: n.id + "/" + component, AtSeconds: time.Since(begun).Seconds()}
+		n, component := f.nodes[i/len(d.wedged)%len(f.nodes)], d.wedged[i%len(d.wedged)]
+		w := wedge{Slug: n.id + "/" + wedgeSlug(component), AtSeconds: time.Since(begun).Seconds()}
 		before, err := store.Look(patient)
 		if err != nil {
 			return all, 0, err
@@ -118,18 +133,18 @@ func parseWedges(text string) (components []string, err error) {
 	}
 	for component := range strings.SplitSeq(text, ",") {
 		if _, known := wedgeable()[component]; !known {
-			return nil, fmt.Errorf("-wedge %q: only hub can be wedged", component)
+			return nil, fmt.Errorf("-wedge %q: only hub and sink can be wedged", component)
 		}
 		components = append(components, component)
 	}
 	return components, nil
 }
 
-// stallHub returns what the hub of this process waits for: nothing, until the process is sent the signal; then the end of the loop.
-func stallHub(ctx context.Context) func(context.Context) {
+// stall returns what a component of this process waits for: nothing, until the process is sent its signal; then the end of its loop.
+func stall(ctx context.Context, component string) func(context.Context) {
 	var wedged atomic.Bool
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, wedgeable()["hub"])
+	signal.Notify(signals, wedgeable()[component])
 	go func() {
 		defer signal.Stop(signals)
 		for {

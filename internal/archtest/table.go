@@ -21,7 +21,7 @@ func rules() []rule {
 		{of("checkpoint/..."), of("change/...", "checkpoint", "health", "snapshot"), "stores implement its port, not it theirs"},
 		{of("streamer"), of("change", "change/extjson", "checkpoint", "gap", "health", "internal/retry", "match", "notice", "oplog", "snapshot"), "no transport, no store, no cluster: terms come from outside"},
 		{of("gateway/..."), of("change", "gateway/...", "internal/retry", "match", "streamer"), "a transport is a session of the hub, and nothing else"},
-		{of("sink/..."), of("change/...", "gateway", "internal/breaker", "internal/retry", "notice", "sink", "streamer"), "a sink is a shared subscriber; its targets know messages, and not each other"},
+		{of("sink/..."), of("change/...", "gateway", "health", "internal/breaker", "internal/retry", "notice", "sink", "streamer"), "a sink is a shared subscriber; its targets know messages, and not each other"},
 		{of("internal/devbroker"), nil, "targets as others run them"},
 		{of("client"), of("gateway/streampb"), "other people's programs link it: the wire and nothing else of ours"},
 		{of("examples/..."), of("client"), "programs as others would write them"},

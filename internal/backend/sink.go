@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
@@ -65,6 +66,12 @@ func Target(s config.Sink, cluster string) (target sink.Target, err error) {
 		return nil, fault.Newf(fault.SinkTarget, "sink %s: %w", s.Name, err)
 	}
 	return target, nil
+}
+
+// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0 where it has no timeout.
+func AckTimeout(s config.Sink) time.Duration {
+	timeout := map[string]time.Duration{config.SinkKafka: s.Kafka.Timeout, config.SinkNATS: s.NATS.AckTimeout, config.SinkHTTP: s.HTTP.Timeout}[s.Type]
+	return 2 * timeout // it may connect or wait first
 }
 
 // Carries says what the log's events have beside the changes themselves.

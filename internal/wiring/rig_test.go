@@ -41,12 +41,13 @@ const (
 type rig struct {
 	*testing.T
 
-	server   *devmongo.Server
-	client   *mongo.Client
-	store    *etcd.Store // where nodes keep their checkpoints, past them
-	settings []string
-	stallHub func(context.Context) // of nodes; nil: it does not stall
-	file     string                // path of the nodes' configuration, may be empty
+	server    *devmongo.Server
+	client    *mongo.Client
+	store     *etcd.Store // where nodes keep their checkpoints, past them
+	settings  []string
+	stallHub  func(context.Context) // of nodes; nil: it does not stall
+	stallSink func(context.Context) // likewise
+	file      string                // path of the nodes' configuration, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -159,7 +160,7 @@ func (r *rig) assemble(settings ...string) (*Service, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub})
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub, StallSink: r.stallSink})
 }
 
 // A live is a running node, and what its shared subscriber has received.

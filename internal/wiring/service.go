@@ -51,7 +51,9 @@ type Options struct {
 	TakeOver bool
 	// StallHub is called before each turn of the hub, which waits for it. For demonstrations; nil otherwise.
 	StallHub func(ctx context.Context)
-	Logger   *slog.Logger
+	// StallSink is called before each batch that a sink publishes, which waits for it. For demonstrations; nil otherwise.
+	StallSink func(ctx context.Context)
+	Logger    *slog.Logger
 }
 
 // A Service is a node with all that surrounds it.

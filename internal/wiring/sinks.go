@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/notice"
@@ -20,11 +21,13 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		target, err := backend.Target(cfg, s.origin.Cluster)
-		if err != nil {
-			return err
+		open := func() (target, letters sink.Target, err error) {
+			if target, err = backend.Target(cfg, s.origin.Cluster); err == nil {
+				letters, err = backend.DeadLetters(cfg, s.origin.Cluster)
+			}
+			return target, letters, err
 		}
-		letters, err := backend.DeadLetters(cfg, s.origin.Cluster)
+		target, letters, err := open()
 		if err != nil {
 			return err
 		}
@@ -40,10 +43,13 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		default:
 			shared.Begin(streamer.StartTime, cfg.Start.At)
 		}
-		s.sinks = append(s.sinks, sink.New(sink.Config{
+		k := sink.New(sink.Config{
 			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
 			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
-		}, shared, target))
+			AckTimeout: backend.AckTimeout(cfg), Renew: open, Stall: s.opts.StallSink,
+		}, shared, target)
+		s.sinks = append(s.sinks, k)
+		s.components.Add(health.Component{Slug: "sink-" + cfg.Name, Age: k.Age, Restart: func() error { k.Restart(); return nil }})
 	}
 	return nil
 }

@@ -1,0 +1,116 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A mute target acknowledges nothing, and counts how often it was closed.
+type mute struct{ closed int }
+
+func (m *mute) Publish(context.Context, *Message)          {}
+func (m *mute) Flush()                                     {}
+func (m *mute) Check(context.Context) error                { return nil }
+func (m *mute) Close()                                     { m.closed++ }
+func (m *mute) renew() (target, letters Target, err error) { return m, nil, nil }
+
+// sending returns a sink that publishes batches of two messages each to a target.
+func sending(target *mute, batches uint64) *Sink {
+	s := New(Config{Metrics: NewMetrics(nil), Renew: target.renew}, nil, target)
+	s.enter(func(error) {})
+	for seq := uint64(1); seq <= batches; seq++ {
+		f := &flight{seq: seq, left: 2}
+		for range f.left {
+			f.messages = append(f.messages, &Message{flight: f, report: s.done})
+		}
+		s.mu.flights = append(s.mu.flights, f)
+		for _, m := range f.messages {
+			s.begin(m)
+		}
+	}
+	return s
+}
+
+// A sink is judged by what becomes of its oldest batch, beyond what the target may take, and only while it has to publish.
+func TestSinkIsJudgedByItsOldestBatch(t *testing.T) {
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		happens func(s *Sink, second int)
+		want    time.Duration // after a minute, of which the target may take ten seconds for each outcome
+	}{
+		"nothing becomes of it": {func(*Sink, int) {}, 50 * time.Second},
+		"only later batches are acknowledged": {func(s *Sink, second int) {
+			if f := s.mu.flights[1+second%2]; f.left > 1 {
+				f.messages[0].Done(nil)
+			}
+		}, 50 * time.Second},
+		"its messages are acknowledged": {func(s *Sink, second int) {
+			if second == 29 || second == 59 {
+				s.mu.flights[0].messages[second/30].Done(nil)
+			}
+		}, 0},
+		"the target is away, and attempts are made": {func(s *Sink, second int) {
+			if s.mu.failed = true; second%12 == 0 {
+				s.mu.step++
+			}
+		}, 0},
+		"the target was away, and nothing is tried": {func(s *Sink, second int) {
+			if second == 0 {
+				s.mu.flights[0].messages[0].Done(away)
+			}
+		}, 45 * time.Second},
+		"it is paused": {func(s *Sink, _ int) { s.mu.paused = true }, 0},
+		"it is halted": {func(s *Sink, _ int) { s.mu.halted = away }, 0},
+		"it has ended": {func(s *Sink, _ int) { s.enter(nil) }, 0},
+		"a batch waits, and nothing is with the target": {func(s *Sink, _ int) {
+			s.mu.flights, s.mu.underWay, s.mu.backlog = nil, 0, 1
+		}, 59 * time.Second},
+		"nothing waits": {func(s *Sink, _ int) { s.mu.flights, s.mu.underWay = nil, 0 }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := sending(&mute{}, 3)
+				s.Age()
+				for second := range 60 {
+					c.happens(s, second)
+					s.Age() // components are looked at every second
+					time.Sleep(time.Second)
+				}
+				if got := s.Age(); (got - c.want).Abs() > time.Second {
+					t.Errorf("%s", got)
+				}
+			})
+		})
+	}
+}
+
+// What was under way before a restart waits for another attempt, and late outcomes of the closed target change nothing.
+func TestRestartedSinkForgetsItsOldTarget(t *testing.T) {
+	target := &mute{}
+	s := sending(target, 2)
+	old := slices.Concat(s.mu.flights[0].messages, s.mu.flights[1].messages)
+	old[1].Done(nil)
+	if err := s.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Message{old[0], old[2], old[3]} {
+		m.Done(nil)
+	}
+	st := s.Status()
+	if target.closed != 1 || st.Published != 1 || st.State != Retrying || st.UnderWay != 0 || s.mu.ack != 0 {
+		t.Errorf("%+v, closed %d times, acknowledged %d", st, target.closed, s.mu.ack)
+	}
+	for i, want := range []struct {
+		state state
+		left  int
+	}{{waiting, 1}, {over, 1}, {waiting, 2}, {waiting, 2}} {
+		f := s.mu.flights[i/2]
+		if m := f.messages[i%2]; m.state != want.state || f.left != want.left {
+			t.Errorf("message %d: %+v", i, m)
+		}
+	}
+}
