@@ -44,7 +44,7 @@ fmt:
 	$(LINT) fmt ./...
 
 vet:
-	$(GO) vet -tags prove ./...
+	$(GO) vet -tags prove,clients ./...
 
 # go vet, what a newer Go writes more simply, and the rest of .golangci.yml.
 lint:
@@ -133,11 +133,12 @@ release:
 			--transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
 	done; cd bin/release && sha256sum *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
 
-# The clients in other languages, against real nodes; needs Node 18 and npm.
+# The clients in other languages, against real nodes; needs Node 18 and npm, and Python 3.8.
 clients:
 	$(MAKE) -s build
 	$(GO) build -o bin/demo ./cmd/demo
 	cd clients/typescript && npm ci --no-audit --no-fund && npm test
+	$(GO) test -tags clients -run '^TestConsumerInPython' ./test
 
 # The plain manifests, from the chart.
 manifests:

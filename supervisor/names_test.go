@@ -39,34 +39,48 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 	}
 }
 
-func TestAlertRulesNameMetricsAndRunbooks(t *testing.T) {
-	rules, err := os.ReadFile("../deploy/prometheus/supervisor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../docs/supervisor.md")
+// That each has a runbook and a case for promtool is test.TestEveryAlertHasItsRunbook.
+func TestAlertRulesNameMetrics(t *testing.T) {
+	rules, err := os.ReadFile("../deploy/prometheus/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := registered(t)
-	for _, name := range regexp.MustCompile(`streamer_\w+`).FindAllString(string(rules), -1) {
+	used := regexp.MustCompile(`streamer_supervisor_\w+`).FindAllString(string(rules), -1)
+	for _, name := range used {
 		if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
 			t.Errorf("there is no metric %s", name)
 		}
 	}
-	runbooks := regexp.MustCompile(`docs/supervisor\.md#([a-z-]+)`).FindAllStringSubmatch(string(rules), -1)
-	for _, m := range runbooks {
-		if title := "### " + strings.ReplaceAll(m[1], "-", " "); !strings.Contains(strings.ToLower(string(page)), title+"\n") {
-			t.Errorf("there is no runbook %q", m[1])
-		}
+	if len(used) < 5 {
+		t.Errorf("the rules name %d metrics", len(used))
 	}
 	for _, alert := range []string{"SupervisorComponentDown", "SupervisorRestartBudgetExhausted", "SupervisorSweepMissing", "SupervisorSweepLatencyHigh"} {
-		if !strings.Contains(string(rules), "alert: "+alert+"\n") || !strings.Contains(string(page), alert) {
+		if !strings.Contains(string(rules), "alert: "+alert+"\n") {
 			t.Errorf("no alert %s", alert)
 		}
 	}
-	if len(runbooks) < 4 {
-		t.Errorf("%d runbooks", len(runbooks))
+}
+
+// Prometheus does not count what a series begins with: without the 0 the first restart would be missing in what the alert of the budget counts.
+func TestRestartsAreCountedFromZero(t *testing.T) {
+	w, store := newWard(t), NewMemory(time.Minute)
+	w.add("a", "hub", "tail")
+	s, _ := w.watch(store, long)
+	s.Sweep(t.Context())
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s.metrics.restarts)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) != 1 || len(families[0].GetMetric()) != 2 {
+		t.Fatalf("%v", families)
+	}
+	for _, m := range families[0].GetMetric() {
+		if m.GetCounter().GetValue() != 0 {
+			t.Errorf("%v", m)
+		}
 	}
 }
 

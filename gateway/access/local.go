@@ -51,6 +51,16 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 	})
 }
 
+// SameOrigin refuses requests with which a page of another origin would change something, whatever the page may read and however the browser
+// proves who it is. Programs that are no browsers are let through.
+func SameOrigin(next http.Handler) http.Handler {
+	p := http.NewCrossOriginProtection()
+	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a page of origin %.100q has sent a request that changes something", r.Header.Get("Origin")))
+	}))
+	return p.Handler(next)
+}
+
 // IsLocal reports whether a listen address is a loopback address, or localhost. Other names are not resolved.
 func IsLocal(address string) bool {
 	host, _, err := net.SplitHostPort(address)

@@ -36,20 +36,8 @@ type DrainResult struct {
 // until it is taken back, also when the context ends.
 func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 	done, begun := DrainResult{Node: d.Node, Left: -1}, time.Now()
-	view, err := c.Roster.View(ctx)
-	if err == nil {
-		err = d.check(view)
-	}
-	if err == nil {
-		done.Had = owned(view, d.Node)
-		if d.Confirm != nil {
-			err = d.Confirm(done.Had)
-		}
-	}
-	if err == nil {
-		err = c.Directives.Drain(ctx, d.Node, cluster.Drain{By: d.By, At: begun.UTC()})
-	}
-	if err != nil {
+	var err error
+	if done.Had, err = d.request(ctx, c, begun); err != nil {
 		return done, err
 	}
 	err = c.watch(ctx, func(v cluster.View) (over bool, err error) {
@@ -71,6 +59,24 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 		return false, nil
 	})
 	return done, err
+}
+
+// request writes the directive if nothing stands against it, and returns how many partitions the node owns.
+func (d Drain) request(ctx context.Context, c Cluster, now time.Time) (had int, err error) {
+	view, err := c.Roster.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := d.check(view); err != nil {
+		return 0, err
+	}
+	had = owned(view, d.Node)
+	if d.Confirm != nil {
+		if err := d.Confirm(had); err != nil {
+			return had, err
+		}
+	}
+	return had, c.Directives.Drain(ctx, d.Node, cluster.Drain{By: d.By, At: now.UTC()})
 }
 
 // check refuses to drain who is not there, and where nobody could take what it has.

@@ -58,6 +58,11 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 
 // refuse answers with why nothing can be told.
 func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
+	refuseWith(w, r, http.StatusServiceUnavailable, err, logger)
+}
+
+// refuseWith answers with a status and why, in full to those who may read everything.
+func refuseWith(w http.ResponseWriter, r *http.Request, status int, err error, logger *slog.Logger) {
 	var said struct {
 		Code    fault.Code `json:"code,omitempty"`
 		Message string     `json:"message"`
@@ -65,6 +70,6 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logg
 	}
 	said.Code, _, said.Remedy = fault.Public(err)
 	said.Message = strings.TrimPrefix(shownError(access.From(r.Context()), err, logger), string(said.Code)+": ")
-	w.WriteHeader(http.StatusServiceUnavailable)
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(said) // the client may have gone
 }

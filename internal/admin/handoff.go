@@ -51,6 +51,9 @@ type pendingHandoff struct {
 	cluster Cluster
 	started time.Time
 	done    HandoffResult
+	pin     cluster.Pin
+	// requested says that the directive may be in the store.
+	requested bool
 
 	beat  int64     // of the recipient's heartbeat, as last seen
 	heard time.Time // when that was
@@ -59,20 +62,10 @@ type pendingHandoff struct {
 // Run asks for the handoff and returns when the partition is served where it is wished, or with the fault for which it will not be. A wish
 // that came to nothing is taken back, also when the context ends.
 func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
-	w := &pendingHandoff{Handoff: h, cluster: c, started: time.Now()}
-	w.done = HandoffResult{Partition: h.Partition, To: h.To, By: h.By, Steps: []HandoffStep{}}
-	if err := w.validate(ctx); err != nil {
+	w := h.pending(c)
+	err := w.request(ctx)
+	if err != nil && !w.requested {
 		return w.done, err
-	}
-	if h.Confirm != nil {
-		if err := h.Confirm(w.done.From); err != nil {
-			return w.done, err
-		}
-	}
-	pin := cluster.Pin{To: h.To, By: h.By, At: w.started.UTC()}
-	err := c.Directives.Pin(ctx, h.Partition, pin, h.For)
-	if errors.Is(err, cluster.ErrPinned) {
-		return w.done, fault.New(fault.HandoffMoving, err)
 	}
 	if err == nil {
 		w.report("requested")
@@ -81,10 +74,36 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 	if err != nil {
 		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 		defer cancel()
-		return w.done, errors.Join(err, c.Directives.Unpin(giving, h.Partition, pin))
+		return w.done, errors.Join(err, c.Directives.Unpin(giving, h.Partition, w.pin))
 	}
 	w.done.TookMS = time.Since(w.started).Milliseconds()
 	return w.done, nil
+}
+
+// pending returns the handoff before it is requested.
+func (h Handoff) pending(c Cluster) *pendingHandoff {
+	w := &pendingHandoff{Handoff: h, cluster: c, started: time.Now()}
+	w.done = HandoffResult{Partition: h.Partition, To: h.To, By: h.By, Steps: []HandoffStep{}}
+	w.pin = cluster.Pin{To: h.To, By: h.By, At: w.started.UTC()}
+	return w
+}
+
+// request writes the directive if nothing stands against it. After an error with requested the directive may have been written.
+func (w *pendingHandoff) request(ctx context.Context) error {
+	if err := w.validate(ctx); err != nil {
+		return err
+	}
+	if w.Confirm != nil {
+		if err := w.Confirm(w.done.From); err != nil {
+			return err
+		}
+	}
+	err := w.cluster.Directives.Pin(ctx, w.Partition, w.pin, w.For)
+	if errors.Is(err, cluster.ErrPinned) {
+		return fault.New(fault.HandoffMoving, err)
+	}
+	w.requested = true
+	return err
 }
 
 // validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a member without heartbeats may be detached.

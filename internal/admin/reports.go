@@ -14,6 +14,8 @@ import (
 // Reports are the last reports of the supervisor, the newest first.
 type Reports struct {
 	Reports []supervisor.Report `json:"reports"`
+	// Paused are the components and nodes whose restarts are paused now.
+	Paused []supervisor.Pause `json:"paused,omitempty"`
 }
 
 // How many reports are shown.
@@ -46,6 +48,11 @@ func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 			refuse(w, r, err, logger)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(Reports{Reports: append([]supervisor.Report{}, reports...)}) // the client may have gone
+		standing, err := reader.Look(r.Context())
+		if err != nil {
+			refuse(w, r, err, logger)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(Reports{Reports: append([]supervisor.Report{}, reports...), Paused: standing.Paused}) // the client may have gone
 	})
 }

@@ -37,6 +37,8 @@ type Status struct {
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string         `json:"absent"`
 	Partitions StatusPartitions `json:"partitions"`
+	// MayOperate says that who asks may drain nodes, move partitions and pause restarts here.
+	MayOperate bool `json:"may_operate"`
 }
 
 // A StatusPlan is the plan without its partitions. Version 0 is no plan.
@@ -61,6 +63,7 @@ type StatusNode struct {
 	Queued    int64          `json:"queued_bytes"`
 	Planned   int            `json:"planned"` // partitions that the plan gives to it
 	Owned     int            `json:"owned"`
+	Drained   bool           `json:"drained"`          // by an operator: it gets no partitions
 	Unread    string         `json:"unread,omitempty"` // why the heartbeat cannot be read
 	// Gateways are those with a session at the node, and Unlisted how many more there are.
 	Gateways []string `json:"gateways"`
@@ -101,6 +104,7 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 		if m.Garbled != nil {
 			n.Unread = m.Garbled.Error()
 		}
+		_, n.Drained = view.Directives.Drained[m.Node]
 		for _, check := range slices.Sorted(maps.Keys(m.Checks)) {
 			if !m.Checks[check] {
 				n.Failing = append(n.Failing, check)
@@ -179,15 +183,19 @@ func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartiti
 // rounded returns n to a part of one, for it to be short.
 func rounded(n, parts float64) float64 { return math.Round(n*parts) / parts }
 
-// ServeStatus answers GET requests with a Status as JSON: 200, and 403 to identities that may not read everything.
-func ServeStatus(status func() *Status) http.Handler {
+// ServeStatus answers GET requests with a Status as JSON: 200, and 403 to identities that may not read everything. may says whether an identity may
+// operate.
+func ServeStatus(status func() *Status, may func(*access.Identity) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if i := access.From(r.Context()); !i.Operates() {
+		i := access.From(r.Context())
+		if !i.Operates() {
 			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the cluster's status needs the right to every namespace"))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(status()) // the client may have gone
+		s := status()
+		s.MayOperate = may(i)
+		_ = json.NewEncoder(w).Encode(s) // the client may have gone
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 )
@@ -106,7 +107,7 @@ func TestStatusIsSmallAndWhole(t *testing.T) {
 func TestStatusIsForThoseWhoMayReadEverything(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	admin.ServeStatus(func() *admin.Status { return &admin.Status{Cluster: "secret"} }).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/status", nil))
+	admin.ServeStatus(func() *admin.Status { return &admin.Status{Cluster: "secret"} }, (*access.Identity).Operates).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/status", nil))
 	if w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("without an identity: %d %s", w.Code, w.Body)
 	}

@@ -160,9 +160,10 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 	return server.ServeTLS(listener, "", "")
 }
 
-// Protect lets requests through to next whose clients show who they are, and lets pages of the origins that are listed ask.
+// Protect lets requests through to next whose clients show who they are. Pages of the origins that are listed may read; what changes something is
+// refused to pages of every other origin.
 func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
-	return access.CORS(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next))
+	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.Access.Handler(next)))
 }
 
 // Checks say whether the files as they stand are in force.

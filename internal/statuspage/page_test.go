@@ -98,6 +98,7 @@ func TestEveryFileIsServedUnderTheStrictPolicy(t *testing.T) {
 
 // What the policy forbids would fail in browsers only.
 func TestNothingInThePageNeedsMoreThanThePolicyAllows(t *testing.T) {
+	const changing = "something that changes"
 	forbidden := map[string]*regexp.Regexp{
 		"a script within the page":  regexp.MustCompile(`<script[^>]*>[^<]`),
 		"a style within the page":   regexp.MustCompile(`<style|\sstyle=`),
@@ -105,10 +106,13 @@ func TestNothingInThePageNeedsMoreThanThePolicyAllows(t *testing.T) {
 		"markup from text":          regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc`),
 		"code from text":            regexp.MustCompile(`\beval\(|new Function|javascript:|import\(`),
 		"something of another host": regexp.MustCompile(`(?:src|href|from|fetch\(|url\()\s*=?\s*["'(]?(?:https?:)?//`),
-		"something that changes":    regexp.MustCompile(`method:\s*['"](?:POST|PUT|DELETE|PATCH)`),
+		changing:                    regexp.MustCompile(`method:\s*['"](?:POST|PUT|DELETE|PATCH)`),
 	}
 	for name, text := range files(t) {
 		for what, pattern := range forbidden {
+			if name == "api.js" && what == changing {
+				continue // the one place
+			}
 			if found := pattern.FindString(text); found != "" {
 				t.Errorf("%s has %s: %q", name, what, found)
 			}

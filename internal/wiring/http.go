@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -69,7 +70,12 @@ func (s *Service) buildServers() error {
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
 		Membership: s.membership, Alive: s.components.Alive,
 	}
-	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(func() *admin.Status { return s.status(checks.Report(self)) })))
+	operations := s.operations()
+	status := func() *admin.Status { return s.status(checks.Report(self)) }
+	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(status, operations.May)))
+	v1.Handle("POST /v1/nodes/{node}/{do}", accounts.Handler(access.Request, operations.ServeDrain()))
+	v1.Handle("POST /v1/partitions/{partition}/handoff", accounts.Handler(access.Request, operations.ServeHandoff()))
+	v1.Handle("POST /v1/restarts/{do}", accounts.Handler(access.Request, operations.ServeRestarts()))
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -90,6 +96,15 @@ func (s *Service) buildServers() error {
 	checks.Handle(mux, self)
 	s.components.Handle(mux)
 	return nil
+}
+
+// operations returns what operators may do over HTTP.
+func (s *Service) operations() admin.Operations {
+	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
+	if directives, ok := s.conn.Roster.(cluster.DirectiveStore); ok && !s.member.Alone() {
+		o.Cluster = admin.Cluster{Roster: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
+	}
+	return o
 }
 
 // status returns what is told of the node's health and its cluster.

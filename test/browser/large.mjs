@@ -11,7 +11,7 @@ export function status() {
   const nodes = Array.from({length: members}, (_, i) => ({
     node: `node-${i + 1}`, process: `p${i}`, status: i === 6 ? 'degraded' : 'healthy', failing_checks: i === 6 ? ['etcd_ok'] : [], version: '1.4.0',
     address: `10.0.0.${i + 1}:9090`, started_at: ago(86400 * 3 + i * 1000), rate: 900 + Math.round(200 * Math.sin(i + Date.now() / 4000)),
-    lag_seconds: i === 6 ? 14 : 0.2, queued_bytes: Math.round(3e6 * random(i)), planned: 0, owned: 0, gateways: [], gateways_unlisted: 0,
+    lag_seconds: i === 6 ? 14 : 0.2, queued_bytes: Math.round(3e6 * random(i)), drained: i === 8, planned: 0, owned: 0, gateways: [], gateways_unlisted: 0,
   }));
   for (let i = 0; i < 300; i++) if (i % 7) nodes[i % members].gateways.push(name(i));
   const owners = Array.from({length: count}, (_, p) => Math.floor(random(p) * members));
@@ -21,7 +21,7 @@ export function status() {
   planned.forEach((o) => { nodes[o].planned++; });
   return {
     cluster: 'orders-eu', node: 'node-1', version: '1.4.0', status: 'degraded', uptime_seconds: 259_200, detached: false, leader: 'node-2',
-    plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
+    may_operate: false, plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
     checks: [{name: 'checkpoints_saved', ok: true, severity: 'warning', text: 'Checkpoints are saved.'}],
     nodes, absent: [],
     partitions: {
@@ -42,10 +42,38 @@ export function subscribers() {
       const here = i % 12 === 0 && i % 7 > 0;
       return {
         subscriber: name(i), kind: 'exclusive', lag_seconds: lag, entries_behind: Math.round(lag * 9000), head_room_seconds: 90_000 - lag, generation: 0,
-        without_checkpoint: 0, saved_at: ago(lag), saved_by: `node-${1 + (i % 12)}`, connected: here ? true : null,
+        without_checkpoint: 0, snapshots: i < 100 && i % 5 === 0 ? snapshots(i) : undefined, saved_at: ago(lag), saved_by: `node-${1 + (i % 12)}`, connected: here ? true : null,
         session: here ? {node: 'node-1', live: true, partitions: count, unacknowledged_events: Math.round(4000 * random(i)), credit_events: 61_536, unacknowledged_losses: 0, overdue: i === 120} : undefined,
       };
     }),
+  };
+}
+
+// snapshots are under way at every fifth of the first hundred subscribers, and three of them are paused.
+const snapshots = (i) => [{
+  subscription: 'orders', reason: i % 2 ? 'loss' : 'start', done: false, read: 40_000 + i * 731, estimated: 1_200_000, paused: i % 35 === 0, remaining_seconds: 4000 - i * 7,
+}];
+
+export function sinks() {
+  return {node: 'node-1', sinks: Array.from({length: 12}, (_, i) => ({
+    sink: `warehouse-${i + 1}`, state: ['publishing', 'publishing', 'retrying', 'paused'][i % 4], under_way: i * 31, published: 81_000_000 + i * 1_000_003, retried: i * 7,
+    dead_letters: i === 4 ? 3 : 0, error: i % 4 === 2 ? 'connection refused' : '',
+  }))};
+}
+
+export function reports() {
+  const settings = {heartbeat_interval_s: 30, missed_heartbeats_to_alert: 3, auto_restart: true};
+  return {
+    paused: [{slug: 'node-9', by: 'olga', until: ago(-3000)}],
+    reports: Array.from({length: 20}, (_, i) => ({
+      report_id: `ops_health_${i}`, sweep: 9000 - i, by: 'node-2', total_components: 108, healthy_count: i ? 108 : 106, unhealthy_count: i ? 0 : 2, sweep_duration_ms: 41, settings,
+      fired_at_ms: now - i * 600_000, unwatched: [],
+      unhealthy_components: i ? [] : [
+        {slug: 'node-7/hub', miss_count: 3, action: 'restarted', cause: 'stalled', last_seen_ms: now - 95_000},
+        {slug: 'node-4/tail', miss_count: 1, action: 'none', cause: 'timeout', last_seen_ms: now - 31_000},
+      ],
+      events: i % 4 === 0 ? [{code: 'STRM-SUPERVISOR-AUTO-RESTART', slug: i ? `node-${i}/snapshots` : 'node-7/hub'}] : [],
+    })),
   };
 }
 

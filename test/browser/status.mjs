@@ -68,6 +68,8 @@ async function serveLarge(page) {
   await page.route('**/v1/status', (r) => json(r, large.status()));
   await page.route('**/v1/subscribers', (r) => json(r, large.subscribers()));
   await page.route('**/v1/gaps', (r) => json(r, large.gaps()));
+  await page.route('**/v1/sinks', (r) => json(r, large.sinks()));
+  await page.route('**/v1/reports?*', (r) => json(r, large.reports()));
   let told = false;
   await page.route('**/v1/notices', (r) => {
     r.fulfill({contentType: 'text/event-stream', body: told ? ': nothing\n\n' : large.notices()});
@@ -82,6 +84,13 @@ async function largeCluster() {
   await named(page, 'overview', 'all 4,096');
   await named(page, 'attention', 'near the end of the oplog');
   await named(page, 'subscribers', '25 of 300 subscribers');
+  await page.getByRole('progressbar', {name: 'Documents read for gateway/orders-005, orders'}).waitFor();
+  await page.getByRole('progressbar', {name: 'Components that make progress'}).waitFor();
+  await named(page, 'sinks', 'connection refused');
+  await named(page, 'supervisor', '106 of 108 components make progress');
+  await named(page, 'supervisor', 'node-9 until');
+  await named(page, 'attention', '1 component makes no progress');
+  check(await page.locator('.operate:visible').count() === 0, 'who may not operate is shown a button');
   await page.getByRole('button', {name: 'Show all 300'}).click();
   await page.locator('#subscribers tbody tr').nth(299).waitFor();
   await page.getByRole('button', {name: 'Show fewer'}).click();
@@ -134,7 +143,72 @@ async function accessControl() {
   await page.context().close();
 }
 
+// press opens a question with a button, by keyboard alone, and answers it.
+async function press(page, name) {
+  const button = page.getByRole('button', {name, exact: true});
+  await button.waitFor();
+  await button.focus();
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', {name: `${name}?`});
+  await dialog.waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({state: 'hidden'});
+  await button.focus();
+  await page.keyboard.press('Enter');
+  await dialog.waitFor();
+  await page.keyboard.press('Tab');
+  check(await page.evaluate(() => document.activeElement.id) === 'confirm-yes', 'the keyboard does not get to the answer');
+  await page.keyboard.press('Enter');
+  await dialog.waitFor({state: 'hidden'});
+  await named(page, 'done', `${name}: accepted.`);
+}
+
+async function operations() {
+  const page = await open();
+  await page.goto(running.sites[0]);
+  await named(page, 'overview', 'all 64');
+  await page.waitForFunction(() => document.querySelectorAll('#nodes .badge[data-level=fine]').length === 3);
+  await page.getByRole('progressbar', {name: 'How far in the oplog sink demo is'}).waitFor();
+
+  // A subscriber begins with the documents, and an operator asks for them again.
+  await page.evaluate(() => { window.reading = fetch('/v1/events?db=demo&coll=orders&subscriber=browser&start=snapshot').then((r) => r.text()); });
+  await named(page, 'snapshots', 'browser');
+  await named(page, 'snapshots', 'done');
+
+  await press(page, 'Pause sink demo');
+  await named(page, 'sinks', 'paused');
+  await named(page, 'supervisor', 'Sweep ');
+  await page.getByLabel('Node whose restarts are paused').selectOption('node-2');
+  await press(page, 'Pause restarts of node-2');
+  await named(page, 'supervisor', 'node-2 until');
+  await press(page, 'Drain node-3');
+  await named(page, 'nodes', 'drained');
+  await page.waitForFunction(() => /^0$/.test(document.querySelectorAll('#nodes tbody tr')[2].children[2].textContent));
+  await named(page, 'overview', 'all 64');
+  await shot(page, 'status-operate', 3200);
+
+  await press(page, 'Undo the drain of node-3');
+  await press(page, 'Resume sink demo');
+  await named(page, 'sinks', 'publishing');
+  await press(page, 'Allow restarts of node-2');
+  await page.locator('#supervisor .moves li').waitFor({state: 'detached'});
+  const map = page.getByRole('slider', {name: 'Partitions'});
+  await map.focus();
+  await page.keyboard.press('End');
+  const owner = /^Partition 63: (node-[123])/.exec(await map.getAttribute('aria-valuetext'))[1];
+  const taker = owner === 'node-1' ? 'node-2' : 'node-1';
+  await page.getByLabel('Node that takes the partition').selectOption(taker);
+  await press(page, `Hand over partition 63 to ${taker}`);
+  await page.waitForFunction((to) => document.querySelector('canvas[role=slider]').getAttribute('aria-valuetext').startsWith(`Partition 63: ${to}`), taker);
+  const commands = await page.evaluate(async () => (await (await fetch('/v1/audit')).json()).records.map((r) => r.fields.command).filter(Boolean));
+  for (const command of ['sinks pause', 'sinks resume', 'drain', 'handoff', 'supervisor pause-restart']) check(commands.includes(command), `the audit log lacks ${command}`);
+  await page.context().close();
+}
+
 try {
+  running = await demo('-nodes', '3', '-rate', '200', '-partitions', '64', '-sink', 'nats');
+  await operations();
+  await running.stop();
   await threeNodes();
   await largeCluster();
   await accessControl();

@@ -118,9 +118,6 @@ func reportsCommand() *cobra.Command {
 	return cmd
 }
 
-// maxPause is the longest that restarts may be paused: what is forgotten must not stay without restarts for ever.
-const maxPause = 7 * 24 * time.Hour
-
 func pauseCommand() *cobra.Command {
 	var o command
 	var slug string
@@ -131,8 +128,8 @@ func pauseCommand() *cobra.Command {
 			switch {
 			case slug == "":
 				return fault.Newf(fault.CommandBadArgument, "--slug is missing: name a component, such as node-1/hub, or a node")
-			case !undo && (during < time.Second || during > maxPause):
-				return fault.Newf(fault.CommandBadArgument, "--for %s: it must lie between 1s and %s", during, maxPause)
+			case !undo && (during < time.Second || during > admin.MaxPause):
+				return fault.Newf(fault.CommandBadArgument, "--for %s: it must lie between 1s and %s", during, admin.MaxPause)
 			}
 			store, err := conn.Supervision(ctx)
 			if err != nil {

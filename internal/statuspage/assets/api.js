@@ -35,6 +35,12 @@ export async function get(path) {
   return response.json();
 }
 
+// post asks the node to do something, and returns what it answers.
+export async function post(path) {
+  const response = await request(path, {method: 'POST', signal: AbortSignal.timeout(20_000)});
+  return response.json();
+}
+
 // follow reads a stream of events until the signal ends it or it breaks, and calls heard(type, data) for each. It returns the id of the last.
 // EventSource cannot send a token.
 export async function follow(path, last, signal, heard) {

@@ -3,6 +3,7 @@
 import {Refusal, follow, get, hasToken, setToken} from './api.js';
 import {attention} from './attention.js';
 import * as history from './history.js';
+import {operating} from './operate.js';
 import {sections} from './sections.js';
 import {h, keyed, plural, prose, text} from './ui.js';
 
@@ -11,6 +12,10 @@ const state = {
   limited: null, // why the identity may not see it
   subscribers: null,
   gaps: null,
+  sinks: null,
+  reports: null,
+  swept: 0, // when another sweep was seen
+  unswept: 0, // for how long none was, when the node answered last
   errors: {}, // by path
   notices: [], // newest last
   missed: 0,
@@ -65,6 +70,7 @@ function show() {
 
 function showTop() {
   const s = state.status;
+  document.body.dataset.operates = Boolean(s?.may_operate);
   text(byId('cluster'), s?.cluster || 'Streamer');
   text(byId('node'), s ? `seen from ${s.node} · ${s.version}` : '');
   const away = state.unanswered > 1;
@@ -128,6 +134,7 @@ async function ask(path, took) {
       state.unanswered = 0;
       if (error.status === 401) return identify(error);
       if (error.status === 403 && path === '/v1/status') state.limited = error;
+      else if (error.status === 403 && clusterOnly.has(path)) delete state.errors[path]; // the section is hidden
       else state.errors[path] = error;
     } else {
       state.unanswered++;
@@ -173,11 +180,23 @@ function tookSubscribers(list) {
   history.prune('lag', kept);
 }
 
+function tookReports(list) {
+  const sweep = list.reports[0]?.fired_at_ms;
+  if (sweep !== state.reports?.reports[0]?.fired_at_ms) state.swept = Date.now();
+  state.reports = list;
+  state.unswept = Date.now() - state.swept;
+}
+
 const questions = [
   {path: '/v1/status', every: 2000, took: tookStatus},
   {path: '/v1/subscribers', every: 5000, took: tookSubscribers},
   {path: '/v1/gaps', every: 10_000, took: (log) => { state.gaps = log; }},
+  {path: '/v1/sinks', every: 3000, cluster: true, took: (list) => { state.sinks = list; }},
+  {path: '/v1/reports?limit=50', every: 10_000, cluster: true, took: tookReports},
 ];
+
+// clusterOnly are the questions that only identities which may see the cluster ask.
+const clusterOnly = new Set(questions.filter((q) => q.cluster).map((q) => q.path));
 
 function pause(ms) {
   return new Promise((resolve) => {
@@ -206,11 +225,11 @@ function rouse() {
   wake();
 }
 
-async function repeat({path, every, took}) {
+async function repeat({path, every, cluster, took}) {
   for (;;) {
     await awake();
-    await ask(path, took);
-    await pause(path === '/v1/status' && state.limited ? 30_000 : every);
+    if (!cluster || state.status && !state.limited) await ask(path, took);
+    await pause(path === '/v1/status' && state.limited ? 30_000 : cluster && !state.status ? 500 : every);
   }
 }
 
@@ -275,6 +294,7 @@ function listenForTokens() {
 
 build();
 listenForTokens();
+operating(wake);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) rouse(); });
 setInterval(() => { if (!document.hidden) show(); }, 1000);
 fetch('/assets/codes.json').then((r) => r.json()).then((codes) => {

@@ -38,6 +38,8 @@ const coded = (text, other) => written.exec(text ?? '')?.[0] ?? other;
 const paths = {
   '/v1/subscribers': 'The subscribers cannot be read',
   '/v1/gaps': 'The losses cannot be read',
+  '/v1/sinks': 'The sinks cannot be read',
+  '/v1/reports?limit=50': 'The supervisor\u2019s reports cannot be read',
   '/v1/notices': 'Notices do not come',
   '/v1/status': 'The cluster cannot be read',
 };
@@ -77,6 +79,8 @@ export function attention(state, now) {
     partitions(state, now, add);
   }
   subscribers(state, add);
+  sinks(state, add);
+  supervisor(state, add);
   breakers(state, add);
   return items.sort((a, b) => (a.level === b.level ? 0 : a.level === 'critical' ? -1 : 1));
 }
@@ -164,6 +168,24 @@ function subscribers(state, add) {
   }
   some('losses', 'critical', (s) => s.session?.unacknowledged_losses > 0, (a) => `${plural(a.length, 'subscriber')} ${a.length === 1 ? 'has' : 'have'} yet to acknowledge a loss`, 'STRM-LOG-HISTORY-LOST');
   some('overdue', 'warning', (s) => s.session?.overdue, (a) => `${plural(a.length, 'subscriber')} ${a.length === 1 ? 'acknowledges' : 'acknowledge'} nothing`, 'STRM-SESSION-UNACKNOWLEDGED');
+}
+
+// sinks looks at those of the node that answers.
+function sinks(state, add) {
+  for (const s of state.sinks?.sinks ?? []) {
+    if (s.state === 'halted') add(`sink ${s.sink}`, 'critical', `Sink ${s.sink} is halted`, {code: 'STRM-SINK-HALTED', detail: s.error});
+    if (s.state === 'stalled') add(`sink ${s.sink}`, 'warning', `The target of sink ${s.sink} acknowledges nothing`, {code: coded(s.error, 'STRM-SINK-TARGET'), detail: s.error});
+  }
+}
+
+// supervisor looks at what the last sweep has found.
+function supervisor(state, add) {
+  const r = state.reports?.reports[0];
+  if (!r) return;
+  const down = (r.unhealthy_components ?? []).filter((f) => f.miss_count >= (r.settings?.missed_heartbeats_to_alert ?? 1)).map((f) => f.slug);
+  if (down.length) add('components', 'critical', `${plural(down.length, 'component')} ${down.length === 1 ? 'makes' : 'make'} no progress`, {code: 'STRM-SUPERVISOR-COMPONENT-DOWN', detail: names(down, 8)});
+  const late = state.unswept / 1000;
+  if (late > 3 * (r.settings?.heartbeat_interval_s ?? 30) + 15) add('sweep', 'critical', `No sweep for ${duration(Math.floor(late))}`, {code: 'STRM-SUPERVISOR-SWEEP-MISSING'});
 }
 
 // breakers looks for circuit breakers that have opened and not closed, of processes that still run.

@@ -6,8 +6,11 @@ import {overview} from './sections/overview.js';
 import {nodes} from './sections/nodes.js';
 import {partitions} from './sections/partitions.js';
 import {subscribers} from './sections/subscribers.js';
+import {snapshots} from './sections/snapshots.js';
+import {sinks} from './sections/sinks.js';
+import {supervisor} from './sections/supervisor.js';
 import {handoffs} from './sections/handoffs.js';
 import {losses} from './sections/losses.js';
 import {notices} from './sections/notices.js';
 
-export const sections = [overview, nodes, partitions, subscribers, handoffs, losses, notices];
+export const sections = [overview, nodes, partitions, subscribers, snapshots, sinks, supervisor, handoffs, losses, notices];

@@ -54,16 +54,17 @@ export function keyed(parent, items, key, make) {
   }
 }
 
-// table makes a table with these columns: {title, number, wide}. Roles are explicit, because the style turns rows into cards on narrow screens.
+// table makes a table with these columns: {title, number, operate}. A column with operate: true is for identities that may operate. Roles are explicit, because the style turns rows into cards on narrow screens.
 export function table(label, columns) {
   const body = h('tbody', {role: 'rowgroup'});
-  const head = h('tr', {role: 'row'}, columns.map((c) => h(c.number ? 'th.number' : 'th', {role: 'columnheader', scope: 'col'}, c.title)));
+  const head = h('tr', {role: 'row'}, columns.map((c) => h(c.number ? 'th.number' : c.operate ? 'th.operate' : 'th', {role: 'columnheader', scope: 'col'}, c.title)));
   const element = h('table', {role: 'table', 'aria-label': label}, h('thead', {role: 'rowgroup'}, head), body);
   const row = (first, ...cells) => {
     const all = [first, ...cells].map((c, i) => {
       const column = columns[i];
       const cell = h(i === 0 ? 'th' : 'td', {role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 ? 'row' : null, 'data-label': column.title}, c);
       if (column.number) cell.className = 'number';
+      if (column.operate) cell.className = 'operate';
       return cell;
     });
     return h('tr', {role: 'row'}, all);

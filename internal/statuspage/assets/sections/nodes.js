@@ -1,5 +1,6 @@
 import {colour} from '../colours.js';
 import {past} from '../history.js';
+import {address, button} from '../operate.js';
 import {badge, bytes, count, duration, h, keyed, rate, spark, table, text} from '../ui.js';
 
 const levels = {healthy: 'fine', starting: 'info', stopping: 'info', degraded: 'warning', unhealthy: 'critical'};
@@ -7,7 +8,7 @@ const levels = {healthy: 'fine', starting: 'info', stopping: 'info', degraded: '
 function build(root) {
   const nodes = table('Nodes', [
     {title: 'Node'}, {title: 'State'}, {title: 'Partitions', number: true}, {title: 'Events/s', number: true}, {title: 'Lag', number: true},
-    {title: 'Queued', number: true}, {title: 'Gateways', number: true}, {title: 'Up for', number: true}, {title: 'Version'},
+    {title: 'Queued', number: true}, {title: 'Gateways', number: true}, {title: 'Up for', number: true}, {title: 'Version'}, {title: 'Operate', operate: true},
   ]);
   root.append(h('div.scroll', nodes.element));
   const make = () => {
@@ -18,13 +19,24 @@ function build(root) {
     const [owned, queued, gateways, up, version] = [h('span'), h('span'), h('span'), h('span'), h('span')];
     const [rates, lags] = [h('span'), h('span')];
     const [rateChart, lagChart] = [spark(), spark()];
-    const element = nodes.row([swatch, name, marks], state, owned, h('span.charted', rateChart.element, rates), h('span.charted', lagChart.element, lags), queued, gateways, up, version);
+    let seen = null;
+    const drain = button('Drain', () => ({
+      label: `Drain ${seen.node}`, path: address`/v1/nodes/${seen.node}/drain`,
+      what: `Its ${count(seen.owned)} partitions move to other nodes, and it gets none until the drain is undone.`,
+    }));
+    const undo = button('Undo drain', () => ({
+      label: `Undo the drain of ${seen.node}`, path: address`/v1/nodes/${seen.node}/undrain`, what: 'It gets its share of the partitions again.',
+    }));
+    const element = nodes.row([swatch, name, marks], state, owned, h('span.charted', rateChart.element, rates), h('span.charted', lagChart.element, lags), queued, gateways, up, version, h('span', drain.element, undo.element));
     return {
       element,
       update({node: n, status: s, now, most, latest}) {
+        seen = n;
+        drain.show(!n.absent && !n.drained && s.nodes.length > 1, `Drain ${n.node}`);
+        undo.show(Boolean(n.drained), `Undo the drain of ${n.node}`);
         swatch.style.background = colour(n.node);
         text(name, n.node);
-        marks.replaceChildren(...[n.node === s.leader ? h('span.mark', 'leader') : null, n.node === s.node ? h('span.mark', 'this page') : null].filter(Boolean));
+        marks.replaceChildren(...[n.node === s.leader ? h('span.mark', 'leader') : null, n.node === s.node ? h('span.mark', 'this page') : null, n.drained ? h('span.mark', 'drained') : null].filter(Boolean));
         const value = n.unread ? 'unreadable' : n.status || 'unknown';
         state.replaceChildren(badge(n.absent ? 'critical' : levels[n.status] ?? 'warning', n.failing_checks.length ? `${value}: ${n.failing_checks.join(', ')}` : value));
         text(owned, n.owned === n.planned ? count(n.owned) : `${count(n.owned)} → ${count(n.planned)}`);

@@ -1,5 +1,6 @@
 import {colour, css} from '../colours.js';
 import {ratesOf} from '../history.js';
+import {address, button} from '../operate.js';
 import {count, duration, h, keyed, rate, spark, table, text} from '../ui.js';
 
 const sick = {failed: '--critical', stale: '--critical', no_majority: '--critical', stuck: '--critical', recovering: '--warning', lagging: '--warning', starting: '--muted'};
@@ -21,6 +22,12 @@ function build(root) {
   const legend = h('ul.legend');
   const title = h('h3', 'Partition 0');
   const facts = h('dl.facts');
+  const to = h('select', {'aria-label': 'Node that takes the partition', change: () => describe()});
+  const handOver = button('Hand over', () => to.value && {
+    label: `Hand over partition ${chosen} to ${to.value}`, path: `${address`/v1/partitions/${chosen}/handoff`}?${new URLSearchParams({to: to.value})}`,
+    what: 'Its owner delivers it until the other node serves it. If that takes more than a minute, it stays where it is. The leader may move another partition in return.',
+  });
+  const operate = h('div.bar.operate', to, handOver.element);
   const chart = spark(260, 44);
   const groups = table('Partitions by owner and state', [{title: 'Owner'}, {title: 'State'}, {title: 'Partitions', number: true}, {title: 'Events/s', number: true}, {title: 'Greatest lag', number: true}]);
   const byLoad = h('input', {type: 'checkbox', id: 'by-load', change: () => draw()});
@@ -29,7 +36,7 @@ function build(root) {
     h('div.map', canvas),
     h('p.help', {id: 'partitions-help'}, 'Arrow keys move between partitions. A corner in another colour is where the plan moves a partition. One that needs attention has a bar at its left, or, where they are small, is red with a dot or amber.'),
     h('div.split',
-      h('div.chosen', title, h('div.charted', chart.element), facts),
+      h('div.chosen', title, h('div.charted', chart.element), facts, operate),
       h('div.scroll.short', {tabindex: 0, role: 'region', 'aria-label': 'Partitions by owner and state'}, groups.element)));
 
   let state = null;
@@ -182,6 +189,12 @@ function build(root) {
       const value = h('dd');
       return {element: h('div', h('dt', name), value), update: (r) => text(value, r[1])};
     });
+    const takers = s.nodes.filter((n) => n.node !== owner && !n.drained && !n.unread).map((n) => n.node);
+    const taker = to.value;
+    keyed(to, takers, (n) => n, (n) => ({element: h('option', {value: n}, n)}));
+    if (takers.includes(taker)) to.value = taker;
+    operate.hidden = takers.length === 0;
+    handOver.show(true, `Hand over partition ${chosen} to ${to.value}`);
     chart.draw(ratesOf(chosen));
     canvas.setAttribute('aria-valuemax', p.owners.length - 1);
     canvas.setAttribute('aria-valuenow', chosen);

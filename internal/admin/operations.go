@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/supervisor"
+)
+
+// Operations are what operators may do with a cluster over HTTP, as with the command line.
+type Operations struct {
+	// Cluster is where partitions move; its Directives are nil if one node owns all partitions.
+	Cluster  Cluster
+	Restarts supervisor.Control
+	Board    *notice.Board
+	// Trusted says that only this machine reaches the node, so that an anonymous identity may operate.
+	Trusted bool
+	Logger  *slog.Logger
+}
+
+const (
+	// MaxPause is the longest that restarts may be paused: what is forgotten must not stay without restarts for ever.
+	MaxPause = 7 * 24 * time.Hour
+	// defaultPause is for how long restarts are paused unless the request says it.
+	defaultPause = time.Hour
+	// requestedFor is for how long a handoff that was requested over HTTP is tried.
+	requestedFor = time.Minute
+	// maxSlug is the longest slug of a component, in bytes.
+	maxSlug = 200
+)
+
+// May reports whether an identity may operate: it has the right to everything, and is known by name unless only this machine reaches the node.
+func (o Operations) May(i *access.Identity) bool {
+	return i.Operates() && (o.Trusted || i.Owner() != "")
+}
+
+// An Accepted says what is being done.
+type Accepted struct {
+	Command   string   `json:"command"`
+	Arguments []string `json:"arguments"`
+}
+
+// ServeDrain answers POST requests for /v1/nodes/{node}/{do}, where do is drain or undrain.
+func (o Operations) ServeDrain() http.Handler {
+	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+		node := r.PathValue("node")
+		if err := o.shared(); err != nil {
+			return err
+		}
+		switch r.PathValue("do") {
+		case "drain":
+			d := Drain{Node: node, By: by, Confirm: func(int) error { record("drain", node); return nil }}
+			_, err := d.request(r.Context(), o.Cluster, time.Now())
+			return err
+		case "undrain":
+			return Undrain(r.Context(), o.Cluster, node, func() error { record("drain", node, "--undo"); return nil })
+		}
+		return fault.Newf(fault.CommandBadArgument, "a node can be drained or undrained")
+	})
+}
+
+// ServeHandoff answers POST requests for /v1/partitions/{partition}/handoff?to=NODE. The partition stays where it is if it is not there after a minute.
+func (o Operations) ServeHandoff() http.Handler {
+	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+		if err := o.shared(); err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(r.PathValue("partition"), 10, 32)
+		if err != nil {
+			return fault.Newf(fault.CommandBadArgument, "there is no partition %.20q", r.PathValue("partition"))
+		}
+		h := Handoff{Partition: change.Partition(n), To: r.URL.Query().Get("to"), By: by, For: requestedFor}
+		h.Confirm = func(string) error { record("handoff", r.PathValue("partition"), "--to", h.To); return nil }
+		return h.pending(o.Cluster).request(r.Context())
+	})
+}
+
+// ServeRestarts answers POST requests for /v1/restarts/{do}?slug=SLUG&for=DURATION, where do is pause or resume.
+func (o Operations) ServeRestarts() http.Handler {
+	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+		slug, during := r.URL.Query().Get("slug"), defaultPause
+		if slug == "" || len(slug) > maxSlug {
+			return fault.Newf(fault.CommandBadArgument, "parameter slug: name a component, such as node-1/hub, or a node")
+		}
+		if text := r.URL.Query().Get("for"); text != "" {
+			var err error
+			if during, err = time.ParseDuration(text); err != nil || during < time.Second || during > MaxPause {
+				return fault.Newf(fault.CommandBadArgument, "parameter for: it must lie between 1s and %s", MaxPause)
+			}
+		}
+		switch r.PathValue("do") {
+		case "pause":
+			record("supervisor pause-restart", slug, "--for", during.String())
+			return o.Restarts.Pause(r.Context(), supervisor.Pause{Slug: slug, By: by, Until: time.Now().Add(during).UTC()}, during)
+		case "resume":
+			record("supervisor pause-restart", slug, "--undo")
+			return o.Restarts.Unpause(r.Context(), slug)
+		}
+		return fault.Newf(fault.CommandBadArgument, "restarts can be paused or resumed")
+	})
+}
+
+// shared refuses what needs several nodes.
+func (o Operations) shared() error {
+	if o.Cluster.Directives == nil {
+		return fault.Newf(fault.CommandBadArgument, "a single node owns all partitions")
+	}
+	return nil
+}
+
+// serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may not operate, 400 or 409 with the fault that says
+// why nothing is done, and 503 where the store does not answer. What do records is in the audit log.
+func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := access.From(r.Context())
+		if !o.May(i) {
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
+			return
+		}
+		var accepted Accepted
+		err := do(r, i.Name, func(command string, arguments ...string) {
+			accepted = Accepted{Command: command, Arguments: arguments}
+			o.Board.Post(OperatedNotice(i.Name, command, arguments))
+		})
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		switch code := fault.Of(err); {
+		case err == nil:
+			w.WriteHeader(http.StatusAccepted)
+			_ = json.NewEncoder(w).Encode(accepted) // the client may have gone
+		case code == fault.CommandBadArgument:
+			refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
+		case code != "" && !errors.Is(err, context.DeadlineExceeded):
+			refuseWith(w, r, http.StatusConflict, err, o.Logger)
+		default:
+			refuse(w, r, err, o.Logger)
+		}
+	})
+}

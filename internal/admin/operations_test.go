@@ -1,0 +1,138 @@
+package admin_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/supervisor"
+)
+
+// server is the operations of a cluster as a node serves them to identities without a name.
+func server(t *testing.T, o admin.Operations) http.Handler {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/nodes/{node}/{do}", o.ServeDrain())
+	mux.Handle("POST /v1/partitions/{partition}/handoff", o.ServeHandoff())
+	mux.Handle("POST /v1/restarts/{do}", o.ServeRestarts())
+	open, err := access.New(access.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return access.SameOrigin(open.Handler(mux))
+}
+
+// posts asks a server for something, and returns the status and the answer.
+func posts(t *testing.T, handler http.Handler, target string, header ...string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// operated returns the commands in the audit log.
+func operated(board *notice.Board) (commands []string) {
+	all, _ := board.Since(0)
+	for _, n := range all {
+		command, _ := n.Fields["command"].(string)
+		arguments, _ := n.Fields["arguments"].([]string)
+		commands = append(commands, strings.Join(append([]string{command}, arguments...), " "))
+	}
+	return commands
+}
+
+func TestOperatorsActOverHTTP(t *testing.T) {
+	play(t, func(s *stage) {
+		t := s.t
+		board, restarts := notice.NewBoard(notice.Config{}), supervisor.NewMemory(time.Hour)
+		h := server(t, admin.Operations{Cluster: s.cluster, Restarts: restarts, Board: board, Trusted: true})
+		for _, step := range []struct {
+			target string
+			status int
+			says   string
+		}{
+			{"/v1/nodes/b/drain", http.StatusAccepted, `"drain"`},
+			{"/v1/partitions/1/handoff?to=b", http.StatusConflict, "STRM-HANDOFF-TARGET-UNFIT"},
+			{"/v1/nodes/a/drain", http.StatusConflict, "STRM-DRAIN-NOBODY"},
+			{"/v1/nodes/b/undrain", http.StatusAccepted, "--undo"},
+			{"/v1/nodes/b/undrain", http.StatusBadRequest, "not being drained"},
+			{"/v1/nodes/c/drain", http.StatusConflict, "STRM-HANDOFF-TARGET-UNKNOWN"},
+			{"/v1/nodes/b/kill", http.StatusBadRequest, "drained or undrained"},
+			{"/v1/partitions/1/handoff?to=b", http.StatusAccepted, `"handoff"`},
+			{"/v1/partitions/1/handoff?to=b", http.StatusConflict, "STRM-HANDOFF-MOVING"},
+			{"/v1/partitions/99/handoff?to=b", http.StatusBadRequest, "partition 99 of"},
+			{"/v1/partitions/x/handoff?to=b", http.StatusBadRequest, "no partition"},
+			{"/v1/restarts/pause?slug=a/hub&for=2h", http.StatusAccepted, "2h0m0s"},
+			{"/v1/restarts/pause?slug=a/hub&for=1000h", http.StatusBadRequest, "between"},
+			{"/v1/restarts/pause", http.StatusBadRequest, "slug"},
+			{"/v1/restarts/stop?slug=a", http.StatusBadRequest, "paused or resumed"},
+		} {
+			if status, text := posts(t, h, step.target); status != step.status || !strings.Contains(text, step.says) {
+				t.Errorf("%s: %d %s", step.target, status, text)
+			}
+		}
+		view, err := s.cluster.Roster.View(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pin := view.Directives.Pinned[1]; pin.To != "b" || len(view.Directives.Pinned) != 1 || len(view.Directives.Drained) != 0 {
+			t.Errorf("%+v", view.Directives)
+		}
+		standing, err := restarts.Look(t.Context())
+		if err != nil || len(standing.Paused) != 1 || standing.Paused[0].Slug != "a/hub" || standing.Paused[0].By != "anonymous" {
+			t.Errorf("%+v, %v", standing.Paused, err)
+		}
+		want := "drain b; drain b --undo; handoff 1 --to b; supervisor pause-restart a/hub --for 2h0m0s"
+		if got := strings.Join(operated(board), "; "); got != want {
+			t.Errorf("audit log: %s", got)
+		}
+		if status, text := posts(t, h, "/v1/restarts/resume?slug=a/hub"); status != http.StatusAccepted {
+			t.Errorf("%d %s", status, text)
+		}
+		if standing, err = restarts.Look(t.Context()); err != nil || len(standing.Paused) != 0 {
+			t.Errorf("%+v, %v", standing.Paused, err)
+		}
+	})
+}
+
+// Nobody without a name operates on a node that other machines reach, no page of another origin does, and nothing of what is refused is recorded or done.
+func TestStrangersDoNotOperate(t *testing.T) {
+	play(t, func(s *stage) {
+		t := s.t
+		board := notice.NewBoard(notice.Config{})
+		o := admin.Operations{Cluster: s.cluster, Restarts: supervisor.NewMemory(time.Hour), Board: board}
+		targets := []string{"/v1/nodes/b/drain", "/v1/partitions/1/handoff?to=b", "/v1/restarts/pause?slug=a/hub"}
+		for _, target := range targets {
+			if status, text := posts(t, server(t, o), target); status != http.StatusForbidden || !strings.Contains(text, "STRM-ACCESS-FORBIDDEN") {
+				t.Errorf("%s: %d %s", target, status, text)
+			}
+		}
+		o.Trusted = true
+		for _, target := range targets {
+			for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
+				if status, text := posts(t, server(t, o), target, header...); status != http.StatusForbidden || !strings.Contains(text, "STRM-ACCESS-FOREIGN") {
+					t.Errorf("%s %s: %d %s", target, header, status, text)
+				}
+			}
+		}
+		view, err := s.cluster.Roster.View(t.Context())
+		if err != nil || len(view.Directives.Drained)+len(view.Directives.Pinned) > 0 || len(operated(board)) > 0 {
+			t.Errorf("%+v, %v, %v", view.Directives, operated(board), err)
+		}
+		if status, text := posts(t, server(t, o), targets[0], "Sec-Fetch-Site", "same-origin"); status != http.StatusAccepted {
+			t.Errorf("the page of the node: %d %s", status, text)
+		}
+		if status, text := posts(t, server(t, admin.Operations{Board: board, Trusted: true}), targets[0]); status != http.StatusBadRequest || !strings.Contains(text, "single node") {
+			t.Errorf("a node alone: %d %s", status, text)
+		}
+	})
+}
