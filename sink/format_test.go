@@ -21,8 +21,8 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 		t.Fatal(err)
 	}
 	cfg.Cluster, cfg.Name = "c", "out"
-	m, _, err := newEncoder(cfg).message(nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw)
-	if err != nil {
+	m := &Message{}
+	if _, err := newEncoder(cfg).message(m, nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw); err != nil {
 		t.Fatal(err)
 	}
 	return m
