@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -47,7 +47,13 @@ func (t Timestamp) Prev() Timestamp {
 func (t Timestamp) Time() time.Time { return time.Unix(int64(t.T), 0).UTC() }
 
 // String formats the timestamp as seconds:increment.
-func (t Timestamp) String() string { return fmt.Sprintf("%d:%d", t.T, t.I) }
+func (t Timestamp) String() string { return string(t.AppendText(nil)) }
+
+// AppendText appends what String returns.
+func (t Timestamp) AppendText(b []byte) []byte {
+	b = append(strconv.AppendUint(b, uint64(t.T), 10), ':')
+	return strconv.AppendUint(b, uint64(t.I), 10)
+}
 
 // A Position is a place in the log: that of an event, or a point of progress between events.
 //

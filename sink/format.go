@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -49,6 +50,7 @@ type encoder struct {
 	json          extjson.Options
 	names         map[string]string // the texts that recur
 	scratch       []byte
+	ids           strings.Builder // of the batch
 }
 
 func newEncoder(cfg Config) *encoder {
@@ -67,9 +69,6 @@ type fields struct {
 	txn                change.Value
 	time               change.Timestamp
 }
-
-// maxNames bounds the texts that an encoder keeps.
-const maxNames = 10_000
 
 // text returns bytes as a string, the same for the same bytes.
 func (e *encoder) text(b []byte) string {
@@ -122,33 +121,35 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 	}
 }
 
-// message makes the message of a change. Its bytes are appended to arena, which is returned.
-func (e *encoder) message(arena []byte, event *streamer.Event, doc []byte) (*Message, []byte, error) {
+// message makes m the message of a change. Its bytes are appended to arena, which is returned.
+func (e *encoder) message(m *Message, arena []byte, event *streamer.Event, doc []byte) ([]byte, error) {
 	f, err := e.read(doc)
 	if err != nil {
-		return nil, arena, err
+		return arena, err
 	}
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
 	if event.Snapshot { // which has the position of its reading
 		sum := sha256.Sum256(append(f.id.Data, f.db+"."+f.coll...))
 		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:8])
 	}
-	m := &Message{
-		Partition: event.Partition, Ref: event.Ref, ID: string(e.scratch), Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
+	at := e.ids.Len()
+	e.ids.Write(e.scratch)
+	*m = Message{
+		Partition: event.Partition, Ref: event.Ref, ID: e.ids.String()[at:], Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
 	}
 	if !f.id.IsZero() {
 		begun := len(arena)
 		if arena, err = e.appendKey(arena, f.id); err != nil {
-			return nil, arena, err
+			return arena, err
 		}
 		m.Key = arena[begun:len(arena):len(arena)]
 	}
 	begun := len(arena)
 	if arena, err = e.appendValue(arena, m, event, &f, doc); err != nil {
-		return nil, arena, err
+		return arena, err
 	}
 	m.Value = arena[begun:len(arena):len(arena)]
-	return m, arena, nil
+	return arena, nil
 }
 
 // appendKey appends an _id as Extended JSON: numbers without their type, so that equal ones are equal keys.
@@ -325,20 +326,29 @@ func (s *Sink) messages(b *streamer.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
 	}
-	all := make([]*Message, 0, len(b.Events))
-	arena := make([]byte, 0, 2*b.Size()+len(b.Events)*256)
+	all, messages := make([]*Message, len(b.Events)), make([]Message, len(b.Events))
+	arena, epochs := make([]byte, 0, 2*b.Size()+len(b.Events)*keySize), make(map[change.Partition]change.Epoch)
+	s.encode.ids = strings.Builder{}
+	s.encode.ids.Grow(len(b.Events) * idSize)
 	for i := range b.Events {
-		m, rest, err := s.encode.message(arena, &b.Events[i], b.Payload(i))
-		if err != nil {
+		m := &messages[i]
+		var err error
+		if arena, err = s.encode.message(m, arena, &b.Events[i], b.Payload(i)); err != nil {
 			return nil, err
 		}
-		arena = rest
-		term, _ := s.shared.Term(m.Partition, b.Seq)
-		m.Epoch = term.Epoch
-		all = append(all, m)
+		epoch, known := epochs[m.Partition]
+		if !known {
+			term, _ := s.shared.Term(m.Partition, b.Seq)
+			epoch = term.Epoch
+			epochs[m.Partition] = epoch
+		}
+		m.Epoch, all[i] = epoch, m
 	}
 	return all, nil
 }
+
+// keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is allocated.
+const keySize, idSize = 256, 96
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.
 func (e *encoder) loss(b *streamer.Batch) *Message {

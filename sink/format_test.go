@@ -21,11 +21,48 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 		t.Fatal(err)
 	}
 	cfg.Cluster, cfg.Name = "c", "out"
-	m, _, err := newEncoder(cfg).message(nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw)
-	if err != nil {
+	m := &Message{}
+	if _, err := newEncoder(cfg).message(m, nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw); err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// A document of a snapshot is a read event for Debezium's consumers. Its id has the document, because documents that were read together have one
+// position.
+func TestDocumentsOfSnapshots(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for _, id := range []int64{7, 8} {
+		doc, err := bson.Marshal(bson.D{{Key: "_id", Value: id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := change.Timestamp{T: 1000, I: 2}
+		read, err := change.Snapshotted(change.Namespace{DB: "shop", Coll: "orders"}, doc, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Message{}
+		event := &streamer.Event{Ref: change.At(at).Ref(), Snapshot: true}
+		if _, err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(m, nil, event, read.Raw()); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`{"before":null,"after":"{\"_id\":` + strconv.FormatInt(id, 10) + `}","updateDescription":null,`, `"ts_ms":1000000,"snapshot":"true","db":"shop",`, `"op":"r",`,
+		} {
+			if !strings.Contains(string(m.Value), want) {
+				t.Errorf("%s lacks %s", m.Value, want)
+			}
+		}
+		if !json.Valid(m.Value) || !m.Snapshot {
+			t.Errorf("%+v", m)
+		}
+		ids = append(ids, m.ID)
+	}
+	if ids[0] == ids[1] {
+		t.Errorf("two documents have the id %s", ids[0])
+	}
 }
 
 func update() bson.D {

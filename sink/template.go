@@ -84,3 +84,35 @@ func (t *Template) Filter(p change.Partition) string {
 	}
 	return strings.Join(tokens, ".")
 }
+
+// Names are those that a template makes, kept for the messages that need the same. They are used by one goroutine.
+type Names struct {
+	template *Template
+	known    map[inputs]string
+}
+
+// inputs are what a name depends on.
+type inputs struct {
+	op, db, coll string
+	partition    change.Partition
+}
+
+// maxNames bounds what recurs and is kept.
+const maxNames = 10_000
+
+// NewNames returns the names of a template.
+func NewNames(t *Template) *Names { return &Names{template: t, known: make(map[inputs]string)} }
+
+// Of returns the name for a message.
+func (n *Names) Of(m *Message) string {
+	of := inputs{op: m.Op, db: m.DB, coll: m.Coll, partition: m.Partition}
+	name, known := n.known[of]
+	if !known {
+		if len(n.known) >= maxNames {
+			clear(n.known)
+		}
+		name = n.template.Name(m)
+		n.known[of] = name
+	}
+	return name
+}

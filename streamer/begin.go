@@ -10,16 +10,17 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// Begin sets where partitions without a checkpoint begin: StartNow, StartEarliest, or StartTime at a time. Without it that is the origin. Call it
-// before the first Serve.
+// Begin sets where partitions without a checkpoint begin: StartNow, StartEarliest, StartTime at a time, or StartSnapshot. Without it that is the
+// origin. Call it before the first Serve.
 func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = start, at }
 
 // begin gives the partitions without a checkpoint the one where the subscriber begins, and saves it before anything is served: the next owner must
 // not begin later. After a repartition or an adoption (a later incarnation) it is unknown whether the subscriber is new, and it begins at the
-// origin, which is no later than it was.
+// origin, which is no later than it was. With StartSnapshot it then reads the documents, too.
 func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) error {
 	n := s.node
-	if s.start == 0 || n.cfg.Origin.Incarnation > 1 {
+	later := n.cfg.Origin.Incarnation > 1
+	if s.start == 0 || later && s.start != StartSnapshot {
 		return nil
 	}
 	var first []checkpoint.Checkpoint
@@ -36,12 +37,17 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	if len(first) == 0 {
 		return nil
 	}
-	at, err := s.startTime(ctx)
-	if err != nil {
-		return err
+	at := n.cfg.Origin.Start
+	if !later {
+		var err error
+		if at, err = s.startTime(ctx); err != nil {
+			return err
+		}
 	}
 	for i := range first {
-		first[i].Position = change.At(at)
+		if first[i].Position = change.At(at); s.start == StartSnapshot {
+			first[i].Snapshots = s.documents
+		}
 	}
 	if err := errors.Join(n.store.Save(ctx, first)...); err != nil {
 		return fmt.Errorf("save where it begins: %w", err)
@@ -67,6 +73,9 @@ func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 			return change.Timestamp{}, errors.New("cannot determine the oldest oplog entry: use a start time")
 		}
 		return n.log.Earliest(ctx, reach.First)
+	case StartSnapshot: // a later one is not reached while nothing happens
+		reach, err := n.cfg.Range.Now(ctx)
+		return reach.Last, err
 	default:
 		reach, err := n.cfg.Range.Now(ctx)
 		return reach.Last.Next(), err

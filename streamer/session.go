@@ -241,18 +241,22 @@ func (s *Session) Prune(b *Batch) {
 	if !s.cfg.Owner {
 		return
 	}
-	over := make(map[change.Partition]bool)
+	over, some := make(map[change.Partition]bool), false
+	for i := range b.Events {
+		p := b.Events[i].Partition
+		if _, looked := over[p]; !looked {
+			_, hands := s.term(p, b.Seq)
+			over[p], some = !hands, some || !hands
+		}
+	}
+	if !some {
+		return
+	}
 	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
 	for _, e := range b.Events {
-		ended, looked := over[e.Partition]
-		if !looked {
-			_, hands := s.term(e.Partition, b.Seq)
-			ended = !hands
-			over[e.Partition] = ended
-		}
 		payload := b.payloads[from:e.end]
 		from = e.end
-		if !ended {
+		if !over[e.Partition] {
 			payloads = append(payloads, payload...)
 			e.end = len(payloads)
 			kept = append(kept, e)

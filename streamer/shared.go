@@ -31,6 +31,8 @@ type Shared struct {
 	from    time.Time     // of StartTime
 	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
 
+	documents []snapshot.Progress // of its subscriptions, before anything was read
+
 	mu struct {
 		sync.Mutex
 		terms       map[change.Partition]change.Term
@@ -53,6 +55,9 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscript
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked = make(map[change.Partition]uint64)
+	for _, sub := range subscriptions {
+		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: snapshot.Start})
+	}
 	var err error
 	if s.session, err = n.hub.Open(ctx, SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ var fleets = make(chan struct{}, 3) //nolint:gochecknoglobals // all tests of th
 type fleet struct {
 	t      *testing.T
 	lab    *lab
+	config string   // the file that configures its nodes, empty for none
 	etcd   string   // its endpoint
 	direct []string // endpoints that nodes reach without a link, if any
 	dir    string   // of the fleet's own etcd, empty where it is the lab's
@@ -204,7 +205,11 @@ func (s *ship) tapMarks(upstream, text string) (address string) {
 // launch starts a node.
 func (s *ship) launch() {
 	s.fleet.t.Helper()
-	s.process = s.lab.printer(func(line string) { s.fleet.take(s.name, line) })
+	var args []string
+	if s.fleet.config != "" {
+		args = []string{"--file", s.fleet.config}
+	}
+	s.process = s.lab.printer(func(line string) { s.fleet.take(s.name, line) }, args...)
 }
 
 func (s *ship) url() string { return "http://" + s.http }

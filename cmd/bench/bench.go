@@ -299,7 +299,7 @@ func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	life := nodeConfig{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true}
+	life := nodeConfig{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true, File: j.sinkFile()}
 	if err := node.call(starting, "start", life, &j.Node); err != nil {
 		return nil, errors.Join(err, node.close())
 	}
@@ -387,6 +387,7 @@ func (b *bench) races() []race {
 		}},
 		{name: "handoff", run: b.raceHandoffs},
 		{name: "tenants", run: b.raceTenants},
+		{name: "sinks", run: b.raceSinks},
 	}
 }
 

@@ -28,6 +28,8 @@ func contenders() map[string]func() contender {
 		"tenants":   func() contender { return &tenants{} },
 		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
 		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*testCluster).restart} },
+		"sink":      func() contender { return &sinkContender{} },
+		"producer":  func() contender { return &producer{} },
 	}
 }
 
@@ -131,6 +133,8 @@ type scenario struct {
 	Identities string
 	// Attacks are what hostile identities do to the node meanwhile, one of them each.
 	Attacks []string
+	// Broker is the target of a sink.
+	Broker brokerAddress
 }
 
 // A result is what a contender did.
@@ -160,6 +164,8 @@ type round struct {
 	total  int // of the changes, where the contender writes itself
 	bytes  int
 	values map[string]float64
+	over   time.Time // when the clocks were stopped, zero if they run until the end
+	used   usage
 }
 
 func newRound(j scenario) *round {
@@ -182,10 +188,16 @@ func (r *round) record(name string, v float64) {
 	r.values[name] = v
 }
 
+// stop stops the clocks of a contender whose check comes later.
+func (r *round) stop() { r.over, r.used = time.Now(), r.meter.stop() }
+
 // end stops the clocks. Whatever else the contender does is not counted.
 func (r *round) end() result {
-	now := time.Now()
-	result := result{usage: r.meter.stop(), Elapsed: now.Sub(r.meter.begun), Events: r.check.seen, Fault: r.check.failure(), Bytes: r.bytes, Values: r.values}
+	if r.over.IsZero() {
+		r.stop()
+	}
+	now := r.over
+	result := result{usage: r.used, Elapsed: now.Sub(r.meter.begun), Events: r.check.seen, Fault: r.check.failure(), Bytes: r.bytes, Values: r.values}
 	if r.Start == 0 && r.check.began != 0 {
 		result.Elapsed = min(result.Elapsed, now.Sub(time.Unix(0, r.check.began)))
 	}

@@ -16,6 +16,8 @@
 //	moved       two nodes share the partitions; one is told to give up what it has, and hands it over
 //	tenants     clients of ten identities, alone and while ten hostile ones attack the node
 //	restarted   one node has all partitions; it is stopped and started again, and nobody serves meanwhile
+//	sink        a node's sink publishes to Kafka, with and without transactions, or to JetStream
+//	producer    a loop that publishes the messages of the sink again, and does nothing else
 //
 // Whatever a contender gets goes through a [Check], which counts it and holds every document to its order. A contender that drops or reorders a
 // change makes the figures that it is part of void, and the exit code 1. The check finds what it needs at places that it remembers, so that it
@@ -27,6 +29,9 @@
 // Of partitions that change hands it is measured how long documents stood still. One client follows the owners of partitions, one has its session
 // with any node. From the moment before the move until all is over, each document's longest delay is kept, from its writing to the handler of
 // the first client. Only documents of partitions that changed hands count.
+//
+// A sink and the producer after it have the same broker, in a process of its own: franz-go's fake of Kafka, in memory, or an embedded NATS server with
+// a stream in files. What has arrived is checked after the clocks have stopped.
 //
 // The development MongoDB hands out events many times faster than a real one, which has to read and to build them. Where that would make a ratio
 // meaningless it is paced at 120,000 events a second, which a MongoDB 4.4 does on a machine of two cores; the unpaced figure stands beside it.

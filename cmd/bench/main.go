@@ -52,6 +52,8 @@ func serveWorker(ctx context.Context, name string, in io.Reader, out io.Writer) 
 		return serveProxy(ctx, in, out)
 	case "node":
 		return serveNode(ctx, in, out)
+	case "broker":
+		return serveBroker(ctx, in, out)
 	case "attackers":
 		return serveAttackers(ctx, in, out)
 	case "contender":

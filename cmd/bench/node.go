@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/mongostream/streamer/internal/config"
@@ -18,6 +19,25 @@ type nodeConfig struct {
 	Process  string
 	// Ready says that the node is to read the log before the answer.
 	Ready bool
+	// File is the text of the configuration file, empty for none.
+	File string
+}
+
+// load loads the configuration.
+func (c nodeConfig) load() (cfg config.Config, err error) {
+	if c.File == "" {
+		return config.Load("", c.Settings)
+	}
+	file, err := os.CreateTemp("", "streamer-bench-*.yaml")
+	if err != nil {
+		return cfg, fmt.Errorf("write a configuration: %w", err)
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	_, err = file.WriteString(c.File)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return cfg, fmt.Errorf("write a configuration: %w", err)
+	}
+	return config.Load(file.Name(), c.Settings)
 }
 
 // nodeAddresses are where clients reach a node.
@@ -46,7 +66,7 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 	err := serveRequests(ctx, in, out, map[string]handler{
 		"start": handle(func(ctx context.Context, l nodeConfig) (at nodeAddresses, err error) {
 			wiring.SpareMemory()
-			cfg, err := config.Load("", l.Settings)
+			cfg, err := l.load()
 			switch {
 			case err != nil:
 				return at, err

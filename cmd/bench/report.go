@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,7 +16,7 @@ type report map[string]metric
 func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
-		"sse_1000_vs_1", "handoff_pause_ms", "tenants_p99", "rss_mib", "allocs_per_event",
+		"sse_1000_vs_1", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare", "rss_mib", "allocs_per_event",
 	}
 }
 
@@ -25,6 +26,7 @@ func (b *bench) report() *report {
 		"node_vs_raw": b.nodeVsRaw(), "node_vs_naive": b.nodeVsNaive(), "json_vs_bson": b.jsonVsBSON(), "partitions_4096_vs_1": b.partitionsManyVsOne(),
 		"checkpoints_on_vs_off": b.checkpointsOnVsOff(), "catchup_vs_raw": b.catchupVsRaw(), "added_latency_ms": b.addedLatency(),
 		"sse_1000_vs_1": b.manyVsOneBrowser(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
+		"sink_kafka_vs_bare": b.sinkVsBare(toKafka, toTransactions), "sink_nats_vs_bare": b.sinkVsBare(toJetStream),
 		"rss_mib": b.rss(), "allocs_per_event": b.allocations(),
 	}
 	if b.race != "" { // a figure whose races were not to run is none
@@ -264,6 +266,25 @@ func (b *bench) tenantsP99() metric {
 			atMost("ms that /livez took at most", slices.Max(m.Values["livez_max_ms"].Rounds), 100),
 			atMost("MiB", slices.Max(m.RSS.Rounds), sampleMiB),
 		}
+	})
+}
+
+// sinkVsBare is the figure of a target. Beside it is told what the other targets are like, which are ways to use the same broker.
+func (b *bench) sinkVsBare(kind string, others ...string) metric {
+	var keys []string
+	for _, kind := range append([]string{kind}, others...) {
+		for _, mode := range []string{"", "_unpaced"} {
+			keys = append(keys, "sinks/"+kind+mode, "sinks/"+kind+"_bare"+mode)
+		}
+	}
+	f := b.from("events/s of a sink ÷ events/s of a loop that only publishes the same messages to the same broker, paced", keys...)
+	return f.done(func() (float64, []target) {
+		for i := 0; i < len(keys); i += 2 {
+			name := strings.TrimPrefix(keys[i], "sinks/")
+			f.Values[name+"_events_per_s"], f.Values[name+"_ratio"] = f.of(keys[i]).EventsPerSecond.Median, f.rate(keys[i], keys[i+1])
+		}
+		ratio := f.rate(keys[0], keys[1])
+		return ratio, []target{atLeast("events/s", ratio, 0.9), atLeast("events/s of the sink", f.of(keys[0]).EventsPerSecond.Median, 50_000)}
 	})
 }
 

@@ -112,28 +112,40 @@ type SinkTLS struct {
 func (t SinkTLS) Used() bool { return t.Enabled || t.CAFile != "" || t.CertFile != "" }
 
 // A SinkStart says where a sink without a checkpoint begins. The zero value means now.
-type SinkStart struct{ StartFrom }
+type SinkStart struct {
+	StartFrom
 
-// UnmarshalText reads now, earliest, or a time of RFC 3339.
+	// Snapshot means the current documents, and changes from now on.
+	Snapshot bool
+}
+
+// startSnapshot is the word for the current documents.
+const startSnapshot = "snapshot"
+
+// UnmarshalText reads now, earliest, snapshot, or a time of RFC 3339.
 func (s *SinkStart) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "earliest":
-		*s = SinkStart{StartFrom{Oldest: true}}
+		*s = SinkStart{StartFrom: StartFrom{Oldest: true}}
 		return nil
-	case "snapshot":
-		return errors.New("is not there for sinks yet: use now, earliest or a time, and read the documents once by other means")
+	case startSnapshot:
+		*s = SinkStart{Snapshot: true}
+		return nil
 	case startOldest:
 	default:
 		if s.StartFrom.UnmarshalText(text) == nil {
 			return nil
 		}
 	}
-	return errors.New("must be now, earliest, or a time such as 2026-01-31T12:00:00Z")
+	return errors.New("must be now, earliest, snapshot, or a time such as 2026-01-31T12:00:00Z")
 }
 
 // String is the inverse of UnmarshalText.
 func (s SinkStart) String() string {
-	if s.Oldest {
+	switch {
+	case s.Snapshot:
+		return startSnapshot
+	case s.Oldest:
 		return "earliest"
 	}
 	return s.StartFrom.String()

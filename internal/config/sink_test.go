@@ -23,6 +23,7 @@ sinks:
       username: u
       password_file: /run/secrets/kafka
   - {name: hook, type: http, start: earliest, http: {url: "https://h/x", secret: 0123456789abcdef}}
+  - {name: copy, type: file, start: snapshot, file: {path: x}}
 `
 	open := func(string) ([]byte, error) { return []byte("secret\n"), nil }
 	c, err := parse("f", []byte(file), []string{"STREAMER_SINKS_1_HTTP_BATCH=7"}, open)
@@ -33,10 +34,10 @@ sinks:
 	switch {
 	case k.Kafka.Password != "secret", k.Kafka.Topic != "{db}.{coll}", k.Format != "relaxed", len(k.Subscriptions) != 2, k.Subscriptions[1].Namespace != "lab.*":
 		t.Errorf("%+v", k)
-	case !k.Start.At.Equal(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), !h.Start.Oldest, h.HTTP.Batch != 7, h.HTTP.Timeout != 10*time.Second:
+	case !k.Start.At.Equal(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), !h.Start.Oldest, !c.Sinks[2].Start.Snapshot, h.HTTP.Batch != 7, h.HTTP.Timeout != 10*time.Second:
 		t.Errorf("%+v", h)
 	}
-	if text := c.String(); strings.Contains(text, "secret\n") || !strings.Contains(text, "sinks[0].subscriptions[1].namespace: lab.*") || strings.Contains(text, "/x") {
+	if text := c.String(); strings.Contains(text, "secret\n") || !strings.Contains(text, "sinks[0].subscriptions[1].namespace: lab.*") || !strings.Contains(text, "sinks[2].start: snapshot") || strings.Contains(text, "/x") {
 		t.Error(text)
 	}
 }
@@ -46,7 +47,7 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 		"{type: file, file: {path: x}}": "f:3: sinks[0].name: is needed", "{name: a}": "sinks[0].type: is needed", "{name: a, type: kafka}": "sinks[0].kafka.brokers: is needed",
 		"{name: a, type: nats}": "sinks[0].nats.url: is needed", "{name: a, type: nats, nats: {url: 'nats://u:p@h'}}": "must have no credentials",
 		"{name: a, type: http, http: {url: 'http://h/x', secret: 0123456789abcdef}}": "sinks[0].http.insecure", "{name: a, type: http, http: {url: 'https://h/x'}}": "sinks[0].http.secret: is needed",
-		"{name: a, type: file, file: {path: x}, start: snapshot}": "is not there for sinks yet", "{name: a, type: file, file: {path: x}, format: bson}": "a file has lines of text",
+		"{name: a, type: file, file: {path: x}, start: documents}": "must be now, earliest, snapshot, or a time", "{name: a, type: file, file: {path: x}, format: bson}": "a file has lines of text",
 		"{name: a, type: file, fil: {path: x}}": `there is no key "sinks[0].fil"`, "{name: a, type: http, http: {allow: [x]}}": "must be a network",
 		"{name: a, type: kafka, kafka: {brokers: ['h:1'], mechanism: plain, username: u}}":   "the password could be read on the way",
 		"{name: a, type: file, file: {path: x}}\n  - {name: a, type: file, file: {path: y}}": "is the name of two sinks", "x": "must have keys",

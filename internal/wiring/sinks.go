@@ -36,6 +36,8 @@ func (s *Service) buildSinks(ctx context.Context) error {
 			return err
 		}
 		switch {
+		case cfg.Start.Snapshot:
+			shared.Begin(streamer.StartSnapshot, time.Time{})
 		case cfg.Start.Oldest:
 			shared.Begin(streamer.StartEarliest, time.Time{})
 		case cfg.Start.At.IsZero():

@@ -126,9 +126,12 @@ func sinkRig(t *testing.T, settings string) *rig {
 }
 
 // sink sets what the sink of nodes is that begin from now on.
-func (r *rig) sink(settings string) {
+func (r *rig) sink(settings string) { r.sinkFrom("earliest", settings) }
+
+// sinkFrom is sink, with another start.
+func (r *rig) sinkFrom(start, settings string) {
 	r.Helper()
-	if err := os.WriteFile(r.file, []byte("sinks:\n  - name: out\n    start: earliest\n"+settings), 0o600); err != nil {
+	if err := os.WriteFile(r.file, []byte("sinks:\n  - name: out\n    start: "+start+"\n"+settings), 0o600); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -381,6 +384,55 @@ func (n *live) post(do string) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
 		n.Fatalf("%s: %s", do, resp.Status)
+	}
+}
+
+// A sink that starts with a snapshot publishes the documents in their place among the changes. Who gets partitions of it before all are read reads on,
+// and who gets them later reads nothing.
+func TestSinkBeginsWithTheDocuments(t *testing.T) {
+	t.Parallel()
+	e, copied := &endpoint{}, newReplica()
+	e.answers(func(_ *http.Request, lines []string) int {
+		for _, l := range lines {
+			copied.apply([]byte(l), strings.Contains(l, `"operationType":"snapshot"`))
+		}
+		return http.StatusOK
+	})
+	settings := toHTTP(t, e)
+	r := sinkRig(t, settings)
+	r.sinkFrom("snapshot", settings)
+	slowly := []string{"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60"}
+	stop := r.churn(mixedIDs(480))
+	first := r.beginWith(nil, append(several("n1"), slowly...)...)
+	first.until("some documents are published", copied.look(func() bool { return copied.snapshots > 20 }))
+	second := r.beginWith(nil, append(several("n2"), slowly...)...)
+	second.until("the second node has partitions", func() bool { return len(second.service.node.Status()) > 0 })
+	first.stopped()
+	unread := func() bool {
+		for _, c := range r.stored("sink/out") {
+			if len(c.Snapshots) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !unread() {
+		t.Error("everything was read before the node was stopped")
+	}
+	second.until("everything is read", func() bool { return !unread() })
+	stop()
+	copied.equals(second, r.coll("orders"))
+	second.stopped()
+	copied.mu.Lock()
+	before := copied.snapshots
+	copied.mu.Unlock()
+	third := r.beginWith(nil, append(several("n3"), slowly...)...)
+	r.insert("after")
+	copied.equals(third, r.coll("orders"))
+	copied.mu.Lock()
+	defer copied.mu.Unlock()
+	if len(copied.older) > 0 || copied.snapshots != before {
+		t.Errorf("%d documents, then %d; after something newer: %q", before, copied.snapshots, copied.older)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +46,11 @@ type Config struct {
 
 // A Target publishes to Kafka without transactions.
 type Target struct {
-	cfg    Config
-	topic  *sink.Template
-	client *kgo.Client // nil until the first message
+	cfg     Config
+	topic   *sink.Template
+	client  *kgo.Client     // nil until the first message
+	ctx     context.Context //nolint:containedctx // of the records, from the first Publish on
+	records *recordMaker
 }
 
 var _ sink.Target = (*Target)(nil)
@@ -115,28 +116,6 @@ const (
 	linger = 2 * time.Millisecond
 )
 
-// records returns the records of a message: one, or two where a tombstone follows a delete.
-func (t *Target) records(m *sink.Message) []*kgo.Record {
-	r := &kgo.Record{Topic: t.cfg.Losses, Key: m.Key, Value: m.Value, Headers: []kgo.RecordHeader{
-		{Key: "streamer-id", Value: []byte(m.ID)},
-		{Key: "streamer-op", Value: []byte(m.Op)},
-		{Key: "streamer-time", Value: []byte(m.Time.String())},
-		{Key: "content-type", Value: []byte(t.cfg.Format.MediaType())},
-	}}
-	if m.Op == sink.OpLoss {
-		return []*kgo.Record{r}
-	}
-	r.Topic = t.topic.Name(m)
-	r.Headers = append(r.Headers, kgo.RecordHeader{Key: "streamer-partition", Value: strconv.AppendInt(nil, int64(m.Partition), 10)})
-	if t.cfg.Format == sink.Debezium && m.Key != nil { // the key of Debezium's connector
-		r.Key = sink.DebeziumKey(m.Key)
-	}
-	if t.cfg.Tombstones && m.Op == "delete" {
-		return []*kgo.Record{r, {Topic: r.Topic, Key: r.Key, Headers: r.Headers}}
-	}
-	return []*kgo.Record{r}
-}
-
 // Publish implements sink.Target.
 func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	if t.client == nil {
@@ -145,15 +124,19 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 			m.Done(fmt.Errorf("make Kafka client: %w", err))
 			return
 		}
+		t.ctx, t.records = context.WithoutCancel(ctx), t.newRecordMaker()
 	}
-	records := t.records(m)
-	o := &outcome{m: m, left: len(records)}
-	for _, r := range records {
-		t.client.Produce(context.WithoutCancel(ctx), r, o.done)
+	r, tombstone := t.records.make(m)
+	if tombstone == nil {
+		t.client.Produce(t.ctx, r, func(_ *kgo.Record, err error) { m.Done(judge(err)) })
+		return
 	}
+	o := &outcome{m: m, left: 2} //nolint:mnd // the record and its tombstone
+	t.client.Produce(t.ctx, r, o.done)
+	t.client.Produce(t.ctx, tombstone, o.done)
 }
 
-// An outcome is that of the records of a message.
+// An outcome is that of the two records of a message.
 type outcome struct {
 	mu   sync.Mutex
 	m    *sink.Message

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -47,9 +48,11 @@ func newTransactional(plain *Target) *Transactional {
 type producer struct {
 	epoch  change.Epoch
 	client *kgo.Client
+	make   *recordMaker
 	id     string     // of its transactions, and of the group of its position
 	count  int64      // of the transactions of the partition
 	last   change.Ref // the position in the last one, of which nothing is known to be later
+	topic  string     // one that exists, empty until it has published
 }
 
 // Publish implements sink.Target.
@@ -127,7 +130,7 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	p = &producer{epoch: m.Epoch, client: client, id: id}
+	p = &producer{epoch: m.Epoch, client: client, make: t.plain.newRecordMaker(), id: id}
 	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
 		err = p.load(ctx)
 	}
@@ -221,26 +224,41 @@ func (p *producer) fresh(messages []*sink.Message) []*sink.Message {
 	return fresh
 }
 
-// publish publishes messages and the position of the last one in a transaction.
+// publish publishes messages and the position of the last one in a transaction, both at once where it is known that a topic exists.
 func (p *producer) publish(ctx context.Context, t *Target, messages []*sink.Message) error {
 	if err := p.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
-	var records []*kgo.Record
+	records := make([]*kgo.Record, 0, len(messages))
 	var last *sink.Message
 	for _, m := range messages {
-		records = append(records, t.records(m)...)
+		record, tombstone := p.make.make(m)
+		if records = append(records, record); tombstone != nil {
+			records = append(records, tombstone)
+		}
 		if !m.Snapshot {
 			last = m
 		}
 	}
-	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return fmt.Errorf("publish: %w", err)
+	at, position := p.topic, make(chan error, 1)
+	together := last != nil && at != ""
+	if together {
+		go func() { position <- p.commit(ctx, at, last.Ref) }()
 	}
-	if last != nil {
-		if err := p.commit(ctx, records[0].Topic, last.Ref); err != nil {
-			return fmt.Errorf("commit the position: %w", err)
-		}
+	err := p.client.ProduceSync(ctx, records...).FirstErr()
+	if err != nil {
+		err = fmt.Errorf("publish: %w", err)
+	} else {
+		p.topic = records[0].Topic
+	}
+	switch {
+	case together:
+		err = cmp.Or(err, <-position)
+	case last != nil && err == nil:
+		err = p.commit(ctx, p.topic, last.Ref)
+	}
+	if err != nil {
+		return err
 	}
 	if err := p.client.EndTransaction(ctx, kgo.TryCommit); err != nil {
 		return fmt.Errorf("commit transaction: %w", err)

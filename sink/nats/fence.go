@@ -47,21 +47,16 @@ func (t *Target) expect(ctx context.Context, m *sink.Message, h nats.Header) (*s
 	return of, nil
 }
 
-// acknowledged notes the sequence of a message.
-func (s *sequence) acknowledged(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = max(s.last, seq)
-}
-
-// ended notes that a message is not under way any more. After an error the last sequence is unknown.
-func (s *sequence) ended(err error) {
+// ended notes that a message is not under way any more, and its sequence. After an error the last sequence is unknown.
+func (s *sequence) ended(seq uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.underWay--
 	if err != nil {
 		s.known = false
+		return
 	}
+	s.last = max(s.last, seq)
 }
 
 // lastOf returns the sequence and the epoch of the last message of a filter, zero if there is none.

@@ -48,11 +48,13 @@ type Config struct {
 
 // A Target publishes to JetStream.
 type Target struct {
-	cfg     Config
-	subject *sink.Template
+	cfg      Config
+	subject  *sink.Template
+	subjects *sink.Names
 
-	conn *connection // nil until the first message and after a failure
-	last map[change.Partition]*sequence
+	conn    *connection // nil until the first message and after a failure
+	last    map[change.Partition]*sequence
+	headers headers
 }
 
 // A sequence is what is known of the messages of a partition in the stream.
@@ -76,7 +78,7 @@ func New(cfg Config) (*Target, error) {
 	if cfg.Fence && !subject.Has("partition") {
 		return nil, errors.New("fencing needs {partition} in the subject")
 	}
-	return &Target{cfg: cfg, subject: subject, last: make(map[change.Partition]*sequence)}, nil
+	return &Target{cfg: cfg, subject: subject, subjects: sink.NewNames(subject), last: make(map[change.Partition]*sequence)}, nil
 }
 
 // Legal replaces what a token of a subject may not contain.
@@ -170,11 +172,10 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 			return
 		}
 	}
-	msg := &nats.Msg{Subject: t.cfg.Losses, Data: m.Value, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: t.cfg.Losses, Data: m.Value, Header: t.headers.of(m, t.cfg)}
 	if m.Op != sink.OpLoss {
-		msg.Subject = t.subject.Name(m)
+		msg.Subject = t.subjects.Of(m)
 	}
-	t.conn.header(msg.Header, m, t.cfg)
 	var of *sequence
 	if t.cfg.Fence && m.Op != sink.OpLoss {
 		var err error
@@ -186,27 +187,46 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	t.conn.publish(ctx, m, msg, of)
 }
 
-// header sets the headers of a message.
-func (c *connection) header(h nats.Header, m *sink.Message, cfg Config) {
+// headers are those of the message that is being published: the client writes them before it returns, so that the next message can have the same
+// memory.
+type headers struct {
+	header nats.Header
+	values []string // each is the only one of its header
+}
+
+// of returns the headers of a message.
+func (h *headers) of(m *sink.Message, cfg Config) nats.Header {
+	if h.header == nil {
+		h.header = make(nats.Header)
+	}
+	clear(h.header)
+	h.values = h.values[:0]
 	id := m.ID
 	if m.Repeats > 0 { // it came before an earlier one, which failed: it must not be dropped
 		id += "." + strconv.Itoa(m.Repeats)
 	}
-	h["Nats-Msg-Id"] = []string{id}
-	h["Streamer-Id"] = []string{m.ID}
-	h["Streamer-Op"] = []string{m.Op}
-	h["Streamer-Time"] = []string{m.Time.String()}
-	h["Content-Type"] = []string{cfg.Format.MediaType()}
+	h.set("Nats-Msg-Id", id)
+	h.set("Streamer-Id", m.ID)
+	h.set("Streamer-Op", m.Op)
+	h.set("Streamer-Time", m.Time.String())
+	h.set("Content-Type", cfg.Format.MediaType())
 	if m.Key != nil {
-		h["Streamer-Key"] = []string{string(m.Key)}
+		h.set("Streamer-Key", string(m.Key))
 	}
 	if cfg.Stream != "" {
-		h["Nats-Expected-Stream"] = []string{cfg.Stream}
+		h.set("Nats-Expected-Stream", cfg.Stream)
 	}
 	if m.Op != sink.OpLoss {
-		h["Streamer-Partition"] = []string{strconv.Itoa(int(m.Partition))}
-		h["Streamer-Epoch"] = []string{m.Epoch.String()}
+		h.set("Streamer-Partition", strconv.Itoa(int(m.Partition)))
+		h.set("Streamer-Epoch", m.Epoch.String())
 	}
+	return h.header
+}
+
+func (h *headers) set(name, value string) {
+	h.values = append(h.values, value)
+	n := len(h.values)
+	h.header[name] = h.values[n-1 : n : n]
 }
 
 // publish sends a message whose acknowledgement comes later.
@@ -241,25 +261,24 @@ func (c *connection) publish(ctx context.Context, m *sink.Message, msg *nats.Msg
 		if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
 			err = &sink.RefusedError{Err: err, Final: true}
 		}
-		c.end(n, err)
+		c.end(n, 0, err)
 	}
 }
 
-// end ends a message that is under way.
-func (c *connection) end(n uint64, err error) (pending, bool) {
+// end ends a message that is under way; seq is its sequence in the stream.
+func (c *connection) end(n, seq uint64, err error) {
 	c.mu.Lock()
 	p, there := c.pending[n]
 	delete(c.pending, n)
 	c.mu.Unlock()
 	if !there {
-		return p, false
+		return
 	}
 	<-c.slots
 	if p.of != nil {
-		p.of.ended(err)
+		p.of.ended(seq, err)
 	}
 	p.m.Done(err)
-	return p, true
 }
 
 // fail ends everything that is under way.
@@ -277,7 +296,7 @@ func (c *connection) fail(err error) {
 	for _, p := range all {
 		<-c.slots
 		if p.of != nil {
-			p.of.ended(err)
+			p.of.ended(0, err)
 		}
 		p.m.Done(err)
 	}
@@ -343,13 +362,29 @@ func (c *connection) acknowledged(reply *nats.Msg) {
 		return
 	}
 	a, err := parseAnswer(reply)
-	c.mu.Lock()
-	p := c.pending[n]
-	c.mu.Unlock()
-	if err == nil && p.of != nil {
-		p.of.acknowledged(a.Seq)
+	c.end(n, a.Seq, err)
+}
+
+// plainAnswer reads an acknowledgement of the form {"stream":"…","seq":…}, which is what nearly all are. It reports whether it is one.
+func plainAnswer(b []byte) (a answer, plain bool) {
+	b, plain = bytes.CutPrefix(b, []byte(`{"stream":"`))
+	if !plain {
+		return a, false
 	}
-	c.end(n, err)
+	end := bytes.IndexByte(b, '"')
+	if end <= 0 || bytes.IndexByte(b[:end], '\\') >= 0 {
+		return a, false
+	}
+	number, plain := bytes.CutPrefix(b[end+1:], []byte(`,"seq":`))
+	if !plain {
+		return a, false
+	}
+	number, plain = bytes.CutSuffix(number, []byte("}"))
+	if !plain {
+		return a, false
+	}
+	seq, err := strconv.ParseUint(string(number), 10, 64)
+	return answer{Stream: string(b[:end]), Seq: seq}, err == nil
 }
 
 // parseAnswer returns the answer, and the error that it tells.
@@ -357,7 +392,10 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	if len(reply.Data) == 0 && reply.Header.Get("Status") == "503" {
 		return a, errors.New("no stream has this subject, or JetStream is away")
 	}
-	if err := json.NewDecoder(bytes.NewReader(reply.Data)).Decode(&a); err != nil {
+	if a, plain := plainAnswer(reply.Data); plain {
+		return a, nil
+	}
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
 		return a, fmt.Errorf("read acknowledgement: %w", err)
 	}
 	switch {

@@ -1,0 +1,107 @@
+package kafka
+
+import (
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/sink"
+)
+
+// A recordMaker makes the records of messages. It allocates what they consist of for many at a time, and keeps what recurs. It is used by one
+// goroutine.
+type recordMaker struct {
+	target     *Target
+	media      []byte
+	topics     *sink.Names
+	operations map[string][]byte
+	partitions map[change.Partition][]byte
+
+	// What is left of the last allocations.
+	records []kgo.Record
+	headers []kgo.RecordHeader
+	text    []byte
+}
+
+const (
+	// chunk is the number of records whose parts are allocated together.
+	chunk = 256
+	// headersOf is the number of headers of a record, textOf the length of those that differ, in bytes.
+	headersOf, textOf = 5, 96
+)
+
+func (t *Target) newRecordMaker() *recordMaker {
+	return &recordMaker{
+		target: t, media: []byte(t.cfg.Format.MediaType()), topics: sink.NewNames(t.topic), operations: make(map[string][]byte),
+		partitions: make(map[change.Partition][]byte),
+	}
+}
+
+// make returns the record of a message, and the tombstone that follows a delete, nil if none does.
+func (k *recordMaker) make(m *sink.Message) (record, tombstone *kgo.Record) {
+	record = k.record()
+	if cap(k.headers)-len(k.headers) < headersOf {
+		k.headers = make([]kgo.RecordHeader, 0, chunk*headersOf)
+	}
+	begun := len(k.headers)
+	k.headers = append(k.headers,
+		kgo.RecordHeader{Key: "streamer-id", Value: k.bytes(func(b []byte) []byte { return append(b, m.ID...) })},
+		kgo.RecordHeader{Key: "streamer-op", Value: k.operation(m.Op)},
+		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(m.Time.AppendText)},
+		kgo.RecordHeader{Key: "content-type", Value: k.media},
+	)
+	record.Key, record.Value = m.Key, m.Value
+	if m.Op == sink.OpLoss {
+		record.Topic, record.Headers = k.target.cfg.Losses, k.headers[begun:len(k.headers):len(k.headers)]
+		return record, nil
+	}
+	k.headers = append(k.headers, kgo.RecordHeader{Key: "streamer-partition", Value: k.partition(m.Partition)})
+	record.Topic, record.Headers = k.topics.Of(m), k.headers[begun:len(k.headers):len(k.headers)]
+	if k.target.cfg.Format == sink.Debezium && m.Key != nil { // the key of Debezium's connector
+		record.Key = sink.DebeziumKey(m.Key)
+	}
+	if k.target.cfg.Tombstones && m.Op == "delete" {
+		tombstone = k.record()
+		tombstone.Topic, tombstone.Key, tombstone.Headers = record.Topic, record.Key, record.Headers
+	}
+	return record, tombstone
+}
+
+// record returns an empty record.
+func (k *recordMaker) record() *kgo.Record {
+	if len(k.records) == 0 {
+		k.records = make([]kgo.Record, chunk)
+	}
+	r := &k.records[0]
+	k.records = k.records[1:]
+	return r
+}
+
+// bytes returns what write appends.
+func (k *recordMaker) bytes(write func([]byte) []byte) []byte {
+	if cap(k.text)-len(k.text) < textOf {
+		k.text = make([]byte, 0, chunk*textOf)
+	}
+	begun := len(k.text)
+	k.text = write(k.text)
+	return k.text[begun:len(k.text):len(k.text)]
+}
+
+func (k *recordMaker) operation(op string) []byte {
+	b, known := k.operations[op]
+	if !known {
+		b = []byte(op)
+		k.operations[op] = b
+	}
+	return b
+}
+
+func (k *recordMaker) partition(p change.Partition) []byte {
+	b, known := k.partitions[p]
+	if !known {
+		b = strconv.AppendUint(nil, uint64(p), 10)
+		k.partitions[p] = b
+	}
+	return b
+}
