@@ -100,7 +100,7 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	p, err := t.producer(ctx, first)
 	if err == nil {
 		if fresh := p.fresh(messages); len(fresh) > 0 {
-			err = p.publish(ctx, t.plain, fresh)
+			err = p.publish(ctx, fresh)
 		}
 	}
 	if err != nil { // the next attempt begins with a new producer, which finds out how far this one has come
@@ -225,7 +225,7 @@ func (p *producer) fresh(messages []*sink.Message) []*sink.Message {
 }
 
 // publish publishes messages and the position of the last one in a transaction, both at once where it is known that a topic exists.
-func (p *producer) publish(ctx context.Context, t *Target, messages []*sink.Message) error {
+func (p *producer) publish(ctx context.Context, messages []*sink.Message) error {
 	if err := p.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
