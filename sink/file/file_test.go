@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,10 +26,10 @@ func TestNamesOfFullFilesSortInTheirOrder(t *testing.T) {
 		}
 	}
 	var lines []string
-	write := func(target *Target, n int) {
+	write := func(ctx context.Context, target *Target, n int) {
 		for range n {
 			line := fmt.Sprintf("line %02d", len(lines))
-			if err := sink.One(t.Context(), target, &sink.Message{Value: []byte(line)}); err != nil {
+			if err := sink.One(ctx, target, &sink.Message{Value: []byte(line)}); err != nil {
 				t.Fatal(err)
 			}
 			lines = append(lines, line)
@@ -62,35 +63,35 @@ func TestNamesOfFullFilesSortInTheirOrder(t *testing.T) {
 		}
 	}
 	// Each bubble is a process whose clock begins at the same time and stands still but for sleep.
-	process := func(ahead time.Duration, keep int, use func(*Target)) {
-		synctest.Test(t, func(*testing.T) {
+	process := func(ahead time.Duration, keep int, use func(context.Context, *Target)) {
+		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(ahead)
 			target := New(Config{Path: path, MaxSize: 1, Keep: keep}) // each line fills a file
 			defer target.Close()
-			use(target)
+			use(t.Context(), target)
 		})
 	}
-	process(time.Hour, 100, func(target *Target) {
-		write(target, 3)
+	process(time.Hour, 100, func(ctx context.Context, target *Target) {
+		write(ctx, target, 3)
 		check("at one moment", 100)
 		time.Sleep(time.Nanosecond)
-		write(target, 3)
+		write(ctx, target, 3)
 		check("a moment later", 100)
 	})
-	process(0, 100, func(target *Target) {
-		write(target, 3)
+	process(0, 100, func(ctx context.Context, target *Target) {
+		write(ctx, target, 3)
 		check("in another process, before the first", 100)
 	})
-	process(2*time.Hour, 100, func(target *Target) {
-		write(target, 3)
+	process(2*time.Hour, 100, func(ctx context.Context, target *Target) {
+		write(ctx, target, 3)
 		check("when the clock is right again", 100)
 	})
-	process(0, 5, func(target *Target) {
-		write(target, 3)
+	process(0, 5, func(ctx context.Context, target *Target) {
+		write(ctx, target, 3)
 		check("when the oldest are deleted", 5)
 	})
-	process(3*time.Hour, 5, func(target *Target) {
-		write(target, 1)
+	process(3*time.Hour, 5, func(ctx context.Context, target *Target) {
+		write(ctx, target, 1)
 		moved := len(lines)
 		names, _, err := target.full()
 		if err != nil {
@@ -103,7 +104,7 @@ func TestNamesOfFullFilesSortInTheirOrder(t *testing.T) {
 		}
 		lines = lines[moved:]
 		last := target.last
-		write(target, 2)
+		write(ctx, target, 2)
 		check("when somebody has moved the full files away", 5)
 		if !target.last.After(last) {
 			t.Errorf("a name is used again: %v after %v", target.last, last)
