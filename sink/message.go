@@ -61,8 +61,8 @@ type Target interface {
 	Publish(ctx context.Context, m *Message)
 	// Flush begins to publish what Publish has buffered. It does not wait.
 	Flush()
-	// Check reaches the target and reports whether it takes messages. Its errors are for people.
-	Check(ctx context.Context) error
+	// Check reaches the target and reports whether it takes messages, and what was found beyond that it answers. Both are for people.
+	Check(ctx context.Context) (found string, err error)
 	// Close ends what is under way, and its connections.
 	Close()
 }

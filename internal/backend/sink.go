@@ -34,6 +34,11 @@ func Target(s config.Sink, cluster string) (target sink.Target, err error) {
 			Create: k.CreateTopics, Compression: k.Compression, Tombstones: k.Tombstones, Mechanism: k.Mechanism, User: k.Username,
 			Password: string(k.Password), Timeout: k.Timeout, Format: format,
 		}
+		for _, sub := range s.Subscriptions {
+			if db, coll, _ := strings.Cut(sub.Namespace, "."); coll != "" && coll != "*" {
+				cfg.Namespaces = append(cfg.Namespaces, change.Namespace{DB: db, Coll: coll})
+			}
+		}
 		if cfg.TLS, err = tlsOf(k.TLS); err == nil {
 			target, err = kafka.New(cfg)
 		}

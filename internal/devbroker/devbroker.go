@@ -26,9 +26,13 @@ func StartNATS(dir string, port int) (*NATS, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
-	})
+	return ServeNATS(&server.Options{StoreDir: dir, Port: port})
+}
+
+// ServeNATS starts a NATS server with JetStream at 127.0.0.1 that has further options, such as certificates and users.
+func ServeNATS(options *server.Options) (*NATS, error) {
+	options.Host, options.JetStream, options.NoSigs, options.NoLog, options.MaxPayload = "127.0.0.1", true, true, true, 8<<20
+	s, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("make NATS server: %w", err)
 	}
@@ -38,12 +42,12 @@ func StartNATS(dir string, port int) (*NATS, error) {
 		return nil, errors.New("the NATS server does not start")
 	}
 	_, text, _ := net.SplitHostPort(s.Addr().String())
-	port, err = strconv.Atoi(text)
+	port, err := strconv.Atoi(text)
 	if err != nil {
 		s.Shutdown()
 		return nil, fmt.Errorf("find the port of the NATS server: %w", err)
 	}
-	return &NATS{server: s, port: port, dir: dir}, nil
+	return &NATS{server: s, port: port, dir: options.StoreDir}, nil
 }
 
 // URL returns the address of the server.

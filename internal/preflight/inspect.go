@@ -62,7 +62,7 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 	}
 	for _, sink := range conn.Config.Sinks {
 		checks = append(checks, check{Name: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
-			return reachSink(ctx, sink)
+			return reachSink(ctx, sink, conn.Config.Cluster.ID)
 		}})
 	}
 	return append(checks,
@@ -73,16 +73,20 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 const sinkTimeout = 10 * time.Second
 
 // reachSink reaches the target of a sink, with the settings and the rights of a node, and publishes nothing.
-func reachSink(ctx context.Context, cfg config.Sink) (f finding, err error) {
+func reachSink(ctx context.Context, cfg config.Sink, cluster string) (f finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	target, err := backend.Target(cfg, "check")
+	target, err := backend.Target(cfg, cluster)
 	if err != nil {
 		return f, err
 	}
 	defer target.Close()
-	if err := target.Check(ctx); err != nil {
+	found, err := target.Check(ctx)
+	switch {
+	case err != nil:
 		return f, err
+	case found != "":
+		return fine("%s answers: %s", cfg.Type, found), nil
 	}
 	return fine("%s answers", cfg.Type), nil
 }

@@ -174,12 +174,12 @@ func (t *Target) full() (names []string, last time.Time, err error) {
 }
 
 // Check implements sink.Target.
-func (t *Target) Check(context.Context) error {
+func (t *Target) Check(context.Context) (string, error) {
 	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_WRONLY, 0o640) //nolint:gosec // a group reads the logs of a service
 	if err != nil {
-		return fmt.Errorf("open sink's file: %w", err)
+		return "", fmt.Errorf("open sink's file: %w", err)
 	}
-	return f.Close()
+	return "", f.Close()
 }
 
 // Close implements sink.Target.

@@ -197,18 +197,18 @@ func withoutURL(err error) error {
 }
 
 // Check implements sink.Target: it connects and posts nothing.
-func (t *Target) Check(ctx context.Context) error {
+func (t *Target) Check(ctx context.Context) (string, error) {
 	u, err := url.Parse(t.cfg.URL)
 	if err != nil {
-		return errors.New("the address cannot be read")
+		return "", errors.New("the address cannot be read")
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	dial := t.client.Transport.(*http.Transport).DialContext //nolint:forcetypeassert // New made it
 	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return "", fmt.Errorf("connect: %w", err)
 	}
-	return conn.Close()
+	return "", conn.Close()
 }
 
 // Close implements sink.Target.

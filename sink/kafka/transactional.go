@@ -72,9 +72,6 @@ func (t *Transactional) Publish(ctx context.Context, m *sink.Message) {
 	t.plain.Publish(ctx, m)
 }
 
-// Check implements sink.Target.
-func (t *Transactional) Check(ctx context.Context) error { return t.plain.Check(ctx) }
-
 // Close implements sink.Target.
 func (t *Transactional) Close() {
 	t.Serial.Close()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,24 +91,27 @@ func (c *connection) lastOf(ctx context.Context, cfg Config, filter, subject str
 }
 
 // Check implements sink.Target.
-func (t *Target) Check(ctx context.Context) error {
+func (t *Target) Check(ctx context.Context) (string, error) {
 	c, err := t.connect(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.nc.Close()
 	js, err := jetstream.New(c.nc)
 	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
+		return "", fmt.Errorf("use JetStream: %w", err)
 	}
+	var streams []string
 	for _, subject := range []string{t.subject.Name(&sink.Message{DB: "db", Coll: "coll", Op: "insert"}), t.cfg.Losses} {
 		name, err := js.StreamNameBySubject(ctx, subject)
 		switch {
 		case err != nil:
-			return fmt.Errorf("no stream has subject %s: %w", subject, err)
+			return "", fmt.Errorf("no stream has subject %s: %w", subject, err)
 		case t.cfg.Stream != "" && name != t.cfg.Stream:
-			return fmt.Errorf("stream %s has subject %s, not %s", name, subject, t.cfg.Stream)
+			return "", fmt.Errorf("stream %s has subject %s, not %s", name, subject, t.cfg.Stream)
+		case !slices.Contains(streams, name):
+			streams = append(streams, name)
 		}
 	}
-	return nil
+	return fmt.Sprintf("stream %s has the subjects", strings.Join(streams, ", ")), nil
 }

@@ -140,14 +140,14 @@ func TestServerComesBack(t *testing.T) {
 func TestCheckFindsAStreamThatIsMissing(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
-	if err := target(t, s).Check(t.Context()); err != nil {
-		t.Error(err)
+	if found, err := target(t, s).Check(t.Context()); err != nil || found != "stream changes has the subjects" {
+		t.Errorf("%q, %v", found, err)
 	}
 	n, err := nats.New(nats.Config{URL: s.URL(), Subject: "elsewhere.{db}", Losses: "changes.losses"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Check(t.Context()); err == nil {
+	if _, err := n.Check(t.Context()); err == nil {
 		t.Error("a subject that no stream has is fine")
 	}
 	if _, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{db}", Fence: true}); err == nil {
