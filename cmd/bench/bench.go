@@ -27,7 +27,9 @@ type scale struct {
 	clients, sent int           // of server-sent events, and events to them
 	sending       int           // events a second to them
 	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
-	stock, shelf  int           // documents of a collection that is read, and of one that is read at the default rate
+	stock, shelf  int           // documents of a collection that is read, and of one that is read beside changes
+	scan          time.Duration // of changes beside it
+	rescan        int           // documents a second that are read beside changes; 0 is the default of a node
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
 }
@@ -37,7 +39,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
-		stock: 1_000_000, shelf: 20_000, sieges: 2, siege: 9 * time.Second,
+		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 2, siege: 9 * time.Second,
 	}
 }
 
@@ -45,7 +47,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
-	s.stock, s.sieges, s.siege = 200_000, 1, 3*time.Second
+	s.stock, s.scan, s.sieges, s.siege = 200_000, 2*time.Second, 1, 3*time.Second
 	return s
 }
 

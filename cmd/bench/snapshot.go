@@ -70,9 +70,8 @@ func (b *bench) raceCollection(ctx context.Context, group string, documents int,
 func (b *bench) raceScans(ctx context.Context) error {
 	for round := range b.scale.rounds {
 		for _, i := range sequence(round, 2) {
-			data := b.data(int(float64(b.scale.sending)*b.scale.delays.Seconds()), b.scale.sending)
+			data := b.data(int(float64(b.scale.sending)*b.scale.scan.Seconds()), b.scale.sending)
 			shelf := data
-			// More than is read at the default rate before the changes end.
 			shelf.Collection, shelf.Events, shelf.Documents, shelf.Rate = stock, b.scale.shelf, b.scale.shelf, 0
 			if _, err := b.write(ctx, shelf); err != nil {
 				return err
@@ -82,7 +81,7 @@ func (b *bench) raceScans(ctx context.Context) error {
 				return err
 			}
 			e := []entry{{name: "alone", contender: "grpc", node: true}, {name: "scanned", contender: "scanned", node: true}}[i]
-			e.adjust = func(j *scenario) { j.Delays = true }
+			e.adjust = func(j *scenario) { j.Delays, j.RescanRate = true, b.scale.rescan }
 			if err := errors.Join(b.enter(ctx, "live", e, b.job(data, 0), during), b.drop(ctx, data)); err != nil {
 				return err
 			}
@@ -183,9 +182,10 @@ func (s *scanned) Read(ctx context.Context) error {
 	if err := s.subscriber.Read(ctx); err != nil {
 		return err
 	}
-	s.round.record("documents_read", float64(s.documents.Load()-before))
-	if s.done.Load() {
-		return errors.New("the snapshot was complete before the last change")
+	read := s.documents.Load() - before
+	s.round.record("documents_read", float64(read))
+	if read == 0 || s.done.Load() {
+		return fmt.Errorf("the snapshot was not under way: %d documents, complete: %t", read, s.done.Load())
 	}
 	return nil
 }
