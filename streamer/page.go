@@ -62,8 +62,9 @@ func (n *Node) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error
 	a = PageAnswer{At: r.At, Next: page.Next}
 	index, meter := &match.Index{}, &budgetMeter{left: pageUnits}
 	index.Add(1, r.Program)
+	events := change.NewSnapshotter(r.Namespace, r.At)
 	for _, doc := range page.Documents {
-		e, err := change.Snapshotted(r.Namespace, doc, r.At)
+		e, err := events.Event(doc)
 		if err != nil {
 			return a, err
 		}

@@ -548,6 +548,14 @@ func (s *Session) begin() {
 	s.open = &Batch{}
 }
 
+// beginEvents begins a batch that events are added to.
+func (s *Session) beginEvents() {
+	s.begin()
+	if s.open.Events == nil {
+		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
+	}
+}
+
 // gather sorts the subscriptions that match an event by their forms.
 func (s *Session) gather(subscriptions []*Subscription) {
 	s.matching = s.matching[:0]
@@ -579,10 +587,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one
 		g.ids, g.one = nil, nil
-		s.begin()
-		if s.open.Events == nil {
-			s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
-		}
+		s.beginEvents()
 		payloads, err := w.Append(s.open.payloads, form)
 		if err != nil {
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))

@@ -85,6 +85,7 @@ type page struct {
 	until     change.Value
 	next      change.Value
 	documents []document
+	hits      []hit // of the documents, one after the other
 	payloads  []byte
 	costly    map[*Session]*Subscription // whose filters cost too much on it
 }
@@ -92,7 +93,7 @@ type page struct {
 type document struct {
 	id        change.Value
 	partition change.Partition
-	hits      []hit
+	hits      int // where its hits end in those of the page
 }
 
 // A hit is a reader that receives a document.
@@ -491,7 +492,7 @@ func (h *Hub) roomy() {
 
 // runScan reads pages until no reader is left.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
-	var w Writer
+	var w pageWriter
 	for ctx.Err() == nil {
 		var f *fetch
 		var takers []*reader
@@ -702,9 +703,20 @@ func (c *scan) isPatient() bool {
 	return time.Now().Before(c.patient)
 }
 
+// A pageWriter keeps the buffers of a scan's pages, which are used again when a page has been placed.
+type pageWriter struct {
+	Writer
+
+	hits     []hit
+	payloads []byte
+}
+
 // write writes a page as its readers want it.
-func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*reader) *page {
-	p := &page{to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents))}
+func (h *Hub) write(w *pageWriter, q snapshot.Query, read snapshot.Page, takers []*reader) *page {
+	p := &page{
+		to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)), hits: w.hits[:0], payloads: w.payloads[:0],
+	}
+	defer func() { w.hits, w.payloads = p.hits, p.payloads }()
 	index, readers := &match.Index{}, make(map[match.ID]*reader, len(takers))
 	for _, r := range takers {
 		index.Add(r.Who.key, r.Who.Program)
@@ -714,13 +726,15 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 	var found []match.ID
 	meter := &pageMeter{hub: h, readers: readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
+	events := change.NewSnapshotter(q.Namespace, q.After)
+	var e change.Event
 	for _, doc := range read.Documents {
-		e, err := change.Snapshotted(q.Namespace, doc, q.After)
-		if err != nil {
+		var err error
+		if e, err = events.Event(doc); err != nil {
 			h.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
 			continue
 		}
-		d := document{id: e.ID()}
+		d := document{id: change.IDOf(doc)}
 		d.partition, _ = partitioner.Of(&e)
 		w.Next(&e)
 		found = index.Match(&e, found[:0], meter)
@@ -730,8 +744,9 @@ func (h *Hub) write(w *Writer, q snapshot.Query, read snapshot.Page, takers []*r
 				h.fail(r.Who, err)
 				continue
 			}
-			d.hits = append(d.hits, hit{r, from, len(p.payloads)})
+			p.hits = append(p.hits, hit{r, from, len(p.payloads)})
 		}
+		d.hits = len(p.hits)
 		p.documents = append(p.documents, d)
 	}
 	return p
@@ -808,14 +823,17 @@ func (h *Hub) place(c *scan) {
 	}
 	takers := slices.Clone(c.Readers())
 	ref := h.at.Ref()
+	first := 0
 	for _, d := range p.documents {
+		hits := p.hits[first:d.hits]
+		first = d.hits
 		if touched, whole := c.touched.Has(d.id); touched {
 			if !whole {
 				c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
 			}
 			continue
 		}
-		for _, hit := range d.hits {
+		for _, hit := range hits {
 			if s := hit.reader.Who.session; slices.Contains(takers, hit.reader) && s.has(d.partition, true) {
 				if hit.reader.Who.sent != nil {
 					hit.reader.Who.sends(c.namespace, d.id)
@@ -844,7 +862,7 @@ func (h *Hub) place(c *scan) {
 
 // document puts a document of a snapshot into the open batch. The Hub's loop calls it.
 func (s *Session) document(ref change.Ref, p change.Partition, sub *Subscription, payload []byte) {
-	s.begin()
+	s.beginEvents()
 	b := s.open
 	b.payloads = append(b.payloads, payload...)
 	b.Events = append(b.Events, Event{

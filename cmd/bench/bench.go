@@ -27,6 +27,9 @@ type scale struct {
 	clients, sent int           // of server-sent events, and events to them
 	sending       int           // events a second to them
 	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
+	stock, shelf  int           // documents of a collection that is read, and of one that is read beside changes
+	scan          time.Duration // of changes beside it
+	rescan        int           // documents a second that are read beside changes; 0 is the default of a node
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
 }
@@ -36,7 +39,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
-		sieges: 2, siege: 9 * time.Second,
+		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 2, siege: 9 * time.Second,
 	}
 }
 
@@ -44,7 +47,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
-	s.sieges, s.siege = 1, 3*time.Second
+	s.stock, s.scan, s.sieges, s.siege = 200_000, 2*time.Second, 1, 3*time.Second
 	return s
 }
 
@@ -385,6 +388,8 @@ func (b *bench) races() []race {
 			}
 			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
 		}},
+		{name: "snapshot", run: b.raceSnapshots},
+		{name: "live", run: b.raceScans},
 		{name: "handoff", run: b.raceHandoffs},
 		{name: "tenants", run: b.raceTenants},
 		{name: "sinks", run: b.raceSinks},
@@ -413,20 +418,25 @@ func (b *bench) raceCatchUp(ctx context.Context) error {
 	if b.uri != "" {
 		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop(), whole())
 	}
+	return b.throughDoor(ctx, b.outcomes["unpaced/raw"][0], func(uri string) error {
+		through := func(e entry) entry {
+			e.adjust = func(j *scenario) { j.URI = uri }
+			return e
+		}
+		return b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop()), through(whole()))
+	})
+}
+
+// throughDoor runs a race with the address of a proxy that lets through what was read, at the pace.
+func (b *bench) throughDoor(ctx context.Context, read outcome, run func(uri string) error) error {
 	door, err := startWorker("proxy", b.notes)
 	if err != nil {
 		return err
 	}
-	read := b.outcomes["unpaced/raw"][0] // how large events are
 	rate := float64(b.scale.pace) * float64(read.Bytes) / float64(max(1, read.Events))
 	var way serverAddress
-	err = door.call(ctx, "start", proxyConfig{URI: b.logURI, BytesPerSecond: max(1, rate)}, &way)
-	if err == nil {
-		through := func(e entry) entry {
-			e.adjust = func(j *scenario) { j.URI = way.URI }
-			return e
-		}
-		err = b.raceBacklog(ctx, "catchup", b.scale.behind, through(rawLoop()), through(whole()))
+	if err = door.call(ctx, "start", proxyConfig{URI: b.logURI, BytesPerSecond: max(1, rate)}, &way); err == nil {
+		err = run(way.URI)
 	}
 	return errors.Join(err, door.close())
 }

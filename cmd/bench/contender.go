@@ -25,6 +25,8 @@ func contenders() map[string]func() contender {
 		"naive":     func() contender { return &stream{decode: true} },
 		"grpc":      func() contender { return &subscriber{} },
 		"sse":       func() contender { return &browsers{} },
+		"find":      func() contender { return &finder{} },
+		"scanned":   func() contender { return &scanned{} },
 		"tenants":   func() contender { return &tenants{} },
 		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
 		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*testCluster).restart} },
@@ -127,6 +129,10 @@ type scenario struct {
 	Subscriber string
 	// JSON is the format that a client asks for; otherwise it is BSON.
 	JSON bool
+	// Snapshot says that a client wants the documents that there are, and no changes.
+	Snapshot bool
+	// RescanRate is how many documents a second the node may read; 0 is the default.
+	RescanRate int
 	// Clients are how many clients share the documents.
 	Clients int
 	// Identities is a file of the identities that may connect; empty: everybody may.

@@ -51,6 +51,9 @@ func nodeSettings(j *scenario, id, grpc string) []string {
 		"STREAMER_HTTP_MAX_CLIENTS=2000", fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", j.Partitions),
 		"STREAMER_MONGODB_MAX_AWAIT=" + maxAwait.String(), "STREAMER_LOG_LEVEL=error",
 	}
+	if j.RescanRate != 0 {
+		settings = append(settings, fmt.Sprint("STREAMER_RESCAN_RATE=", j.RescanRate))
+	}
 	if j.Identities != "" {
 		settings = append(settings, "STREAMER_ACCESS_IDENTITIES_FILE="+j.Identities, "STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0")
 	}

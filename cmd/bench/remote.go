@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func (w *backlogWriter) run(ctx context.Context) error {
 		if len(bulk) == 0 {
 			return nil
 		}
-		if _, err := w.db.Collection(collection).BulkWrite(ctx, bulk, options.BulkWrite().SetOrdered(true)); err != nil {
+		if _, err := w.db.Collection(cmp.Or(w.data.Collection, collection)).BulkWrite(ctx, bulk, options.BulkWrite().SetOrdered(true)); err != nil {
 			return fmt.Errorf("write %d changes: %w", len(bulk), err)
 		}
 		bulk = bulk[:0]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 // load is what to write.
 type load struct {
 	DB                string
+	Collection        string // empty: collection
 	Events, Documents int
 	// Rate is in events a second; 0 is as fast as possible.
 	Rate int
@@ -145,7 +147,7 @@ func (d *dev) client() *mongo.Client { return d.driver }
 
 func (d *dev) generate(ctx context.Context, data load) error {
 	err := d.server.Generate(ctx, devmongo.Generate{
-		DB: data.DB, Coll: collection, Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
+		DB: data.DB, Coll: cmp.Or(data.Collection, collection), Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
 	})
 	if data.Rate == 0 {
 		runtime.GC() // what was left behind is not paid for by those who read

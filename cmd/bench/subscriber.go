@@ -40,6 +40,9 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 	if round.Start != 0 {
 		cfg.Start, cfg.Time = client.StartTime, time.Unix(round.Start, 0)
 	}
+	if round.Snapshot {
+		cfg.Start = client.StartSnapshot
+	}
 	c, err := client.New(cfg)
 	if err != nil {
 		return err
@@ -75,7 +78,7 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 	defer s.mu.Unlock()
 	check := s.round.check
 	switch {
-	case check.done():
+	case check.done(), s.round.Snapshot && !c.Snapshot:
 		return nil
 	case s.round.JSON:
 		check.text(c.Data, now)

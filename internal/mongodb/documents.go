@@ -112,6 +112,9 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 	return p, nil
 }
 
+// documentChunk is what is allocated for documents at a time, in bytes.
+const documentChunk = 32 << 10
+
 // read reads a page in the context's session.
 func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page, concern *readconcern.ReadConcern) error {
 	ordered := bson.D{{Key: "_id", Value: 1}}
@@ -138,15 +141,20 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 		return err
 	}
 	defer func() { _ = cursor.Close(ctx) }()
-	size := 0
+	size, chunk := 0, []byte(nil)
 	for cursor.Next(ctx) {
 		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
 			id := change.IDOf(cursor.Current)
 			p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
 			break
 		}
-		p.Documents = append(p.Documents, append([]byte(nil), cursor.Current...))
-		size += len(cursor.Current)
+		n := len(cursor.Current)
+		if cap(chunk)-len(chunk) < n {
+			chunk = make([]byte, 0, max(n, documentChunk))
+		}
+		chunk = append(chunk, cursor.Current...)
+		p.Documents = append(p.Documents, chunk[len(chunk)-n:len(chunk):len(chunk)])
+		size += n
 	}
 	return cursor.Err()
 }
