@@ -276,6 +276,25 @@ func TestProcessIsRestartedOnce(t *testing.T) {
 	}
 }
 
+// A process that was restarted is away for a while: that its component is well afterwards is told, unless it stays away.
+func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
+	for absent, want := range map[int][]fault.Code{0: {fault.SupervisorRecovered}, 20: {fault.SupervisorRecovered}, 21: nil} {
+		c := newCourt(t)
+		c.in.Keep = 20
+		for range 3 {
+			c.step(missed(of("a", "tail"), BadStatus), of("b", "tail"))
+		}
+		for range absent {
+			c.step(of("b", "tail"))
+		}
+		back := of("a", "tail")
+		back.Process = "a-2"
+		if v := c.step(back, of("b", "tail")); !slices.Equal(v.codes(), want) {
+			t.Errorf("after %d sweeps: %v", absent, v.codes())
+		}
+	}
+}
+
 func TestGatewaysAndTheDeadAreNotOrdered(t *testing.T) {
 	c := newCourt(t)
 	var v Verdict

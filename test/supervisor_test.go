@@ -79,6 +79,62 @@ func TestReportsThatStopArePagedByAnotherNode(t *testing.T) {
 	}
 }
 
+// A node stands still, and its lease lives on: its components are missed, paged, and its process is ordered to restart, within the budget. When it wakes
+// it drains and ends with an error; whoever starts it again makes it well.
+func TestFrozenNodeIsOrderedToRestart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=1s", "STREAMER_CLUSTER_LEASE_TTL=1m")
+	store := supervision(t, f.lab)
+	for _, s := range f.ships { // a slow machine is no reason to restart them
+		if err := store.Pause(t.Context(), supervisor.Pause{Slug: s.name, By: "test"}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.begin()
+	// happened counts what the reports say of a node's components.
+	happened := func(node string, code fault.Code) (n int) {
+		reports, err := store.Reports(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reports {
+			for _, e := range r.Events {
+				if e.Code == code && strings.HasPrefix(e.Slug, node+"/") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	frozen, _ := f.owning(false)
+	until(t, "the node is looked after", func() bool {
+		reports, err := store.Reports(t.Context(), 1)
+		return err == nil && len(reports) == 1 && reports[0].Total >= 3*8 && reports[0].Healthy == reports[0].Total
+	})
+	frozen.signal(syscall.SIGSTOP)
+	if err := store.Unpause(t.Context(), frozen.name); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its process is ordered to restart", func() bool { return happened(frozen.name, fault.SupervisorRestarted) > 0 })
+	until(t, "it is paged", func() bool { return happened(frozen.name, fault.SupervisorDown) > 0 })
+	if standing, err := store.Look(t.Context()); err != nil || standing.Used[frozen.name+"/process"] < 1 || standing.Used[frozen.name+"/process"] > 3 {
+		t.Errorf("%v, %+v", err, standing)
+	}
+	frozen.signal(syscall.SIGCONT)
+	frozen.refused(fault.NodeRestart, frozen.name+"/")
+	frozen.launch()
+	until(t, "its components are well again", func() bool { return happened(frozen.name, fault.SupervisorRecovered) > 0 })
+	for _, s := range f.ships {
+		if n := happened(s.name, fault.SupervisorRestarted); s != frozen && n > 0 {
+			t.Errorf("%s was restarted %d times", s.name, n)
+		}
+		s.signal(syscall.SIGTERM)
+	}
+	for _, s := range f.ships {
+		s.wait()
+	}
+}
+
 // An order names the process that it is for. That one drains and ends with an error, so that whoever has started it starts it again.
 func TestOrderedRestartDrainsAndEndsWithAnError(t *testing.T) {
 	t.Parallel()
