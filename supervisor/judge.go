@@ -117,6 +117,8 @@ type Input struct {
 	Paused   map[string]bool
 	Settings Settings
 	Budget   int
+	// Keep is for how many sweeps a component is remembered that is not among the checks and was paged or restarted: its node starts again.
+	Keep int
 }
 
 // A Verdict is what a Judge decides.
@@ -138,6 +140,7 @@ type state struct {
 	down     bool
 	spent    bool // it was told that its budget is used up
 	held     bool // it was told that its restarts are paused
+	absent   int  // sweeps since it was checked
 	seen     time.Time
 }
 
@@ -170,6 +173,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 			s = &state{process: c.Process}
 		}
 		current[c.Slug] = s
+		s.absent = 0
 		if s.process != c.Process { // a new process begins anew
 			s.process, s.misses, s.next = c.Process, 0, 0
 		}
@@ -184,6 +188,14 @@ func (j *Judge) Step(in Input) (v Verdict) {
 		s.misses++
 		v.Missed++
 		wanting = append(wanting, want{check: c, state: s, level: d.wants(c, s)})
+	}
+	for slug, s := range j.states {
+		if current[slug] != nil || s.told() == ActionNone {
+			continue
+		}
+		if s.absent++; s.absent <= in.Keep {
+			current[slug] = s
+		}
 	}
 	j.states = current
 	d.measure(wanting)

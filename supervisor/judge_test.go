@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -275,6 +276,25 @@ func TestProcessIsRestartedOnce(t *testing.T) {
 	}
 }
 
+// A process that was restarted is away for a while: that its component is well afterwards is told, unless it stays away.
+func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
+	for absent, want := range map[int][]fault.Code{0: {fault.SupervisorRecovered}, 20: {fault.SupervisorRecovered}, 21: nil} {
+		c := newCourt(t)
+		c.in.Keep = 20
+		for range 3 {
+			c.step(missed(of("a", "tail"), BadStatus), of("b", "tail"))
+		}
+		for range absent {
+			c.step(of("b", "tail"))
+		}
+		back := of("a", "tail")
+		back.Process = "a-2"
+		if v := c.step(back, of("b", "tail")); !slices.Equal(v.codes(), want) {
+			t.Errorf("after %d sweeps: %v", absent, v.codes())
+		}
+	}
+}
+
 func TestGatewaysAndTheDeadAreNotOrdered(t *testing.T) {
 	c := newCourt(t)
 	var v Verdict
@@ -353,6 +373,53 @@ func TestBudgetHoldsAndEveryMissCounts(t *testing.T) {
 						r.Fatalf("%s is restarted more often than %d times in %s", slug, c.in.Budget, c.window)
 					}
 				}
+			}
+		}
+	})
+}
+
+// The clock of the node that sweeps may jump, back and forth: nothing is decided by it.
+func TestClockThatJumpsDecidesNothing(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		steady, jumps := newCourt(t), newCourt(t)
+		used := make(map[string]int) // the store counts by its own clock
+		for range rapid.IntRange(1, 40).Draw(r, "sweeps") {
+			var checks []Check
+			for n := range 4 {
+				for _, component := range []string{"hub", "tail"} {
+					k := of(fmt.Sprintf("n%d", n), component)
+					switch rapid.IntRange(0, 3).Draw(r, "how") {
+					case 0:
+						k = lane(k)
+					case 1:
+						k = missed(k, Timeout)
+					}
+					checks = append(checks, k)
+				}
+			}
+			var verdicts []Verdict
+			for _, c := range []*court{steady, jumps} {
+				c.in.Now, c.in.Checks, c.in.Used = c.in.Now.Add(c.in.Settings.Interval), checks, used
+				if c == jumps {
+					c.in.Now = c.in.Now.Add(time.Duration(rapid.IntRange(-100_000, 100_000).Draw(r, "jump")) * time.Second)
+				}
+				v := c.judge.Step(c.in)
+				for i := range v.Findings {
+					v.Findings[i].LastSeen = 0 // tells the time, and decides nothing
+				}
+				for i := range v.Orders {
+					v.Orders[i].At = time.Time{}
+				}
+				for i := range v.Events {
+					v.Events[i].finding.LastSeen = 0
+				}
+				verdicts = append(verdicts, v)
+			}
+			if !reflect.DeepEqual(verdicts[0], verdicts[1]) {
+				r.Fatalf("%+v, with jumps %+v", verdicts[0], verdicts[1])
+			}
+			for _, slug := range verdicts[0].Charges {
+				used[slug]++
 			}
 		}
 	})

@@ -236,7 +236,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	}
 	in := Input{
 		Now: began, Checks: checks, Nodes: round.nodes, Known: known, Used: standing.Used, Paused: make(map[string]bool), Settings: s.settings,
-		Budget: s.cfg.Budget,
+		Budget: s.cfg.Budget, Keep: int(s.cfg.Window / s.settings.Interval),
 	}
 	for _, p := range standing.Paused {
 		in.Paused[p.Slug] = true

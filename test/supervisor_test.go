@@ -79,6 +79,105 @@ func TestReportsThatStopArePagedByAnotherNode(t *testing.T) {
 	}
 }
 
+// beginPaused starts all nodes with their restarts paused, for a slow machine is no reason for any, and waits until all are looked after and well.
+func (f *fleet) beginPaused() *etcd.SupervisionStore {
+	f.t.Helper()
+	store := supervision(f.t, f.lab)
+	for _, s := range f.ships {
+		if err := store.Pause(f.t.Context(), supervisor.Pause{Slug: s.name, By: "test"}, time.Hour); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.begin()
+	until(f.t, "all nodes are looked after", func() bool {
+		reports, err := store.Reports(f.t.Context(), 1)
+		return err == nil && len(reports) == 1 && reports[0].Total >= 8*len(f.ships) && reports[0].Healthy == reports[0].Total
+	})
+	return store
+}
+
+// happened counts how often the reports say something of a node's components.
+func happened(t *testing.T, store supervisor.Reader, node string, code fault.Code) (n int) {
+	t.Helper()
+	reports, err := store.Reports(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reports {
+		for _, e := range r.Events {
+			if e.Code == code && strings.HasPrefix(e.Slug, node+"/") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// A node is killed: each sweep counts its components as missed, they are paged, and told to be well once it is started again.
+func TestKilledNodeIsPagedUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s")
+	store := f.beginPaused()
+	killed, _ := f.owning(false)
+	killed.kill()
+	until(t, "it is paged", func() bool { return happened(t, store, killed.name, fault.SupervisorDown) >= 8 })
+	reports, err := store.Reports(t.Context(), 1)
+	if err != nil || len(reports) == 0 {
+		t.Fatalf("%v, %d reports", err, len(reports))
+	}
+	missed := 0
+	for _, finding := range reports[0].Findings {
+		if strings.HasPrefix(finding.Slug, killed.name+"/") && finding.Misses >= 3 && finding.LastSeen > 0 {
+			missed++
+		}
+	}
+	if missed < 8 {
+		t.Errorf("%+v", reports[0])
+	}
+	killed.launch()
+	until(t, "it is well again", func() bool { return happened(t, store, killed.name, fault.SupervisorRecovered) >= 8 })
+	for _, s := range f.ships {
+		if n := happened(t, store, s.name, fault.SupervisorRestarted); n > 0 {
+			t.Errorf("%s was restarted %d times", s.name, n)
+		}
+		s.signal(syscall.SIGTERM)
+	}
+	for _, s := range f.ships {
+		s.wait()
+	}
+}
+
+// A node stands still, and its lease lives on: its components are missed, paged, and its process is ordered to restart, within the budget. When it wakes
+// it drains and ends with an error; whoever starts it again makes it well.
+func TestFrozenNodeIsOrderedToRestart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_CLUSTER_LEASE_TTL=1m")
+	store := f.beginPaused()
+	frozen, _ := f.owning(false)
+	frozen.signal(syscall.SIGSTOP)
+	if err := store.Unpause(t.Context(), frozen.name); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its process is ordered to restart", func() bool { return happened(t, store, frozen.name, fault.SupervisorRestarted) > 0 })
+	until(t, "it is paged", func() bool { return happened(t, store, frozen.name, fault.SupervisorDown) > 0 })
+	if standing, err := store.Look(t.Context()); err != nil || standing.Used[frozen.name+"/process"] < 1 || standing.Used[frozen.name+"/process"] > 3 {
+		t.Errorf("%v, %+v", err, standing)
+	}
+	frozen.signal(syscall.SIGCONT)
+	frozen.refused(fault.NodeRestart, frozen.name+"/")
+	frozen.launch()
+	until(t, "its components are well again", func() bool { return happened(t, store, frozen.name, fault.SupervisorRecovered) > 0 })
+	for _, s := range f.ships {
+		if n := happened(t, store, s.name, fault.SupervisorRestarted); s != frozen && n > 0 {
+			t.Errorf("%s was restarted %d times", s.name, n)
+		}
+		s.signal(syscall.SIGTERM)
+	}
+	for _, s := range f.ships {
+		s.wait()
+	}
+}
+
 // An order names the process that it is for. That one drains and ends with an error, so that whoever has started it starts it again.
 func TestOrderedRestartDrainsAndEndsWithAnError(t *testing.T) {
 	t.Parallel()
