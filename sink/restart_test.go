@@ -14,7 +14,7 @@ type mute struct{ closed int }
 
 func (m *mute) Publish(context.Context, *Message)          {}
 func (m *mute) Flush()                                     {}
-func (m *mute) Check(context.Context) error                { return nil }
+func (m *mute) Check(context.Context) (string, error)      { return "", nil }
 func (m *mute) Close()                                     { m.closed++ }
 func (m *mute) renew() (target, letters Target, err error) { return m, nil, nil }
 
