@@ -10,13 +10,16 @@ import (
 	"testing"
 )
 
-// testsOf finds the tests and benchmarks of the tree by their packages' paths.
+// testsOf finds the tests and benchmarks of the tree by their packages' paths, also those of the module that checks deploy.
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
-	tests := map[string][]string{}
+	tests, packages := map[string][]string{}, []string{"deploy/check"}
 	for _, p := range read(t) {
-		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p.Path), "*_test.go"))
+		packages = append(packages, p.Path)
+	}
+	for _, pkg := range packages {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +29,7 @@ func testsOf(t *testing.T) map[string][]string {
 				t.Fatal(err)
 			}
 			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
-				tests[p.Path] = append(tests[p.Path], m[1])
+				tests[pkg] = append(tests[pkg], m[1])
 			}
 		}
 	}
