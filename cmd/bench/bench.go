@@ -29,6 +29,7 @@ type scale struct {
 	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
+	published     int           // events that a sink publishes
 }
 
 func full() scale {
@@ -36,7 +37,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
-		sieges: 2, siege: 9 * time.Second,
+		sieges: 2, siege: 9 * time.Second, published: 240_000,
 	}
 }
 
@@ -44,7 +45,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
-	s.sieges, s.siege = 1, 3*time.Second
+	s.sieges, s.siege, s.published = 1, 3*time.Second, 80_000
 	return s
 }
 
