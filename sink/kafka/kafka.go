@@ -51,8 +51,7 @@ type Config struct {
 type Target struct {
 	cfg     Config
 	topic   *sink.Template
-	client  *kgo.Client     // nil until the first message
-	ctx     context.Context //nolint:containedctx // of the records, from the first Publish on
+	client  *kgo.Client // nil until the first message
 	records *recordMaker
 }
 
@@ -127,16 +126,17 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 			m.Done(fmt.Errorf("make Kafka client: %w", err))
 			return
 		}
-		t.ctx, t.records = context.WithoutCancel(ctx), t.newRecordMaker()
+		t.records = t.newRecordMaker()
 	}
-	r, tombstone := t.records.make(m)
+	ctx = context.WithoutCancel(ctx)
+	r, tombstone := t.records.of(m)
 	if tombstone == nil {
-		t.client.Produce(t.ctx, r, func(_ *kgo.Record, err error) { m.Done(judge(err)) })
+		t.client.Produce(ctx, r, func(_ *kgo.Record, err error) { m.Done(judge(err)) })
 		return
 	}
-	o := &outcome{m: m, left: 2} //nolint:mnd // the record and its tombstone
-	t.client.Produce(t.ctx, r, o.done)
-	t.client.Produce(t.ctx, tombstone, o.done)
+	o := &outcome{m: m, left: 2}
+	t.client.Produce(ctx, r, o.done)
+	t.client.Produce(ctx, tombstone, o.done)
 }
 
 // An outcome is that of the two records of a message.
