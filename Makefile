@@ -71,7 +71,7 @@ rxdb:
 	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
 	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
-# The whole benchmark, ten minutes on two cores, written into docs/benchmarks.md.
+# The whole benchmark, a quarter of an hour on two cores, written into docs/benchmarks.md.
 bench:
 	@mkdir -p .bench/profile
 	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench

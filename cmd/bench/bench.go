@@ -32,6 +32,7 @@ type scale struct {
 	rescan        int           // documents a second that are read beside changes; 0 is the default of a node
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
+	published     int           // events that a sink publishes
 }
 
 func full() scale {
@@ -39,7 +40,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
-		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 2, siege: 9 * time.Second,
+		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 2, siege: 9 * time.Second, published: 240_000,
 	}
 }
 
@@ -47,7 +48,7 @@ func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
-	s.stock, s.scan, s.sieges, s.siege = 200_000, 2*time.Second, 1, 3*time.Second
+	s.stock, s.scan, s.sieges, s.siege, s.published = 200_000, 2*time.Second, 1, 3*time.Second, 80_000
 	return s
 }
 

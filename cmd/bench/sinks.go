@@ -26,11 +26,10 @@ const (
 func (b *bench) raceSinks(ctx context.Context) error {
 	for range b.scale.moves {
 		for _, kind := range []string{toKafka, toTransactions, toJetStream} {
-			paced := int(float64(b.scale.pace) * b.scale.paced.Seconds())
-			if err := b.raceSink(ctx, kind, b.data(paced, b.scale.pace), ""); err != nil {
+			if err := b.raceSink(ctx, kind, b.data(b.scale.published, b.scale.pace), ""); err != nil {
 				return err
 			}
-			if err := b.raceSink(ctx, kind, b.data(b.scale.text, 0), "_unpaced"); err != nil {
+			if err := b.raceSink(ctx, kind, b.data(b.scale.published, 0), "_unpaced"); err != nil {
 				return err
 			}
 		}

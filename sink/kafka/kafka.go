@@ -129,12 +129,12 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		t.records = t.newRecordMaker()
 	}
 	ctx = context.WithoutCancel(ctx)
-	r, tombstone := t.records.make(m)
+	r, tombstone := t.records.of(m)
 	if tombstone == nil {
 		t.client.Produce(ctx, r, func(_ *kgo.Record, err error) { m.Done(judge(err)) })
 		return
 	}
-	o := &outcome{m: m, left: 2} //nolint:mnd // the record and its tombstone
+	o := &outcome{m: m, left: 2}
 	t.client.Produce(ctx, r, o.done)
 	t.client.Produce(ctx, tombstone, o.done)
 }

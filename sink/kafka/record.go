@@ -38,8 +38,8 @@ func (t *Target) newRecordMaker() *recordMaker {
 	}
 }
 
-// make returns the record of a message, and the tombstone that follows a delete, nil if none does.
-func (k *recordMaker) make(m *sink.Message) (record, tombstone *kgo.Record) {
+// of returns the record of a message, and the tombstone that follows a delete, nil if none does.
+func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 	record = k.record()
 	if cap(k.headers)-len(k.headers) < headersOf {
 		k.headers = make([]kgo.RecordHeader, 0, chunk*headersOf)

@@ -46,13 +46,13 @@ func newTransactional(plain *Target) *Transactional {
 
 // A producer publishes one partition under one term.
 type producer struct {
-	epoch  change.Epoch
-	client *kgo.Client
-	make   *recordMaker
-	id     string     // of its transactions, and of the group of its position
-	count  int64      // of the transactions of the partition
-	last   change.Ref // the position in the last one, of which nothing is known to be later
-	topic  string     // one that exists, empty until it has published
+	epoch   change.Epoch
+	client  *kgo.Client
+	records *recordMaker
+	id      string     // of its transactions, and of the group of its position
+	count   int64      // of the transactions of the partition
+	last    change.Ref // the position in the last one, of which nothing is known to be later
+	topic   string     // one that exists, empty until it has published
 }
 
 // Publish implements sink.Target.
@@ -127,7 +127,7 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	p = &producer{epoch: m.Epoch, client: client, make: t.plain.newRecordMaker(), id: id}
+	p = &producer{epoch: m.Epoch, client: client, records: t.plain.newRecordMaker(), id: id}
 	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
 		err = p.load(ctx)
 	}
@@ -229,7 +229,7 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	records := make([]*kgo.Record, 0, len(messages))
 	var last *sink.Message
 	for _, m := range messages {
-		record, tombstone := p.make.make(m)
+		record, tombstone := p.records.of(m)
 		if records = append(records, record); tombstone != nil {
 			records = append(records, tombstone)
 		}
