@@ -24,7 +24,9 @@ func (b *bench) report() *report {
 	r := report{
 		"node_vs_raw": b.nodeVsRaw(), "node_vs_naive": b.nodeVsNaive(), "json_vs_bson": b.jsonVsBSON(), "partitions_4096_vs_1": b.partitionsManyVsOne(),
 		"checkpoints_on_vs_off": b.checkpointsOnVsOff(), "catchup_vs_raw": b.catchupVsRaw(), "added_latency_ms": b.addedLatency(),
-		"sse_1000_vs_1": b.manyVsOneBrowser(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_rss": b.snapshotRSS(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
+		"sse_1000_vs_1":    b.manyVsOneBrowser(),
+		"snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_rss": b.snapshotRSS(),
+		"handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
 		"rss_mib": b.rss(), "allocs_per_event": b.allocations(),
 	}
 	if b.race != "" { // a figure whose races were not to run is none
