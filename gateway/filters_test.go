@@ -89,7 +89,8 @@ func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
 	// Pages of documents count with the sessions of their identity.
 	pages := server.Access.Handler(gateway.NewPages(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts(access.Defaults{})}, w.node))
 	for token, want := range map[string]fault.Code{"hostile": fault.SessionFilterCostly, "honest": fault.FilterCost} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot?"+url.Values{"db": {"shop"}, "coll": {"orders"}, "filter": {filters[i]}}.Encode(), nil)
+		query := url.Values{"db": {"shop"}, "coll": {"orders"}, "filter": {filters[i]}}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot?"+query.Encode(), nil)
 		r.RemoteAddr = "127.0.0.1:1" // tokens need TLS or loopback
 		r.Header.Set("Authorization", "Bearer "+token)
 		answer := httptest.NewRecorder()

@@ -90,8 +90,11 @@ func (h *proxy) join(client net.Conn) {
 	}
 }
 
+// mostLate is what is made up for at most.
+const mostLate = 20 * time.Millisecond
+
 // wait takes the time that so many bytes need, which were waited for since then. That time is lost, because nothing was sent in it;
-// by how much a timer was late is not, so that the pace is kept.
+// by how much a timer was late is not, so that the pace is kept, up to mostLate: nobody reads while there are no connections.
 func (h *proxy) wait(n int, since time.Time) error {
 	h.mu.Lock()
 	now := time.Now()
@@ -99,7 +102,7 @@ func (h *proxy) wait(n int, since time.Time) error {
 		h.free = now
 	}
 	if late := now.Sub(h.free); late > 0 {
-		h.free = h.free.Add(min(late, now.Sub(since)))
+		h.free = h.free.Add(max(min(late, now.Sub(since)), late-mostLate))
 	}
 	h.free = h.free.Add(time.Duration(float64(n) / h.rate * float64(time.Second)))
 	timer := time.NewTimer(h.free.Sub(now))

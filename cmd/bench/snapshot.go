@@ -107,8 +107,10 @@ func (f *finder) Open(ctx context.Context, round *round) (err error) {
 		return err
 	}
 	round.begin()
-	f.cursor, err = f.client.Database(round.DB).Collection(collection).Find(ctx, bson.D{})
-	return err
+	if f.cursor, err = f.client.Database(round.DB).Collection(collection).Find(ctx, bson.D{}); err != nil {
+		return fmt.Errorf("find documents: %w", err)
+	}
+	return nil
 }
 
 // Read implements Contender.

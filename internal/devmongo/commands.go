@@ -33,7 +33,8 @@ func commands() map[string]command {
 		"commitTransaction":  {run: runCommit},
 		"abortTransaction":   {run: runAbort},
 		"create": {run: runCreate, writes: true, fields: []string{
-			"capped", "size", "max", "viewOn", "pipeline", "timeseries", "collation", "changeStreamPreAndPostImages", "validationLevel", "validationAction", "idIndex", "autoIndexId",
+			"capped", "size", "max", "viewOn", "pipeline", "timeseries", "collation",
+			"changeStreamPreAndPostImages", "validationLevel", "validationAction", "idIndex", "autoIndexId",
 		}},
 		"drop":             {run: runDrop, writes: true, named: true, fields: []string{}},
 		"dropDatabase":     {run: runDropDatabase, writes: true, fields: []string{}},

@@ -2,17 +2,38 @@ package devmongo_test
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/internal/devmongo"
 )
 
-// What collections are created with is listed, and either behaves as a server's does or is refused.
+// What collections are created with is listed, kept over a restart, and either behaves as a server's does or is refused.
 func TestCollectionsHaveOptions(t *testing.T) {
-	_, client := start(t, devmongo.Config{Release: "4.4"})
+	config := devmongo.Config{Release: "4.4", Snapshot: filepath.Join(t.TempDir(), "data")}
+	t.Run("created", func(t *testing.T) { createOptions(t, config) })
+	t.Run("restarted", func(t *testing.T) {
+		_, client := start(t, config)
+		db := client.Database("a")
+		checkTypes(t, db)
+		_, err := db.Collection("folded").InsertOne(t.Context(), d("_id", "B"))
+		wantCode(t, err, 11000)
+		_, err = db.Collection("capped").InsertOne(t.Context(), d("_id", 4))
+		wantCode(t, err, 115)
+		wantCode(t, db.Collection("view").Drop(t.Context()), 0)
+		if list, err := db.ListCollectionNames(t.Context(), d()); err != nil || len(list) != 2 {
+			t.Errorf("%v, %v", list, err)
+		}
+	})
+}
+
+func createOptions(t *testing.T, config devmongo.Config) {
+	_, client := start(t, config)
 	db := client.Database("a")
 	create := func(code int, name string, options ...any) {
 		t.Helper()
@@ -60,27 +81,26 @@ func TestCollectionsHaveOptions(t *testing.T) {
 	if err := cursor.All(t.Context(), &docs); err != nil || fmt.Sprint(docs) != "[{A} {b}]" {
 		t.Errorf("%v, %v", docs, err)
 	}
-	types := func() (types string) {
-		t.Helper()
-		list, err := db.ListCollectionSpecifications(t.Context(), d())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range list {
-			types += fmt.Sprint(s.Name, " ", s.Type, " ", s.Options, "\n")
-		}
-		return types
+	checkTypes(t, db)
+}
+
+// checkTypes checks what is listed of the collections.
+func checkTypes(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	list, err := db.ListCollectionSpecifications(t.Context(), d())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types strings.Builder
+	for _, s := range list {
+		fmt.Fprintln(&types, s.Name, s.Type, s.Options)
 	}
 	want := `capped collection {"capped": true,"size": {"$numberInt":"4096"},"max": {"$numberInt":"3"}}
 folded collection {"collation": {"locale": "en","strength": {"$numberInt":"2"}}}
 system.views collection {}
 view view {"viewOn": "capped","pipeline": []}
 `
-	if got := types(); got != want {
-		t.Errorf("%s; want %s", got, want)
-	}
-	wantCode(t, db.Collection("view").Drop(t.Context()), 0)
-	if list, err := db.ListCollectionNames(t.Context(), d()); err != nil || len(list) != 2 {
-		t.Errorf("%v, %v", list, err)
+	if types.String() != want {
+		t.Errorf("%s; want %s", types.String(), want)
 	}
 }

@@ -20,6 +20,8 @@ export interface Options {
   start?: "now" | "earliest" | "snapshot" | Date;
   /** After a loss: only be notified, or get the documents again. Defaults to notify. */
   onLoss?: "notify" | "snapshot";
+  /** Whether a change "left" comes when a document stops matching. */
+  leaves?: boolean;
   /** Continues after the message with this id. */
   after?: string;
   /** Ends the subscription. */
@@ -42,7 +44,13 @@ export interface Change<T = Record<string, unknown>> {
   documentKey?: { _id: unknown };
   fullDocument?: T | null;
   fullDocumentBeforeChange?: T | null;
-  updateDescription?: { updatedFields: Partial<T>; removedFields: string[]; truncatedArrays?: unknown[] };
+  updateDescription?: {
+    updatedFields: Partial<T>;
+    removedFields: string[];
+    truncatedArrays?: { field: string; newSize: number }[];
+    /** The steps of fields whose names have dots or digits. */
+    disambiguatedPaths?: Record<string, (string | number)[]>;
+  };
   clusterTime?: unknown;
   [field: string]: unknown;
 }
@@ -109,8 +117,7 @@ const fatal = new Set([
 export async function* subscribe<T = Record<string, unknown>>(options: Options): AsyncGenerator<Message<T>, void, void> {
   if (options.addresses.length === 0) throw new TypeError("no address");
   const progress: Progress = { last: options.after ?? "", failures: 0, retry: undefined, refused: false };
-  for (let turn = 0; !options.signal?.aborted; turn++) {
-    const address = options.addresses[turn % options.addresses.length]!;
+  for await (const address of attempts(options, progress)) {
     try {
       yield* connection<T>(address, options, progress);
     } catch (reason) {
@@ -118,6 +125,13 @@ export async function* subscribe<T = Record<string, unknown>>(options: Options):
       if (reason instanceof StreamerError) throw reason;
       options.onReconnect?.(reason);
     }
+  }
+}
+
+/** attempts yields the address of each attempt, until the signal is aborted. */
+export async function* attempts(options: Pick<Options, "addresses" | "signal">, progress: Progress): AsyncGenerator<string, void, void> {
+  for (let turn = 0; !options.signal?.aborted; turn++) {
+    yield options.addresses[turn % options.addresses.length]!;
     if (options.signal?.aborted) return;
     progress.failures++; // or a planned end: the next address is tried at once in either case
     // The other addresses are tried at once; then there is a pause that grows.
@@ -129,7 +143,7 @@ export async function* subscribe<T = Record<string, unknown>>(options: Options):
   }
 }
 
-interface Progress {
+export interface Progress {
   last: string;
   failures: number;
   retry: number | undefined; // what a node has asked for, in milliseconds
@@ -185,6 +199,7 @@ function url(address: string, options: Options): string {
   set("subscriber", options.subscriber);
   set("start", options.start instanceof Date ? options.start.toISOString() : options.start);
   set("on_loss", options.onLoss);
+  set("leaves", options.leaves ? "true" : undefined);
   return target.href;
 }
 
@@ -218,7 +233,7 @@ function read<T>(event: ServerEvent, options: Options, progress: Progress): Mess
 }
 
 /** refusal throws: a StreamerError where another attempt does not help. */
-async function refusal(response: Response, options: Options, progress: Progress): Promise<never> {
+export async function refusal(response: Response, options: Pick<Options, "token">, progress: Progress): Promise<never> {
   const text = await response.text().catch(() => "");
   let told: { code?: string; message?: string; remedy?: string } = {};
   try {

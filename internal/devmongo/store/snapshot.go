@@ -61,7 +61,8 @@ func (s *Store) Save(path string, set [12]byte) (uint64, error) {
 func (s *Store) write(f io.Writer, set [12]byte) (uint64, error) {
 	s.mu.RLock()
 	entries := s.log.Entries()
-	head := snapshotHead{Format: snapshotFormat, Release: s.log.Release(), Set: set, ClusterTime: s.log.ClusterTime(), Entries: len(entries), Views: map[string]map[string]view{}}
+	head := snapshotHead{Format: snapshotFormat, Release: s.log.Release(), Set: set, ClusterTime: s.log.ClusterTime(), Entries: len(entries)}
+	head.Views = make(map[string]map[string]view)
 	var collections []snapshotCollection
 	for name, db := range s.databases {
 		head.Databases = append(head.Databases, name)
@@ -146,7 +147,10 @@ func (s *Store) readCollection(x *gob.Decoder, ts uint64) error {
 		return errors.New("malformed collection in the snapshot")
 	}
 	s.created++
-	c := &collection{ns: in.NS, images: in.Images, options: in.Options, indexes: in.Indexes, table: newTable(in.Options.FoldCase), locks: map[string]*Txn{}, order: s.created}
+	c := &collection{
+		ns: in.NS, images: in.Images, options: in.Options, indexes: in.Indexes, table: newTable(in.Options.FoldCase), locks: map[string]*Txn{},
+		order: s.created,
+	}
 	for range in.Documents {
 		var d bsoncore.Document
 		if err := x.Decode(&d); err != nil {
