@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -112,6 +113,35 @@ func TestCommandsInDocumentsAreTaken(t *testing.T) {
 	}
 	if found < 150 {
 		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// Samples of JSON are JSON, and samples of changes have what every change has.
+func TestSamplesInDocumentsAreJSON(t *testing.T) {
+	changes := 0
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+			var sample map[string]any
+			if err := json.Unmarshal([]byte(block[1]), &sample); err != nil {
+				t.Errorf("%s: %v in %s", path, err, block[1])
+			}
+			if sample["operationType"] == nil {
+				continue
+			}
+			changes++
+			for _, name := range []string{"id", "partition", "clusterTime", "ns", "documentKey"} {
+				if sample[name] == nil {
+					t.Errorf("%s: a change without %s: %s", path, name, block[1])
+				}
+			}
+		}
+	}
+	if changes == 0 {
+		t.Error("no sample of a change was found")
 	}
 }
 
