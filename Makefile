@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser site
 
 check:
 	.ci/run
@@ -77,6 +77,7 @@ bench:
 	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench
 	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
+	$(GO) generate ./cmd/bench
 
 # Compares with .bench/old.txt where there is one; keep a run with: cp .bench/new.txt .bench/old.txt
 microbench:
@@ -119,6 +120,10 @@ image:
 	$(MAKE) build GOOS=linux GOARCH=arm64 OUT=bin/linux-arm64/streamer
 	cd deploy/check && $(GO) run ./image -version '$(VERSION)' -revision '$(REVISION)' -o $(CURDIR)/bin/streamer.oci.tar \
 		linux/amd64=$(CURDIR)/bin/linux-amd64/streamer linux/arm64=$(CURDIR)/bin/linux-arm64/streamer
+
+# The documentation as a site in bin/site. A link that leads nowhere is an error.
+site:
+	cd docs/site && $(GO) vet ./... && $(GO) test ./... && $(GO) run . -o $(CURDIR)/bin/site
 
 # Archives for each platform in bin/release, with their checksums and what is in them (CycloneDX).
 PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64

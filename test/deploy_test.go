@@ -108,7 +108,7 @@ func closed(t *testing.T, file string, environ []string) config.Config {
 		t.Fatal("the sample shows no connection string")
 	}
 	content := map[string][]byte{
-		"mongodb-uri": []byte(uri[1]), "tls.crt": cert, "tls.key": key, "etcd-ca.crt": cert, "etcd.crt": cert, "etcd.key": key,
+		"mongodb-uri": []byte(uri[1]), "tls.crt": cert, "tls.key": key, "ca.crt": cert, "etcd-ca.crt": cert, "etcd.crt": cert, "etcd.key": key,
 		"identities": fmt.Appendf(nil, "token %s name=billing namespace=shop.* max_subscriptions=100 events_per_second=2000\n", access.Hash("x")),
 	}
 	named := regexp.MustCompile(`/(?:etc/streamer|run/credentials/streamer\.service)/[a-z/.-]+`)

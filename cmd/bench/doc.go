@@ -38,3 +38,5 @@
 // The development MongoDB hands out events many times faster than a real one, which has to read and to build them. Where that would make a ratio
 // meaningless it is paced at 120,000 events a second, which a MongoDB 4.4 does on a machine of two cores; the unpaced figure stands beside it.
 package main
+
+//go:generate go test -run TestSizingHasTheMeasuredFigures -args -rewrite

@@ -123,7 +123,8 @@ func (o Operations) serve(do func(r *http.Request, by string, record func(comman
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
 		if !o.May(i) {
-			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
+			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden,
+				"operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
 			return
 		}
 		var accepted Accepted

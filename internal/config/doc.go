@@ -29,3 +29,5 @@
 // if a later source overrides it. No error contains a secret. A [Secret] and a [URI] mask themselves wherever they are printed; string(x)
 // is the text.
 package config
+
+//go:generate go test -run TestKeysAreDocumented -args -rewrite

@@ -17,6 +17,7 @@
       "http" $http -}}
 {{- if .Values.etcdTLS }}{{ $_ := set $base "etcd" (dict "tls" (dict
       "ca_file" "/etc/streamer/secret/etcd-ca.crt" "cert_file" "/etc/streamer/secret/etcd.crt" "key_file" "/etc/streamer/secret/etcd.key")) }}{{ end -}}
+{{- if and .Values.tls.enabled .Values.tls.authority (not .Values.probes.port) }}{{ $_ := set $base "supervisor" (dict "ca_file" (printf "/etc/streamer/tls/%s" .Values.tls.authority)) }}{{ end -}}
 {{- if .Values.identities }}{{ $_ := set $base "access" (dict "identities_file" "/etc/streamer/secret/identities") }}{{ end -}}
 {{- toYaml (merge (deepCopy .Values.config) $base) -}}
 {{- end -}}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write docs/reference/configuration.md anew")
+
+const reference = "../../docs/reference/configuration.md"
+
+// TestKeysAreDocumented compares docs/reference/configuration.md with config.yaml, which another test compares with the code.
+func TestKeysAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	var shown Config
+	page := page{variables: map[string]string{}}
+	for _, k := range newTable(&shown).keys {
+		page.variables[k.path] = k.variable("STREAMER_")
+	}
+	page.WriteString(`<!-- Generated from config.yaml by go generate ./internal/config. Do not edit. -->
+
+# Configuration
+
+Every key with its default. A variable of the environment overrides the file (` + "`streamer run -f config.yaml`" + `). Unknown keys and variables are refused.
+Durations have a unit (500ms, 10s, 1h30m), sizes too (64KiB, 1GiB); lists in variables are separated by commas.
+` + "`streamer config check -f config.yaml`" + ` validates a file without connecting to anything. [Sinks](../sinks.md) have their keys on a page of their own.
+
+`)
+	page.section("", document.Content[0])
+	if *rewrite {
+		if err := os.WriteFile(reference, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(reference); err != nil || !bytes.Equal(got, page.Bytes()) {
+		t.Errorf("%s is not what config.yaml says: go generate ./internal/config (%v)", reference, err)
+	}
+	if page.rows < 100 {
+		t.Errorf("only %d keys", page.rows)
+	}
+}
+
+// A page is a document with a table of the keys of each section.
+type page struct {
+	bytes.Buffer
+
+	variables map[string]string // by the path of a key
+	rows      int
+}
+
+// section writes the keys of a section, and after them the sections below it.
+func (p *page) section(path string, node *yaml.Node) {
+	var below []int
+	begun := false
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		switch {
+		case value.Kind == yaml.MappingNode:
+			below = append(below, i)
+			continue
+		case p.variables[path+key.Value] == "": // a list of sections, as sinks
+			continue
+		}
+		if !begun {
+			p.WriteString("| key | default | variable | meaning |\n|---|---|---|---|\n")
+			begun = true
+		}
+		p.rows++
+		meaning := cmp.Or(prose(key.HeadComment), "see above")
+		fmt.Fprintf(p, "| `%s` | %s | `%s` | %s |\n", path+key.Value, standing(value), p.variables[path+key.Value], meaning)
+	}
+	if begun {
+		p.WriteString("\n")
+	}
+	for _, i := range below {
+		key, value := node.Content[i], node.Content[i+1]
+		fmt.Fprintf(p, "## %s\n\n", path+key.Value)
+		if comment := prose(key.HeadComment); comment != "" {
+			p.WriteString(comment + "\n\n")
+		}
+		p.section(path+key.Value+".", value)
+	}
+}
+
+// standing shows a default.
+func standing(node *yaml.Node) string {
+	if node.Kind == yaml.SequenceNode {
+		items := make([]string, len(node.Content))
+		for i, item := range node.Content {
+			items[i] = item.Value
+		}
+		if len(items) == 0 {
+			return "none"
+		}
+		return "`" + strings.Join(items, ",") + "`"
+	}
+	if node.Value == "" {
+		return "empty"
+	}
+	return "`" + node.Value + "`"
+}
+
+// prose makes one line of a comment.
+func prose(comment string) string {
+	var words []string
+	for line := range strings.Lines(comment) {
+		words = append(words, strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "#"))...)
+	}
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "{{", "{ {").Replace(strings.Join(words, " "))
+}
