@@ -117,3 +117,21 @@ func TestSettingsThatDelayPagesAreLogged(t *testing.T) {
 		t.Errorf("%s", &log)
 	}
 }
+
+func TestDashboardNamesMetrics(t *testing.T) {
+	text, err := os.ReadFile("../deploy/grafana/dashboards/supervisor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, used := registered(t), regexp.MustCompile(`streamer_supervisor_\w+`).FindAllString(string(text), -1)
+	for _, name := range used {
+		if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(used, func(u string) bool { return strings.TrimSuffix(u, "_bucket") == name }) {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+}
