@@ -10,12 +10,16 @@ import (
 )
 
 // A mute target acknowledges nothing, and counts how often it was closed.
-type mute struct{ closed int }
+type mute struct {
+	Target
 
-func (m *mute) Publish(context.Context, *Message)          {}
-func (m *mute) Flush()                                     {}
-func (m *mute) Check(context.Context) (string, error)      { return "", nil }
-func (m *mute) Close()                                     { m.closed++ }
+	closed int
+}
+
+func (m *mute) Publish(context.Context, *Message) {}
+func (m *mute) Flush()                            {}
+func (m *mute) Close()                            { m.closed++ }
+
 func (m *mute) renew() (target, letters Target, err error) { return m, nil, nil }
 
 // sending returns a sink that publishes batches of two messages each to a target.

@@ -331,6 +331,24 @@ func TestStoreThatIsAwayForLongIsMadeUpFor(t *testing.T) {
 	})
 }
 
+// The store is away for longer than reports can wait: the newest stay, without a gap in their numbers.
+func TestReportsThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, 3)
+		defer h.close()
+		time.Sleep(time.Second)
+		h.store.commits.Store(true)
+		time.Sleep(150 * interval)
+		h.store.commits.Store(false)
+		time.Sleep(interval)
+		synctest.Wait()
+		reports := h.reports()
+		if last := reports[len(reports)-1]; last.Sweep != 1+maxPending+1 {
+			t.Errorf("%d sweeps are reported", last.Sweep)
+		}
+	})
+}
+
 // Leadership changes while a sweep waits for an answer: the node that was deposed writes and restarts nothing, and the next one counts anew.
 func TestLeaderChangesWithinASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -102,3 +102,50 @@ func TestMissIsLoggedWithItsFields(t *testing.T) {
 		t.Error("it was seen")
 	}
 }
+
+// Settings that delay pages are told once in the log, whenever they change.
+func TestSettingsThatDelayPagesAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	w, store := newWard(t), NewMemory(time.Minute)
+	w.add("a", "hub")
+	s, _ := w.watch(store, 30*time.Second)
+	s.logger = slog.New(slog.NewTextHandler(&log, nil))
+	told := func() int {
+		s.Sweep(t.Context())
+		s.Sweep(t.Context())
+		return strings.Count(log.String(), `msg="pages are delayed by the supervisor's settings"`)
+	}
+	seconds, misses := 31.0, 4
+	for i, c := range []struct {
+		change Change
+		want   int
+	}{{Change{}, 0}, {Change{Interval: &seconds}, 1}, {Change{Interval: &seconds, Misses: &misses}, 2}, {Change{}, 2}, {Change{Misses: &misses}, 3}} {
+		if err := store.Set(t.Context(), c.change); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(); got != c.want {
+			t.Errorf("change %d: told %d times, want %d: %s", i, got, c.want, &log)
+		}
+	}
+	if !strings.Contains(log.String(), "heartbeat_interval=31s missed_heartbeats_to_alert=4 paged_after=2m4s") {
+		t.Errorf("%s", &log)
+	}
+}
+
+func TestDashboardNamesMetrics(t *testing.T) {
+	text, err := os.ReadFile("../deploy/grafana/dashboards/supervisor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, used := registered(t), regexp.MustCompile(`streamer_supervisor_\w+`).FindAllString(string(text), -1)
+	for _, name := range used {
+		if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(used, func(u string) bool { return strings.TrimSuffix(u, "_bucket") == name }) {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+}

@@ -19,6 +19,15 @@ type Settings struct {
 	AutoRestart bool
 }
 
+// Beyond these a component that fails is found later than the design expects.
+const (
+	usualInterval = 30 * time.Second
+	usualMisses   = 3
+)
+
+// late reports whether a component that fails is found later than the design expects.
+func (s Settings) late() bool { return s.Interval > usualInterval || s.Misses > usualMisses }
+
 // A Change is what an operator has changed of the settings, for all nodes. What is nil is as configured.
 type Change struct {
 	Interval    *float64 `json:"heartbeat_interval_s,omitempty"`

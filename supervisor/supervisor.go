@@ -68,6 +68,7 @@ type Supervisor struct {
 	last     *Report   // that was written
 	pending  []Commit  // that could not be written
 	settings Settings  // in force
+	warned   Settings  // those of which the log has warned, if they delay pages
 	tellAt   time.Time // from when on a report may be told of again
 	stale    notice.Severity
 }
@@ -226,7 +227,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	began := time.Now()
 	standing, known := s.standing(ctx)
 	if known {
-		s.settings = s.cfg.Settings.in(standing.Change)
+		s.adopt(s.cfg.Settings.in(standing.Change))
 	}
 	view, age := s.cfg.Members()
 	round := s.registry.round(began, view)
@@ -247,6 +248,15 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	r.Paused, r.Unwatched = standing.Paused, round.unwatched
 	s.count(ctx, checks, v, &r)
 	s.commit(ctx, v, r)
+}
+
+// adopt puts settings in force, and warns once of those that delay pages.
+func (s *Supervisor) adopt(settings Settings) {
+	if s.settings = settings; settings.late() && settings != s.warned {
+		s.logger.Warn("pages are delayed by the supervisor's settings", "heartbeat_interval", settings.Interval, "missed_heartbeats_to_alert", settings.Misses,
+			"paged_after", time.Duration(settings.Misses)*settings.Interval)
+	}
+	s.warned = settings
 }
 
 // standing asks the store.
