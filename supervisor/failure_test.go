@@ -41,7 +41,7 @@ type hospital struct {
 	t     testing.TB
 	store *outage // of the nodes that sweep
 	kept  *Memory
-	ctx   context.Context //nolint:containedctx // of everything that runs
+	ctx   context.Context // of everything that runs
 	stop  func()
 	wg    sync.WaitGroup
 
@@ -64,7 +64,7 @@ func open(t testing.TB, budget int) *hospital {
 	}
 	h.store = &outage{Store: h.kept}
 	h.leader("a")
-	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.ctx, h.stop = context.WithCancel(t.Context())
 	for i := range patients {
 		node := fmt.Sprintf("p%d", i)
 		h.serve(node)
@@ -98,7 +98,7 @@ func (h *hospital) serve(node string) {
 	h.mu.Lock()
 	h.dials[node+":80"], h.since[node] = conns, time.Now()
 	h.mu.Unlock()
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(node, w, r) })} //nolint:gosec // in a bubble
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(node, w, r) })}
 	h.wg.Go(func() { _ = server.Serve(&pipes{conns: conns, done: h.ctx.Done()}) })
 	h.wg.Go(func() {
 		<-h.ctx.Done()
