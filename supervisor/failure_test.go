@@ -64,7 +64,7 @@ func open(t testing.TB, budget int) *hospital {
 	}
 	h.store = &outage{Store: h.kept}
 	h.leader("a")
-	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.ctx, h.stop = context.WithCancel(t.Context())
 	for i := range patients {
 		node := fmt.Sprintf("p%d", i)
 		h.serve(node)
