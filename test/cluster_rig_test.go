@@ -29,7 +29,7 @@ const (
 )
 
 // fleets holds a place for each fleet that runs: what is to happen in time needs processors to happen on.
-var fleets = make(chan struct{}, 3) //nolint:gochecknoglobals // all tests of the process share them
+var fleets = make(chan struct{}, 4) //nolint:gochecknoglobals // all tests of the process share them
 
 // A fleet is a cluster of nodes, each a process that prints what it owns, and each with a way of its own to etcd.
 type fleet struct {
