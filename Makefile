@@ -169,6 +169,7 @@ $(CURDIR)/bin/promtool/usr/bin/promtool:
 browser-clients:
 	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
