@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser browser-clients site
 
 check:
 	.ci/run
@@ -164,6 +164,13 @@ deploy-check: $(PROMTOOL)
 
 $(CURDIR)/bin/promtool/usr/bin/promtool:
 	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .
+
+# The clients in a real Chromium (CHROMIUM, /usr/bin/chromium), against real nodes; needs Node 20 and npm.
+browser-clients:
+	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
+	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
+	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
 browser:

@@ -125,6 +125,7 @@ func CORS(origins []string, next http.Handler) (http.Handler, error) {
 		known := len(asked) == 1 && slices.Contains(origins, asked[0])
 		if known {
 			w.Header().Set("Access-Control-Allow-Origin", asked[0])
+			w.Header().Set("Access-Control-Expose-Headers", "Retry-After")
 		}
 		preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 		switch {
