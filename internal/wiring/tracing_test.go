@@ -1,0 +1,168 @@
+package wiring
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mongostream/streamer/internal/devmongo"
+)
+
+// A receiver is an OTLP receiver over HTTP that keeps what it gets.
+type receiver struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	spans   []received
+	headers []string // the Authorization of each request
+	refused []string // requests that are not OTLP
+}
+
+// A received is a span with the node that has sent it.
+type received struct {
+	*tracepb.Span
+
+	node string
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{}
+	r.Server = httptest.NewServer(http.HandlerFunc(r.take))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	var export collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(body, &export)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || req.URL.Path != tracesPath || req.Header.Get("Content-Type") != "application/x-protobuf" {
+		r.refused = append(r.refused, req.Method+" "+req.URL.Path)
+		http.Error(w, "not OTLP", http.StatusBadRequest)
+		return
+	}
+	r.headers = append(r.headers, req.Header.Get("Authorization"))
+	for _, of := range export.GetResourceSpans() {
+		node := ""
+		for _, a := range of.GetResource().GetAttributes() {
+			if a.GetKey() == "service.instance.id" {
+				node = a.GetValue().GetStringValue()
+			}
+		}
+		for _, scope := range of.GetScopeSpans() {
+			for _, span := range scope.GetSpans() {
+				r.spans = append(r.spans, received{span, node})
+			}
+		}
+	}
+}
+
+// named returns the spans that were received with a name.
+func (r *receiver) named(name string) (spans []received) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.spans), func(s received) bool { return s.GetName() != name })
+}
+
+// below returns the other spans of a root span's trace.
+func (r *receiver) below(root received) (spans []received) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.spans), func(s received) bool {
+		return !bytes.Equal(s.GetTraceId(), root.GetTraceId()) || bytes.Equal(s.GetSpanId(), root.GetSpanId())
+	})
+}
+
+// sound fails the test if requests were refused, or came without the header.
+func (r *receiver) sound(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) > 0 || slices.ContainsFunc(r.headers, func(h string) bool { return h != "Bearer hush" }) {
+		t.Errorf("refused %q, headers %q", r.refused, r.headers)
+	}
+}
+
+// traced are the settings of nodes that record everything.
+func (r *receiver) traced() []string {
+	return []string{"STREAMER_TRACING_ENDPOINT=" + r.URL, "STREAMER_TRACING_RATIO=1", "STREAMER_TRACING_HEADERS=Authorization: Bearer hush"}
+}
+
+// events returns the names of a span's events.
+func events(s received) (names []string) {
+	for _, e := range s.GetEvents() {
+		names = append(names, e.GetName())
+	}
+	return names
+}
+
+// serves returns how many partitions a node serves.
+func (n *live) serves() int { return len(n.service.node.Status()) }
+
+func TestHandoffIsOneTraceOverBothNodes(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	r := newRig(t, devmongo.Config{}, to.traced()...)
+	donor := r.begin(several("n1")...)
+	donor.until("one node serves everything", func() bool { return donor.serves() == partitions })
+	target := r.begin(several("n2")...)
+	target.until("both nodes serve", func() bool { return target.serves() == partitions/2 && donor.serves() == partitions/2 })
+	donor.until("the handoff's trace arrives", func() bool {
+		return slices.ContainsFunc(to.named("handoff"), func(s received) bool { return len(to.below(s)) == 4 })
+	})
+	for _, root := range to.named("handoff") {
+		if root.node != "n1" || !slices.Equal(events(root), []string{"requested"}) || len(root.GetParentSpanId()) > 0 {
+			t.Errorf("handoff %v of %s", root.Span, root.node)
+		}
+		var got []string
+		for _, s := range to.below(root) {
+			if s.GetStartTimeUnixNano() < root.GetStartTimeUnixNano() || s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() {
+				t.Errorf("%s does not follow what was requested: %v in %v", s.GetName(), s.Span, root.Span)
+			}
+			got = append(got, s.node+" "+s.GetName())
+		}
+		slices.Sort(got)
+		if want := []string{"n1 handoff.drain", "n1 handoff.release", "n2 handoff.claim", "n2 handoff.serve"}; !slices.Equal(got, want) {
+			t.Errorf("spans %v, want %v", got, want)
+		}
+		if metrics := donor.openMetrics(); !strings.Contains(metrics, `trace_id="`+hex.EncodeToString(root.GetTraceId())+`"`) {
+			t.Error("no exemplar of the handoff in the metrics")
+		}
+	}
+	to.sound(t)
+}
+
+// openMetrics returns the metrics of a node in the format that has exemplars.
+func (n *live) openMetrics() string {
+	n.Helper()
+	req, err := http.NewRequestWithContext(n.Context(), http.MethodGet, "http://"+n.service.Addr()+"/metrics", nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return string(text)
+}
