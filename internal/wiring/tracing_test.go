@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -165,4 +166,51 @@ func (n *live) openMetrics() string {
 		n.Fatal(err)
 	}
 	return string(text)
+}
+
+func TestBatchOfASinkIsATraceWithItsRetries(t *testing.T) {
+	t.Parallel()
+	to, e, refused := newReceiver(t), &endpoint{}, atomic.Bool{}
+	e.answers(func(*http.Request, []string) int {
+		if !refused.Swap(true) {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	})
+	r := sinkRig(t, toHTTP(t, e))
+	r.settings = append(r.settings, to.traced()...)
+	n := r.beginWith(nil)
+	r.writes(0, 1)
+	n.arrived(&e.landing, 1)
+	n.until("the trace of a batch that was repeated arrives", func() bool {
+		return slices.ContainsFunc(to.named("sink.batch"), func(s received) bool { return len(to.below(s)) > 0 })
+	})
+	n.until("as many events arrive as were published", func() bool {
+		published := 0
+		for _, s := range to.named("sink.batch") {
+			published += int(attributeOf(s, "events"))
+		}
+		return published == 3
+	})
+	for _, s := range to.named("sink.batch") {
+		if got := events(s); !slices.Equal(got, []string{"received", "published", "acknowledged"}) {
+			t.Errorf("events %v of a batch", got)
+		}
+		for _, retry := range to.below(s) {
+			if retry.GetName() != "sink.retry" || !bytes.Equal(retry.GetParentSpanId(), s.GetSpanId()) {
+				t.Errorf("below a batch: %v", retry.Span)
+			}
+		}
+	}
+	to.sound(t)
+}
+
+// attributeOf returns a number of a span, -1 if it has none of the name.
+func attributeOf(s received, name string) int64 {
+	for _, a := range s.GetAttributes() {
+		if a.GetKey() == name {
+			return a.GetValue().GetIntValue()
+		}
+	}
+	return -1
 }
