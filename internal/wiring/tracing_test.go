@@ -2,8 +2,11 @@ package wiring
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -214,3 +218,110 @@ func attributeOf(s received, name string) int64 {
 	}
 	return -1
 }
+
+func TestSnapshotIsATraceWithItsPages(t *testing.T) {
+	t.Parallel()
+	to, e := newReceiver(t), &endpoint{}
+	settings := toHTTP(t, e)
+	r := sinkRig(t, settings)
+	r.settings = append(append(r.settings, to.traced()...), "STREAMER_RESCAN_PAGE_SIZE=2")
+	r.sinkFrom("snapshot", settings)
+	r.series(0, 10)
+	n := r.beginWith(nil)
+	n.until("the trace of the snapshot arrives", func() bool { return len(to.named("snapshot")) > 0 })
+	for _, s := range to.named("snapshot") {
+		if got := events(s); !slices.Equal(got, []string{"begun", "done"}) || s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR {
+			t.Errorf("events %v of a snapshot, status %v", got, s.GetStatus())
+		}
+		var pages []int64
+		for _, page := range to.below(s) {
+			if page.GetName() != "snapshot.page" || !bytes.Equal(page.GetParentSpanId(), s.GetSpanId()) || page.GetEndTimeUnixNano() < page.GetStartTimeUnixNano() {
+				t.Errorf("below a snapshot: %v", page.Span)
+			}
+			pages = append(pages, attributeOf(page, "page"))
+		}
+		if slices.Sort(pages); !slices.Equal(pages, []int64{1, 2, 4}) {
+			t.Errorf("pages %v of 5 or 6, want those of powers of two", pages)
+		}
+	}
+	to.sound(t)
+}
+
+// Without an endpoint there is no tracer, so that nothing can be recorded or exported.
+func TestNothingIsTracedByDefault(t *testing.T) {
+	t.Parallel()
+	to, e := newReceiver(t), &endpoint{}
+	r := sinkRig(t, toHTTP(t, e))
+	n := r.beginWith(nil, "STREAMER_TRACING_RATIO=1")
+	r.writes(0, 3)
+	n.arrived(&e.landing, 3)
+	n.stopped()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if n.service.tracer != nil || len(to.headers)+len(to.refused) > 0 {
+		t.Errorf("tracer %v, requests %d, %q", n.service.tracer, len(to.headers), to.refused)
+	}
+}
+
+// A receiver that never answers, and one that is not there, are told of once each and hold nothing up: while requests wait for an answer that does not
+// come, the sink gets everything.
+func TestReceiverThatIsAwayHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	asked := make(chan struct{}, 1)
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		select {
+		case <-release:
+		case <-req.Context().Done():
+		}
+	}))
+	t.Cleanup(hangs.Close)
+	t.Cleanup(func() { close(release) })
+	e := &endpoint{}
+	r := sinkRig(t, toHTTP(t, e))
+	n := r.beginWith(nil, "STREAMER_TRACING_ENDPOINT="+hangs.URL, "STREAMER_TRACING_RATIO=1")
+	r.writes(0, 3)
+	n.arrived(&e.landing, 3)
+	n.until("spans are exported", func() bool { return len(asked) > 0 })
+	r.writes(3, 6)
+	n.arrived(&e.landing, 6)
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExportsThatFailAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	inner := &exporter{err: errors.New("away")}
+	x := &exports{SpanExporter: inner, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 3 {
+		if err := x.ExportSpans(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Count(log.String(), "exporting traces failed"); got != 1 {
+		t.Errorf("said %d times: %s", got, &log)
+	}
+	for _, err := range []error{nil, nil, inner.err} {
+		inner.err = err
+		_ = x.ExportSpans(t.Context(), nil)
+	}
+	if again, failed := strings.Count(log.String(), "again"), strings.Count(log.String(), "exporting traces failed"); again != 1 || failed != 2 {
+		t.Errorf("back again %d times, failed %d times: %s", again, failed, &log)
+	}
+}
+
+// An exporter returns its error.
+type exporter struct {
+	sdktrace.SpanExporter
+
+	err error
+}
+
+func (f *exporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
