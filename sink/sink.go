@@ -196,7 +196,7 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 		}
 	}
 	s.shared.Prune(b)
-	f := &flight{seq: b.Seq, span: s.beginSpan(b)}
+	f := &flight{seq: b.Seq, span: s.beginSpan(ctx, b)}
 	var err error
 	if f.messages, err = s.messages(b); err != nil {
 		f.span.fail(err)
@@ -411,7 +411,7 @@ func (s *Sink) recover(ctx context.Context) error {
 		}
 		s.retried.Add(uint64(len(again)))
 		s.metrics.retries.Add(float64(len(again)))
-		retry := s.beginRetry(first)
+		retry := s.beginRetry(ctx, first)
 		err := s.cfg.Breaker.Do(func() error { return s.try(ctx, first) })
 		retry.end(err)
 		if ctx.Err() != nil {

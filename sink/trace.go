@@ -28,11 +28,11 @@ func (s *Sink) now() time.Time {
 }
 
 // beginSpan begins the span of a batch.
-func (s *Sink) beginSpan(b *streamer.Batch) span {
+func (s *Sink) beginSpan(ctx context.Context, b *streamer.Batch) span {
 	if s.cfg.Tracer == nil {
 		return span{}
 	}
-	_, of := s.cfg.Tracer.Start(context.Background(), "sink.batch", trace.WithTimestamp(s.took))
+	_, of := s.cfg.Tracer.Start(ctx, "sink.batch", trace.WithTimestamp(s.took))
 	if !of.IsRecording() {
 		return span{}
 	}
@@ -42,11 +42,11 @@ func (s *Sink) beginSpan(b *streamer.Batch) span {
 }
 
 // beginRetry begins the span of another attempt to publish a message, below that of its batch.
-func (s *Sink) beginRetry(m *Message) span {
+func (s *Sink) beginRetry(ctx context.Context, m *Message) span {
 	if m.flight.span.of == nil {
 		return span{}
 	}
-	_, of := s.cfg.Tracer.Start(trace.ContextWithSpan(context.Background(), m.flight.span.of), "sink.retry")
+	_, of := s.cfg.Tracer.Start(trace.ContextWithSpan(ctx, m.flight.span.of), "sink.retry")
 	of.SetAttributes(attribute.String("id", m.ID), attribute.Int("attempts", m.attempts))
 	return span{of}
 }

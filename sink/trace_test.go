@@ -10,11 +10,12 @@ import (
 func TestBatchesAllocateNothingForTracesThatAreOff(t *testing.T) {
 	s := New(Config{Metrics: NewMetrics(nil)}, nil, &mute{})
 	b, m := &streamer.Batch{Seq: 1}, &Message{flight: &flight{}}
+	ctx := t.Context()
 	got := testing.AllocsPerRun(100, func() {
 		s.took = s.now()
-		m.flight.span = s.beginSpan(b)
+		m.flight.span = s.beginSpan(ctx, b)
 		m.flight.span.published(1)
-		s.beginRetry(m).end(errOpen)
+		s.beginRetry(ctx, m).end(errOpen)
 		m.flight.span.acknowledged()
 	})
 	if got != 0 || !s.took.IsZero() {

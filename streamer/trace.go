@@ -21,6 +21,18 @@ type trail struct {
 	pages int // that were read
 }
 
+// newTrail begins the trace of a snapshot. It returns nil unless that is recorded.
+func newTrail(tracer trace.Tracer, sub *Subscription, p snapshot.Progress) *trail {
+	_, span := tracer.Start(context.Background(), "snapshot", trace.WithAttributes(
+		attribute.String("subscriber", sub.session.cfg.Subscriber), attribute.String("subscription", sub.ID), attribute.String("reason", string(p.Reason)),
+		attribute.Int64("read", int64(p.Read)),
+	))
+	if !span.IsRecording() {
+		return nil
+	}
+	return &trail{span: span}
+}
+
 // traceTime returns the time for spans, zero without a tracer.
 func (h *Hub) traceTime() time.Time {
 	if h.cfg.Tracer == nil {
@@ -35,13 +47,7 @@ func (h *Hub) traceSnapshot(sub *Subscription, p snapshot.Progress) {
 		return
 	}
 	sub.leaveTrail()
-	_, span := h.cfg.Tracer.Start(context.Background(), "snapshot", trace.WithAttributes(
-		attribute.String("subscriber", sub.session.cfg.Subscriber), attribute.String("subscription", sub.ID), attribute.String("reason", string(p.Reason)),
-		attribute.Int64("read", int64(p.Read)),
-	))
-	if span.IsRecording() {
-		sub.traced = &trail{span: span}
-	}
+	sub.traced = newTrail(h.cfg.Tracer, sub, p)
 }
 
 // leaveTrail ends the span of a snapshot that is not done, if there is one.

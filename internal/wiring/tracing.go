@@ -19,6 +19,8 @@ const (
 	tracesPath = "/v1/traces" // of OTLP over HTTP, unless the endpoint has another one
 	// exportTimeout bounds a request to the receiver of traces.
 	exportTimeout = 10 * time.Second
+	// maxSpans bounds the spans that wait to be exported. More are dropped.
+	maxSpans = 2048
 )
 
 // openTracing makes the tracer. Without an endpoint there is none, and packages trace nothing.
@@ -49,7 +51,7 @@ func (s *Service) openTracing(ctx context.Context) error {
 	c := s.opts.Config
 	provider := trace.NewTracerProvider(
 		trace.WithSampler(trace.ParentBased(trace.TraceIDRatioBased(cfg.Ratio))),
-		trace.WithBatcher(&exports{SpanExporter: exporter, logger: s.logger}),
+		trace.WithBatcher(&exports{SpanExporter: exporter, logger: s.logger}, trace.WithMaxQueueSize(maxSpans)),
 		trace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "streamer"), attribute.String("service.version", s.opts.Version),
 			attribute.String("service.namespace", c.Cluster.ID), attribute.String("service.instance.id", c.Node.ID),

@@ -263,8 +263,7 @@ func TestNothingIsTracedByDefault(t *testing.T) {
 	}
 }
 
-// A receiver that never answers, and one that is not there, are told of once each and hold nothing up: while requests wait for an answer that does not
-// come, the sink gets everything.
+// While an export waits for an answer that does not come, the sink gets everything, and the node stops.
 func TestReceiverThatIsAwayHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
