@@ -94,6 +94,8 @@ type Owner struct {
 	Node, Process string
 	// Epoch is the claim's: Revision is when the key was written.
 	Epoch change.Epoch
+	// Trace names the span of the handoff that has made it the owner, for WithTrace. It is empty where there is none, and told by Claim alone.
+	Trace string
 }
 
 // A Plan says who should own what.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
@@ -48,6 +50,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics are those of the node's sinks. Required.
 	Metrics *Metrics
+	// Tracer records batches. Defaults to none.
+	Tracer trace.Tracer
 }
 
 // A Sink publishes a shared subscriber to a target.
@@ -61,6 +65,7 @@ type Sink struct {
 	signal  chan struct{}     // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
 	acked   chan struct{}     // holds one signal: batches are over
 	batches []*streamer.Batch // that were received and are not published yet; of the loop
+	took    time.Time         // when they were taken, zero without a tracer; of the loop
 	steps   health.Progress   // of whoever asks for Age
 
 	mu struct {
@@ -87,6 +92,7 @@ type flight struct {
 	seq      uint64
 	messages []*Message
 	left     int // messages that are not over
+	span     span
 }
 
 // New returns a Sink. Run runs it and closes the target.
@@ -107,6 +113,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer s.endSpans()
 	defer s.close()
 	defer cancel(nil)
 	received := make(chan []*streamer.Batch)
@@ -150,6 +157,7 @@ func (s *Sink) run(ctx context.Context, received <-chan []*streamer.Batch) error
 		}
 		select {
 		case s.batches = <-from:
+			s.took = s.now()
 		case <-s.signal:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -188,9 +196,10 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 		}
 	}
 	s.shared.Prune(b)
-	f := &flight{seq: b.Seq}
+	f := &flight{seq: b.Seq, span: s.beginSpan(ctx, b)}
 	var err error
 	if f.messages, err = s.messages(b); err != nil {
+		f.span.fail(err)
 		return err
 	}
 	f.left = len(f.messages)
@@ -204,6 +213,7 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 		}
 	}
 	s.batches = s.batches[1:]
+	f.span.published(len(f.messages))
 	s.mu.Lock()
 	s.mu.backlog--
 	if len(s.mu.flights) == 0 {
@@ -314,6 +324,7 @@ func (s *Sink) finish() {
 	n := 0
 	for n < len(s.mu.flights) && s.mu.flights[n].left == 0 {
 		s.mu.ack = s.mu.flights[n].seq
+		s.mu.flights[n].span.acknowledged()
 		n++
 	}
 	if n == 0 {
@@ -400,7 +411,9 @@ func (s *Sink) recover(ctx context.Context) error {
 		}
 		s.retried.Add(uint64(len(again)))
 		s.metrics.retries.Add(float64(len(again)))
+		retry := s.beginRetry(ctx, first)
 		err := s.cfg.Breaker.Do(func() error { return s.try(ctx, first) })
+		retry.end(err)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

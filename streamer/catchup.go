@@ -105,6 +105,9 @@ func (s *Session) forget(ctx context.Context) {
 			}
 		})
 	}
+	for _, sub := range s.byKey {
+		sub.leaveTrail()
+	}
 	h.tenants.exit(s.tenant)
 	s.release()
 	h.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/change"
@@ -51,6 +52,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
+	// Tracer records snapshots. Optional.
+	Tracer trace.Tracer
 }
 
 // A Hub serves the log to sessions.

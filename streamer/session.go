@@ -36,6 +36,7 @@ type Subscription struct {
 	ids     []string       // ID alone
 	group   *group         // of the subscriptions with an equal form
 	failed  *errorLimit    // reports failed evaluations
+	traced  *trail         // of its snapshot, nil while none is recorded
 	listing bool           // the collections of its snapshot are being listed
 	readers []*reader      // of its snapshot, while the session is live
 	sent    *sentDocuments // with Leaves
@@ -499,6 +500,7 @@ func (s *Session) remove(id string) {
 	if s.isLive() {
 		s.hub.exclude(sub)
 	}
+	sub.leaveTrail()
 	s.setProgress(id, nil)
 }
 

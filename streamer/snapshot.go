@@ -77,6 +77,8 @@ type fetch struct {
 	done    chan struct{}     // closed when read or err is set
 	read    snapshot.Page
 	err     error
+	begun   time.Time // zero without a tracer
+	over    time.Time
 }
 
 // A page is a page of documents, encoded for its readers.
@@ -239,6 +241,9 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
 		}
 	}
+	if p.Read == 0 || sub.traced == nil {
+		s.hub.traceSnapshot(sub, p)
+	}
 	if sub.sent != nil {
 		sub.sent.reread(some)
 	}
@@ -324,6 +329,8 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != hash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
+	case p != nil && !p.Done:
+		s.hub.traceSnapshot(sub, *p)
 	}
 }
 
@@ -376,6 +383,7 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 	}
 	s.queue(change.Later(s.at(), s.position()))
 	s.setProgress(sub.ID, &p)
+	sub.marked(state, p)
 }
 
 // list lists the collections of a subscription's snapshot. Collections created later begin with changes.
@@ -506,6 +514,7 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 			continue
 		}
 		<-f.done
+		h.tracePage(ctx, c, f)
 		if f.err != nil {
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
 			await(ctx, nil, retryRead)
@@ -566,7 +575,9 @@ func (h *Hub) fetch(q snapshot.Query, touched *snapshot.Touched) *fetch {
 		defer cancel()
 		h.noteFetch(f, cancel)
 		defer h.noteFetch(f, nil)
+		f.begun = h.traceTime()
 		f.read, f.err = h.cfg.Snapshots.Read(reading, q)
+		f.over = h.traceTime()
 	})
 	return f
 }

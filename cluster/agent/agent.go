@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -53,6 +55,8 @@ type Config struct {
 	Log *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
+	// Tracer records what becomes here of partitions that other nodes have handed over. Defaults to none.
+	Tracer trace.Tracer
 }
 
 const (
@@ -100,6 +104,9 @@ func New(cfg Config, store Store) *Agent {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Clock == nil {
 		cfg.Clock = cluster.SinceBoot
+	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.Tracer{}
 	}
 	if cfg.Detached == nil {
 		cfg.Detached = func(error) {}

@@ -329,9 +329,12 @@ func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
 
 // claim claims partitions and hands their terms on.
 func (a *attachment) claim(ctx context.Context, partitions []change.Partition) func() error {
+	asked := time.Now()
 	owners, err := a.membership.Claim(ctx, partitions)
 	if err == nil {
+		serving := a.traceHandoffs(ctx, owners, asked)
 		err = a.begin(ctx, partitions, owners)
+		serving(err)
 	}
 	return func() error {
 		a.claimed = a.cfg.Clock()

@@ -25,6 +25,7 @@ type Config struct {
 	Supervisor    Supervisor  `key:"supervisor"`
 	Log           Log         `key:"log"`
 	Debug         Debug       `key:"debug"`
+	Tracing       Tracing     `key:"tracing"`
 	Reliability   Reliability `key:"reliability"`
 }
 
@@ -294,6 +295,16 @@ type Debug struct {
 	LagThreshold time.Duration `key:"lag_threshold" default:"30s" range:"1s..24h"`
 	// StallThreshold is for how long a partition that is behind may not move before one is written.
 	StallThreshold time.Duration `key:"stall_threshold" default:"30s" range:"1s..24h"`
+}
+
+// Tracing says where traces go.
+type Tracing struct {
+	// Endpoint is the URL of an OTLP/HTTP receiver; without a path it is asked for /v1/traces. Empty means that nothing is traced.
+	Endpoint string `key:"endpoint" default:"" check:"receiver"`
+	// Headers go with every request, such as Authorization. There is one in each line.
+	Headers Headers `key:"headers" default:"" secret:"yes"`
+	// Ratio is the share of traces that are recorded.
+	Ratio float64 `key:"ratio" default:"0.01" range:"0..1"`
 }
 
 // Reliability has the keys of the reliability design, section 12, and checkpoint.max_unsaved.

@@ -55,9 +55,10 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			HeartbeatInterval: 30 * time.Second, MissedHeartbeatsToAlert: 3, AutoRestart: true, PageOnFailure: true, StallAfter: 10 * time.Second,
 			LivezAfter: 3 * time.Minute, RestartBudget: 3, RestartWindow: 10 * time.Minute, ReportRetention: 720 * time.Hour,
 		},
-		Access: Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second, Share: 50, StartsPerSecond: 20},
-		Log:    Log{Level: slog.LevelInfo, Format: "text"},
-		Debug:  Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
+		Access:  Access{Leeway: 30 * time.Second, Recheck: 30 * time.Second, Share: 50, StartsPerSecond: 20},
+		Log:     Log{Level: slog.LevelInfo, Format: "text"},
+		Debug:   Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
+		Tracing: Tracing{Ratio: 0.01},
 		Reliability: Reliability{
 			Checkpoint:     Checkpoint{Backend: BackendEtcd, Database: "streamer", Interval: 5 * time.Second, EventCount: 1000, MaxUnsaved: 1_000_000},
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
@@ -127,6 +128,12 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 	}{
 		{"CLUSTER_ID", []string{"a", "shop-1.eu_west"}, []string{"", "a/b", "a b", "ü", strings.Repeat("x", 254)}},
 		{"CLUSTER_PARTITIONS", []string{"1", "16384"}, []string{"0", "16385", "-1", "x", "0x10", "64.0", ""}},
+		{"TRACING_RATIO", []string{"0", "1", "0.25"}, []string{"1.1", "-0.1", "NaN", "0x1", "1e-2", "x", ""}},
+		{
+			"TRACING_ENDPOINT", []string{"", "http://127.0.0.1:4318", "https://collector.example.com/v1/traces"},
+			[]string{"collector:4318", "grpc://c:4317", "https://", "https://u:p@c", "https://c?a=b", "https://c#a"},
+		},
+		{"TRACING_HEADERS", []string{""}, []string{"hush", "A B: c", ": c", "A: ü", "A: b\na: c"}},
 		{"CLUSTER_LEASE_TTL", []string{"2s", "1m30s"}, []string{"1999ms", "2", "-5s", "2h", ""}},
 		{"START_FROM", []string{"now", "beginning-of-oplog", "2026-01-31T12:00:00Z"}, []string{"later", "1969-01-01T00:00:00Z", "2200-01-01T00:00:00Z", ""}},
 		{"MONGODB_URI", []string{"mongodb://h", "mongodb+srv://h.x/"}, []string{"h:27017", "http://h", "mongodb://", ""}},
@@ -207,6 +214,8 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"webhook without a secret", "notices: {webhook: {url: 'https://h/in'}}", "", `notices.webhook.secret is "" (by default)`},
 		{"secret without a webhook", "", "NOTICES_WEBHOOK_SECRET=" + strings.Repeat("x", 16), "notices.webhook.secret is *** (STREAMER_NOTICES_WEBHOOK_SECRET)"},
 		{"webhook in plaintext", "notices: {webhook: {url: 'http://h:1/in', secret: 0123456789abcdef}}", "", "notices.webhook.url is http://h:1/*** (c.yaml:1), but notices.webhook.insecure is false"},
+		{"headers without a receiver", "", "TRACING_HEADERS=A: hush", `tracing.headers is *** (STREAMER_TRACING_HEADERS), but tracing.endpoint is "" (by default)`},
+		{"headers in plaintext", "tracing: {endpoint: 'http://h:4318', headers: 'A: hush'}", "", "tracing.endpoint is http://h:4318 (c.yaml:1), but tracing.headers is ***"},
 		{"heartbeats rarer than leases end", "cluster: {heartbeat_interval: 3s, lease_ttl: 2s}", "", "cluster.heartbeat_interval is 3s (c.yaml:1), but cluster.lease_ttl is 2s"},
 		{"rounds that are debounced shorter than their floor", "cluster: {round_floor: 2s}", "", "cluster.rebalance_debounce is 1s (by default)"},
 		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "reliability.checkpoint.database is streamer"},
@@ -230,6 +239,24 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		if _, err := parse("c.yaml", []byte("notices: {webhook: {secret: 0123456789abcdef, "+hook+"}}"), nil, noFile); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestHeadersOfTracesComeFromAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(path, []byte("Authorization: Bearer a:b\n\nX-Tenant:  shop \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load("", []string{"STREAMER_TRACING_ENDPOINT=https://h", "STREAMER_TRACING_HEADERS_FILE=" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"Authorization": "Bearer a:b", "X-Tenant": "shop"}
+	if diff := cmp.Diff(want, c.Tracing.Headers.Map()); diff != "" {
+		t.Error(diff)
+	}
+	if shown := fmt.Sprintf("%v %+v %#v", c.Tracing, c.Tracing, c.Tracing); strings.Contains(shown, "Bearer") {
+		t.Error(shown)
 	}
 }
 

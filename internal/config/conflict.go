@@ -44,6 +44,7 @@ func (c *Config) findConflicts(t *table) {
 		"http:// to another machine can be read on the way: use https://, or say that you want it")
 	t.conflict(c.Supervisor.LivezAfter < c.Supervisor.StallAfter, "supervisor.livez_after", "supervisor.stall_after",
 		"a process is not replaced before its component counts as stalled")
+	c.findTracingConflicts(t)
 	c.findAccessConflicts(t)
 	c.findSinkConflicts(t)
 	c.findLocked(t)

@@ -27,6 +27,7 @@ func forms() map[string]func(string) error {
 		"broker":     func(text string) error { return checkAddress(text, 1) },
 		"network":    checkNetwork,
 		"nats":       checkNATS,
+		"receiver":   checkReceiver,
 	}
 }
 

@@ -129,6 +129,8 @@ func (t *table) parse(k key, text string) (err error) {
 		*to, err = parseBool(text)
 	case *int:
 		*to, err = within(bounds, text, parseInt)
+	case *float64:
+		*to, err = within(bounds, text, parseFloat)
 	case *int64:
 		*to, err = within(bounds, text, parseSize)
 	case *time.Duration:

@@ -29,6 +29,15 @@ func parseInt(text string) (int, error) {
 	return n, nil
 }
 
+// parseFloat reads a number in decimal digits.
+func parseFloat(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune("0123456789.-", r) }) {
+		return 0, errors.New("must be a number, such as 0.01")
+	}
+	return n, nil
+}
+
 // parseDuration reads a duration with its units.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)

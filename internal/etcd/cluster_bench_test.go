@@ -62,7 +62,7 @@ func BenchmarkView(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	value, err := encodeOwner("node-01", "0b6c1a3e-5d5f-4b3e-9d53-3f0a7d1c2b4e", time.Unix(1_700_000_000, 0))
+	value, err := encodeOwner("node-01", "0b6c1a3e-5d5f-4b3e-9d53-3f0a7d1c2b4e", time.Unix(1_700_000_000, 0), "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl ti
 	}
 	err = retryUncertain(ctx, func() error { return m.sit(ctx, value) })
 	if err == nil {
-		m.claim, err = encodeOwner(first.Node, first.Process, time.Now())
+		m.claim, err = encodeOwner(first.Node, first.Process, time.Now(), "")
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -209,7 +209,7 @@ func (m *membership) claimSome(ctx context.Context, partitions []change.Partitio
 			continue
 		}
 		there := holderOf(put.Responses[0].GetResponseRange().Kvs[0])
-		owners[i] = cluster.Owner{Node: there.Node, Process: there.Process, Epoch: epochOf(m.stands, there.Revision)}
+		owners[i] = cluster.Owner{Node: there.Node, Process: there.Process, Epoch: epochOf(m.stands, there.Revision), Trace: there.Trace}
 		if there.Lease != m.lease && there.Process == m.process {
 			owners[i].Process = "" // not under this lease: a hand has written it
 		}
@@ -248,7 +248,7 @@ func (m *membership) handSome(ctx context.Context, to cluster.Member, partitions
 		return nil, cluster.ErrAbsent
 	}
 	target := clientv3.LeaseID(seat.Kvs[0].Lease)
-	claim, err := encodeOwner(to.Node, to.Process, time.Now())
+	claim, err := encodeOwner(to.Node, to.Process, time.Now(), cluster.TraceOf(ctx))
 	if err != nil {
 		return nil, err
 	}

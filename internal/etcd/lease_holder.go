@@ -18,6 +18,7 @@ type holder struct {
 	Key           string
 	Revision      int64            // at which the key was written
 	Lease         clientv3.LeaseID // 0 for a key that lives for ever, which is not of our making
+	Trace         string           // of an owner, as in [cluster.Owner]
 }
 
 // ownerValue is the value of an owner key.
@@ -25,11 +26,13 @@ type ownerValue struct {
 	Node      string    `json:"node"`
 	Process   string    `json:"process"`
 	ClaimedAt time.Time `json:"claimed_at"` // by the owner's clock; informative only
+	// Trace is the traceparent of the handoff, if it is recorded.
+	Trace string `json:"traceparent,omitempty"`
 }
 
 // encodeOwner returns the value of the owner keys that a process claims.
-func encodeOwner(node, process string, at time.Time) (string, error) {
-	value, err := json.Marshal(ownerValue{Node: node, Process: process, ClaimedAt: at.UTC()})
+func encodeOwner(node, process string, at time.Time, trace string) (string, error) {
+	value, err := json.Marshal(ownerValue{Node: node, Process: process, ClaimedAt: at.UTC(), Trace: trace})
 	if err != nil {
 		return "", fmt.Errorf("encode owner: %w", err)
 	}
@@ -42,7 +45,7 @@ func holderOf(kv *mvccpb.KeyValue) holder {
 	h := holder{Key: string(kv.Key), Revision: kv.ModRevision, Lease: clientv3.LeaseID(kv.Lease)}
 	var s ownerValue
 	if err := json.Unmarshal(kv.Value, &s); err == nil {
-		h.Node, h.Process = s.Node, s.Process
+		h.Node, h.Process, h.Trace = s.Node, s.Process, s.Trace
 	}
 	return h
 }

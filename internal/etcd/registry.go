@@ -54,7 +54,7 @@ func (r *Registry) Claim(
 	if err := r.MakeWay(ctx, m, takeOver); err != nil {
 		return nil, err
 	}
-	value, err := encodeOwner(m.Node, m.Process, time.Now())
+	value, err := encodeOwner(m.Node, m.Process, time.Now(), "")
 	if err != nil {
 		return nil, err
 	}

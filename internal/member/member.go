@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -88,6 +90,8 @@ type Config struct {
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Tracer records handoffs. Defaults to none.
+	Tracer trace.Tracer
 }
 
 // A Member is a node's place in its cluster.
@@ -110,6 +114,9 @@ func New(cfg Config) *Member {
 		cfg.Clock = cluster.SinceBoot
 	}
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 2*time.Second)
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.Tracer{}
+	}
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
 		m.solo = agent.NewSolo(agent.SoloConfig{
@@ -123,7 +130,7 @@ func New(cfg Config) *Member {
 	m.told = newTopologist()
 	m.agent = agent.New(agent.Config{
 		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
-		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer,
+		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	}, cfg.Cluster)
 	m.mover = newMover(m)
 	c := cfg.Leader

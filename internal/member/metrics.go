@@ -1,6 +1,11 @@
 package member
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+)
 
 // metrics are what a node counts of the partitions that it hands over.
 type metrics struct {
@@ -23,4 +28,14 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		reg.MustRegister(m.handed, m.took)
 	}
 	return m
+}
+
+// observe counts a handoff by the time that it took, with its trace as the exemplar if it is recorded.
+func (m metrics) observe(took time.Duration, span trace.SpanContext) {
+	exemplary, is := m.took.(prometheus.ExemplarObserver)
+	if !is || !span.IsSampled() {
+		m.took.Observe(took.Seconds())
+		return
+	}
+	exemplary.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": span.TraceID().String()})
 }

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/notice"
@@ -22,13 +26,19 @@ const moveTimeout = 2 * time.Second
 type mover struct {
 	*Member
 
-	asks chan []change.Term // a bound is not needed, as no term is asked for twice
+	asks chan ask // a bound is not needed, as no term is asked for twice
 	metrics
+}
+
+// An ask is terms that the plan gives to other nodes.
+type ask struct {
+	terms []change.Term
+	at    time.Time
 }
 
 func newMover(m *Member) *mover {
 	v := &mover{
-		Member: m, asks: make(chan []change.Term, m.cfg.Partitions),
+		Member: m, asks: make(chan ask, m.cfg.Partitions),
 		metrics: newMetrics(m.cfg.Registerer),
 	}
 	return v
@@ -38,9 +48,9 @@ func newMover(m *Member) *mover {
 func (v *mover) run(ctx context.Context) {
 	for {
 		select {
-		case terms := <-v.asks:
-			for to, leaving := range v.byTarget(terms) {
-				v.handOver(ctx, to, leaving)
+		case a := <-v.asks:
+			for to, leaving := range v.byTarget(a.terms) {
+				v.handOver(ctx, to, leaving, a.at)
 			}
 		case <-ctx.Done():
 			return
@@ -51,7 +61,7 @@ func (v *mover) run(ctx context.Context) {
 // release has terms moved to where the plan wants them. It never blocks.
 func (v *mover) release(terms []change.Term) {
 	select {
-	case v.asks <- terms:
+	case v.asks <- ask{terms, time.Now()}:
 	default:
 		for _, term := range terms {
 			v.agent.Keep(term)
@@ -86,20 +96,34 @@ func target(v cluster.View, node string) (cluster.Member, bool) {
 }
 
 // handOver ends terms and gives their partitions to a node. Whatever becomes of that, they are not this node's any more: what could not be
-// handed over is claimed by whoever the plan wants.
-func (v *mover) handOver(ctx context.Context, node string, terms []change.Term) {
+// handed over is claimed by whoever the plan wants. The span begins when the agent has asked for it, and the other node's are below it.
+func (v *mover) handOver(ctx context.Context, node string, terms []change.Term, asked time.Time) {
 	begun := time.Now()
 	view, _ := v.View()
 	to, _ := target(view, node)
-	v.cfg.Node.Release(ctx, terms)
+	ctx, span := v.cfg.Tracer.Start(ctx, "handoff", trace.WithTimestamp(asked), trace.WithAttributes(
+		attribute.String("from", v.cfg.Member.Node), attribute.String("to", node), attribute.Int("partitions", len(terms)),
+		attribute.Int64("plan", int64(view.Plan.Version)),
+	))
+	defer span.End()
+	span.AddEvent("requested", trace.WithTimestamp(asked))
+	draining, drained := v.cfg.Tracer.Start(ctx, "handoff.drain")
+	v.cfg.Node.Release(draining, terms)
+	drained.End()
 	asking, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	n, err := v.agent.Hand(asking, to, terms)
+	releasing, released := v.cfg.Tracer.Start(asking, "handoff.release")
+	n, err := v.agent.Hand(releasing, to, terms)
+	if err != nil {
+		released.SetStatus(codes.Error, err.Error())
+	}
+	released.SetAttributes(attribute.Int("handed_over", n))
+	released.End()
 	took := time.Since(begun)
 	v.handed.WithLabelValues("moved").Add(float64(n))
 	v.handed.WithLabelValues("given_back").Add(float64(len(terms) - n))
 	for range n {
-		v.took.Observe(took.Seconds())
+		v.observe(took, span.SpanContext())
 	}
 	log := v.cfg.Logger.Info
 	if err != nil {

@@ -92,7 +92,9 @@ func (s *Service) buildServers() error {
 		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+		Registry: s.registry, EnableOpenMetrics: s.tracer != nil, // which has exemplars
+	}))
 	checks.Handle(mux, self)
 	s.components.Handle(mux)
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
@@ -92,6 +93,7 @@ type Service struct {
 	supervisor *supervisor.Supervisor
 	supervised supervisor.Store
 	ordered    chan supervisor.Order // holds the order to restart the process
+	tracer     trace.Tracer          // nil where nothing is traced
 	closers    []func()              // in the order of opening
 }
 
@@ -103,7 +105,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
+		s.openTracing, s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -173,6 +175,7 @@ func (s *Service) buildNode(context.Context) error {
 		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
+		Tracer: s.tracer,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -218,7 +221,7 @@ func (s *Service) buildMember() {
 		Gateways:     func() ([]gateway.Peer, int) { return s.gateway.Peers() },
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
-		Logger:   s.logger, Registerer: s.registry,
+		Logger:   s.logger, Registerer: s.registry, Tracer: s.tracer,
 	})
 }
 

@@ -48,7 +48,7 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		k := sink.New(sink.Config{
 			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
 			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
-			AckTimeout: backend.AckTimeout(cfg), Renew: open, Stall: s.opts.StallSink,
+			AckTimeout: backend.AckTimeout(cfg), Renew: open, Stall: s.opts.StallSink, Tracer: s.tracer,
 		}, shared, target)
 		s.sinks = append(s.sinks, k)
 		s.components.Add(health.Component{Slug: "sink-" + cfg.Name, Age: k.Age, Restart: func() error { k.Restart(); return nil }})
