@@ -20,6 +20,18 @@ type Reach struct {
 // operation's time in advance.
 func (r Reach) Ahead(p change.Position) bool { return p.Time.Time().Sub(r.Last.Time()) > r.Slack }
 
+// idle is how far an idle deployment may be behind the clocks: it writes a no-op every 10 s.
+const idle = 15 * time.Second
+
+// At returns the cluster time of a time by the clock. One that an idle deployment has not reached yet is its present.
+func (r Reach) At(t time.Time) change.Timestamp {
+	at := change.Timestamp{T: uint32(t.Unix()), I: 1}
+	if ahead := at.Time().Sub(r.Last.Time()); !r.Last.IsZero() && ahead > 0 && ahead <= idle {
+		return r.Last.Next()
+	}
+	return at
+}
+
 // HeadRoom returns the log time from the oldest entry to the position.
 func (r Reach) HeadRoom(p change.Position) (room time.Duration, ok bool) {
 	if r.First.IsZero() || p.IsZero() {

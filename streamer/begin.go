@@ -63,7 +63,8 @@ func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 	n := s.node
 	switch s.start {
 	case StartTime:
-		return change.Timestamp{T: uint32(s.from.Unix()), I: 1}, nil
+		reach, err := n.cfg.Range.Now(ctx)
+		return reach.At(s.from), err
 	case StartEarliest:
 		reach, err := n.cfg.Range.Recently(ctx)
 		if err != nil {

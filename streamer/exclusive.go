@@ -260,7 +260,11 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			}
 			cfg.Start, cfg.Earliest = Place{At: change.At(first)}, true
 		case StartTime:
-			cfg.Start = Place{At: change.At(change.Timestamp{T: uint32(r.Time.Unix()), I: 1})}
+			reach, err := n.cfg.Range.Now(ctx)
+			if err != nil {
+				return cfg, fault.New(fault.MongoUnreachable, err)
+			}
+			cfg.Start = Place{At: change.At(reach.At(r.Time))}
 		case StartNow, StartSnapshot:
 			reach, err := n.cfg.Range.Now(ctx)
 			if err != nil {

@@ -427,6 +427,44 @@ func TestStartPolicies(t *testing.T) {
 	})
 }
 
+// The log of an idle deployment is some seconds behind the clocks: who begins at the present by the clock is served with what comes then, and
+// resumes there.
+func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Append(inserts(3, 0)...)
+		w := newWorld(t, source)
+		present := w.origin.Start.Time().Add(9 * time.Second)
+		var shared *streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			sharing(t, &shared)(n)
+			shared.Begin(streamer.StartTime, present)
+		})
+		defer n.stop(t)
+		n.own(t, 1)
+		synctest.Wait()
+		start := streamer.Request{Subscriber: "x", Process: "p", Started: time.Now(), Start: streamer.StartTime, Time: present}
+		w.connect(n, start).Close(t.Context(), nil)
+		again := w.connect(n, start)
+		if again.Begin() != streamer.BeginCheckpoint {
+			t.Errorf("begins at %v", again.Begin())
+		}
+		events := source.Append(inserts(3, 50)...)
+		equal(t, "exclusive", refs(receive(t, again.Session(), 3)), wanted(events))
+		got := 0
+		for _, b := range receiveShared(t, shared, 3) {
+			got += len(b.Events)
+		}
+		if got != 3 {
+			t.Errorf("%d changes for the shared subscriber", got)
+		}
+		_, err := n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: present.Add(time.Minute)}, everything(t))
+		if fault.Of(err) != fault.LogAhead {
+			t.Errorf("a minute ahead: %v", err)
+		}
+	})
+}
+
 // Of two processes with one name the later one is served; the earlier one is told, and cannot come back.
 func TestNameBelongsToTheLaterProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,10 +81,11 @@ func (s *Service) startTime(ctx context.Context) (change.Timestamp, error) {
 			return first, err
 		}
 		return s.log.Earliest(ctx, first)
-	case !from.At.IsZero():
-		return change.Timestamp{T: uint32(from.At.Unix()), I: 1}, nil
 	}
 	now, err := s.mongo.Now(ctx)
+	if !from.At.IsZero() {
+		return gap.Reach{Last: now}.At(from.At), err
+	}
 	return now.Next(), err // everything after this moment
 }
 
