@@ -76,6 +76,7 @@ func (s *Sink) renew(ctx context.Context) error {
 	}
 	s.mu.underWay = 0
 	s.mu.step++
+	notify(s.signal)
 	return nil
 }
 

@@ -92,6 +92,22 @@ func TestSinkIsJudgedByItsOldestBatch(t *testing.T) {
 	}
 }
 
+// What was under way before a restart is published again although the closed target reports nothing of it: a loop that has more batches to publish
+// waits for the signal.
+func TestRestartedSinkDoesNotWaitForItsOldTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sending(&mute{}, 2)
+		if err := s.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := s.await(ctx); err != nil || !s.rests() {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 // What was under way before a restart waits for another attempt, and late outcomes of the closed target change nothing.
 func TestRestartedSinkForgetsItsOldTarget(t *testing.T) {
 	target := &mute{}

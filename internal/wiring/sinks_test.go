@@ -227,10 +227,9 @@ func (e *endpoint) answers(f func(*http.Request, []string) int) {
 	e.answer = f
 }
 
-// Every target gets each change once and in order, over planned stops as well.
-func TestSinksPublishEveryChangeOnce(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]func(*testing.T, *landing) string{
+// toEach begins targets of each kind, and returns the configuration of their sinks.
+func toEach() map[string]func(*testing.T, *landing) string {
+	return map[string]func(*testing.T, *landing) string{
 		"kafka":               func(t *testing.T, l *landing) string { return toKafka(t, l) + "}\n" },
 		"kafka, transactions": func(t *testing.T, l *landing) string { return toKafka(t, l) + ", transactional: true}\n" },
 		"nats":                toNATS,
@@ -239,7 +238,13 @@ func TestSinksPublishEveryChangeOnce(t *testing.T) {
 			e.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
 			return toHTTP(t, e)
 		},
-	} {
+	}
+}
+
+// Every target gets each change once and in order, over planned stops as well.
+func TestSinksPublishEveryChangeOnce(t *testing.T) {
+	t.Parallel()
+	for name, start := range toEach() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := &landing{}

@@ -132,16 +132,7 @@ func TestWedgedHubIsFoundAndRestarted(t *testing.T) {
 // where the target tells repetitions.
 func TestWedgedSinkIsFoundAndRestarted(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T, *landing) string{
-		"kafka":               func(t *testing.T, l *landing) string { return toKafka(t, l) + "}\n" },
-		"kafka, transactions": func(t *testing.T, l *landing) string { return toKafka(t, l) + ", transactional: true}\n" },
-		"nats":                toNATS,
-		"http": func(t *testing.T, l *landing) string {
-			e := &endpoint{}
-			e.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
-			return toHTTP(t, e)
-		},
-	} {
+	for name, start := range toEach() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := &landing{}
