@@ -2,7 +2,7 @@
 //
 // A [Checkpoint] is the position up to which a subscriber has acknowledged everything; later changes are redelivered after a crash. An
 // exclusive subscriber (a gateway, a named SSE client) has one checkpoint for all partitions, saved by the node with its session. A shared
-// subscriber (standard output, a sink) has one for each partition, saved by the owner of the partition.
+// subscriber (a sink) has one for each partition, saved by the owner of the partition.
 //
 // # Fencing
 //

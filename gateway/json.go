@@ -9,13 +9,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// AppendJSON appends a change event in the JSON form for SSE and stdout: an object with an opaque id and the partition instead of the
-// resume token. The partition is null for an event without a document.
-func AppendJSON(b []byte, cluster string, e *streamer.Event, payload []byte) []byte {
-	return AppendEvent(b, string(e.Ref.AppendText(nil, cluster)), e, payload)
-}
-
-// AppendEvent is AppendJSON with the id.
+// AppendEvent appends a change event in the JSON form of server-sent events and sinks: an object with an opaque id and the partition instead of
+// the resume token. The partition is null for an event without a document.
 func AppendEvent(b []byte, id string, e *streamer.Event, payload []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)

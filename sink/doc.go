@@ -1,4 +1,5 @@
-// Package sink publishes the changes of a shared subscriber to another system: Kafka, NATS JetStream, an HTTP endpoint, a file.
+// Package sink publishes the changes of a shared subscriber to another system: Kafka, NATS JetStream, an HTTP endpoint, a file,
+// standard output.
 //
 //	streamer.Shared ─► Sink: encode, publish in order ─► Target ─► acknowledged ─► Shared.Ack ─► checkpoint
 //	                        └─ refused: attempts, dead letter or halt; away: wait, then again from the first that failed

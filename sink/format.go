@@ -21,7 +21,7 @@ type Format string
 
 // The formats.
 const (
-	Relaxed     Format = "relaxed"     // the change event as relaxed Extended JSON, as on standard output
+	Relaxed     Format = "relaxed"     // the change event as relaxed Extended JSON
 	Canonical   Format = "canonical"   // the same as canonical Extended JSON
 	BSON        Format = "bson"        // the change event as BSON, without its resume token
 	Debezium    Format = "debezium"    // the envelope of Debezium's MongoDB connector
@@ -177,7 +177,7 @@ func (e *encoder) appendValue(b []byte, m *Message, event *streamer.Event, f *fi
 	}
 }
 
-// appendEvent appends the event as standard output has it.
+// appendEvent appends the event as Extended JSON.
 func (e *encoder) appendEvent(b []byte, m *Message, event *streamer.Event, doc []byte) ([]byte, error) {
 	text, err := e.json.Append(e.scratch[:0], doc)
 	e.scratch = text

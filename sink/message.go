@@ -53,6 +53,15 @@ const (
 // exactly once for each Publish.
 func (m *Message) Done(err error) { m.report(m, err) }
 
+// owned reports whether the node still owns the message's partition under the term of its batch. Whoever has no session has no terms.
+func (m *Message) owned() bool {
+	if m.flight == nil || m.flight.shared == nil || m.Op == OpLoss {
+		return true
+	}
+	_, hands := m.flight.shared.Term(m.Partition, m.flight.seq)
+	return hands
+}
+
 // A Target publishes messages. Its methods are called by one goroutine at a time.
 type Target interface {
 	// Publish begins to publish a message and returns without waiting for the outcome, which it reports by Message.Done. It may block while

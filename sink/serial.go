@@ -10,7 +10,7 @@ import (
 )
 
 // A Serial publishes the messages of each partition in batches, one after the other: what comes while a batch is on its way is the next one.
-// Targets embed it that acknowledge a request as a whole.
+// Targets embed it that acknowledge a request as a whole. A message whose term has ended while it waited is not sent.
 type Serial struct {
 	// Send publishes messages of one partition in order and returns how many of them, from the first, the target has acknowledged, and why
 	// not all. It returns within a bounded time.
@@ -80,7 +80,7 @@ func (s *Serial) run(p change.Partition) {
 		}
 		s.mu.queues[p] = queue[n:]
 		s.mu.Unlock()
-		sent, err := s.Send(s.ctx, batch)
+		sent, err := s.send(batch)
 		<-s.slots
 		for _, m := range batch[:sent] {
 			m.Done(nil)
@@ -104,5 +104,18 @@ func (s *Serial) run(p change.Partition) {
 			m.Done(err)
 		}
 		return
+	}
+}
+
+// send sends the messages before the first whose term has ended.
+func (s *Serial) send(batch []*Message) (n int, err error) {
+	ended := slices.IndexFunc(batch, func(m *Message) bool { return !m.owned() })
+	switch ended {
+	case -1:
+		return s.Send(s.ctx, batch)
+	case 0:
+		return 0, ErrReplaced
+	default:
+		return s.Send(s.ctx, batch[:ended])
 	}
 }

@@ -24,8 +24,8 @@ import (
 
 // Config configures a Sink.
 type Config struct {
-	// Name is the sink's; its subscriber is "sink/" and the name. Cluster is part of the messages' ids. Required.
-	Name, Cluster string
+	// Name is the sink's, Subscriber that of its subscriber. Cluster is part of the messages' ids. Required.
+	Name, Subscriber, Cluster string
 	// Format is that of the messages' values. LongText writes integers beyond 2^53 as text.
 	Format   Format
 	LongText bool
@@ -89,6 +89,7 @@ type Sink struct {
 
 // A flight is a batch on its way.
 type flight struct {
+	shared   *streamer.Shared
 	seq      uint64
 	messages []*Message
 	left     int // messages that are not over
@@ -196,7 +197,7 @@ func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
 		}
 	}
 	s.shared.Prune(b)
-	f := &flight{seq: b.Seq, span: s.beginSpan(ctx, b)}
+	f := &flight{shared: s.shared, seq: b.Seq, span: s.beginSpan(ctx, b)}
 	var err error
 	if f.messages, err = s.messages(b); err != nil {
 		f.span.fail(err)
@@ -469,7 +470,7 @@ func (s *Sink) again() (first *Message, again []*Message) {
 				m.err = ErrEarlier
 			}
 			if m.state == waiting {
-				if _, hands := s.shared.Term(m.Partition, f.seq); !hands && m.Op != OpLoss {
+				if !m.owned() {
 					m.state = over
 					f.left--
 					continue
@@ -516,6 +517,8 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	switch err := One(ctx, s.cfg.DeadLetter, m); {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
+	case errors.Is(err, ErrReplaced): // it is dropped
+		return true, nil
 	case err != nil:
 		s.halt(fmt.Errorf("write dead letter: %w", err))
 		return true, nil
@@ -596,12 +599,9 @@ func (s *Sink) halt(err error) {
 	s.cfg.Board.Post(notice.Notice{
 		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
 		Text:   fmt.Sprintf("sink %s is halted: %v", s.cfg.Name, err),
-		Fields: map[string]any{"subscriber": subscriber(s.cfg.Name), "code": string(fault.SinkHalted)},
+		Fields: map[string]any{"subscriber": s.cfg.Subscriber, "code": string(fault.SinkHalted)},
 	})
 }
-
-// subscriber returns the name of a sink's subscriber.
-func subscriber(name string) string { return "sink/" + name }
 
 // watch tells operators when the target acknowledges nothing for long, and when it does again, until the context ends.
 func (s *Sink) watch(ctx context.Context) {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A Shared subscriber is served by all nodes together, each for the partitions that it owns: standard output, or a sink.
+// A Shared subscriber is served by all nodes together, each for the partitions that it owns: a sink.
 type Shared struct {
 	node    *Node
 	name    string

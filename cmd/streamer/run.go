@@ -5,15 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/wiring"
 )
@@ -26,21 +26,29 @@ func runCommand() *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node until SIGTERM or Ctrl-C; a second signal ends it at once.
 
-With -o json the node writes every event to standard output as one line of JSON, and acknowledges it once it is written. After a
-crash it continues after the last saved checkpoint, so that nothing is lost and little is redelivered.`,
+With -o json the node has a sink of type stdout, too: it writes every event to standard output as one line of JSON, and acknowledges it
+once it is written. After a crash it continues after the last saved checkpoint, so that nothing is lost and little is redelivered. The
+node stops when the reader closes the pipe.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file, os.Environ())
 			if err != nil {
 				return err
 			}
+			ctx, stop := context.WithCancelCause(cmd.Context())
+			defer stop(nil)
+			stdout := io.Writer(os.Stdout)
 			switch output {
 			case "":
-				return run(cmd.Context(), cfg, takeOver, false)
 			case "json":
-				return run(cmd.Context(), cfg, takeOver, true)
+				if err := cfg.AddStdout(); err != nil {
+					return err
+				}
+				stdout = endingPipe{os.Stdout, stop}
+			default:
+				return fmt.Errorf("unknown output %q: use -o json", output)
 			}
-			return fmt.Errorf("unknown output %q: use -o json", output)
+			return run(ctx, cfg, takeOver, stdout)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
@@ -49,11 +57,15 @@ crash it continues after the last saved checkpoint, so that nothing is lost and 
 	return cmd
 }
 
-// run runs a node; printing, it writes events to standard output.
-func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error {
+// run runs a node.
+func run(ctx context.Context, cfg config.Config, takeOver bool, stdout io.Writer) error {
 	wiring.SpareMemory()
+	if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Type == config.SinkStdout }) {
+		signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the sink
+	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
+		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Stdout: stdout,
+		Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped before it started
@@ -61,40 +73,23 @@ func run(ctx context.Context, cfg config.Config, takeOver, printing bool) error 
 	if err != nil {
 		return err
 	}
-	if !printing {
-		return service.Run(ctx)
-	}
-	signal.Ignore(syscall.SIGPIPE) // a closed output is an error of writing, and the node stops as planned
-	printed, err := service.Share(context.WithoutCancel(ctx), "stdout")
-	if err != nil {
-		service.Close()
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		err := printEvents(context.WithoutCancel(ctx), printed, service.Origin().Cluster, os.Stdout)
-		switch fault.Of(err) {
-		case fault.LogHistoryLost, fault.LogAhead: // an operator must act; the node serves others meanwhile, and /health says why
-			complain(err)
-			err = nil
-		default:
-			cancel() // nobody reads standard output any more
-		}
-		done <- err
-	}()
 	err = service.Run(ctx)
-	printed.Session().Close(nil)
-	last := time.NewTimer(lastWrite)
-	defer last.Stop()
-	select {
-	case printErr := <-done:
-		return errors.Join(err, printErr)
-	case <-last.C: // what cannot be written is not acknowledged; it ends with the process
-		return err
+	if cause := context.Cause(ctx); errors.Is(cause, syscall.EPIPE) {
+		err = errors.Join(err, cause)
 	}
+	return err
 }
 
-// lastWrite bounds how long a write under way is waited for once the node has stopped.
-const lastWrite = time.Second
+// An endingPipe stops the node when its reader has closed it, as commands of a pipeline do.
+type endingPipe struct {
+	*os.File
+	stop context.CancelCauseFunc
+}
+
+func (p endingPipe) Write(b []byte) (int, error) {
+	n, err := p.File.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		p.stop(fmt.Errorf("write events: %w", err))
+	}
+	return n, err
+}

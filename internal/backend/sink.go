@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"strconv"
@@ -23,8 +24,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// Target returns the target of a sink, which connects when it is used. Its errors are faults.
-func Target(s config.Sink, cluster string) (target sink.Target, err error) {
+// Target returns the target of a sink, which connects when it is used; one of type stdout writes to the output. Its errors are faults.
+func Target(s config.Sink, cluster string, stdout *file.Output) (target sink.Target, err error) {
 	format := sink.Format(s.Format)
 	switch s.Type {
 	case config.SinkKafka:
@@ -64,6 +65,8 @@ func Target(s config.Sink, cluster string) (target sink.Target, err error) {
 		}
 	case config.SinkFile:
 		target = file.New(file.Config{Path: s.File.Path, MaxSize: s.File.MaxSize, Keep: s.File.Keep})
+	case config.SinkStdout:
+		target = stdout.Target()
 	default:
 		err = fmt.Errorf("unknown type %q", s.Type)
 	}
@@ -73,8 +76,12 @@ func Target(s config.Sink, cluster string) (target sink.Target, err error) {
 	return target, nil
 }
 
-// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0 where it has no timeout.
+// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0 where the default does. Nobody knows when a reader
+// of standard output reads on.
 func AckTimeout(s config.Sink) time.Duration {
+	if s.Type == config.SinkStdout {
+		return math.MaxInt64 / 2 // which leaves room to add
+	}
 	timeout := map[string]time.Duration{config.SinkKafka: s.Kafka.Timeout, config.SinkNATS: s.NATS.AckTimeout, config.SinkHTTP: s.HTTP.Timeout}[s.Type]
 	return 2 * timeout // it may connect or wait first
 }
@@ -117,10 +124,10 @@ func DeadLetters(s config.Sink, cluster string) (sink.Target, error) {
 	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
 	s.NATS.Subject, s.NATS.Fence, s.NATS.Stream = s.DeadLetter, false, ""
 	s.File.Path = s.DeadLetter
-	if s.Type == config.SinkHTTP {
+	if s.Type == config.SinkHTTP || s.Type == config.SinkStdout {
 		s.Type = config.SinkFile
 	}
-	return Target(s, cluster)
+	return Target(s, cluster, nil)
 }
 
 // tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read anew for each connection.

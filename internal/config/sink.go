@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mongostream/streamer/fault"
 )
 
 // The types of sinks.
 const (
-	SinkKafka = "kafka"
-	SinkNATS  = "nats"
-	SinkHTTP  = "http"
-	SinkFile  = "file"
+	SinkKafka  = "kafka"
+	SinkNATS   = "nats"
+	SinkHTTP   = "http"
+	SinkFile   = "file"
+	SinkStdout = "stdout"
 )
 
 // A Sink publishes changes to another system.
 type Sink struct {
-	// Name is that of its subscriber, after "sink/".
 	Name string `key:"name" default:"" check:"name"`
-	Type string `key:"type" default:"" one:"kafka nats http file"`
+	Type string `key:"type" default:"" one:"kafka nats http file stdout"`
 	// Subscriptions select its changes; none means all.
 	Subscriptions []SinkSubscription `key:"subscriptions"`
 	// Start is where it begins without a checkpoint.
@@ -108,6 +110,30 @@ type SinkTLS struct {
 	KeyFile  string `key:"key_file" default:""`
 }
 
+// Subscriber returns the name of the sink's subscriber. There is one standard output, whatever its sink is called.
+func (s *Sink) Subscriber() string {
+	if s.Type == SinkStdout {
+		return SinkStdout
+	}
+	return "sink/" + s.Name
+}
+
+// AddStdout adds the sink of streamer run -o json: of type stdout, with the defaults, from where the cluster began.
+func (c *Config) AddStdout() error {
+	for i, s := range c.Sinks {
+		if s.Type == SinkStdout || s.Name == SinkStdout {
+			return fault.Newf(fault.ConfigConflict, "-o json is a sink of type stdout with the name stdout, but sinks[%d] has this type or name", i)
+		}
+	}
+	var s Sink
+	t := newTable(&s)
+	t.forms = forms()
+	t.setDefaults()
+	s.Name, s.Type, s.Start = SinkStdout, SinkStdout, SinkStart{Origin: true}
+	c.Sinks = append(c.Sinks, s)
+	return nil
+}
+
 // Used reports whether the connection has TLS.
 func (t SinkTLS) Used() bool { return t.Enabled || t.CAFile != "" || t.CertFile != "" }
 
@@ -117,12 +143,17 @@ type SinkStart struct {
 
 	// Snapshot means the current documents, and changes from now on.
 	Snapshot bool
+	// Origin means where the cluster began, by start_from.
+	Origin bool
 }
 
-// startSnapshot is the word for the current documents.
-const startSnapshot = "snapshot"
+// The words for the current documents, and for the cluster's beginning.
+const (
+	startSnapshot = "snapshot"
+	startOrigin   = "start_from"
+)
 
-// UnmarshalText reads now, earliest, snapshot, or a time of RFC 3339.
+// UnmarshalText reads now, earliest, snapshot, start_from, or a time of RFC 3339.
 func (s *SinkStart) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "earliest":
@@ -131,13 +162,16 @@ func (s *SinkStart) UnmarshalText(text []byte) error {
 	case startSnapshot:
 		*s = SinkStart{Snapshot: true}
 		return nil
+	case startOrigin:
+		*s = SinkStart{Origin: true}
+		return nil
 	case startOldest:
 	default:
 		if s.StartFrom.UnmarshalText(text) == nil {
 			return nil
 		}
 	}
-	return errors.New("must be now, earliest, snapshot, or a time such as 2026-01-31T12:00:00Z")
+	return errors.New("must be now, earliest, snapshot, start_from, or a time such as 2026-01-31T12:00:00Z")
 }
 
 // String is the inverse of UnmarshalText.
@@ -145,6 +179,8 @@ func (s SinkStart) String() string {
 	switch {
 	case s.Snapshot:
 		return startSnapshot
+	case s.Origin:
+		return startOrigin
 	case s.Oldest:
 		return "earliest"
 	}
@@ -154,6 +190,7 @@ func (s SinkStart) String() string {
 // findSinkConflicts complains of sinks that cannot work.
 func (c *Config) findSinkConflicts(t *table) {
 	var names []string
+	printed := ""
 	for i := range c.Sinks {
 		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d].", i)
 		need := func(missing bool, key string) {
@@ -179,6 +216,11 @@ func (c *Config) findSinkConflicts(t *table) {
 				"http:// to another machine can be read on the way: use https://, or say that you want it")
 		case SinkFile:
 			need(s.File.Path == "", "file.path")
+		case SinkStdout:
+			if printed != "" {
+				t.conflict(true, path+"type", printed, "there is one standard output")
+			}
+			printed = path + "type"
 		}
 		t.conflict((s.Kafka.Mechanism == "") != (s.Kafka.Username == ""), path+"kafka.mechanism", path+"kafka.username", "they go together")
 		t.conflict(s.Kafka.Mechanism == "plain" && !s.Kafka.TLS.Used(), path+"kafka.mechanism", path+"kafka.tls.enabled", "the password could be read on the way")
@@ -186,6 +228,6 @@ func (c *Config) findSinkConflicts(t *table) {
 			at := path + []string{"kafka", "nats", "http"}[j] + ".tls."
 			t.conflict((tls.CertFile == "") != (tls.KeyFile == ""), at+"cert_file", at+"key_file", "they go together")
 		}
-		t.conflict(s.Type == SinkFile && s.Format == "bson", path+"type", path+"format", "a file has lines of text")
+		t.conflict((s.Type == SinkFile || s.Type == SinkStdout) && s.Format == "bson", path+"type", path+"format", "it has lines of text")
 	}
 }

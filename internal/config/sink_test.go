@@ -1,9 +1,13 @@
 package config
 
 import (
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mongostream/streamer/fault"
 )
 
 func TestSinksAreRead(t *testing.T) {
@@ -47,10 +51,11 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 		"{type: file, file: {path: x}}": "f:3: sinks[0].name: is needed", "{name: a}": "sinks[0].type: is needed", "{name: a, type: kafka}": "sinks[0].kafka.brokers: is needed",
 		"{name: a, type: nats}": "sinks[0].nats.url: is needed", "{name: a, type: nats, nats: {url: 'nats://u:p@h'}}": "must have no credentials",
 		"{name: a, type: http, http: {url: 'http://h/x', secret: 0123456789abcdef}}": "sinks[0].http.insecure", "{name: a, type: http, http: {url: 'https://h/x'}}": "sinks[0].http.secret: is needed",
-		"{name: a, type: file, file: {path: x}, start: documents}": "must be now, earliest, snapshot, or a time", "{name: a, type: file, file: {path: x}, format: bson}": "a file has lines of text",
+		"{name: a, type: file, file: {path: x}, start: documents}": "must be now, earliest, snapshot, start_from, or a time", "{name: a, type: file, file: {path: x}, format: bson}": "it has lines of text",
 		"{name: a, type: file, fil: {path: x}}": `there is no key "sinks[0].fil"`, "{name: a, type: http, http: {allow: [x]}}": "must be a network",
 		"{name: a, type: kafka, kafka: {brokers: ['h:1'], mechanism: plain, username: u}}":   "the password could be read on the way",
 		"{name: a, type: file, file: {path: x}}\n  - {name: a, type: file, file: {path: y}}": "is the name of two sinks", "x": "must have keys",
+		"{name: a, type: stdout}\n  - {name: b, type: stdout}": "there is one standard output", "{name: a, type: stdout, format: bson}": "it has lines of text",
 	} {
 		_, err := parse("f", []byte("\nsinks:\n  - "+sink+"\n"), nil, noFile)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -59,5 +64,26 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 	}
 	if _, err := parse("f", []byte("sinks: {name: a}\n"), nil, noFile); err == nil || !strings.Contains(err.Error(), "must be a list") {
 		t.Error(err)
+	}
+}
+
+// The sink of streamer run -o json is one that a file can have, and is refused beside one of its type or name.
+func TestStdoutIsASinkWithDefaults(t *testing.T) {
+	want, err := parse("f", []byte("sinks:\n  - {name: stdout, type: stdout, start: start_from}\n"), nil, noFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parse("f", nil, nil, noFile)
+	if err = errors.Join(err, got.AddStdout()); err != nil || !reflect.DeepEqual(got, want) || got.Sinks[0].Subscriber() != "stdout" {
+		t.Errorf("%v\n%+v\ninstead of\n%+v", err, got.Sinks, want.Sinks)
+	}
+	for _, other := range []string{"{name: a, type: stdout}", "{name: stdout, type: file, file: {path: x}}"} {
+		c, err := parse("f", []byte("sinks:\n  - "+other+"\n"), nil, noFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddStdout(); fault.Of(err) != fault.ConfigConflict || len(c.Sinks) != 1 {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 }

@@ -76,13 +76,15 @@ const sinkTimeout = 10 * time.Second
 func reachSink(ctx context.Context, cfg config.Sink, cluster string) (f finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	target, err := backend.Target(cfg, cluster)
+	target, err := backend.Target(cfg, cluster, nil)
 	if err != nil {
 		return f, err
 	}
 	defer target.Close()
 	found, err := target.Check(ctx)
 	switch {
+	case cfg.Type == config.SinkStdout:
+		return fine("the node's standard output, nothing to reach"), err
 	case err != nil:
 		return f, err
 	case found != "":

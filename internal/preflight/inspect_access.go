@@ -62,7 +62,8 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	if _, err := backend.Subscriptions(sink, backend.Carries(cfg)); err != nil {
 		return f, err
 	}
-	for _, open := range []func(config.Sink, string) (sinks.Target, error){backend.Target, backend.DeadLetters} {
+	changes := func(s config.Sink, cluster string) (sinks.Target, error) { return backend.Target(s, cluster, nil) }
+	for _, open := range []func(config.Sink, string) (sinks.Target, error){changes, backend.DeadLetters} {
 		target, err := open(sink, cfg.Cluster.ID)
 		if err != nil {
 			return f, err

@@ -3,6 +3,7 @@ package wiring
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -54,7 +55,9 @@ type Options struct {
 	StallHub func(ctx context.Context)
 	// StallSink is called before each batch that a sink publishes, which waits for it. For demonstrations; nil otherwise.
 	StallSink func(ctx context.Context)
-	Logger    *slog.Logger
+	// Stdout takes the lines of a sink of type stdout, which needs it. A write may block.
+	Stdout io.Writer
+	Logger *slog.Logger
 }
 
 // A Service is a node with all that surrounds it.

@@ -10,19 +10,20 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/sink/file"
 	"github.com/mongostream/streamer/streamer"
 )
 
 // buildSinks makes the sinks of the configuration.
 func (s *Service) buildSinks(ctx context.Context) error {
-	metrics := sink.NewMetrics(s.registry)
+	metrics, stdout := sink.NewMetrics(s.registry), file.NewOutput(s.opts.Stdout)
 	for _, cfg := range s.opts.Config.Sinks {
 		subscriptions, err := backend.Subscriptions(cfg, s.carries())
 		if err != nil {
 			return err
 		}
 		open := func() (target, letters sink.Target, err error) {
-			if target, err = backend.Target(cfg, s.origin.Cluster); err == nil {
+			if target, err = backend.Target(cfg, s.origin.Cluster, stdout); err == nil {
 				letters, err = backend.DeadLetters(cfg, s.origin.Cluster)
 			}
 			return target, letters, err
@@ -31,11 +32,12 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		shared, err := s.node.Share(context.WithoutCancel(ctx), "sink/"+cfg.Name, subscriptions)
+		shared, err := s.node.Share(context.WithoutCancel(ctx), cfg.Subscriber(), subscriptions)
 		if err != nil {
 			return err
 		}
 		switch {
+		case cfg.Start.Origin:
 		case cfg.Start.Snapshot:
 			shared.Begin(streamer.StartSnapshot, time.Time{})
 		case cfg.Start.Oldest:
@@ -46,7 +48,8 @@ func (s *Service) buildSinks(ctx context.Context) error {
 			shared.Begin(streamer.StartTime, cfg.Start.At)
 		}
 		k := sink.New(sink.Config{
-			Name: cfg.Name, Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText, Attempts: cfg.Attempts, DeadLetter: letters,
+			Name: cfg.Name, Subscriber: cfg.Subscriber(), Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText,
+			Attempts: cfg.Attempts, DeadLetter: letters,
 			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
 			AckTimeout: backend.AckTimeout(cfg), Renew: open, Stall: s.opts.StallSink, Tracer: s.tracer,
 		}, shared, target)
