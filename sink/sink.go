@@ -423,7 +423,7 @@ func (s *Sink) recover(ctx context.Context) error {
 			continue
 		}
 		failures = 0
-		s.repeat(ctx, again)
+		s.repeat(ctx, again[1:])
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,7 @@ type rig struct {
 	settings  []string
 	stallHub  func(context.Context) // of nodes; nil: it does not stall
 	stallSink func(context.Context) // likewise
+	stdout    io.Writer             // of nodes
 	file      string                // path of the nodes' configuration, may be empty
 }
 
@@ -160,7 +162,7 @@ func (r *rig) assemble(settings ...string) (*Service, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub, StallSink: r.stallSink})
+	return Assemble(r.Context(), Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub, StallSink: r.stallSink, Stdout: r.stdout})
 }
 
 // A live is a running node, and what its shared subscriber has received.

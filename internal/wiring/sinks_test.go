@@ -498,3 +498,53 @@ func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
 	<-released
 	n.landed(&e.landing, 10)
 }
+
+// A pipe is a standard output that nobody reads until it is opened.
+type pipe struct {
+	landing
+
+	reached chan struct{} // holds a signal for the first write
+	open    chan struct{}
+}
+
+func (p *pipe) Write(lines []byte) (int, error) {
+	select {
+	case p.reached <- struct{}{}:
+	default:
+	}
+	<-p.open
+	p.add(strings.Split(strings.TrimSuffix(string(lines), "\n"), "\n")...)
+	return len(lines), nil
+}
+
+// What waits for the reader of standard output when a term ends is not written any more, but by the next owner.
+func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	first, second := &pipe{reached: make(chan struct{}, 1), open: make(chan struct{})}, &pipe{open: make(chan struct{})}
+	r := sinkRig(t, "    type: stdout\n")
+	r.stdout = first
+	n := r.beginWith(nil)
+	underWay := func() int { return n.service.sinks[0].Status().UnderWay }
+	r.writes(0, 1)
+	<-first.reached
+	r.writes(1, 10)
+	n.until("changes wait for the reader", func() bool { return underWay() == 30 })
+	var terms []change.Term
+	for p := range change.Partition(partitions) {
+		term, _ := n.service.node.Term(p)
+		terms = append(terms, term)
+	}
+	n.service.node.Ended(terms)
+	close(first.open)
+	n.until("nothing waits for the reader", func() bool { return underWay() == 0 })
+	if all := first.seqs(t); len(all) != 1 || len(all["0"]) == 0 {
+		t.Errorf("written after the terms have ended: %v", all)
+	}
+	n.stopped()
+	close(second.open)
+	r.stdout = second
+	r.beginWith(nil).landed(&second.landing, 10)
+	if got := r.stored("stdout"); len(got) == 0 {
+		t.Error("the subscriber of standard output is not stdout")
+	}
+}
