@@ -24,8 +24,23 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// Target returns the target of a sink, which connects when it is used; one of type stdout writes to the output. Its errors are faults.
-func Target(s config.Sink, cluster string, stdout *file.Output) (target sink.Target, err error) {
+// Targets returns the target of a sink and that of what it refuses for good, nil if there is none. They connect when they are used; one of type
+// stdout writes to the output. Errors are faults.
+func Targets(s config.Sink, cluster string, stdout *file.Output) (changes, letters sink.Target, err error) {
+	if changes, err = target(s, cluster, stdout); err != nil || s.DeadLetter == "" {
+		return changes, nil, err
+	}
+	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
+	s.NATS.Subject, s.NATS.Fence, s.NATS.Stream = s.DeadLetter, false, ""
+	s.File.Path = s.DeadLetter
+	if s.Type == config.SinkHTTP || s.Type == config.SinkStdout {
+		s.Type = config.SinkFile
+	}
+	letters, err = target(s, cluster, nil)
+	return changes, letters, err
+}
+
+func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Target, err error) {
 	format := sink.Format(s.Format)
 	switch s.Type {
 	case config.SinkKafka:
@@ -114,20 +129,6 @@ func Subscriptions(s config.Sink, carries match.Carries) ([]streamer.Subscriptio
 		all = append(all, streamer.Subscription{ID: strconv.Itoa(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
 	}
 	return all, nil
-}
-
-// DeadLetters returns the target of what a sink's target has refused for good, nil if there is none.
-func DeadLetters(s config.Sink, cluster string) (sink.Target, error) {
-	if s.DeadLetter == "" {
-		return nil, nil //nolint:nilnil // no target is a choice
-	}
-	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
-	s.NATS.Subject, s.NATS.Fence, s.NATS.Stream = s.DeadLetter, false, ""
-	s.File.Path = s.DeadLetter
-	if s.Type == config.SinkHTTP || s.Type == config.SinkStdout {
-		s.Type = config.SinkFile
-	}
-	return Target(s, cluster, nil)
 }
 
 // tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read anew for each connection.

@@ -1,8 +1,10 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -72,25 +74,28 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 // sinkTimeout bounds how long the target of a sink may take to answer.
 const sinkTimeout = 10 * time.Second
 
-// reachSink reaches the target of a sink, with the settings and the rights of a node, and publishes nothing.
+// reachSink reaches the target of a sink and that of its dead letters, with the settings and the rights of a node, and publishes nothing.
 func reachSink(ctx context.Context, cfg config.Sink, cluster string) (f finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	target, err := backend.Target(cfg, cluster, nil)
+	target, letters, err := backend.Targets(cfg, cluster, nil)
 	if err != nil {
 		return f, err
 	}
 	defer target.Close()
 	found, err := target.Check(ctx)
-	switch {
-	case cfg.Type == config.SinkStdout:
-		return fine("the node's standard output, nothing to reach"), err
-	case err != nil:
+	if err != nil {
 		return f, err
-	case found != "":
-		return fine("%s answers: %s", cfg.Type, found), nil
 	}
-	return fine("%s answers", cfg.Type), nil
+	text := cmp.Or(found, "answers")
+	if letters != nil {
+		defer letters.Close()
+		if found, err = letters.Check(ctx); err != nil {
+			return f, fmt.Errorf("dead letters: %w", err)
+		}
+		text += "; dead letters: " + cmp.Or(found, "answers")
+	}
+	return fine("%s: %s", cfg.Type, text), nil
 }
 
 func (s *inspector) etcd() bool {

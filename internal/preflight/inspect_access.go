@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/listen"
-	sinks "github.com/mongostream/streamer/sink"
 )
 
 // A closure finds out how closed to strangers a node is, as far as its configuration and its files tell.
@@ -62,15 +61,13 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	if _, err := backend.Subscriptions(sink, backend.Carries(cfg)); err != nil {
 		return f, err
 	}
-	changes := func(s config.Sink, cluster string) (sinks.Target, error) { return backend.Target(s, cluster, nil) }
-	for _, open := range []func(config.Sink, string) (sinks.Target, error){changes, backend.DeadLetters} {
-		target, err := open(sink, cfg.Cluster.ID)
-		if err != nil {
-			return f, err
-		}
-		if target != nil {
-			target.Close()
-		}
+	target, letters, err := backend.Targets(sink, cfg.Cluster.ID, nil)
+	if err != nil {
+		return f, err
+	}
+	target.Close()
+	if letters != nil {
+		letters.Close()
 	}
 	return fine("%s, format %s", sink.Type, sink.Format), nil
 }

@@ -22,12 +22,7 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		open := func() (target, letters sink.Target, err error) {
-			if target, err = backend.Target(cfg, s.origin.Cluster, stdout); err == nil {
-				letters, err = backend.DeadLetters(cfg, s.origin.Cluster)
-			}
-			return target, letters, err
-		}
+		open := func() (target, letters sink.Target, err error) { return backend.Targets(cfg, s.origin.Cluster, stdout) }
 		target, letters, err := open()
 		if err != nil {
 			return err
