@@ -65,6 +65,8 @@ func libraries() []library {
 		{"github.com/twmb/franz-go", []string{"sink/kafka", "cmd/demo", "cmd/bench"}, "Kafka's wire; the demo and the benchmark read what has arrived"},
 		{"github.com/nats-io/nats-server/v2", []string{"internal/devbroker"}, "for development: the service links no broker"},
 		{"github.com/nats-io/nats.go", []string{"sink/nats", "internal/devbroker", "cmd/demo", "cmd/bench"}, "the wire of NATS; the demo and the benchmark read what has arrived"},
+		{"github.com/nats-io/jwt/v2", nil, "accounts and users of a NATS server in tests"},
+		{"github.com/nats-io/nkeys", nil, "their keys"},
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
 		{"github.com/coreos/go-systemd/v22", []string{"internal/wiring"}, "tells systemd that the service is ready, and alive"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},

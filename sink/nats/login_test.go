@@ -2,13 +2,17 @@ package nats_test
 
 import (
 	"crypto/tls"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 	"github.com/mongostream/streamer/internal/devbroker"
@@ -96,5 +100,125 @@ func TestLoginOverTLS(t *testing.T) {
 				t.Errorf("the stream has %q", got)
 			}
 		})
+	}
+}
+
+// A signer makes keys and what they sign.
+type signer struct{ *testing.T }
+
+// keys returns new keys of a kind, and their public one.
+func (s signer) keys(kind nkeys.PrefixByte) (pair nkeys.KeyPair, public string) {
+	s.Helper()
+	pair, err := nkeys.CreatePair(kind)
+	if err == nil {
+		public, err = pair.PublicKey()
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	return pair, public
+}
+
+func (s signer) sign(claims jwt.Claims, by nkeys.KeyPair) string {
+	s.Helper()
+	text, err := claims.Encode(by)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return text
+}
+
+// user returns the credentials of a new user of an account.
+func (s signer) user(account nkeys.KeyPair, adjust func(*jwt.UserClaims)) []byte {
+	s.Helper()
+	pair, public := s.keys(nkeys.PrefixByteUser)
+	claims := jwt.NewUserClaims(public)
+	if adjust != nil {
+		adjust(claims)
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, err := jwt.FormatUserConfig(s.sign(claims, account), seed)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return text
+}
+
+// Users of a server with operators and accounts are let in by a file of credentials, unless these are a stranger's, have expired, or are not there. The
+// file is read for each connection, so that it can be replaced.
+func TestLoginWithCredentials(t *testing.T) {
+	t.Parallel()
+	s := signer{t}
+	operator, operatorKey := s.keys(nkeys.PrefixByteOperator)
+	account, accountKey := s.keys(nkeys.PrefixByteAccount)
+	stranger, _ := s.keys(nkeys.PrefixByteAccount)
+	_, system := s.keys(nkeys.PrefixByteAccount)
+	claims := jwt.NewAccountClaims(accountKey)
+	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	accounts := &server.MemAccResolver{}
+	for key, claims := range map[string]jwt.Claims{accountKey: claims, system: jwt.NewAccountClaims(system)} {
+		if err := accounts.Store(key, s.sign(claims, operator)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broker, err := devbroker.ServeNATS(&server.Options{
+		StoreDir: t.TempDir(), Port: server.RANDOM_PORT, TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorKey)}, SystemAccount: system,
+		AccountResolver: accounts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Stop)
+	file := filepath.Join(t.TempDir(), "streamer.creds")
+	write := func(credentials []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, credentials, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := nats.New(nats.Config{URL: broker.URL(), Subject: "changes.{db}.{coll}", Losses: "changes.losses", CredentialsFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	refused := func(want string) {
+		t.Helper()
+		if _, err := n.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("check: %v, want %s", err, want)
+		}
+		if err := sink.One(t.Context(), n, message(2, 1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("publish: %v, want %s", err, want)
+		}
+	}
+	refused("no such file")
+	write(s.user(stranger, nil))
+	refused("Authorization Violation")
+	write(s.user(account, func(u *jwt.UserClaims) { u.Expires = time.Now().Add(-time.Hour).Unix() }))
+	refused("Authorization Violation")
+	write(s.user(account, nil))
+	conn, err := client.Connect(broker.URL(), client.UserCredentials(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := n.Check(t.Context()); err != nil || found != "stream changes has the subjects" {
+		t.Errorf("%q, %v", found, err)
+	}
+	if err := sink.One(t.Context(), n, message(1, 1)); err != nil {
+		t.Error(err)
+	}
+	if got := stored(t, stream); len(got) != 1 {
+		t.Errorf("the stream has %q", got)
 	}
 }
