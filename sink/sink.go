@@ -650,8 +650,9 @@ const (
 
 // A Status is the status of a sink at this node.
 type Status struct {
-	Name  string `json:"sink"`
-	State string `json:"state"`
+	Name       string `json:"sink"`
+	Subscriber string `json:"subscriber"`
+	State      string `json:"state"`
 	// UnderWay counts messages that the target has not acknowledged.
 	UnderWay int `json:"under_way"`
 	// Published, Retried and DeadLetters count messages since the start.
@@ -667,7 +668,8 @@ func (s *Sink) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
-		Name: s.cfg.Name, State: Publishing, UnderWay: s.mu.underWay, Published: s.published.Load(), Retried: s.retried.Load(), DeadLetters: s.dead.Load(),
+		Name: s.cfg.Name, Subscriber: s.cfg.Subscriber, State: Publishing, UnderWay: s.mu.underWay,
+		Published: s.published.Load(), Retried: s.retried.Load(), DeadLetters: s.dead.Load(),
 	}
 	var err error
 	switch {

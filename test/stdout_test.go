@@ -191,6 +191,9 @@ func TestSinkOfStandardOutputOutlivesItsReaders(t *testing.T) {
 	p.await(nodeRuns)
 	l.insert(0, 100)
 	until(t, "the first reader has everything", func() bool { return reader.inOrder(100) })
+	if s := sinkAt(t, address); s.Name != "lines" || s.Subscriber != printer {
+		t.Errorf("%+v", s)
+	}
 
 	listener.close()
 	l.insert(100, 200)
@@ -219,6 +222,6 @@ func TestSinkOfStandardOutputOutlivesItsReaders(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if len(l.stored()) == 0 {
-		t.Error("its subscriber is not stdout")
+		t.Errorf("%s has no checkpoints", printer)
 	}
 }

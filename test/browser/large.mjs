@@ -56,7 +56,7 @@ const snapshots = (i) => [{
 
 export function sinks() {
   return {node: 'node-1', sinks: Array.from({length: 12}, (_, i) => ({
-    sink: `warehouse-${i + 1}`, state: ['publishing', 'publishing', 'retrying', 'paused'][i % 4], under_way: i * 31, published: 81_000_000 + i * 1_000_003, retried: i * 7,
+    sink: `warehouse-${i + 1}`, subscriber: `sink/warehouse-${i + 1}`, state: ['publishing', 'publishing', 'retrying', 'paused'][i % 4], under_way: i * 31, published: 81_000_000 + i * 1_000_003, retried: i * 7,
     dead_letters: i === 4 ? 3 : 0, error: i % 4 === 2 ? 'connection refused' : '',
   }))};
 }

@@ -54,7 +54,7 @@ function build(root) {
 
   return ({sinks: known, subscribers: all}) => {
     if (!known) return;
-    const rows = known.sinks.map((sink) => ({sink, list: all, subscriber: all?.subscribers.find((s) => s.kind === 'shared' && s.subscriber === `sink/${sink.sink}`)}));
+    const rows = known.sinks.map((sink) => ({sink, list: all, subscriber: all?.subscribers.find((s) => s.kind === 'shared' && s.subscriber === sink.subscriber)}));
     keyed(list.body, rows, (r) => r.sink.sink, make);
     empty.hidden = rows.length > 0;
     list.element.hidden = note.hidden = rows.length === 0;
