@@ -171,7 +171,7 @@ func (w *stage) comesAgain() {
 	w.keeping.Unlock()
 	if own != "" {
 		id, _, _ := strings.Cut(own, ".")
-		ref, err := change.ParseRefText(id, w.node.service.Origin().Cluster)
+		ref, err := change.ParseRefText(id, w.node.service.origin.Cluster)
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -254,9 +254,6 @@ func (s *Service) Node() *streamer.Node { return s.node }
 // Log returns the node's view of the log.
 func (s *Service) Log() *oplog.Log { return s.log }
 
-// Origin returns what the first start wrote.
-func (s *Service) Origin() checkpoint.Origin { return s.origin }
-
 // Checkpoints returns the checkpoints as they are stored; those that can be read.
 func (s *Service) Checkpoints(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return s.store.List(ctx)
