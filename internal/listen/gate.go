@@ -5,16 +5,25 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
-const maxHandshakes = 128
+const (
+	// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
+	maxHandshakes = 128
+	// Of the connections above the bound of their address, so many a second are closed, and a burst at once. Others of them wait for that, up to
+	// maxTurned: who connects again as soon as it is closed is slowed down.
+	turnedPerSecond, turnedBurst = 500, 50
+	maxTurned                    = 1000
+)
 
 // A gate is a listener that accepts so many connections in all, and so many of one remote address. Those above wait in the first case and are
-// closed in the second. If too many TLS handshakes are under way, it closes the oldest connection among those of the address with most of
-// them.
+// closed in the second, after a while where they are many. If too many TLS handshakes are under way, it closes the oldest connection among those of
+// the address with most of them.
 type gate struct {
 	net.Listener
 
@@ -23,6 +32,7 @@ type gate struct {
 	refused    refused
 	failed     func(net.Addr) // told of TLS handshakes that failed
 	slots      chan struct{}  // one value for each connection
+	turned     chan net.Conn  // to be closed
 	closing    func()
 	closed     chan struct{}
 
@@ -36,11 +46,33 @@ type gate struct {
 func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused, failed func(net.Addr)) *gate {
 	g := &gate{
 		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, failed: failed,
-		slots: make(chan struct{}, connections), closed: make(chan struct{}),
+		slots: make(chan struct{}, connections), turned: make(chan net.Conn, maxTurned), closed: make(chan struct{}),
 	}
 	g.closing = sync.OnceFunc(func() { close(g.closed) })
 	g.mu.of = make(map[netip.Addr]int)
+	go g.runTurned()
 	return g
+}
+
+// runTurned closes the connections that are turned away, until the gate is closed.
+func (g *gate) runTurned() {
+	pace := rate.NewLimiter(turnedPerSecond, turnedBurst)
+	for {
+		select {
+		case conn := <-g.turned:
+			turn := time.NewTimer(pace.Reserve().Delay())
+			select {
+			case <-turn.C:
+			case <-g.closed:
+			}
+			reset(conn)
+		case <-g.closed:
+			for len(g.turned) > 0 {
+				reset(<-g.turned)
+			}
+			return
+		}
+	}
 }
 
 // Accept implements net.Listener.
@@ -78,7 +110,11 @@ func (g *gate) enter(conn net.Conn) *gated {
 	if g.mu.of[from] >= g.perAddress {
 		g.mu.Unlock()
 		g.refused.count("address")
-		reset(conn)
+		select {
+		case g.turned <- conn:
+		default:
+			reset(conn)
+		}
 		return nil
 	}
 	g.mu.of[from]++

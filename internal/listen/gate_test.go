@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -148,6 +150,38 @@ func TestHandshakesUnderWayAreBounded(t *testing.T) {
 	if n := refusals(t, g.refused, "handshakes"); n != many+1-maxHandshakes {
 		t.Errorf("%v handshakes were ended although one is complete", n)
 	}
+}
+
+// Of an address that has too many connections, and makes new ones as fast as it can, so many a second are closed. Others are accepted meanwhile.
+func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
+	g, address, accepted := accepting(t, 1000, 1, false)
+	dialFrom(t.Context(), t, "127.0.0.1", address)
+	<-accepted
+	const many = turnedBurst + 200
+	flood := func() (away func()) {
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() { turnedAway(t, address) })
+		}
+		return all.Wait
+	}
+	begun := time.Now()
+	away := flood()
+	dialFrom(t.Context(), t, "127.0.0.2", address)
+	<-accepted
+	away()
+	if took, least := time.Since(begun), time.Second*(many-turnedBurst)/turnedPerSecond; took < least {
+		t.Errorf("%d were closed within %s, less than %s", many, took, least)
+	}
+	if n := refusals(t, g.refused, "address"); n != many {
+		t.Errorf("%v of %d refused", n, many)
+	}
+	away = flood()
+	for refusals(t, g.refused, "address") != 2*many {
+		runtime.Gosched()
+	}
+	_ = g.Close() // and those that wait are closed with it
+	away()
 }
 
 func TestNetworksCountAsOneAddress(t *testing.T) {
