@@ -113,6 +113,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
 	err := s.connect(stream)
 	s.ended.count(reasonOf(stream.Context(), err))
+	holdBack(stream.Context(), s.cfg.Accounts, err)
 	return refusal(err)
 }
 

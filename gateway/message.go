@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -162,6 +163,17 @@ func statusOf(f *fault.Error) *status.Status {
 		return s
 	}
 	return detailed
+}
+
+// holdBack waits before a client is told of an error, if that is its own doing and its identity has had many of late.
+func holdBack(ctx context.Context, accounts *access.Accounts, err error) {
+	if fault.Of(err) == "" || accounts == nil {
+		return
+	}
+	switch statusCode(fault.Of(err)) { //nolint:exhaustive // the others are the node's
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.ResourceExhausted, codes.PermissionDenied:
+		accounts.Refused(ctx, access.From(ctx))
+	}
 }
 
 func statusCode(c fault.Code) codes.Code {

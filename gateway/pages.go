@@ -60,6 +60,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault.Of(err) == fault.LogHistoryLost, fault.Of(err) == fault.LogAhead:
 		access.Refuse(w, http.StatusGone, err)
 	default:
+		holdBack(r.Context(), p.cfg.Accounts, err)
 		p.h.refuse(w, r, err)
 	}
 }

@@ -74,6 +74,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
 	if err != nil {
 		reason = reasonOf(r.Context(), err)
+		holdBack(r.Context(), h.cfg.Accounts, err)
 		h.refuse(w, r, err)
 	}
 	h.metrics.ended.count(reason)

@@ -19,6 +19,14 @@ const (
 	minByteBurst  = 256 << 10
 )
 
+// Of what an identity's clients do wrong, so much is told at once, and then so much a second: the rest waits for that, up to holdLongest, and at
+// most maxHeld of it at a time. Who tries again as soon as it is refused is slowed down.
+const (
+	heldPerSecond, heldBurst = 10, 20
+	holdLongest              = 2 * time.Second
+	maxHeld                  = 200
+)
+
 // A Use is what a connection is used for.
 type Use int
 
@@ -62,6 +70,7 @@ type account struct {
 	pace struct {
 		sync.Mutex            // what is taken must fit the burst, which may change
 		events, bytes, starts *rate.Limiter
+		refusals              *rate.Limiter
 	}
 
 	// Under the lock of Accounts:
@@ -72,6 +81,7 @@ type account struct {
 	subscriptions int
 	programs      map[*match.Program]int // how often they are used
 	filterBytes   int                    // of programs
+	held          int                    // refusals that wait
 }
 
 // A quota is what an identity may have open; 0 means no limit.
@@ -150,25 +160,67 @@ func (a *Accounts) Open(i *Identity, use Use, address string) (*Account, error) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forget()
-	key := cmp.Or(i.key, "named:"+i.Name)
-	shared := cmp.Or(a.mu.open[key], a.mu.resting[key])
-	if shared == nil {
-		shared = &account{key: key, connections: map[string]int{}, programs: make(map[*match.Program]int)}
-		shared.pace.events, shared.pace.bytes, shared.pace.starts = unlimited(), unlimited(), unlimited()
-	}
+	shared := a.shared(i)
 	shared.quota = a.quotaOf(i)
 	shared.limit(i)
 	if err := shared.refuse(i.Name, use, address); err != nil {
 		return nil, err
 	}
-	a.mu.open[key] = shared
-	delete(a.mu.resting, key)
+	a.mu.open[shared.key] = shared
+	delete(a.mu.resting, shared.key)
 	shared.shares++
 	shared.open[use]++
 	if address != "" {
 		shared.connections[address]++
 	}
 	return &Account{of: a, shared: shared, name: i.Name, use: use, address: address, programs: make(map[*match.Program]int)}, nil
+}
+
+// shared returns the account of an identity, a new one if there is none. The caller holds the lock.
+func (a *Accounts) shared(i *Identity) *account {
+	key := cmp.Or(i.key, "named:"+i.Name)
+	if known := cmp.Or(a.mu.open[key], a.mu.resting[key]); known != nil {
+		return known
+	}
+	shared := &account{key: key, connections: map[string]int{}, programs: make(map[*match.Program]int)}
+	shared.pace.events, shared.pace.bytes, shared.pace.starts = unlimited(), unlimited(), unlimited()
+	shared.pace.refusals = rate.NewLimiter(heldPerSecond, heldBurst)
+	return shared
+}
+
+// Refused waits before a client of an identity is told of what it has done wrong, if clients of that identity have done much wrong of late. It
+// returns early when the context ends. Nobody waits for the anonymous identity, which is everybody.
+func (a *Accounts) Refused(ctx context.Context, i *Identity) {
+	if i == nil || i.key == anonymousKey {
+		return
+	}
+	a.mu.Lock()
+	shared := a.shared(i)
+	if a.mu.open[shared.key] == nil {
+		a.mu.resting[shared.key] = shared // refusals count although nothing is open
+	}
+	if shared.held >= maxHeld {
+		a.mu.Unlock()
+		return
+	}
+	shared.held++
+	a.mu.Unlock()
+	_ = retry.Sleep(ctx, shared.hold(time.Now())) // the client may have gone
+	a.mu.Lock()
+	shared.held--
+	a.mu.Unlock()
+}
+
+// hold returns how long a refusal waits.
+func (a *account) hold(now time.Time) time.Duration {
+	a.pace.Lock()
+	defer a.pace.Unlock()
+	turn := a.pace.refusals.ReserveN(now, 1)
+	wait := turn.DelayFrom(now)
+	if wait > holdLongest {
+		turn.CancelAt(now)
+	}
+	return min(wait, holdLongest)
 }
 
 // Key identifies the identity: its connections have equal keys.
@@ -268,7 +320,7 @@ func (a *Accounts) forget() {
 func (a *account) rested() bool {
 	a.pace.Lock()
 	defer a.pace.Unlock()
-	for _, l := range []*rate.Limiter{a.pace.events, a.pace.bytes, a.pace.starts} {
+	for _, l := range []*rate.Limiter{a.pace.events, a.pace.bytes, a.pace.starts, a.pace.refusals} {
 		if l.Limit() != rate.Inf && l.Tokens() < float64(l.Burst()) {
 			return false
 		}

@@ -296,3 +296,58 @@ func TestStartsKeepToTheirRate(t *testing.T) {
 		}
 	})
 }
+
+// Clients that keep doing wrong are told so later and later: 20 at once, then 10 a second, within two seconds, and without end for nobody.
+func TestRefusalsAreHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accounts := access.NewAccounts(access.Defaults{})
+		wrong, other := &access.Identity{Name: "a"}, &access.Identity{Name: "b"}
+		held := func(i *access.Identity) time.Duration {
+			begun := time.Now()
+			accounts.Refused(t.Context(), i)
+			return time.Since(begun)
+		}
+		for range 20 {
+			if took := held(wrong); took != 0 {
+				t.Fatalf("one of the first waited for %s", took)
+			}
+			open(t, accounts, wrong).Close() // and connecting in between evades nothing
+		}
+		begun := time.Now()
+		for range 30 {
+			held(wrong)
+		}
+		if took := time.Since(begun); took < 2900*time.Millisecond || took > 3100*time.Millisecond {
+			t.Errorf("30 more took %s, want 3 s", took)
+		}
+		if took := held(other); took != 0 {
+			t.Errorf("another identity waited for %s", took)
+		}
+		if took := held(access.Anonymous()); took != 0 {
+			t.Errorf("the anonymous identity waited for %s", took)
+		}
+		// However many there are at a time, none waits for longer than two seconds.
+		const many = 500
+		var all sync.WaitGroup
+		begun = time.Now()
+		for range many {
+			all.Go(func() {
+				if took := held(wrong); took > 2*time.Second {
+					t.Errorf("one of many waited for %s", took)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("all of them waited for %s", took)
+		}
+		// Whoever leaves does not wait.
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun = time.Now()
+		accounts.Refused(ctx, wrong)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("one that has left waited for %s", took)
+		}
+	})
+}
