@@ -129,6 +129,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	e := &Exclusive{
 		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By},
 	}
+	if err := n.hub.tenants.start(ctx, r.Account); err != nil {
+		return nil, err
+	}
 	var stored *checkpoint.Checkpoint
 	var cfg SessionConfig
 	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim

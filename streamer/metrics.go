@@ -3,6 +3,7 @@ package streamer
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -39,6 +40,11 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
 	gauge("held_bytes", "Memory of what all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
 	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
+	strain := prometheus.GaugeOpts{
+		Namespace: "streamer", Subsystem: "hub", Name: "strain",
+		Help: "How long what is off the live path rests, in multiples of how long it runs: 1 while goroutines soon have a core, up to 15 while they wait.",
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.tenants.strain.now(time.Now()) }))
 	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })
 	return m
 }

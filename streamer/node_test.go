@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -1219,5 +1220,50 @@ func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
 			t.Errorf("everything is acknowledged, and the partition is at %s, %+v", c.In(early), c)
 		}
 		e.Close(t.Context(), nil)
+	})
+}
+
+// The sessions of an identity begin one after the other where there are others. An identity that begins many holds up another one for no longer than
+// two of them take.
+func TestBeginningsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer leave()
+		connect := func(account string) (took time.Duration) {
+			begun := time.Now()
+			if _, err := n.Connect(ctx, streamer.Request{Account: account, Start: streamer.StartNow}, everything(t)); err != nil {
+				t.Error(err)
+			}
+			return time.Since(begun)
+		}
+		if alone := connect("honest") + connect("honest"); alone != 0 {
+			t.Errorf("an identity without others waited for %s", alone)
+		}
+		const many = 200
+		longest := make(chan time.Duration, many)
+		for range many {
+			go func() { longest <- connect("greedy") }()
+		}
+		synctest.Wait()
+		const each, strained = time.Millisecond, 8 // what a beginning costs, and how much longer it may take while the node is busy
+		for range 3 {
+			if took := connect("honest"); took > 2*each*strained {
+				t.Errorf("an identity waited for %s beside one that begins many sessions", took)
+			}
+		}
+		var last time.Duration
+		for range many {
+			last = max(last, <-longest)
+		}
+		if least := many * each / time.Duration(max(1, runtime.GOMAXPROCS(0)/2)) / 2; last < least {
+			t.Errorf("%d sessions of one identity began within %s", many, last)
+		}
 	})
 }

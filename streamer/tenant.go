@@ -20,7 +20,7 @@ const (
 
 	// What an identity may spend on the live path in one reply of MongoDB, with so much for each of its events. The sessions that need more leave the live path
 	// before the event for which they need it.
-	replyUnits      = unitsPerSecond / 200
+	replyUnits      = unitsPerSecond / 500
 	replyEventUnits = unitsPerSecond / 50_000
 	// costlyUnits is the most that one evaluation may cost on the live path. Off it, what costs more counts towards suspension.
 	costlyUnits = unitsPerSecond / 1000
@@ -30,10 +30,12 @@ const (
 	liveWindow = 400 * time.Millisecond
 	// freeUnits is what a session may spend within about liveWindow off the live path without a slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
-	// compileUnits is for how long a slot rests after compiling a filter.
-	compileUnits = unitsPerSecond / 500
+	// startUnits is what the beginning and the end of a session cost, and startStrain the most that they wait for each other, in multiples of that: many
+	// begin at once where another node has ended.
+	startUnits  = unitsPerSecond / 1000
+	startStrain = 8
 	// sliceUnits is how much is spent before a slot goes to the next identity.
-	sliceUnits = unitsPerSecond / 200
+	sliceUnits = unitsPerSecond / 1000
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
 	// has done so maxPages times: its snapshot would never be complete.
 	pageUnits = unitsPerSecond
@@ -69,6 +71,7 @@ func (l *level) add(now time.Time, units int, window time.Duration) float64 {
 type tenant struct {
 	account string
 	slot    chan struct{} // holds one: an identity compiles or evaluates one filter at a time, off the live path
+	starts  chan struct{} // holds one: its sessions begin one after the other
 
 	// The following fields belong to the Hub's loop.
 	live  level         // spent on the live path
@@ -93,7 +96,9 @@ type tenants struct {
 	// slots hold as many as may compile, or evaluate filters and deliver much off the live path, at a time: half of the cores, for which identities wait
 	// in line.
 	slots    chan struct{}
+	starts   chan struct{} // as many beginnings of sessions at a time
 	compiler *match.Compiler
+	strain   *strain
 	several  atomic.Int32 // those that have users
 
 	mu struct {
@@ -106,7 +111,10 @@ type tenants struct {
 const programBytes = 32 << 20
 
 func newTenants() *tenants {
-	t := &tenants{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compiler: match.NewCompiler(programBytes)}
+	half := max(1, runtime.GOMAXPROCS(0)/2)
+	t := &tenants{
+		slots: make(chan struct{}, half), starts: make(chan struct{}, half), compiler: match.NewCompiler(programBytes), strain: newStrain(),
+	}
 	t.mu.of = make(map[string]*tenant)
 	return t
 }
@@ -121,7 +129,7 @@ func (t *tenants) enter(account string) *tenant {
 	of := t.mu.of[account]
 	if of == nil {
 		t.forget(time.Now())
-		of = &tenant{account: account, slot: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
+		of = &tenant{account: account, slot: make(chan struct{}, 1), starts: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
 		t.mu.of[account] = of
 	}
 	if of.users++; of.users == 1 {
@@ -197,33 +205,62 @@ func (t *tenants) refusal(of *tenant, key match.Key) error {
 
 // acquire waits for the slot of an identity and then for one of the node's. It returns false if the session or the context is over first.
 func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
+	return acquire(of.slot, t.slots, over, gone)
+}
+
+// acquire waits until an identity's own slot is free, and then one of the node's.
+func acquire(own, slots chan struct{}, over, gone <-chan struct{}) bool {
 	select {
-	case of.slot <- struct{}{}:
+	case own <- struct{}{}:
 	case <-over:
 		return false
 	case <-gone:
 		return false
 	}
 	select {
-	case t.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return true
 	case <-over:
 	case <-gone:
 	}
-	<-of.slot
+	<-own
 	return false
 }
 
-// release returns both slots. While there are other identities, that of the node rests for as long as what it was held for takes, by its cost: sessions off
-// the live path take a quarter of the cores then.
+// release returns both slots. While there are other identities, that of the node rests for as long as what it was held for takes, by its cost, and longer
+// while the node is strained: what is off the live path takes a quarter of the cores then at most.
 func (t *tenants) release(of *tenant, units int) {
-	rest := time.Duration(units) * time.Second / unitsPerSecond
 	<-of.slot
-	if t.contended() {
-		time.AfterFunc(rest, func() { <-t.slots })
+	t.rest(t.slots, units, maxStrain)
+}
+
+// rest returns a slot of the node after a rest.
+func (t *tenants) rest(slots chan struct{}, units int, most float64) {
+	if !t.contended() {
+		<-slots
 		return
 	}
-	<-t.slots
+	seconds := float64(units) / unitsPerSecond * min(t.strain.now(time.Now()), most)
+	time.AfterFunc(time.Duration(seconds*float64(time.Second)), func() { <-slots })
+}
+
+// start waits until a session of an account may begin: while there are several identities, each has as many beginnings as every other one, and they
+// take a quarter of the cores at most. It returns the context's cause if that ends first.
+func (t *tenants) start(ctx context.Context, account string) error {
+	of := t.enter(account)
+	if of == nil {
+		return nil
+	}
+	defer t.exit(of)
+	if !t.contended() {
+		return nil
+	}
+	if !acquire(of.starts, t.starts, nil, ctx.Done()) {
+		return context.Cause(ctx)
+	}
+	<-of.starts
+	t.rest(t.starts, startUnits, startStrain)
+	return nil
 }
 
 // An expense is what the evaluations of a session cost. It belongs to the session's owner.
@@ -305,6 +342,7 @@ func (h *Hub) opens(events int) {
 	h.reply++
 	h.now = time.Now()
 	h.level.add(h.now, 0, liveWindow)
+	h.tenants.strain.now(h.now) // it is looked often enough
 	h.allowed = replyUnits + events*replyEventUnits
 }
 
@@ -456,6 +494,7 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 	if !h.tenants.acquire(of, nil, ctx.Done()) {
 		return nil, context.Cause(ctx)
 	}
-	defer h.tenants.release(of, compileUnits)
+	begun := time.Now()
+	defer func() { h.tenants.release(of, int(unitsPerSecond*time.Since(begun).Seconds())) }()
 	return h.tenants.compiler.Compile(f)
 }
