@@ -20,4 +20,9 @@ func TestMemoryIsSparedUnlessTheEnvironmentSaysHow(t *testing.T) {
 	if got := debug.SetGCPercent(100); got != 50 {
 		t.Errorf("%d %%, want 50", got)
 	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(900 << 20))
+	wiring.SpareMemory()
+	if got := debug.SetGCPercent(100); got != 400 {
+		t.Errorf("%d %% with a limit of the memory, want 400", got)
+	}
 }
