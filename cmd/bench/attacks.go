@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -99,25 +97,6 @@ func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 	end()
 	return errors.Join(err, g.Wait())
-}
-
-// yieldCPU gives all threads of this process the lowest priority. Later threads inherit it.
-func yieldCPU() error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("list the threads of this process: %w", err)
-	}
-	const lowest = 19
-	for _, t := range threads {
-		id, err := strconv.Atoi(t.Name())
-		if err != nil {
-			return fmt.Errorf("read the id of a thread: %w", err)
-		}
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("lower the priority of a thread: %w", err)
-		}
-	}
-	return nil
 }
 
 // An attacker is a hostile identity, at an address of its own.

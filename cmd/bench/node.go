@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/mongostream/streamer/internal/config"
@@ -21,6 +22,8 @@ type nodeConfig struct {
 	Ready bool
 	// File is the text of the configuration file, empty for none.
 	File string
+	// Memory is what GOMEMLIMIT says, in bytes; 0 for nothing.
+	Memory int64
 }
 
 // load loads the configuration.
@@ -68,6 +71,9 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 	var measured meter
 	err := serveRequests(ctx, in, out, map[string]handler{
 		"start": handle(func(ctx context.Context, l nodeConfig) (at nodeAddresses, err error) {
+			if l.Memory > 0 {
+				debug.SetMemoryLimit(l.Memory)
+			}
 			wiring.SpareMemory()
 			cfg, err := l.load()
 			switch {

@@ -249,9 +249,9 @@ func (b *bench) handoffPause() metric {
 	})
 }
 
-// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd). No key bounds all of a node's memory: the defaults of
-// those that bound its parts, such as gateway.queue_bytes, are to fit in there.
-const sampleMiB = 1024
+// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd), and sampleLimit what Go may use of it, in bytes. No key
+// bounds all of a node's memory: the defaults of those that bound its parts, such as gateway.queue_bytes, are to fit in there.
+const sampleMiB, sampleLimit = 1024, 900 << 20
 
 func (b *bench) tenantsP99() metric {
 	const alone, besieged = "tenants/alone", "tenants/besieged"
