@@ -92,15 +92,16 @@ func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, erro
 	return n, nil
 }
 
-// advanceConfig brings the config servers of a sharded cluster to a time. Where they may not be asked, they are there within a second.
+// advanceConfig brings the config servers of a sharded cluster to a time. Where mongos refuses that, they are there within a second.
 func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) error {
 	if !d.client.Sharded() {
 		return nil
 	}
-	if err := d.client.AdvanceConfig(ctx, ClusterTime{Timestamp: to}); fault.Of(err) != fault.MongoUnauthorized {
-		return err
+	err := d.client.AdvanceConfig(ctx, ClusterTime{Timestamp: to})
+	if _, refused := errors.AsType[mongo.ServerError](err); refused {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for _ids of different types: since MongoDB 5.0

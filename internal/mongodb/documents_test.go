@@ -181,3 +181,25 @@ func TestStreamReachesTheTimeOfAPageOfIdleShards(t *testing.T) {
 		})
 	}
 }
+
+// Whoever may not read from the config servers reads collections all the same.
+func TestCollectionsAreListedWithoutTheConfigServers(t *testing.T) {
+	for _, code := range []int{13, 8000} { // of MongoDB, of proxies in front of it
+		server := devmongotest.Start(t, devmongo.Config{Preset: "sharded"})
+		client := mongodbtest.Dial(t, server.URI())
+		if _, err := client.Driver().Database("shop").Collection("orders").InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+		err := client.Driver().Database("admin").RunCommand(t.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "alwaysOn"},
+			{Key: "data", Value: bson.D{{Key: "failCommands", Value: bson.A{"find"}}, {Key: "errorCode", Value: code}}},
+		}).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _, err := mongodb.NewDocuments(client, nil).Collections(t.Context(), "shop", "")
+		if err != nil || len(all) != 1 || all[0].Documents != 1 {
+			t.Errorf("code %d: %v, %v", code, all, err)
+		}
+	}
+}
