@@ -32,3 +32,15 @@ func TestCheckpointIsWhereItIsEarliest(t *testing.T) {
 		t.Errorf("rewound to %+v, %v", back, err)
 	}
 }
+
+// Where every partition is elsewhere, nobody is at the position itself: it follows the earliest of them, or it would leave the oplog for nothing.
+func TestPositionOfNobodyFollows(t *testing.T) {
+	t.Parallel()
+	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
+	stands := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "a"}, Position: at(1), Positions: map[change.Partition]change.Position{0: at(5)}, Partitions: 2}
+	save := checkpoint.Checkpoint{Key: stands.Key, Positions: map[change.Partition]change.Position{1: at(7)}, Partitions: 2}
+	merged, changed, err := checkpoint.Merge(&stands, save)
+	if err != nil || !changed || merged.Position.Compare(at(5)) != 0 || merged.In(0).Compare(at(5)) != 0 || merged.In(1).Compare(at(7)) != 0 {
+		t.Errorf("%+v, changed: %t, %v", merged, changed, err)
+	}
+}

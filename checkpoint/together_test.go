@@ -10,11 +10,12 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 // A slow store takes a second for each save.
 type slow struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	mu    sync.Mutex
 	saves int
@@ -46,7 +47,7 @@ func (r reader) Refused(checkpoint.Checkpoint, error) {}
 func TestSubscribersThatLeaveTogetherAreSavedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
-		store := &slow{Memory: checkpoint.NewMemory(4)}
+		store := &slow{Memory: checkpointtest.NewMemory(4)}
 		w := checkpoint.NewWriter(checkpoint.WriterConfig{Partitions: 4}, store, store)
 		to := change.At(change.Timestamp{T: 1000, I: 1})
 		var leaving sync.WaitGroup

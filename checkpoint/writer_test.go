@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 // A walker is a subscriber that goes on.
@@ -14,7 +15,7 @@ type walker struct{ reader }
 
 // A busy store is one during whose writing to the gap log something happens.
 type busy struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	meanwhile func() // once
 	saved     func(checkpoint.Checkpoint)
@@ -38,7 +39,7 @@ func (b *busy) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
 // A loss that is found, told and acknowledged while an earlier one is written into the gap log is there before a checkpoint passes it, too.
 func TestLossDuringASaveIsInTheGapLogBeforeTheCheckpoint(t *testing.T) {
 	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
-	store := &busy{Memory: checkpoint.NewMemory(4)}
+	store := &busy{Memory: checkpointtest.NewMemory(4)}
 	first := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "x"}, Position: at(1), Partitions: 4, Reason: checkpoint.ReasonBegin}
 	claimed, err := store.ClaimName(t.Context(), checkpoint.Claim{Process: "p", Started: time.Now()}, first)
 	if err != nil {
@@ -74,7 +75,7 @@ func TestLossDuringASaveIsInTheGapLogBeforeTheCheckpoint(t *testing.T) {
 // While the gap log cannot be written, losses are kept without being lost: beyond so many they are joined.
 func TestLossesThatCannotBeRecordedAreJoined(t *testing.T) {
 	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
-	store := &away{Memory: checkpoint.NewMemory(4)}
+	store := &away{Memory: checkpointtest.NewMemory(4)}
 	w := checkpoint.NewWriter(checkpoint.WriterConfig{Partitions: 4}, store, store)
 	const n = 3 * checkpoint.MaxGaps
 	for i := range uint32(n) {
@@ -100,7 +101,7 @@ func TestLossesThatCannotBeRecordedAreJoined(t *testing.T) {
 
 // An away is a store whose gap log cannot be written while it is gone.
 type away struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	gone bool
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
@@ -33,7 +34,7 @@ type cluster struct {
 
 	source     *oplogtest.Log
 	partitions int
-	store      *checkpoint.Memory
+	store      *checkpointtest.Memory
 	nodes      []*member
 
 	mu       sync.Mutex
@@ -69,7 +70,7 @@ func newCluster(t failing, partitions, nodes int) (c *cluster, stop func()) {
 	t.Helper()
 	source := &oplogtest.Log{}
 	source.Append(changetest.Event{ID: -1})
-	c = &cluster{failing: t, source: source, partitions: partitions, store: checkpoint.NewMemory(partitions), changed: make(chan struct{})}
+	c = &cluster{failing: t, source: source, partitions: partitions, store: checkpointtest.NewMemory(partitions), changed: make(chan struct{})}
 	if _, err := c.store.Create(context.Background(), c.origin()); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"net"
+	"net/netip"
 	"strings"
 	"sync"
 
@@ -18,36 +18,36 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// maxOthers bounds the concurrent calls of other services, such as health watches and reflection, which need no token; maxOthersOfHost those of
-// one remote host.
-const maxOthers, maxOthersOfHost = 100, 25
+// maxOthers bounds the concurrent calls of other services, such as health watches and reflection, which need no token; maxOthersOfAddress those
+// of one remote address.
+const maxOthers, maxOthersOfAddress = 100, 25
 
-// An others counts the calls of other services, by remote host.
+// An others counts the calls of other services, by remote address, as listeners count connections.
 type others struct {
 	mu  sync.Mutex
 	all int
-	of  map[string]int
+	of  map[netip.Addr]int
 }
 
 // enter counts a call until exit, or returns why it may not begin.
 func (o *others) enter(ctx context.Context, method string) (exit func(), err error) {
-	host, _, _ := net.SplitHostPort(addressOf(ctx)) // addresses without a port count as one host
+	from := access.NetworkOf(addressOf(ctx)) // addresses without a port count as one
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.all >= maxOthers:
 		return nil, fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open", o.all, method)
-	case o.of[host] >= maxOthersOfHost:
-		return nil, fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open from %s", o.of[host], method, host)
+	case o.of[from] >= maxOthersOfAddress:
+		return nil, fault.Newf(fault.SessionTooMany, "%d calls of %s and similar methods are open from %s", o.of[from], method, from)
 	}
 	o.all++
-	o.of[host]++
+	o.of[from]++
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.all--
-		if o.of[host]--; o.of[host] == 0 {
-			delete(o.of, host)
+		if o.of[from]--; o.of[from] == 0 {
+			delete(o.of, from)
 		}
 	}, nil
 }
@@ -64,7 +64,7 @@ func (a admitted) Context() context.Context { return a.ctx }
 
 // admitStream returns an interceptor that authenticates a stream before anything else.
 func (s *Server) admitStream() grpc.StreamServerInterceptor {
-	others := &others{of: make(map[string]int)}
+	others := &others{of: make(map[netip.Addr]int)}
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		ctx := stream.Context()
 		if info.FullMethod != streampb.Gateway_Connect_FullMethodName {

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
 // An unreadable store loads nothing where it has an error.
 type unreadable struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	err error
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -38,7 +39,7 @@ type world struct {
 	*testing.T
 
 	source  *oplogtest.Log
-	store   *checkpoint.Memory
+	store   *checkpointtest.Memory
 	node    *streamer.Node
 	server  *gateway.Server
 	address string
@@ -60,7 +61,7 @@ type options struct {
 
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
-	w := &world{T: t, source: &oplogtest.Log{ReplyEvents: 10}, store: checkpoint.NewMemory(partitions)}
+	w := &world{T: t, source: &oplogtest.Log{ReplyEvents: 10}, store: checkpointtest.NewMemory(partitions)}
 	w.source.Append(changetest.Event{ID: 1})
 	origin, err := w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions})
 	if err != nil {

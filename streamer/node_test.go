@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
@@ -36,7 +37,7 @@ type world struct {
 
 // A flaky store is one that may be away.
 type flaky struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	away, unread atomic.Bool
 	loaded       func() // called after a Load; nil for nothing
@@ -82,7 +83,7 @@ func (f *flaky) AddGap(ctx context.Context, g checkpoint.Gap) error {
 
 func newWorld(t *testing.T, source *oplogtest.Log) *world {
 	t.Helper()
-	w := &world{t: t, source: source, store: &flaky{Memory: checkpoint.NewMemory(partitions)}, policy: checkpoint.Policy{Interval: 5 * time.Second}}
+	w := &world{t: t, source: source, store: &flaky{Memory: checkpointtest.NewMemory(partitions)}, policy: checkpoint.Policy{Interval: 5 * time.Second}}
 	_, last := source.Reach()
 	var err error
 	w.origin, err = w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Source: "s", Start: last.Next()})

@@ -20,42 +20,6 @@ import (
 	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
 
-// A turnstile lets so many pages of documents be read, and has the others wait.
-type turnstile struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	pages int // that may still be read; negative: any number
-}
-
-func newTurnstile() *turnstile {
-	s := &turnstile{pages: -1}
-	s.cond = sync.NewCond(&s.mu)
-	return s
-}
-
-// admit sets how many pages may be read from now on; negative: any number.
-func (s *turnstile) admit(pages int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pages = pages
-	s.cond.Broadcast()
-}
-
-// pass waits until a page may be read.
-func (s *turnstile) pass(command, namespace string) {
-	if command != "find" || !strings.HasSuffix(namespace, ".orders") {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.pages == 0 {
-		s.cond.Wait()
-	}
-	if s.pages > 0 {
-		s.pages--
-	}
-}
-
 // A collector keeps what a subscriber is sent.
 type collector struct {
 	mu        sync.Mutex
@@ -191,9 +155,9 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 	for _, over := range []string{"gRPC", "events"} {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
-			pages := newTurnstile()
-			server := devmongotest.Start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }})
-			t.Cleanup(func() { pages.admit(-1) })
+			pages := devmongotest.NewPages("orders", -1)
+			server := devmongotest.Start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }})
+			t.Cleanup(pages.Open)
 			list := put(t, "identities", fmt.Appendf(nil, "token %s name=ops namespace=*\n", access.Hash("good")))
 			listen := freeAddress()
 			l := labOn(t, "etcd", server.URI()).with(fmt.Sprint("STREAMER_RESCAN_PAGE_SIZE=", page), "STREAMER_RESCAN_RATE=100000",
@@ -219,7 +183,7 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 				return s
 			}
 
-			pages.admit(2)
+			pages.Admit(2)
 			var c collector
 			c.documents = make(map[string]int)
 			if over == "gRPC" {
@@ -230,7 +194,7 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 			until(t, "two pages have come", func() bool { n, mark := c.state(); return n == 2*page && mark == "begun start" })
 			operate(1, "pause")
 			operate(0, "pause")
-			pages.admit(-1)
+			pages.Open()
 			l.insert(documents, documents+1)
 			until(t, "a change comes while the snapshot is paused", func() bool { return c.changed(documents) })
 			if n, mark := c.state(); n != 2*page || mark != "begun start" {
@@ -251,12 +215,12 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 			c.mu.Unlock()
 			operate(0, "resume")
 
-			pages.admit(2)
+			pages.Admit(2)
 			operate(1, "begin", "--namespace", l.database+".orders")
 			until(t, "some of it comes again", func() bool { n, mark := c.state(); return n == 2*page && mark == "begun operator" })
 			operate(1, "cancel")
 			until(t, "the subscriber hears that it is cancelled", func() bool { _, mark := c.state(); return mark == "cancelled operator" })
-			pages.admit(-1)
+			pages.Open()
 			operate(0, "cancel")
 			l.insert(documents+1, documents+2)
 			until(t, "changes come after it", func() bool { return c.changed(documents + 1) })

@@ -123,14 +123,14 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// testModel does to two stores of the same checkpoints, in random order, what it does to a checkpoint.Memory, and compares.
+// testModel does to two stores of the same checkpoints, in random order, what it does to a Memory, and compares.
 func testModel(h harness) {
 	stores := []Store{h.Store, h.Reopen()}
 	round := 0
 	o := h.create()
 	rapid.Check(h.T, func(t *rapid.T) {
 		round++
-		memory := checkpoint.NewMemory(Partitions)
+		memory := NewMemory(Partitions)
 		if _, err := memory.Create(h.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ type lockstep struct {
 	harness
 	t      *rapid.T
 	stores []Store
-	memory *checkpoint.Memory
+	memory *Memory
 
 	exclusive, shared string
 	terms             []change.Term

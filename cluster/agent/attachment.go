@@ -332,7 +332,7 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 	asked := time.Now()
 	owners, err := a.membership.Claim(ctx, partitions)
 	if err == nil {
-		serving := a.traceHandoffs(ctx, owners, asked)
+		serving := a.traceHandoffs(ctx, partitions, owners, asked)
 		err = a.begin(ctx, partitions, owners)
 		serving(err)
 	}

@@ -75,6 +75,14 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 	return terms
 }
 
+// Had reports whether the latest term of a partition is or was of an epoch.
+func (h *termSet) Had(p change.Partition, e change.Epoch) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.mu.tenures[p]
+	return t != nil && t.epoch == e
+}
+
 // Back takes a term back from whoever served it. One that is not the latest of its partition is left out.
 func (h *termSet) Back(term change.Term) {
 	h.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // arrived is a message of a sink.
@@ -161,12 +163,5 @@ func (p *pacer) wait(ctx context.Context) error {
 		return nil
 	}
 	due := p.begun.Add(time.Duration(float64(p.turns) / float64(p.rate) * float64(time.Second)))
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Sleep(ctx, time.Until(due))
 }

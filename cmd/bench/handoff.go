@@ -69,7 +69,7 @@ func (c *handoffContender) Read(ctx context.Context) error {
 	}
 	numbers, total := w.written()
 	for _, g := range []*follower{c.follows, c.stays} {
-		if err := g.await(ctx, numbers); err != nil {
+		if err := g.awaitAll(ctx, numbers); err != nil {
 			return err
 		}
 	}
@@ -134,29 +134,20 @@ func (c *handoffContender) Close() error {
 
 // A follower is a Go client that checks what it gets.
 type follower struct {
+	*clientRun
+
 	client *client.Client
 	check  *pauses
-	end    context.CancelFunc
-	over   chan struct{} // closed when the client has ended
-	err    error         // why, after that
 }
 
 // connect runs a client, and returns when it has so many sessions.
 func (c *handoffContender) connect(ctx context.Context, partitions client.Partitions, sessions int) (*follower, error) {
-	g := &follower{check: newPauses(documents), over: make(chan struct{})}
+	g := &follower{check: newPauses(documents)}
 	connected := make(chan struct{}, 100)
 	var err error
 	g.client, err = client.New(client.Config{
 		Addresses: c.cluster.addresses(), Subscriber: fmt.Sprint("bench-", partitions), Start: client.StartNow, Partitions: partitions,
-		OnNotice: func(_ context.Context, n client.Notice) error {
-			switch n := n.(type) {
-			case client.Connected:
-				connected <- struct{}{}
-			case client.Resync:
-				return fmt.Errorf("told of a loss: %+v", n)
-			}
-			return nil
-		},
+		OnNotice: connects(connected),
 	})
 	if err != nil {
 		return nil, err
@@ -165,43 +156,29 @@ func (c *handoffContender) connect(ctx context.Context, partitions client.Partit
 	if err := g.client.Subscribe(client.Subscription{ID: "all"}, take); err != nil {
 		return nil, err
 	}
-	running, end := context.WithCancel(context.WithoutCancel(ctx))
-	g.end = end
-	go func() {
-		defer close(g.over)
-		g.err = g.client.Run(running)
-	}()
+	g.clientRun = runClient(ctx, g.client)
 	for range sessions {
-		select {
-		case <-connected:
-		case <-g.over:
-			return g, errors.Join(errors.New("the client has ended"), g.err)
-		case <-ctx.Done():
-			return g, fmt.Errorf("connect the client: %w", context.Cause(ctx))
+		if err := g.await(ctx, connected); err != nil {
+			return g, err
 		}
 	}
 	return g, nil
 }
 
-// await waits until everything has come that was written.
-func (g *follower) await(ctx context.Context, written []int64) error {
+// awaitAll waits until everything has come that was written.
+func (g *follower) awaitAll(ctx context.Context, written []int64) error {
 	for {
 		if whole, err := g.check.has(written); whole || err != nil {
 			return err
 		}
-		select {
-		case <-g.check.more:
-		case <-g.over:
-			return errors.Join(errors.New("the client has ended"), g.err)
-		case <-ctx.Done():
-			return fmt.Errorf("wait for what was written: %w", context.Cause(ctx))
+		if err := g.await(ctx, g.check.more); err != nil {
+			return err
 		}
 	}
 }
 
 func (g *follower) close() error {
-	g.end()
-	<-g.over
+	g.stop()
 	return g.err
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A proxyConfig is of a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes
@@ -105,13 +107,7 @@ func (h *proxy) wait(n int, since time.Time) error {
 		h.free = h.free.Add(max(min(late, now.Sub(since)), late-mostLate))
 	}
 	h.free = h.free.Add(time.Duration(float64(n) / h.rate * float64(time.Second)))
-	timer := time.NewTimer(h.free.Sub(now))
+	wait := h.free.Sub(now)
 	h.mu.Unlock()
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-h.ctx.Done():
-		return context.Cause(h.ctx)
-	}
+	return retry.Sleep(h.ctx, wait)
 }

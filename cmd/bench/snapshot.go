@@ -131,9 +131,7 @@ type scanned struct {
 
 	documents atomic.Int64
 	done      atomic.Bool // the snapshot is complete
-	stop      context.CancelFunc
-	stopped   chan struct{} // closed when the other one has ended
-	err       error         // why, after that
+	other     *clientRun
 }
 
 var _ contender = (*scanned)(nil)
@@ -141,7 +139,6 @@ var _ contender = (*scanned)(nil)
 // Open implements Contender.
 func (s *scanned) Open(ctx context.Context, round *round) error {
 	begun := make(chan struct{})
-	s.stopped = make(chan struct{})
 	c, err := client.New(client.Config{
 		Addresses: []string{round.Node.GRPC}, Subscriber: "scan", Start: client.StartSnapshot,
 		OnNotice: func(_ context.Context, n client.Notice) error {
@@ -162,20 +159,11 @@ func (s *scanned) Open(ctx context.Context, round *round) error {
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
-	go func() {
-		defer close(s.stopped)
-		s.err = c.Run(running)
-	}()
-	select {
-	case <-begun:
-		return s.subscriber.Open(ctx, round)
-	case <-s.stopped:
-		return errors.Join(errors.New("the client has ended"), s.err)
-	case <-ctx.Done():
-		return fmt.Errorf("begin a snapshot: %w", context.Cause(ctx))
+	s.other = runClient(ctx, c)
+	if err := s.other.await(ctx, begun); err != nil {
+		return fmt.Errorf("begin a snapshot: %w", err)
 	}
+	return s.subscriber.Open(ctx, round)
 }
 
 // Read implements Contender.
@@ -194,10 +182,7 @@ func (s *scanned) Read(ctx context.Context) error {
 
 // Close implements Contender.
 func (s *scanned) Close() error {
-	if s.stop != nil {
-		s.stop()
-		<-s.stopped
-	}
+	s.other.stop()
 	return s.subscriber.Close()
 }
 

@@ -14,28 +14,18 @@ import (
 type subscriber struct {
 	round   *round
 	mu      sync.Mutex // guards the check: partitions are handled side by side
-	end     context.CancelFunc
+	client  *clientRun
 	arrived chan struct{} // closed when everything has come
-	over    chan struct{} // closed when the client has ended
-	failure error         // why, after that
 }
 
 // Open implements Contender.
 func (s *subscriber) Open(ctx context.Context, round *round) error {
 	s.round = round
 	connected := make(chan struct{}, 100)
-	s.arrived, s.over = make(chan struct{}), make(chan struct{})
+	s.arrived = make(chan struct{})
 	cfg := client.Config{
 		Addresses: []string{round.Node.GRPC}, Subscriber: round.Subscriber, Start: client.StartNow,
-		OnNotice: func(_ context.Context, n client.Notice) error {
-			switch n := n.(type) {
-			case client.Connected:
-				connected <- struct{}{}
-			case client.Resync:
-				return fmt.Errorf("told of a loss: %+v", n)
-			}
-			return nil
-		},
+		OnNotice: connects(connected),
 	}
 	if round.Start != 0 {
 		cfg.Start, cfg.Time = client.StartTime, time.Unix(round.Start, 0)
@@ -55,20 +45,8 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 		return err
 	}
 	round.begin()
-	running, end := context.WithCancel(context.WithoutCancel(ctx))
-	s.end = end
-	go func() {
-		defer close(s.over)
-		s.failure = c.Run(running)
-	}()
-	select {
-	case <-connected:
-		return nil
-	case <-s.over:
-		return errors.Join(errors.New("the client has ended"), s.failure)
-	case <-ctx.Done():
-		return fmt.Errorf("connect the client: %w", context.Cause(ctx))
-	}
+	s.client = runClient(ctx, c)
+	return s.client.await(ctx, connected)
 }
 
 // handle takes a change.
@@ -93,23 +71,64 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 
 // Read implements Contender.
 func (s *subscriber) Read(ctx context.Context) error {
-	select {
-	case <-s.arrived:
-		return nil
-	case <-s.over:
-		return errors.Join(errors.New("the client has ended"), s.failure)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s.client.await(ctx, s.arrived)
 }
 
 // Close implements Contender.
 func (s *subscriber) Close() error {
-	if s.end != nil {
-		s.end()
-		<-s.over
-	}
+	s.client.stop()
 	return nil
 }
 
 var _ contender = (*subscriber)(nil)
+
+// A clientRun is a Go client that runs.
+type clientRun struct {
+	end  context.CancelFunc
+	over chan struct{} // closed when the client has ended
+	err  error         // why, after that
+}
+
+// runClient runs a client until it is stopped.
+func runClient(ctx context.Context, c *client.Client) *clientRun {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	r := &clientRun{end: end, over: make(chan struct{})}
+	go func() {
+		defer close(r.over)
+		r.err = c.Run(ctx)
+	}()
+	return r
+}
+
+// await waits for what the client brings.
+func (r *clientRun) await(ctx context.Context, brought <-chan struct{}) error {
+	select {
+	case <-brought:
+		return nil
+	case <-r.over:
+		return errors.Join(errors.New("the client has ended"), r.err)
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the client: %w", context.Cause(ctx))
+	}
+}
+
+// stop stops the client, if there is one, and waits until it has ended.
+func (r *clientRun) stop() {
+	if r != nil {
+		r.end()
+		<-r.over
+	}
+}
+
+// connects takes the notices of a client: it tells of connections, and ends the client at a loss.
+func connects(connected chan<- struct{}) func(context.Context, client.Notice) error {
+	return func(_ context.Context, n client.Notice) error {
+		switch n := n.(type) {
+		case client.Connected:
+			connected <- struct{}{}
+		case client.Resync:
+			return fmt.Errorf("told of a loss: %+v", n)
+		}
+		return nil
+	}
+}

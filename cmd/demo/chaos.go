@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A mishap is something that befell a node, and how long it took until every partition that it had was served again by somebody.
@@ -60,7 +62,7 @@ func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 		if err := errors.Join(err, again()); err != nil { // one that stands still would never end
 			return all, err
 		}
-		pause(ctx, time.Second+time.Duration(random.Int64N(int64(time.Second))))
+		_ = retry.Sleep(ctx, time.Second+time.Duration(random.Int64N(int64(time.Second))))
 	}
 	return all, nil
 }
@@ -74,14 +76,5 @@ func befall(n *node, kind string) (again func() error, err error) {
 		return func() error { return n.signal(syscall.SIGCONT) }, n.signal(syscall.SIGSTOP)
 	default:
 		return n.start, n.end(syscall.SIGTERM)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A move is a partition that went from one living node to another.
@@ -120,7 +121,7 @@ func (d *demo) move(ctx context.Context, f *fleet) (move, error) {
 	defer cancel()
 	err = f.until(moving, func(view cluster.View) bool { return view.Owners[p].Node == m.To && reported(view, p) })
 	m.Seconds = time.Since(begun).Seconds()
-	pause(ctx, overlap)
+	_ = retry.Sleep(ctx, overlap)
 	m.Gap = float64(d.gaps.end(p).Microseconds()) / 1000
 	return m, errors.Join(err, f.roster.Unpin(ctx, p, wish))
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/internal/workload"
 )
 
@@ -104,7 +105,7 @@ type replica struct {
 // chaos kills the subscriber and starts it again, until the context ends.
 func (r *replica) chaos(ctx context.Context) error {
 	for begun := time.Now(); ; {
-		pause(ctx, time.Second+time.Duration(rand.Int64N(int64(2*time.Second))))
+		_ = retry.Sleep(ctx, time.Second+time.Duration(rand.Int64N(int64(2*time.Second))))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -117,7 +118,7 @@ func (r *replica) chaos(ctx context.Context) error {
 			return err
 		}
 		for look := at; r.size() <= size+1 && look.Sub(at) < settleTimeout; look = time.Now() {
-			pause(context.WithoutCancel(ctx), 20*time.Millisecond)
+			_ = retry.Sleep(context.WithoutCancel(ctx), 20*time.Millisecond)
 		}
 		r.killed = append(r.killed, mishap{Kind: killed, Node: r.id, AtSeconds: at.Sub(begun).Seconds(), Recovery: time.Since(at).Seconds()})
 		fmt.Fprintf(r.notes, "chaos: %-22s %s; got something after %.2f s\n", killed, r.id, time.Since(at).Seconds())

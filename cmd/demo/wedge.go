@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/supervisor"
 )
 
@@ -59,7 +60,7 @@ func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int
 	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
 	begun, patient := time.Now(), context.WithoutCancel(ctx)
 	for i := 0; i < 2*len(f.nodes)*len(d.wedged) && ctx.Err() == nil; i++ {
-		pause(ctx, time.Second)
+		_ = retry.Sleep(ctx, time.Second)
 		if end, bounded := ctx.Deadline(); ctx.Err() != nil || bounded && time.Until(end) < wedgeUntil {
 			break
 		}

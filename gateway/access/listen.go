@@ -28,3 +28,19 @@ func isLoopback(address string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback()
 }
+
+// NetworkOf returns what counts as one remote address where connections or calls are bounded: the IP address of host:port, and of IPv6 the
+// network of 64 bits, because a machine has all of its addresses. Other texts give the zero address.
+func NetworkOf(address string) netip.Addr {
+	port, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	ip := port.Addr().Unmap().WithZone("")
+	if ip.Is6() && !ip.IsLoopback() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return ip
+}

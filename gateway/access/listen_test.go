@@ -37,3 +37,14 @@ func TestPlaintextStaysOnThisMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestNetworksCountAsOneAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:5": "2001:db8:1:2::", "[fe80::1%eth0]:5": "fe80::",
+		"[::1]:5": "::1", "pipe": "invalid IP",
+	} {
+		if got := access.NetworkOf(address).String(); got != want {
+			t.Errorf("%s: %s", address, got)
+		}
+	}
+}

@@ -103,9 +103,9 @@ func sink(p change.Partition) checkpoint.Key {
 }
 
 // world is a store with a shared subscriber, which is at 100 + 10·p in partition p and has no checkpoint in the last one.
-func world(t *testing.T) (*checkpoint.Memory, *source) {
+func world(t *testing.T) (*checkpointtest.Memory, *source) {
 	t.Helper()
-	s := checkpoint.NewMemory(partitions)
+	s := checkpointtest.NewMemory(partitions)
 	o := checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Source: "replicaset/rs0/1", Start: at(10).Time, At: time.Now(), By: "n"}
 	if _, err := s.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func world(t *testing.T) (*checkpoint.Memory, *source) {
 }
 
 // share saves a checkpoint of the shared subscriber.
-func share(t *testing.T, s *checkpoint.Memory, p change.Partition, c checkpoint.Checkpoint) {
+func share(t *testing.T, s *checkpointtest.Memory, p change.Partition, c checkpoint.Checkpoint) {
 	t.Helper()
 	term := change.Term{Partition: p, Epoch: change.Epoch{Incarnation: 1, Revision: 1}, Context: t.Context()}
 	if _, err := s.ClaimTerms(t.Context(), "sink", []change.Term{term}); err != nil {
@@ -130,7 +130,7 @@ func share(t *testing.T, s *checkpoint.Memory, p change.Partition, c checkpoint.
 }
 
 // connect makes a checkpoint of an exclusive subscriber, which is at the position but for some partitions.
-func connect(t *testing.T, s *checkpoint.Memory, name string, position change.Position, elsewhere map[change.Partition]change.Position) {
+func connect(t *testing.T, s *checkpointtest.Memory, name string, position change.Position, elsewhere map[change.Partition]change.Position) {
 	t.Helper()
 	first := checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: name}, Position: position, Positions: elsewhere, Partitions: partitions, At: saved(), By: "a", Reason: checkpoint.ReasonBegin,
@@ -344,7 +344,7 @@ func TestAdoptOfAnotherDeploymentMustBeAccepted(t *testing.T) {
 	if _, err := admin.PlanAdopt(t.Context(), s, mongo, at(2000).Time, checkpoint.Backend{}); fault.Of(err) != fault.CheckpointRewind {
 		t.Errorf("restored to the future: %v", err)
 	}
-	if _, err := admin.PlanAdopt(t.Context(), checkpoint.NewMemory(partitions), mongo, change.Timestamp{}, checkpoint.Backend{}); fault.Of(err) != fault.ClusterUnknown {
+	if _, err := admin.PlanAdopt(t.Context(), checkpointtest.NewMemory(partitions), mongo, change.Timestamp{}, checkpoint.Backend{}); fault.Of(err) != fault.ClusterUnknown {
 		t.Errorf("nothing to adopt: %v", err)
 	}
 }
@@ -399,7 +399,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	for p := range terms {
 		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: 9}, Context: t.Context()}
 	}
-	apply := func(s *checkpoint.Memory) *admin.ImportPlan {
+	apply := func(s *checkpointtest.Memory) *admin.ImportPlan {
 		t.Helper()
 		plan, err := admin.PlanImport(t.Context(), s, mongo, archive)
 		if err != nil {
@@ -414,7 +414,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 		return plan
 	}
 
-	empty := checkpoint.NewMemory(partitions)
+	empty := checkpointtest.NewMemory(partitions)
 	plan := apply(empty)
 	if !plan.Creates || plan.Count(admin.New) != len(archive.Checkpoints) {
 		t.Errorf("%+v", plan)
@@ -467,7 +467,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	archive.Checkpoints = []checkpoint.Checkpoint{archive.Checkpoints[0]}
 	archive.Checkpoints[0].Key = checkpoint.Key{Subscriber: "billing/orders"}
 	archive.Checkpoints[0].Claim = checkpoint.Claim{Number: 3, Process: "p", Started: time.Unix(1000, 0).UTC(), By: "anonymous"}
-	renamed := checkpoint.NewMemory(partitions)
+	renamed := checkpointtest.NewMemory(partitions)
 	apply(renamed)
 	claim := checkpoint.Claim{Process: "q", Started: time.Now(), By: "billing"}
 	if got, err := renamed.ClaimName(t.Context(), claim, archive.Checkpoints[0]); err != nil || got.Claim.Number != 4 || got.Reason != checkpoint.ReasonImport {
@@ -476,7 +476,7 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	archive.Checkpoints = whole
 
 	terms = slices.Repeat([]change.Term{{Context: t.Context(), Trusted: func() bool { return false }}}, partitions)
-	nobody := checkpoint.NewMemory(partitions)
+	nobody := checkpointtest.NewMemory(partitions)
 	plan, err = admin.PlanImport(t.Context(), nobody, mongo, archive)
 	if err == nil {
 		err = plan.Create(t.Context(), nobody, checkpoint.Backend{})
@@ -505,7 +505,7 @@ func TestImportOfSomethingElseIsRefused(t *testing.T) {
 	if _, err := admin.PlanImport(t.Context(), s, mongo, other); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("of another number of partitions: %v", err)
 	}
-	empty := checkpoint.NewMemory(partitions)
+	empty := checkpointtest.NewMemory(partitions)
 	plan, err := admin.PlanImport(t.Context(), empty, mongo, archive)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ func server(t *testing.T, o admin.Operations) http.Handler {
 	return access.SameOrigin(open.Handler(mux))
 }
 
-// posts asks a server for something, and returns the status and the answer.
-func posts(t *testing.T, handler http.Handler, target string, header ...string) (int, string) {
+// answers checks how a server answers a request: with this status, and a text that has these words.
+func answers(t *testing.T, handler http.Handler, target string, status int, says string, header ...string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -36,7 +36,9 @@ func posts(t *testing.T, handler http.Handler, target string, header ...string) 
 	}
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
-	return w.Code, w.Body.String()
+	if text := w.Body.String(); w.Code != status || !strings.Contains(text, says) {
+		t.Errorf("%s %s: %d %s, want %d and %q", target, header, w.Code, text, status, says)
+	}
 }
 
 // operated returns the commands in the audit log.
@@ -76,9 +78,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 			{"/v1/restarts/pause", http.StatusBadRequest, "slug"},
 			{"/v1/restarts/stop?slug=a", http.StatusBadRequest, "paused or resumed"},
 		} {
-			if status, text := posts(t, h, step.target); status != step.status || !strings.Contains(text, step.says) {
-				t.Errorf("%s: %d %s", step.target, status, text)
-			}
+			answers(t, h, step.target, step.status, step.says)
 		}
 		view, err := s.cluster.Roster.View(t.Context())
 		if err != nil {
@@ -95,9 +95,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 		if got := strings.Join(operated(board), "; "); got != want {
 			t.Errorf("audit log: %s", got)
 		}
-		if status, text := posts(t, h, "/v1/restarts/resume?slug=a/hub"); status != http.StatusAccepted {
-			t.Errorf("%d %s", status, text)
-		}
+		answers(t, h, "/v1/restarts/resume?slug=a/hub", http.StatusAccepted, "")
 		if standing, err = restarts.Look(t.Context()); err != nil || len(standing.Paused) != 0 {
 			t.Errorf("%+v, %v", standing.Paused, err)
 		}
@@ -112,27 +110,19 @@ func TestStrangersDoNotOperate(t *testing.T) {
 		o := admin.Operations{Cluster: s.cluster, Restarts: supervisor.NewMemory(time.Hour), Board: board}
 		targets := []string{"/v1/nodes/b/drain", "/v1/partitions/1/handoff?to=b", "/v1/restarts/pause?slug=a/hub"}
 		for _, target := range targets {
-			if status, text := posts(t, server(t, o), target); status != http.StatusForbidden || !strings.Contains(text, "STRM-ACCESS-FORBIDDEN") {
-				t.Errorf("%s: %d %s", target, status, text)
-			}
+			answers(t, server(t, o), target, http.StatusForbidden, "STRM-ACCESS-FORBIDDEN")
 		}
 		o.Trusted = true
 		for _, target := range targets {
 			for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
-				if status, text := posts(t, server(t, o), target, header...); status != http.StatusForbidden || !strings.Contains(text, "STRM-ACCESS-FOREIGN") {
-					t.Errorf("%s %s: %d %s", target, header, status, text)
-				}
+				answers(t, server(t, o), target, http.StatusForbidden, "STRM-ACCESS-FOREIGN", header...)
 			}
 		}
 		view, err := s.cluster.Roster.View(t.Context())
 		if err != nil || len(view.Directives.Drained)+len(view.Directives.Pinned) > 0 || len(operated(board)) > 0 {
 			t.Errorf("%+v, %v, %v", view.Directives, operated(board), err)
 		}
-		if status, text := posts(t, server(t, o), targets[0], "Sec-Fetch-Site", "same-origin"); status != http.StatusAccepted {
-			t.Errorf("the page of the node: %d %s", status, text)
-		}
-		if status, text := posts(t, server(t, admin.Operations{Board: board, Trusted: true}), targets[0]); status != http.StatusBadRequest || !strings.Contains(text, "single node") {
-			t.Errorf("a node alone: %d %s", status, text)
-		}
+		answers(t, server(t, o), targets[0], http.StatusAccepted, "", "Sec-Fetch-Site", "same-origin") // the page of the node
+		answers(t, server(t, admin.Operations{Board: board, Trusted: true}), targets[0], http.StatusBadRequest, "single node")
 	})
 }

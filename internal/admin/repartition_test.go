@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/snapshot"
@@ -60,15 +61,15 @@ func TestNewPartitionsBeginWhereTheEarliestWas(t *testing.T) {
 }
 
 func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
-	under := func(done bool) func(*testing.T, *checkpoint.Memory, *source) {
-		return func(t *testing.T, s *checkpoint.Memory, _ *source) {
+	under := func(done bool) func(*testing.T, *checkpointtest.Memory, *source) {
+		return func(t *testing.T, s *checkpointtest.Memory, _ *source) {
 			share(t, s, 2, checkpoint.Checkpoint{Position: at(121), Snapshots: []snapshot.Progress{{Subscription: "all", Done: done}}})
 		}
 	}
-	gone := func(_ *testing.T, _ *checkpoint.Memory, mongo *source) { mongo.first = at(50).Time }
+	gone := func(_ *testing.T, _ *checkpointtest.Memory, mongo *source) { mongo.first = at(50).Time }
 	for name, c := range map[string]struct {
 		to     int
-		before func(*testing.T, *checkpoint.Memory, *source)
+		before func(*testing.T, *checkpointtest.Memory, *source)
 		code   fault.Code
 	}{
 		"none":                    {0, nil, fault.CommandBadArgument},
@@ -77,8 +78,8 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 		"log is gone":             {6, gone, fault.CheckpointRepartition},
 		"snapshot under way":      {6, under(false), fault.CheckpointRepartition},
 		"snapshot is complete":    {6, under(true), ""},
-		"log cannot be looked at": {6, func(_ *testing.T, _ *checkpoint.Memory, mongo *source) { mongo.unreadable = true }, ""},
-		"nobody shares": {6, func(t *testing.T, s *checkpoint.Memory, mongo *source) {
+		"log cannot be looked at": {6, func(_ *testing.T, _ *checkpointtest.Memory, mongo *source) { mongo.unreadable = true }, ""},
+		"nobody shares": {6, func(t *testing.T, s *checkpointtest.Memory, mongo *source) {
 			gone(t, s, mongo)
 			connect(t, s, "gateway", at(100), nil)
 			if err := s.Delete(t.Context(), "sink"); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/streamer"
@@ -120,7 +121,7 @@ func TestSubscribersAreListedAsFarAsAnythingIsKnown(t *testing.T) {
 	if status, text := get(t, admin.ServeSubscribers("a", node{}, away{s}, mongo, slog.New(slog.DiscardHandler))); status != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", status, text)
 	}
-	if _, err := admin.Subscribers(t.Context(), checkpoint.NewMemory(partitions)); fault.Of(err) != fault.ClusterUnknown {
+	if _, err := admin.Subscribers(t.Context(), checkpointtest.NewMemory(partitions)); fault.Of(err) != fault.ClusterUnknown {
 		t.Errorf("of no cluster: %v", err)
 	}
 }

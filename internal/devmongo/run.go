@@ -162,9 +162,8 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 	if err != nil || concern == nil || cmd.writes {
 		return err
 	}
-	if after, ok := doc.Field(concern, "afterClusterTime"); ok && r.db == "config" && r.oplog.Shards() > 0 {
-		// Whoever is asked for what is after a time that it has not reached writes until it has.
-		r.oplog.NoteOn(r.oplog.Shards(), doc.New().Int32("noop write for afterClusterTime read concern", 1).Document(), query.Timestamp(after))
+	if after, ok := doc.Field(concern, "afterClusterTime"); ok && r.oplog.Shards() > 0 {
+		r.catchUp(query.Timestamp(after))
 	}
 	level, _ := doc.Field(concern, "level")
 	if at, ok := doc.Field(concern, "atClusterTime"); ok {
@@ -188,6 +187,17 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 		return nil
 	default:
 		return wire.Errorf(wire.FailedToParse, "unrecognized readConcern level: %s", text)
+	}
+}
+
+// catchUp has the servers that are asked for what is after a time write until they have reached it: the config servers, or the shards, all of which
+// have documents of all collections.
+func (r *request) catchUp(after uint64) {
+	note := doc.New().Int32("noop write for afterClusterTime read concern", 1).Document()
+	for server := range r.oplog.Shards() + 1 { // the config servers come last
+		if (server == r.oplog.Shards()) == (r.db == "config") {
+			r.oplog.NoteOn(server, note, after)
+		}
 	}
 }
 

@@ -136,17 +136,27 @@ func TestNotesMoveShardsOn(t *testing.T) {
 	wantCode(t, set.Database("admin").RunCommand(t.Context(), d("appendOplogNote", 1)).Err(), 4)
 }
 
-func TestReadsAfterATimeMoveConfigServersOn(t *testing.T) {
-	srv, client := router(t, "4.4", func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 5*time.Millisecond, 0 })
-	c := client.Database("a").Collection("x")
-	s := watch(t, client, nil)
-	insert(t, c, d("_id", 0))
-	for range 3 {
-		s.none()
+func TestReadsAfterATimeMoveThoseWhoAreAskedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		shards, config time.Duration // how often they write by themselves
+		db, coll       string
+	}{
+		"config servers": {5 * time.Millisecond, 0, "config", "version"},
+		"shards":         {0, 5 * time.Millisecond, "a", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, client := router(t, "4.4", func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = c.shards, c.config })
+			s := watch(t, client, nil)
+			insert(t, client.Database("a").Collection("x"), d("_id", 0))
+			for range 3 {
+				s.none()
+			}
+			now := srv.ClusterTime()
+			after := d("level", "majority", "afterClusterTime", bson.Timestamp{T: uint32(now >> 32), I: uint32(now)})
+			run(t, client, c.db, d("find", c.coll, "readConcern", after))
+			equal(t, ids(s, 1), []int32{0})
+		})
 	}
-	now := srv.ClusterTime()
-	run(t, client, "config", d("find", "version", "readConcern", d("level", "majority", "afterClusterTime", bson.Timestamp{T: uint32(now >> 32), I: uint32(now)})))
-	equal(t, ids(s, 1), []int32{0})
 }
 
 func TestRouterTellsNothingOfAReplicaSet(t *testing.T) {

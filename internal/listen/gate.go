@@ -103,7 +103,7 @@ func (g *gate) Close() error {
 
 // enter counts a connection, or closes it and returns nil.
 func (g *gate) enter(conn net.Conn) *gated {
-	from := networkOf(conn.RemoteAddr())
+	from := access.NetworkOf(conn.RemoteAddr().String())
 	c := &gated{Conn: conn, gate: g, from: from}
 	c.shaken, c.leave = sync.OnceFunc(func() { g.shaken(c) }), sync.OnceFunc(func() { g.exit(c) })
 	g.mu.Lock()
@@ -228,19 +228,4 @@ func reset(conn net.Conn) {
 		_ = l.SetLinger(0)
 	}
 	_ = conn.Close()
-}
-
-// networkOf returns what counts as one remote address: of IPv6 the network of 64 bits, because a machine has all of its addresses.
-func networkOf(a net.Addr) netip.Addr {
-	port, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	ip := port.Addr().Unmap().WithZone("")
-	if ip.Is6() && !ip.IsLoopback() {
-		if network, err := ip.Prefix(64); err == nil {
-			return network.Addr()
-		}
-	}
-	return ip
 }

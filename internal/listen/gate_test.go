@@ -184,19 +184,3 @@ func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
 	away()
 }
 
-func TestNetworksCountAsOneAddress(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:5": "2001:db8:1:2::", "[fe80::1%eth0]:5": "fe80::",
-		"[::1]:5": "::1", "pipe": "invalid IP",
-	} {
-		if got := networkOf(named(address)).String(); got != want {
-			t.Errorf("%s: %s", address, got)
-		}
-	}
-}
-
-// A named address has a text.
-type named string
-
-func (named) Network() string  { return "tcp" }
-func (n named) String() string { return string(n) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
 )
 
@@ -15,7 +16,7 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 	t.Parallel()
 	const partitions = 4
 	ctx, stop := context.WithCancel(t.Context())
-	node, _ := newNode(t, partitions, &slowStore{Memory: checkpoint.NewMemory(partitions), asked: stop})
+	node, _ := newNode(t, partitions, &slowStore{Memory: checkpointtest.NewMemory(partitions), asked: stop})
 	if _, err := node.Share(t.Context(), "stdout", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 
 // slowStore answers no claim before the asker gives up.
 type slowStore struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 	asked func()
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
 // told are the terms that an owner has been given back.
@@ -19,7 +19,7 @@ func (t told) Ended(term change.Term) { t <- term }
 // A term whose context has ended, because the claim has run out while the store was away, is given back: its partition would have no owner for
 // ever.
 func TestTermThatIsOverIsGivenBack(t *testing.T) {
-	node, _ := newNode(t, 4, checkpoint.NewMemory(4))
+	node, _ := newNode(t, 4, checkpointtest.NewMemory(4))
 	m := &Member{cfg: Config{Node: node}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
@@ -55,7 +55,7 @@ func TestTermThatIsOverIsGivenBack(t *testing.T) {
 // A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.
 func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 	const partitions, rounds = 64, 200
-	node, _ := newNode(t, partitions, checkpoint.NewMemory(partitions))
+	node, _ := newNode(t, partitions, checkpointtest.NewMemory(partitions))
 	m := &Member{cfg: Config{Node: node}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
@@ -97,7 +97,7 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 // A term whose context has ended is the node's no longer, whether or not anything is saved under it, and is given back.
 func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node, _ := newNode(t, 2, checkpoint.NewMemory(2))
+		node, _ := newNode(t, 2, checkpointtest.NewMemory(2))
 		m := New(Config{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})
 		owned, end := context.WithCancel(t.Context())
 		term := change.Term{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: 7}, Context: owned}

@@ -44,7 +44,12 @@ func (d *Documents) Collections(ctx context.Context, db, coll string) (all []sna
 		if t := mongo.SessionFromContext(ctx).OperationTime(); t != nil {
 			at = change.Timestamp{T: t.T, I: t.I}
 		}
-		return nil
+		for i := range all {
+			if all[i].Documents, err = d.count(ctx, all[i].Namespace); err != nil {
+				return err
+			}
+		}
+		return d.advanceConfig(ctx, at)
 	})
 	return all, at, err
 }
@@ -67,17 +72,36 @@ func (d *Documents) collections(ctx context.Context, db, coll string) (all []sna
 			return nil, fmt.Errorf("list the collections of %s: %w", db, AsFault(err))
 		}
 		for _, name := range names {
-			if strings.HasPrefix(name, "system.") || !d.covers(change.Namespace{DB: db, Coll: name}) {
-				continue
+			if ns := (change.Namespace{DB: db, Coll: name}); !strings.HasPrefix(name, "system.") && d.covers(ns) {
+				all = append(all, snapshot.Collection{Namespace: ns})
 			}
-			n, err := d.client.Driver().Database(db).Collection(name).EstimatedDocumentCount(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("count the documents of %s.%s: %w", db, name, AsFault(err))
-			}
-			all = append(all, snapshot.Collection{Namespace: change.Namespace{DB: db, Coll: name}, Documents: n})
 		}
 	}
 	return all, nil
+}
+
+// count returns about how many documents a collection has. It brings the shards that have some to the time of what the session of ctx has read before:
+// streams reach a time when all shards and the config servers are past it, and a shard without writes is only every 10 s. A server that is asked
+// for what there is after a time that it has not reached writes a no-op (read_concern_mongod.cpp).
+func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, error) {
+	comment := options.EstimatedDocumentCount().SetComment(d.client.Application())
+	n, err := d.client.Driver().Database(ns.DB).Collection(ns.Coll).EstimatedDocumentCount(ctx, comment)
+	if err != nil {
+		return 0, fmt.Errorf("count the documents of %s: %w", ns, AsFault(err))
+	}
+	return n, nil
+}
+
+// advanceConfig brings the config servers of a sharded cluster to a time. Where mongos refuses that, they are there within a second.
+func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) error {
+	if !d.client.Sharded() {
+		return nil
+	}
+	err := d.client.AdvanceConfig(ctx, ClusterTime{Timestamp: to})
+	if _, refused := errors.AsType[mongo.ServerError](err); refused {
+		return nil
+	}
+	return err
 }
 
 // Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for _ids of different types: since MongoDB 5.0
@@ -103,7 +127,13 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 				return fault.Newf(fault.MongoRefused, "the server tells no operation time")
 			}
 			p.To = change.Timestamp{T: at.T, I: at.I}
-			return nil
+			if !d.client.Sharded() {
+				return nil
+			}
+			if _, err := d.count(ctx, q.Namespace); err != nil {
+				return err
+			}
+			return d.advanceConfig(ctx, p.To)
 		})
 	}
 	if err != nil {

@@ -1,12 +1,15 @@
 package mongodb_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/devmongo"
@@ -136,5 +139,67 @@ func TestPagesShowTheirTime(t *testing.T) {
 				t.Errorf("%s up to %s, before the collection was created", text, to)
 			}
 		})
+	}
+}
+
+// A page below 5.0 and a list of collections wait until the stream has reached their time. Behind mongos the stream does, although nothing is written
+// to any shard nor to the config servers.
+func TestStreamReachesTheTimeOfAPageOfIdleShards(t *testing.T) {
+	orders := change.Namespace{DB: "shop", Coll: "orders"}
+	for name, read := range map[string]func(*mongodb.Documents) error{
+		"page": func(source *mongodb.Documents) error {
+			_, err := source.Read(t.Context(), snapshot.Query{Namespace: orders, Documents: 10, Bytes: 1 << 20})
+			return err
+		},
+		"collections": func(source *mongodb.Documents) error {
+			_, _, err := source.Collections(t.Context(), orders.DB, "")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := devmongotest.Start(t, devmongo.Config{Release: "4.4", Preset: "sharded", Adjust: func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }})
+			client := mongodbtest.Dial(t, server.URI())
+			stream, err := client.Driver().Watch(t.Context(), mongo.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(20*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = stream.Close(context.Background()) }()
+			source, coll := mongodb.NewDocuments(client, nil), client.Driver().Database(orders.DB).Collection(orders.Coll)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for id := range 4 { // on the first shard and on the second one by turns
+				if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := read(source); err != nil {
+					t.Fatal(err)
+				}
+				if !stream.Next(ctx) || stream.Current.Lookup("documentKey", "_id").AsInt64() != int64(id) {
+					t.Fatalf("instead of the change of document %d came %v, %v", id, stream.Current, stream.Err())
+				}
+			}
+		})
+	}
+}
+
+// Whoever may not read from the config servers reads collections all the same.
+func TestCollectionsAreListedWithoutTheConfigServers(t *testing.T) {
+	for _, code := range []int{13, 8000} { // of MongoDB, of proxies in front of it
+		server := devmongotest.Start(t, devmongo.Config{Preset: "sharded"})
+		client := mongodbtest.Dial(t, server.URI())
+		if _, err := client.Driver().Database("shop").Collection("orders").InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+		err := client.Driver().Database("admin").RunCommand(t.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "alwaysOn"},
+			{Key: "data", Value: bson.D{{Key: "failCommands", Value: bson.A{"find"}}, {Key: "errorCode", Value: code}}},
+		}).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _, err := mongodb.NewDocuments(client, nil).Collections(t.Context(), "shop", "")
+		if err != nil || len(all) != 1 || all[0].Documents != 1 {
+			t.Errorf("code %d: %v, %v", code, all, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -20,7 +21,7 @@ const sink = "sink"
 // A shelf is where the cluster's checkpoints are kept. Those of the sink are fenced as the seed says: by the owner's key in the moment of the
 // write, or by the epoch that has claimed them.
 type shelf struct {
-	*checkpoint.Memory
+	*checkpointtest.Memory
 
 	world *world
 	keyed bool // fenced by the owner's key
@@ -32,7 +33,7 @@ type shelf struct {
 }
 
 func newShelf(w *world, keyed bool) *shelf {
-	s := &shelf{Memory: checkpoint.NewMemory(w.partitions), world: w, keyed: keyed}
+	s := &shelf{Memory: checkpointtest.NewMemory(w.partitions), world: w, keyed: keyed}
 	if _, err := s.Create(context.Background(), w.origin); err != nil {
 		panic(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,42 +13,8 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/internal/devmongo"
+	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 )
-
-// A gate has pages of shop.orders wait that have been read, so that what happens meanwhile is later than they are.
-type gate struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	pages int // that may still pass; negative: any number
-}
-
-func newGate(pages int) *gate {
-	g := &gate{pages: pages}
-	g.cond = sync.NewCond(&g.mu)
-	return g
-}
-
-func (g *gate) pass(command, namespace string) {
-	if command != "find" || namespace != "shop.orders" {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.pages == 0 {
-		g.cond.Wait()
-	}
-	if g.pages > 0 {
-		g.pages--
-	}
-}
-
-// open lets all pages pass.
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pages = -1
-	g.cond.Broadcast()
-}
 
 // applyWhole takes an event that is not of a document. The caller holds the mutex.
 func (r *replica) applyWhole(event []byte) error {
@@ -148,10 +113,10 @@ func TestCollectionsThatChangeWhileTheyAreRead(t *testing.T) {
 			for _, over := range []string{"gRPC", "events"} {
 				t.Run(fmt.Sprint(name, " ", release, " ", over), func(t *testing.T) {
 					t.Parallel()
-					pages := newGate(2)
-					w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }},
+					pages := devmongotest.NewPages("orders", 2)
+					w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }},
 						"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=100000")
-					t.Cleanup(pages.open)
+					t.Cleanup(pages.Open)
 					c := collections{w.coll("orders"), w.coll("other")}
 					fill(w, c.orders, ids, 1)
 					fill(w, c.other, ids[20:], 2000)
@@ -171,7 +136,7 @@ func TestCollectionsThatChangeWhileTheyAreRead(t *testing.T) {
 					}
 					node.until("a page has come", r.look(func() bool { return r.snapshots >= 7 }))
 					do(w, c)
-					pages.open()
+					pages.Open()
 					node.until("the snapshot is complete", r.look(func() bool { return r.done > 0 }))
 					want := contents(t, c.orders)
 					got := make(map[string]int)
@@ -215,10 +180,10 @@ func TestSnapshotsFollowTheCollation(t *testing.T) {
 	for _, release := range []string{"4.4", "8.0"} {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
-			pages := newGate(3)
-			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }},
+			pages := devmongotest.NewPages("orders", 3)
+			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }},
 				"STREAMER_RESCAN_PAGE_SIZE=3", "STREAMER_RESCAN_RATE=100000")
-			t.Cleanup(pages.open)
+			t.Cleanup(pages.Open)
 			w.create("orders", collated())
 			v := 0
 			insert := func(id any) {
@@ -256,7 +221,7 @@ func TestSnapshotsFollowTheCollation(t *testing.T) {
 				remove(id)
 				insert(strings.Map(func(r rune) rune { return r ^ 0x20 }, id))
 			}
-			pages.open()
+			pages.Open()
 			for _, r := range []*replica{first, second} {
 				node.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))
 				r.equals(node, w.coll("orders"))
@@ -276,10 +241,10 @@ func TestSnapshotsOfCappedCollectionsViewsAndTimeSeries(t *testing.T) {
 	for _, release := range []string{"4.4", "8.0"} {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
-			pages := newGate(2)
-			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.pass }},
+			pages := devmongotest.NewPages("orders", 2)
+			w := newRig(t, devmongo.Config{Release: release, Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }},
 				"STREAMER_RESCAN_PAGE_SIZE=4", "STREAMER_RESCAN_RATE=100000")
-			t.Cleanup(pages.open)
+			t.Cleanup(pages.Open)
 			capped := w.coll("orders")
 			w.create("orders", bson.E{Key: "capped", Value: true}, bson.E{Key: "size", Value: 1 << 20}, bson.E{Key: "max", Value: 100})
 			w.create("seen", bson.E{Key: "viewOn", Value: "orders"}, bson.E{Key: "pipeline", Value: bson.A{}})
@@ -320,7 +285,7 @@ func TestSnapshotsOfCappedCollectionsViewsAndTimeSeries(t *testing.T) {
 			if _, err := capped.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 0}, {Key: "v", Value: 2000}}); err != nil {
 				t.Fatal(err)
 			}
-			pages.open()
+			pages.Open()
 			node.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))
 			r.equals(node, capped)
 			r.mu.Lock()

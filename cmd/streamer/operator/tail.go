@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A tail follows a node's events.
@@ -94,11 +95,7 @@ func (t *tail) run(ctx context.Context) error {
 			return err
 		}
 		fmt.Fprintf(t.notes, "connection lost (%v); reconnecting\n", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if retry.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}

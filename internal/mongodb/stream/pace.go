@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/oplog"
 )
 
@@ -31,15 +32,5 @@ func (s *Source) waitForPace(ctx context.Context) error {
 	s.mu.Lock()
 	wait := time.Until(s.mu.due.Add(-time.Duration(s.cfg.MaxStreams) * s.cfg.MinReopen))
 	s.mu.Unlock()
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Sleep(ctx, wait)
 }

@@ -1,4 +1,4 @@
-package checkpoint_test
+package checkpointtest_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 func openMemory(t *testing.T) checkpointtest.Harness {
-	m := checkpoint.NewMemory(checkpointtest.Partitions)
+	m := checkpointtest.NewMemory(checkpointtest.Partitions)
 	revision := uint64(0)
 	return checkpointtest.Harness{
 		Store: m,
@@ -50,7 +50,7 @@ func openMemory(t *testing.T) checkpointtest.Harness {
 func TestMemoryIsAStore(t *testing.T) { checkpointtest.TestStore(t, openMemory) }
 
 func TestMemoryHasOneOwnerOfEachPartition(t *testing.T) {
-	m := checkpoint.NewMemory(2)
+	m := checkpointtest.NewMemory(2)
 	term := change.Term{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: 7}}
 	if _, err := m.ClaimTerms(t.Context(), checkpointtest.Subscriber, []change.Term{term}); err != nil {
 		t.Fatal(err)
@@ -67,17 +67,5 @@ func TestMemoryHasOneOwnerOfEachPartition(t *testing.T) {
 	}
 	if err := save(term.Epoch); err != nil {
 		t.Error(err)
-	}
-}
-
-// Where every partition is elsewhere, nobody is at the position itself: it follows the earliest of them, or it would leave the oplog for nothing.
-func TestPositionOfNobodyFollows(t *testing.T) {
-	t.Parallel()
-	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
-	stands := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "a"}, Position: at(1), Positions: map[change.Partition]change.Position{0: at(5)}, Partitions: 2}
-	save := checkpoint.Checkpoint{Key: stands.Key, Positions: map[change.Partition]change.Position{1: at(7)}, Partitions: 2}
-	merged, changed, err := checkpoint.Merge(&stands, save)
-	if err != nil || !changed || merged.Position.Compare(at(5)) != 0 || merged.In(0).Compare(at(5)) != 0 || merged.In(1).Compare(at(7)) != 0 {
-		t.Errorf("%+v, changed: %t, %v", merged, changed, err)
 	}
 }

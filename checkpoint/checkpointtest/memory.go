@@ -1,4 +1,4 @@
-package checkpoint
+package checkpointtest
 
 import (
 	"cmp"
@@ -9,46 +9,40 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 )
 
-// Memory is an in-memory store for tests and demonstrations. It is as strict as the other stores: it accepts a shared checkpoint only with
-// the epoch of the last ClaimTerms.
+// Memory is a store in memory, for tests of what uses stores. It is as strict as the others: it accepts a shared checkpoint only with the epoch of
+// the last ClaimTerms.
 type Memory struct {
 	partitions int
 
 	mu struct {
 		sync.Mutex
 
-		origin *Origin
-		kept   map[Key]*kept
-		owners map[Key]change.Epoch // of shared checkpoints
-		gaps   map[string]Gap
+		origin *checkpoint.Origin
+		kept   map[checkpoint.Key]*kept
+		owners map[checkpoint.Key]change.Epoch // of shared checkpoints
+		gaps   map[string]checkpoint.Gap
 		saved  uint64
 	}
 }
 
 // A kept is one checkpoint with its history.
 type kept struct {
-	Checkpoint
+	checkpoint.Checkpoint
 
-	trail   Trail
-	history []Checkpoint // oldest first
-	saved   uint64       // increases with each save of any key
+	trail   checkpoint.Trail
+	history []checkpoint.Checkpoint // oldest first
+	saved   uint64                  // increases with each save of any key
 }
 
-var (
-	_ Store        = (*Memory)(nil)
-	_ Claimer      = (*Memory)(nil)
-	_ OriginKeeper = (*Memory)(nil)
-	_ GapKeeper    = (*Memory)(nil)
-	_ Rewinder     = (*Memory)(nil)
-	_ Adopter      = (*Memory)(nil)
-)
+var _ Store = (*Memory)(nil)
 
 // NewMemory returns an empty store for a number of partitions.
 func NewMemory(partitions int) *Memory {
 	m := &Memory{partitions: partitions}
-	m.mu.kept, m.mu.owners, m.mu.gaps = make(map[Key]*kept), make(map[Key]change.Epoch), make(map[string]Gap)
+	m.mu.kept, m.mu.owners, m.mu.gaps = make(map[checkpoint.Key]*kept), make(map[checkpoint.Key]change.Epoch), make(map[string]checkpoint.Gap)
 	return m
 }
 
@@ -62,7 +56,7 @@ func (m *Memory) lock(ctx context.Context) error {
 }
 
 // current returns the checkpoint of a key, nil if there is none.
-func (m *Memory) current(k Key) *Checkpoint {
+func (m *Memory) current(k checkpoint.Key) *checkpoint.Checkpoint {
 	if there := m.mu.kept[k]; there != nil {
 		return &there.Checkpoint
 	}
@@ -70,7 +64,7 @@ func (m *Memory) current(k Key) *Checkpoint {
 }
 
 // put stores c.
-func (m *Memory) put(c Checkpoint) {
+func (m *Memory) put(c checkpoint.Checkpoint) {
 	k := m.mu.kept[c.Key]
 	if k == nil {
 		k = &kept{}
@@ -81,31 +75,31 @@ func (m *Memory) put(c Checkpoint) {
 	var entry bool
 	if k.trail, entry = k.trail.Next(c); entry {
 		k.history = append(k.history, c.Entry().Clone())
-		k.history = k.history[max(0, len(k.history)-HistoryLength):]
+		k.history = k.history[max(0, len(k.history)-checkpoint.HistoryLength):]
 	}
 	m.makeRoom()
 }
 
 // makeRoom removes the exclusive subscribers without an identity beyond MaxSubscribers that were saved longest ago.
 func (m *Memory) makeRoom() {
-	if len(m.mu.kept) <= MaxSubscribers {
+	if len(m.mu.kept) <= checkpoint.MaxSubscribers {
 		return
 	}
 	var all []*kept
 	for key, k := range m.mu.kept {
-		if !key.Shared && Owner(key.Subscriber) == "" {
+		if !key.Shared && checkpoint.Owner(key.Subscriber) == "" {
 			all = append(all, k)
 		}
 	}
-	if len(all) <= MaxSubscribers {
+	if len(all) <= checkpoint.MaxSubscribers {
 		return
 	}
 	oldest := slices.MinFunc(all, func(a, b *kept) int { return cmp.Compare(a.saved, b.saved) })
 	delete(m.mu.kept, oldest.Key)
 }
 
-// Save implements [Store].
-func (m *Memory) Save(ctx context.Context, checkpoints []Checkpoint) []error {
+// Save implements [checkpoint.Store].
+func (m *Memory) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) []error {
 	results := make([]error, len(checkpoints))
 	for i, c := range checkpoints {
 		results[i] = m.save(ctx, c)
@@ -113,7 +107,7 @@ func (m *Memory) Save(ctx context.Context, checkpoints []Checkpoint) []error {
 	return results
 }
 
-func (m *Memory) save(ctx context.Context, c Checkpoint) error {
+func (m *Memory) save(ctx context.Context, c checkpoint.Checkpoint) error {
 	c, err := c.Trimmed()
 	if err != nil {
 		return err
@@ -126,30 +120,30 @@ func (m *Memory) save(ctx context.Context, c Checkpoint) error {
 	}
 	defer m.mu.Unlock()
 	if owner := m.mu.owners[c.Key]; c.Shared && (owner != c.Epoch || m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation) {
-		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, ErrFenced)
+		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, checkpoint.ErrFenced)
 	}
 	stored := m.current(c.Key)
 	if stored == nil && !c.Shared {
-		return fmt.Errorf("%s has not been claimed: %w", c.Key, ErrFenced)
+		return fmt.Errorf("%s has not been claimed: %w", c.Key, checkpoint.ErrFenced)
 	}
-	merged, changed, err := Merge(stored, c)
+	merged, changed, err := checkpoint.Merge(stored, c)
 	if err == nil && changed {
 		m.put(merged)
 	}
 	return err
 }
 
-// Load implements [Store].
-func (m *Memory) Load(ctx context.Context, subscriber string) ([]Checkpoint, error) {
-	return m.list(ctx, func(k Key) bool { return k.Subscriber == subscriber })
+// Load implements [checkpoint.Store].
+func (m *Memory) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
+	return m.list(ctx, func(k checkpoint.Key) bool { return k.Subscriber == subscriber })
 }
 
-// List implements [Store].
-func (m *Memory) List(ctx context.Context) ([]Checkpoint, error) {
-	return m.list(ctx, func(Key) bool { return true })
+// List implements [checkpoint.Store].
+func (m *Memory) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	return m.list(ctx, func(checkpoint.Key) bool { return true })
 }
 
-func (m *Memory) list(ctx context.Context, wanted func(Key) bool) (all []Checkpoint, err error) {
+func (m *Memory) list(ctx context.Context, wanted func(checkpoint.Key) bool) (all []checkpoint.Checkpoint, err error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -159,11 +153,11 @@ func (m *Memory) list(ctx context.Context, wanted func(Key) bool) (all []Checkpo
 			all = append(all, k.Checkpoint.Clone())
 		}
 	}
-	Sort(all)
+	checkpoint.Sort(all)
 	return all, nil
 }
 
-// Delete implements [Store].
+// Delete implements [checkpoint.Store].
 func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -177,8 +171,8 @@ func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 	return nil
 }
 
-// History implements [Store].
-func (m *Memory) History(ctx context.Context, k Key) (entries []Checkpoint, err error) {
+// History implements [checkpoint.Store].
+func (m *Memory) History(ctx context.Context, k checkpoint.Key) (entries []checkpoint.Checkpoint, err error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -191,22 +185,24 @@ func (m *Memory) History(ctx context.Context, k Key) (entries []Checkpoint, err 
 	return entries, nil
 }
 
-// ClaimTerms implements [Claimer]. If it returns ErrFenced, it has claimed nothing.
-func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error) {
+// ClaimTerms implements [checkpoint.Claimer]. If it returns checkpoint.ErrFenced, it has claimed nothing.
+func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	key := func(t change.Term) Key { return Key{Subscriber: subscriber, Shared: true, Partition: t.Partition} }
+	key := func(t change.Term) checkpoint.Key {
+		return checkpoint.Key{Subscriber: subscriber, Shared: true, Partition: t.Partition}
+	}
 	for _, t := range terms {
 		if owner := m.mu.owners[key(t)]; owner.Compare(t.Epoch) > 0 || m.mu.origin != nil && t.Epoch.Incarnation < m.mu.origin.Incarnation {
-			return nil, fmt.Errorf("%s, epoch %s, owner %s: %w", key(t), t.Epoch, owner, ErrFenced)
+			return nil, fmt.Errorf("%s, epoch %s, owner %s: %w", key(t), t.Epoch, owner, checkpoint.ErrFenced)
 		}
 	}
-	claimed := make([]Checkpoint, len(terms))
+	claimed := make([]checkpoint.Checkpoint, len(terms))
 	for i, t := range terms {
 		m.mu.owners[key(t)] = t.Epoch
-		claimed[i] = Checkpoint{Key: key(t), Partitions: m.partitions}
+		claimed[i] = checkpoint.Checkpoint{Key: key(t), Partitions: m.partitions}
 		if stored := m.current(key(t)); stored != nil {
 			claimed[i] = stored.Clone()
 		}
@@ -214,23 +210,23 @@ func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []chan
 	return claimed, nil
 }
 
-// ClaimName implements [Claimer].
-func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error) {
+// ClaimName implements [checkpoint.Claimer].
+func (m *Memory) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
 	first, err := first.Trimmed()
 	if err != nil {
-		return Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	if err := m.lock(ctx); err != nil {
-		return Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	defer m.mu.Unlock()
 	stored := m.current(first.Key)
 	claim, err := c.Claimed(stored, time.Now())
 	if err == nil && stored == nil {
-		err = HasRoom(first.Subscriber, m.names(Owner(first.Subscriber)))
+		err = checkpoint.HasRoom(first.Subscriber, m.names(checkpoint.Owner(first.Subscriber)))
 	}
 	if err != nil {
-		return Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	next := first
 	if stored != nil {
@@ -249,42 +245,42 @@ func (m *Memory) ClaimName(ctx context.Context, c Claim, first Checkpoint) (Chec
 // names returns how many exclusive subscribers an identity has. The caller holds the mutex.
 func (m *Memory) names(owner string) (n int) {
 	for key := range m.mu.kept {
-		if !key.Shared && Owner(key.Subscriber) == owner {
+		if !key.Shared && checkpoint.Owner(key.Subscriber) == owner {
 			n++
 		}
 	}
 	return n
 }
 
-// Rewind implements [Rewinder].
-func (m *Memory) Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error) {
+// Rewind implements [checkpoint.Rewinder].
+func (m *Memory) Rewind(ctx context.Context, k checkpoint.Key, to change.Position, by, why string) (checkpoint.Checkpoint, error) {
 	if err := m.lock(ctx); err != nil {
-		return Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil {
-		return Checkpoint{}, ErrNoOrigin
+		return checkpoint.Checkpoint{}, checkpoint.ErrNoOrigin
 	}
 	stored := m.current(k)
 	if stored == nil {
-		return Checkpoint{}, fmt.Errorf("%s: %w", k, ErrNone)
+		return checkpoint.Checkpoint{}, fmt.Errorf("%s: %w", k, checkpoint.ErrNone)
 	}
 	next, err := stored.Rewound(to, m.mu.origin.Incarnation, by, why)
 	if err != nil {
-		return Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	m.put(next)
 	return next.Clone(), nil
 }
 
-// Put implements [Rewinder].
-func (m *Memory) Put(ctx context.Context, c Checkpoint) error {
+// Put implements [checkpoint.Rewinder].
+func (m *Memory) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil {
-		return ErrNoOrigin
+		return checkpoint.ErrNoOrigin
 	}
 	next, err := c.Imported(m.current(c.Key), *m.mu.origin)
 	if err == nil {
@@ -293,25 +289,25 @@ func (m *Memory) Put(ctx context.Context, c Checkpoint) error {
 	return err
 }
 
-// Origin implements [OriginKeeper].
-func (m *Memory) Origin(ctx context.Context) (Origin, error) {
+// Origin implements [checkpoint.OriginKeeper].
+func (m *Memory) Origin(ctx context.Context) (checkpoint.Origin, error) {
 	if err := m.lock(ctx); err != nil {
-		return Origin{}, err
+		return checkpoint.Origin{}, err
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil {
-		return Origin{}, ErrNoOrigin
+		return checkpoint.Origin{}, checkpoint.ErrNoOrigin
 	}
 	return *m.mu.origin, nil
 }
 
-// Create implements [OriginKeeper].
-func (m *Memory) Create(ctx context.Context, o Origin) (Origin, error) {
+// Create implements [checkpoint.OriginKeeper].
+func (m *Memory) Create(ctx context.Context, o checkpoint.Origin) (checkpoint.Origin, error) {
 	if o.Partitions != m.partitions {
-		return Origin{}, fmt.Errorf("an origin of %d partitions for checkpoints of %d", o.Partitions, m.partitions)
+		return checkpoint.Origin{}, fmt.Errorf("an origin of %d partitions for checkpoints of %d", o.Partitions, m.partitions)
 	}
 	if err := m.lock(ctx); err != nil {
-		return Origin{}, err
+		return checkpoint.Origin{}, err
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil {
@@ -320,21 +316,21 @@ func (m *Memory) Create(ctx context.Context, o Origin) (Origin, error) {
 	return *m.mu.origin, nil
 }
 
-// Complete implements [OriginKeeper].
-func (m *Memory) Complete(ctx context.Context, b Backend) (Origin, error) {
+// Complete implements [checkpoint.OriginKeeper].
+func (m *Memory) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.Origin, error) {
 	if err := m.lock(ctx); err != nil {
-		return Origin{}, err
+		return checkpoint.Origin{}, err
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil {
-		return Origin{}, ErrNoOrigin
+		return checkpoint.Origin{}, checkpoint.ErrNoOrigin
 	}
 	m.mu.origin.Backend = m.mu.origin.Backend.With(b)
 	return *m.mu.origin, nil
 }
 
-// Adopt implements [Adopter].
-func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
+// Adopt implements [checkpoint.Adopter].
+func (m *Memory) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := next.Follows(last); err != nil {
 		return err
 	}
@@ -343,15 +339,15 @@ func (m *Memory) Adopt(ctx context.Context, last, next Origin) error {
 	}
 	defer m.mu.Unlock()
 	if m.mu.origin == nil || !m.mu.origin.Equal(last) {
-		return ErrOriginMoved
+		return checkpoint.ErrOriginMoved
 	}
 	next.Backend = next.Backend.With(m.mu.origin.Backend)
 	m.mu.origin = &next
 	return nil
 }
 
-// AddGap implements [GapKeeper].
-func (m *Memory) AddGap(ctx context.Context, g Gap) error {
+// AddGap implements [checkpoint.GapKeeper].
+func (m *Memory) AddGap(ctx context.Context, g checkpoint.Gap) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
@@ -361,14 +357,14 @@ func (m *Memory) AddGap(ctx context.Context, g Gap) error {
 		g = known.Again(g)
 	}
 	m.mu.gaps[id] = g
-	if len(m.mu.gaps) > MaxGaps {
+	if len(m.mu.gaps) > checkpoint.MaxGaps {
 		delete(m.mu.gaps, m.sortedGaps()[0].ID())
 	}
 	return nil
 }
 
-// Gaps implements [GapKeeper].
-func (m *Memory) Gaps(ctx context.Context) ([]Gap, error) {
+// Gaps implements [checkpoint.GapKeeper].
+func (m *Memory) Gaps(ctx context.Context) ([]checkpoint.Gap, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -376,11 +372,11 @@ func (m *Memory) Gaps(ctx context.Context) ([]Gap, error) {
 	return m.sortedGaps(), nil
 }
 
-func (m *Memory) sortedGaps() []Gap {
-	gaps := make([]Gap, 0, len(m.mu.gaps))
+func (m *Memory) sortedGaps() []checkpoint.Gap {
+	gaps := make([]checkpoint.Gap, 0, len(m.mu.gaps))
 	for _, g := range m.mu.gaps {
 		gaps = append(gaps, g.Trimmed())
 	}
-	SortGaps(gaps)
+	checkpoint.SortGaps(gaps)
 	return gaps
 }

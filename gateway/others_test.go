@@ -1,0 +1,31 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"google.golang.org/grpc/peer"
+)
+
+// A machine has all addresses of an IPv6 network of 64 bits, and may make no more calls of other services than a host of one address.
+func TestOtherCallsAreBoundedByNetwork(t *testing.T) {
+	others := &others{of: make(map[netip.Addr]int)}
+	from := func(address string) context.Context {
+		return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 5}})
+	}
+	served := 0
+	for i := range maxOthersOfAddress + 1 {
+		if _, err := others.enter(from(fmt.Sprintf("2001:db8:1:2::%x", i+1)), "Watch"); err == nil {
+			served++
+		}
+	}
+	if served != maxOthersOfAddress {
+		t.Errorf("%d calls of one network were served, want %d", served, maxOthersOfAddress)
+	}
+	if _, err := others.enter(from("2001:db8:1:3::1"), "Watch"); err != nil {
+		t.Errorf("another network: %v", err)
+	}
+}
