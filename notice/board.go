@@ -124,6 +124,13 @@ func (b *Board) add(notices ...Notice) {
 	b.mu.changed = make(chan struct{})
 }
 
+// last returns the ID of the newest notice.
+func (b *Board) last() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.last
+}
+
 // log writes the notice to the log.
 func (b *Board) log(n Notice) {
 	log := b.cfg.Logger.Info

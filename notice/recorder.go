@@ -57,7 +57,10 @@ type Recorder struct {
 	mu struct {
 		sync.Mutex
 
-		waiting []Notice
+		collected uint64 // up to which ID of the board
+		waiting   []Notice
+		writing   []Notice      // the batch under way
+		changed   chan struct{} // closed and replaced when these have changed
 	}
 	more chan struct{} // holds one signal: notices wait
 }
@@ -68,7 +71,9 @@ func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.Bound = cmp.Or(cfg.Bound, 1000)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), writing: health.NewLoop(), reading: health.NewLoop(), more: make(chan struct{}, 1)}
+	r := &Recorder{cfg: cfg, board: board, store: store, metrics: newRecorderMetrics(cfg.Registerer), writing: health.NewLoop(), reading: health.NewLoop(), more: make(chan struct{}, 1)}
+	r.mu.changed = make(chan struct{})
+	return r
 }
 
 // Load adds the history to the board before new notices are posted. If it is not called or fails, Run does so later. It must not run
@@ -131,11 +136,13 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 				r.mu.waiting = append(r.mu.waiting, n)
 			}
 		}
+		r.mu.collected = last
 		waiting, removed := newest(r.mu.waiting, r.cfg.Bound)
 		if removed > 0 {
 			r.metrics.dropped.Add(float64(removed))
 			r.mu.waiting = append([]Notice(nil), waiting...)
 		}
+		r.change()
 		r.mu.Unlock()
 		select {
 		case r.more <- struct{}{}:
@@ -151,7 +158,37 @@ func (r *Recorder) take() []Notice {
 	n := min(len(r.mu.waiting), MaxBatch)
 	batch := r.mu.waiting[:n:n]
 	r.mu.waiting = r.mu.waiting[n:]
+	r.mu.writing = batch
+	r.change()
 	return batch
+}
+
+// change tells those that wait in Flush. The caller holds the mutex.
+func (r *Recorder) change() {
+	close(r.mu.changed)
+	r.mu.changed = make(chan struct{})
+}
+
+// Flush waits until everything that was posted on the board before is in the history. It returns the context's cause if that ends first.
+func (r *Recorder) Flush(ctx context.Context) error {
+	last := r.board.last()
+	for {
+		r.mu.Lock()
+		over := r.mu.collected >= last
+		for _, left := range [][]Notice{r.mu.writing, r.mu.waiting} {
+			over = over && (len(left) == 0 || left[0].ID > last)
+		}
+		changed := r.mu.changed
+		r.mu.Unlock()
+		if over {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // runWriting writes batches until more is closed or the hard context ends. It pauses between batches until the soft context ends.
@@ -163,11 +200,20 @@ func (r *Recorder) runWriting(soft, hard context.Context) {
 				continue
 			}
 			r.metrics.written.Add(float64(len(batch)))
+			r.wrote()
 			_ = retry.Backoff{First: r.cfg.Pause, Longest: r.cfg.Pause}.Wait(soft, 1) // stopping: at once
 			r.writing.Work()
 		}
 		r.writing.Rest()
 	}
+}
+
+// wrote notes that the batch under way is in the history.
+func (r *Recorder) wrote() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.writing = nil
+	r.change()
 }
 
 // write writes a batch with retries; after the soft context has ended, in one attempt.

@@ -248,6 +248,39 @@ func TestHistoryThatIsAwayBlocksNobodyAndCostsTheOldest(t *testing.T) {
 	})
 }
 
+// Who waits for the history is told when everything that was posted before is in it, and not before.
+func TestFlushWaitsForTheHistory(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		flush := func(within time.Duration) error {
+			ctx, cancel := context.WithTimeout(b.Context(), within)
+			defer cancel()
+			return b.recorder.Flush(ctx)
+		}
+		b.start()
+		if err := flush(0); err != nil {
+			b.Errorf("with nothing posted: %v", err)
+		}
+		want := b.post(0, 1)
+		synctest.Wait() // it is written, and what follows waits for the pause
+		want = append(want, b.post(1, 251)...)
+		if err := flush(time.Minute); err != nil {
+			b.Error(err)
+		}
+		if texts, _, _ := b.memory.written(); !slices.Equal(texts, want) {
+			b.Errorf("%d of %d are written", len(texts), len(want))
+		}
+		b.memory.leave(true)
+		b.post(251, 252)
+		if err := flush(time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("while the history is away: %v", err)
+		}
+		b.memory.leave(false)
+		if err := flush(time.Minute); err != nil {
+			b.Errorf("after that: %v", err)
+		}
+	})
+}
+
 func TestStoppedRecorderWritesWhatWasPosted(t *testing.T) {
 	run(t, notice.RecorderConfig{}, func(b *bubble) {
 		b.start()

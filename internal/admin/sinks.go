@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -23,9 +25,13 @@ const (
 	ResumeSink = "resume"
 )
 
+// recordTimeout bounds the wait until what an operator has said is in the cluster's audit log.
+const recordTimeout = 5 * time.Second
+
 // ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for /v1/sinks/{name}/{do}, where do is pause or resume, with 202:
-// the request is in the audit log, from which the nodes of the cluster take it. Identities that may not read everything get 403.
-func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board) http.Handler {
+// the request is in the audit log, from which the nodes of the cluster take it, also those that start later; recorded waits for that. Where it cannot be
+// written the answer is 503. Identities that may not read everything get 403.
+func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, recorded func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
 		if !i.Operates() {
@@ -51,6 +57,14 @@ func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board) htt
 			n := OperatedNotice(by, "sinks "+do, []string{name})
 			n.Fields["sink"], n.Fields["do"] = name, do
 			board.Post(n)
+			ctx, cancel := context.WithTimeout(r.Context(), recordTimeout)
+			err := recorded(ctx)
+			cancel()
+			if err != nil {
+				access.Refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.EtcdUnreachable,
+					"this node does so, but the others and those that start later do not know of it: the audit log could not be written within %s", recordTimeout))
+				return
+			}
 			status = http.StatusAccepted
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -59,7 +59,7 @@ func (s *Service) buildServers() error {
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
-	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board))
+	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded))
 	v1.Handle("GET /v1/sinks", sinks)
 	v1.Handle("POST /v1/sinks/{name}/{do}", sinks)
 	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))

@@ -64,6 +64,14 @@ func (c *channels) run(ctx context.Context) {
 	wg.Wait()
 }
 
+// recorded waits until what was posted is in the history, if there is one.
+func (c *channels) recorded(ctx context.Context) error {
+	if c.recorder == nil {
+		return nil
+	}
+	return c.recorder.Flush(ctx)
+}
+
 // announced is how gateways are told of a notice; ok is false for those of the past, which are for people, and those about other gateways.
 func announced(n notice.Notice) (told streamer.Notice, ok bool) {
 	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}

@@ -44,7 +44,8 @@ type rig struct {
 
 	server    *devmongo.Server
 	client    *mongo.Client
-	store     *etcd.Store // where nodes keep their checkpoints, past them
+	store     *etcd.Store  // where nodes keep their checkpoints, past them
+	history   notice.Store // likewise their notices
 	settings  []string
 	stallHub  func(context.Context) // of nodes; nil: it does not stall
 	stallSink func(context.Context) // likewise
@@ -65,7 +66,7 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 			t.Error(err)
 		}
 	})
-	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(kept, partitions), settings: append([]string{
+	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(kept, partitions), history: etcd.NewNoticeStore(kept, etcd.NoticeConfig{Process: "test", Keep: 1000, TTL: time.Hour}), settings: append([]string{
 		"STREAMER_MONGODB_URI=" + server.URI() + "&heartbeatFrequencyMS=500", "STREAMER_MONGODB_MAX_AWAIT=20ms", "STREAMER_MONGODB_WATCH=shop.*",
 		"STREAMER_ETCD_ENDPOINTS=" + strings.Join(endpoints, ","), "STREAMER_ETCD_PREFIX=" + prefix,
 		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",

@@ -466,6 +466,31 @@ func TestPausedSinkRestsUntilItIsResumed(t *testing.T) {
 	}
 }
 
+// What an operator has said of a sink is in the history when it is answered: a node that starts after another one was killed does it, too.
+func TestOrdersForSinksAreKeptWhenTheyAreAnswered(t *testing.T) {
+	t.Parallel()
+	r := sinkRig(t, toHTTP(t, &endpoint{}))
+	n := r.beginWith(nil)
+	var want []string
+	for _, do := range []string{"pause", "resume", "pause", "resume"} {
+		n.post(do)
+		want = append(want, do)
+		all, _, err := r.history.Read(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept []string
+		for _, record := range all {
+			if do, _ := record.Fields["do"].(string); record.Kind == notice.KindOperated {
+				kept = append(kept, do)
+			}
+		}
+		if !slices.Equal(kept, want) {
+			t.Errorf("the history has %q, want %q", kept, want)
+		}
+	}
+}
+
 // Nothing that the target has acknowledged of a partition before it leaves is published twice, and what comes after is published by its next owner.
 // That it leaves not before is streamer's TestPartitionsLeaveWhenTheyAreAcknowledged.
 func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
