@@ -34,6 +34,10 @@ const (
 	// begin at once where another node has ended.
 	startUnits  = unitsPerSecond / 1000
 	startStrain = 8
+	// compileUnits is the most that compiling a filter counts as: a session may have thousands.
+	compileUnits = unitsPerSecond / 1000
+	// longestRest bounds the rest of a slot under strain: costly evaluations go on until their filter is suspended.
+	longestRest = 100 * time.Millisecond
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 1000
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
@@ -240,8 +244,9 @@ func (t *tenants) rest(slots chan struct{}, units int, most float64) {
 		<-slots
 		return
 	}
-	seconds := float64(units) / unitsPerSecond * min(t.strain.now(time.Now()), most)
-	time.AfterFunc(time.Duration(seconds*float64(time.Second)), func() { <-slots })
+	used := time.Duration(units) * time.Second / unitsPerSecond
+	strained := time.Duration(float64(used) * min(t.strain.now(time.Now()), most))
+	time.AfterFunc(max(used, min(strained, longestRest)), func() { <-slots })
 }
 
 // start waits until a session of an account may begin: while there are several identities, each has as many beginnings as every other one, and they
@@ -495,6 +500,6 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 		return nil, context.Cause(ctx)
 	}
 	begun := time.Now()
-	defer func() { h.tenants.release(of, int(unitsPerSecond*time.Since(begun).Seconds())) }()
+	defer func() { h.tenants.release(of, min(int(unitsPerSecond*time.Since(begun).Seconds()), compileUnits)) }()
 	return h.tenants.compiler.Compile(f)
 }

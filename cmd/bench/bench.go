@@ -304,7 +304,7 @@ func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	life := nodeConfig{Settings: nodeSettings(j, "bench", "127.0.0.1:0"), Process: rand.Text(), Ready: true, File: j.sinkFile()}
-	if j.Identities != "" {
+	if j.Identities != "" || life.File != "" {
 		life.Memory = sampleLimit
 	}
 	if err := node.call(starting, "start", life, &j.Node); err != nil {
