@@ -16,7 +16,6 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
-	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -59,6 +58,7 @@ type Supervisor struct {
 	metrics metrics
 	logger  *slog.Logger
 	turning *health.Loop
+	asked   chan chan struct{} // for a sweep at once; what is sent is closed after it
 
 	// Of the loop that sweeps.
 	registry registry
@@ -89,6 +89,7 @@ func New(cfg Config, store Store) *Supervisor {
 	t.IdleConnTimeout = MaxInterval + time.Minute
 	return &Supervisor{
 		cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), logger: cfg.Logger, turning: health.NewLoop(), settings: cfg.Settings,
+		asked:    make(chan chan struct{}),
 		registry: registry{host: cfg.Host, keep: cfg.Window},
 		client: &http.Client{
 			Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -119,6 +120,7 @@ const lookAtLeadership = time.Second
 func (s *Supervisor) runSweeps(ctx context.Context) {
 	defer s.turning.Rest()
 	next := time.Now()
+	var asked chan struct{} // who has asked for the sweep that is due, nil for nobody
 	for said := false; ctx.Err() == nil; {
 		now := time.Now()
 		switch {
@@ -126,11 +128,11 @@ func (s *Supervisor) runSweeps(ctx context.Context) {
 			s.rest()
 			s.turning.Rest()
 			next = now
-			_ = retry.Sleep(ctx, min(lookAtLeadership, s.settings.Interval))
+			pause(ctx, min(lookAtLeadership, s.settings.Interval))
 			continue
-		case now.Before(next):
+		case now.Before(next) && asked == nil:
 			s.turning.RestFor(next.Sub(now) + s.settings.Interval)
-			_ = retry.Sleep(ctx, min(lookAtLeadership, next.Sub(now)))
+			asked = s.await(ctx, min(lookAtLeadership, next.Sub(now)))
 			continue
 		case !s.begun:
 			if err := s.begin(ctx); err != nil {
@@ -138,16 +140,57 @@ func (s *Supervisor) runSweeps(ctx context.Context) {
 					s.logger.Warn("components cannot be looked after yet", "error", err)
 				}
 				said = true
-				_ = retry.Sleep(ctx, min(lookAtLeadership, s.settings.Interval))
+				pause(ctx, min(lookAtLeadership, s.settings.Interval))
 				continue
 			}
 			said = false
 		}
 		s.turning.RestFor(2 * s.settings.Interval)
 		s.Sweep(ctx)
+		if asked != nil {
+			close(asked)
+			asked = nil
+		}
 		if next = now.Add(s.settings.Interval); next.Before(time.Now()) {
 			next = time.Now()
 		}
+	}
+}
+
+// await waits for so long, or until somebody asks for a sweep, whom it returns.
+func (s *Supervisor) await(ctx context.Context, d time.Duration) (asked chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case asked = <-s.asked:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return asked
+}
+
+// SweepNow has the loop sweep before that is due, as soon as its node leads, and waits until it has.
+func (s *Supervisor) SweepNow(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case s.asked <- done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
