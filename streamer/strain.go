@@ -9,8 +9,10 @@ import (
 const (
 	// strainWindow is how often it is looked whether goroutines wait for a core.
 	strainWindow = 100 * time.Millisecond
-	// strained is a wait in seconds. The node is strained while more than one goroutine of a hundred waits as long.
-	strained = 250e-6
+	// strained is a wait in seconds. The node is strained while more than one goroutine of a hundred waits as long, of leastWaits at least: a single one
+	// says nothing.
+	strained   = 250e-6
+	leastWaits = 200
 	// A strain is 1 while nobody waits, and maxStrain at most. It is multiplied by strainRise in each window in which the node is strained, and
 	// less by strainFall after each other one.
 	maxStrain, strainRise, strainFall = 15, 4, 0.2
@@ -51,7 +53,7 @@ func (s *strain) now(now time.Time) float64 {
 			late += n
 		}
 	}
-	if 100*(late-s.late) > all-s.all {
+	if 100*(late-s.late) > max(all-s.all, leastWaits) {
 		s.level = min(s.level*strainRise, maxStrain)
 	} else {
 		s.level = max(s.level-strainFall, 1)

@@ -24,7 +24,7 @@ func TestStrainFollowsTheWaitForCores(t *testing.T) {
 		soon, late uint64
 		want       float64
 	}{
-		{0, 0, 1}, {1000, 0, 1}, {990, 10, 1}, {980, 20, 4}, {0, 1, 15}, {0, 5, 15}, {100_000, 5, 14.8}, {0, 0, 14.6}, {10, 1, 15},
+		{0, 0, 1}, {1000, 0, 1}, {990, 10, 1}, {0, 2, 1}, {980, 20, 4}, {0, 3, 15}, {0, 5, 15}, {100_000, 5, 14.8}, {0, 2, 14.6}, {10, 3, 15},
 	}
 	for i, step := range steps {
 		if got := window(step.soon, step.late); !near(got, step.want) {
