@@ -82,7 +82,9 @@ func (c *connection) serve(ctx context.Context, request streamer.Request, hello 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	c.silence.ignore(true) // a client has nothing to say before it is welcome
 	c.subscriber, err = c.server.node.Connect(ctx, request, subscriptions)
+	c.silence.ignore(false)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -175,6 +176,39 @@ func TestClientThatIsSlowedDownIsNotSilent(t *testing.T) {
 	s.subscribe(&streampb.Subscription{Id: "later"})
 	for next(s, (*streampb.ConnectResponse).GetSubscribed).GetId() != "later" {
 	}
+}
+
+// Nor is one that waits until its session begins.
+func TestClientThatWaitsForItsWelcomeIsNotSilent(t *testing.T) {
+	store := &heldStore{asked: make(chan struct{}), held: make(chan struct{})}
+	w := newWorld(t, options{
+		server: gateway.Config{HeartbeatTimeout: 200 * time.Millisecond},
+		store:  func(s streamer.Checkpoints) streamer.Checkpoints { store.Checkpoints = s; return store },
+	})
+	patient := w.open(t.Context(), named("patient"))
+	<-store.asked
+	for range 2 { // which takes longer than it may be silent
+		if _, reason, _ := w.open(t.Context(), hello(nil)).ends(); reason != string(fault.SessionSilent) {
+			t.Errorf("one that is silent: %s", reason)
+		}
+	}
+	close(store.held)
+	next(patient, (*streampb.ConnectResponse).GetWelcome)
+}
+
+// A heldStore does not load the patient subscriber until it may.
+type heldStore struct {
+	streamer.Checkpoints
+
+	asked, held chan struct{}
+}
+
+func (s *heldStore) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {
+	if strings.Contains(subscriber, "patient") {
+		s.asked <- struct{}{}
+		<-s.held
+	}
+	return s.Checkpoints.Load(ctx, subscriber)
 }
 
 // Who takes nothing of what it is sent is let go when it is silent too, although what is being sent to it cannot be called back.
