@@ -53,19 +53,7 @@ func TestLoginOverTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(s.Stop)
-			conn, err := client.Connect(s.URL(), client.Secure(authority.Client(t, "")), c.stream)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(conn.Close)
-			js, err := jetstream.New(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := newStream(t, s.URL(), client.Secure(authority.Client(t, "")), c.stream)
 
 			nobody := nats.Config{URL: s.URL(), Subject: "changes.{db}.{coll}", Losses: "changes.losses", TLS: authority.Client(t, "")}
 			guest := nobody
@@ -101,6 +89,25 @@ func TestLoginOverTLS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newStream makes the stream of the changes, as somebody who is let in.
+func newStream(t *testing.T, url string, login ...client.Option) jetstream.Stream {
+	t.Helper()
+	conn, err := client.Connect(url, login...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
 }
 
 // A signer makes keys and what they sign.
@@ -199,19 +206,7 @@ func TestLoginWithCredentials(t *testing.T) {
 	write(s.user(account, func(u *jwt.UserClaims) { u.Expires = time.Now().Add(-time.Hour).Unix() }))
 	refused("Authorization Violation")
 	write(s.user(account, nil))
-	conn, err := client.Connect(broker.URL(), client.UserCredentials(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := newStream(t, broker.URL(), client.UserCredentials(file))
 	if found, err := n.Check(t.Context()); err != nil || found != "stream changes has the subjects" {
 		t.Errorf("%q, %v", found, err)
 	}
