@@ -30,14 +30,12 @@ const (
 	liveWindow = 400 * time.Millisecond
 	// freeUnits is what a session may spend within about liveWindow off the live path without a slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
-	// startUnits is what the beginning and the end of a session cost, and startStrain the most that they wait for each other, in multiples of that: many
-	// begin at once where another node has ended.
-	startUnits  = unitsPerSecond / 1000
-	startStrain = 8
-	// compileUnits is the most that compiling a filter counts as: a session may have thousands.
-	compileUnits = unitsPerSecond / 1000
-	// longestRest bounds the rest of a slot under strain: costly evaluations go on until their filter is suspended.
-	longestRest = 100 * time.Millisecond
+	// startUnits is what the beginning and the end of a session cost.
+	startUnits = unitsPerSecond / 1000
+	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a session, because many begin at once where another
+	// node has ended; after compiling a filter, because a session may have thousands; and after a slice, because costly evaluations go on until their
+	// filter is suspended.
+	startRest, compileRest, sliceRest = 8 * time.Millisecond, 15 * time.Millisecond, 100 * time.Millisecond
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 1000
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
@@ -231,23 +229,25 @@ func acquire(own, slots chan struct{}, over, gone <-chan struct{}) bool {
 	return false
 }
 
-// release returns both slots. While there are other identities, that of the node rests for as long as what it was held for takes, by its cost, and longer
-// while the node is strained: what is off the live path takes a quarter of the cores then at most.
-func (t *tenants) release(of *tenant, units int) {
+// release returns both slots after it was used for so long, by its cost. While there are other identities, that of the node rests as long, and longer
+// while the node is strained, up to a bound: what is off the live path takes a quarter of the cores then at most.
+func (t *tenants) release(of *tenant, used, longest time.Duration) {
 	<-of.slot
-	t.rest(t.slots, units, maxStrain)
+	t.rest(t.slots, used, longest)
 }
 
-// rest returns a slot of the node after a rest.
-func (t *tenants) rest(slots chan struct{}, units int, most float64) {
+// rest returns a slot of the node after its rest.
+func (t *tenants) rest(slots chan struct{}, used, longest time.Duration) {
 	if !t.contended() {
 		<-slots
 		return
 	}
-	used := time.Duration(units) * time.Second / unitsPerSecond
-	strained := time.Duration(float64(used) * min(t.strain.now(time.Now()), most))
-	time.AfterFunc(max(used, min(strained, longestRest)), func() { <-slots })
+	strained := time.Duration(float64(used) * t.strain.now(time.Now()))
+	time.AfterFunc(max(used, min(strained, longest)), func() { <-slots })
 }
+
+// costing returns how long it takes to spend units.
+func costing(units int) time.Duration { return time.Duration(units) * time.Second / unitsPerSecond }
 
 // start waits until a session of an account may begin: while there are several identities, each has as many beginnings as every other one, and they
 // take a quarter of the cores at most. It returns the context's cause if that ends first.
@@ -264,7 +264,7 @@ func (t *tenants) start(ctx context.Context, account string) error {
 		return context.Cause(ctx)
 	}
 	<-of.starts
-	t.rest(t.starts, startUnits, startStrain)
+	t.rest(t.starts, costing(startUnits), startRest)
 	return nil
 }
 
@@ -500,6 +500,6 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 		return nil, context.Cause(ctx)
 	}
 	begun := time.Now()
-	defer func() { h.tenants.release(of, min(int(unitsPerSecond*time.Since(begun).Seconds()), compileUnits)) }()
+	defer func() { h.tenants.release(of, time.Since(begun), compileRest) }()
 	return h.tenants.compiler.Compile(f)
 }
