@@ -74,7 +74,6 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 			if l.Memory > 0 {
 				debug.SetMemoryLimit(l.Memory)
 			}
-			wiring.SpareMemory()
 			cfg, err := l.load()
 			switch {
 			case err != nil:
@@ -87,7 +86,10 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 				return at, err
 			}
 			ended = make(chan error, 1)
-			go func() { ended <- service.Run(running) }()
+			go func() {
+				defer wiring.SpareMemory()()
+				ended <- service.Run(running)
+			}()
 			for l.Ready && !service.Log().Stats().Open {
 				if err := lookAgain(ctx, ended); err != nil {
 					return at, err

@@ -59,7 +59,7 @@ node stops when the reader closes the pipe.`,
 
 // run runs a node.
 func run(ctx context.Context, cfg config.Config, takeOver bool, stdout io.Writer) error {
-	wiring.SpareMemory()
+	defer wiring.SpareMemory()()
 	if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Type == config.SinkStdout }) {
 		signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the sink
 	}

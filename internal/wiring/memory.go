@@ -3,6 +3,7 @@ package wiring
 import (
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 )
 
@@ -11,13 +12,22 @@ import (
 // would lie about. Where GOMEMLIMIT bounds the memory, that may be used: each collection delays what is delivered meanwhile.
 const gcPercent, gcPercentLimited = 50, 400
 
-// SpareMemory makes this process collect its garbage as a node should, unless GOGC in the environment says how.
-func SpareMemory() {
+// ballast is the share of GOMEMLIMIT that counts as held although it is never touched, so that a node that holds little does not collect its garbage before
+// its memory has grown to about a third of the limit.
+const ballast = 1. / 16
+
+// SpareMemory makes this process collect its garbage as a node should, unless GOGC in the environment says how. What it returns is to be called when
+// the node has ended.
+func SpareMemory() (end func()) {
+	limit := debug.SetMemoryLimit(-1)
 	switch {
 	case os.Getenv("GOGC") != "":
-	case debug.SetMemoryLimit(-1) < math.MaxInt64:
-		debug.SetGCPercent(gcPercentLimited)
-	default:
+	case limit == math.MaxInt64:
 		debug.SetGCPercent(gcPercent)
+	default:
+		debug.SetGCPercent(gcPercentLimited)
+		untouched := make([]byte, int(ballast*float64(limit)))
+		return func() { runtime.KeepAlive(untouched) }
 	}
+	return func() {}
 }

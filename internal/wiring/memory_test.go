@@ -1,7 +1,9 @@
 package wiring_test
 
 import (
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 
 	"github.com/mongostream/streamer/internal/wiring"
@@ -11,17 +13,25 @@ func TestMemoryIsSparedUnlessTheEnvironmentSaysHow(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
 	t.Setenv("GOGC", "200")
-	wiring.SpareMemory()
+	wiring.SpareMemory()()
 	if got := debug.SetGCPercent(100); got != 100 {
 		t.Errorf("%d %% although GOGC is set", got)
 	}
 	t.Setenv("GOGC", "")
-	wiring.SpareMemory()
+	wiring.SpareMemory()()
 	if got := debug.SetGCPercent(100); got != 50 {
 		t.Errorf("%d %%, want 50", got)
 	}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(900 << 20))
-	wiring.SpareMemory()
+	const limit = 900 << 20
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	end := wiring.SpareMemory()
+	runtime.GC()
+	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(goal)
+	if got := goal[0].Value.Uint64(); got < limit/4 || got > limit {
+		t.Errorf("the garbage of a node that holds little is collected at %d MiB", got>>20)
+	}
+	end()
 	if got := debug.SetGCPercent(100); got != 400 {
 		t.Errorf("%d %% with a limit of the memory, want 400", got)
 	}
