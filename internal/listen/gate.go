@@ -15,15 +15,14 @@ import (
 const (
 	// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
 	maxHandshakes = 128
-	// Of the connections above the bound of their address, so many a second are closed, and a burst at once. Others of them wait for that, up to
-	// maxTurned: who connects again as soon as it is closed is slowed down.
-	turnedPerSecond, turnedBurst = 500, 50
-	maxTurned                    = 1000
+	// Of the connections of one address so many a second are accepted or closed, or a part of those that it may have, and a burst at once. The others
+	// wait for that: who connects as fast as it can is slowed down. Of those that are to be closed maxTurned wait.
+	pacePerSecond, paceShare, paceBurst = 500, 4, 50
+	maxTurned                           = 1000
 )
 
 // A gate is a listener that accepts so many connections in all, and so many of one remote address. Those above wait in the first case and are
-// closed in the second, after a while where they are many. If too many TLS handshakes are under way, it closes the oldest connection among those of
-// the address with most of them.
+// closed in the second. If too many TLS handshakes are under way, it closes the oldest connection among those of the address with most of them.
 type gate struct {
 	net.Listener
 
@@ -32,44 +31,58 @@ type gate struct {
 	refused    refused
 	failed     func(net.Addr) // told of TLS handshakes that failed
 	slots      chan struct{}  // one value for each connection
-	turned     chan net.Conn  // to be closed
+	accepted   chan accepted
 	closing    func()
 	closed     chan struct{}
 
 	mu struct {
 		sync.Mutex
-		of      map[netip.Addr]int
+		of      map[netip.Addr]*sender
 		shaking []*gated // in the order of their arrival
+		turned  int      // connections that wait until they are closed
 	}
+}
+
+// A sender is a remote address.
+type sender struct {
+	connections int
+	pace        *rate.Limiter
+}
+
+// An accepted is what Accept returns.
+type accepted struct {
+	conn net.Conn
+	err  error
 }
 
 func newGate(l net.Listener, connections, perAddress int, handshakes bool, refused refused, failed func(net.Addr)) *gate {
 	g := &gate{
 		Listener: l, perAddress: perAddress, handshakes: handshakes, refused: refused, failed: failed,
-		slots: make(chan struct{}, connections), turned: make(chan net.Conn, maxTurned), closed: make(chan struct{}),
+		slots: make(chan struct{}, connections), accepted: make(chan accepted), closed: make(chan struct{}),
 	}
 	g.closing = sync.OnceFunc(func() { close(g.closed) })
-	g.mu.of = make(map[netip.Addr]int)
-	go g.runTurned()
+	g.mu.of = make(map[netip.Addr]*sender)
+	go g.run()
 	return g
 }
 
-// runTurned closes the connections that are turned away, until the gate is closed.
-func (g *gate) runTurned() {
-	pace := rate.NewLimiter(turnedPerSecond, turnedBurst)
+// run lets connections in until the gate is closed.
+func (g *gate) run() {
 	for {
 		select {
-		case conn := <-g.turned:
-			turn := time.NewTimer(pace.Reserve().Delay())
-			select {
-			case <-turn.C:
-			case <-g.closed:
-			}
-			reset(conn)
+		case g.slots <- struct{}{}:
 		case <-g.closed:
-			for len(g.turned) > 0 {
-				reset(<-g.turned)
-			}
+			return
+		}
+		conn, err := g.Listener.Accept()
+		if err == nil {
+			g.enter(conn)
+			continue
+		}
+		<-g.slots
+		select {
+		case g.accepted <- accepted{err: err}:
+		case <-g.closed:
 			return
 		}
 	}
@@ -77,21 +90,11 @@ func (g *gate) runTurned() {
 
 // Accept implements net.Listener.
 func (g *gate) Accept() (net.Conn, error) {
-	for {
-		select {
-		case g.slots <- struct{}{}:
-		case <-g.closed:
-			return nil, net.ErrClosed
-		}
-		conn, err := g.Listener.Accept()
-		if err != nil {
-			<-g.slots
-			return nil, err
-		}
-		if c := g.enter(conn); c != nil {
-			return c, nil
-		}
-		<-g.slots
+	select {
+	case a := <-g.accepted:
+		return a.conn, a.err
+	case <-g.closed:
+		return nil, net.ErrClosed
 	}
 }
 
@@ -101,35 +104,87 @@ func (g *gate) Close() error {
 	return g.Listener.Close()
 }
 
-// enter counts a connection, or closes it and returns nil.
-func (g *gate) enter(conn net.Conn) *gated {
+// enter counts a connection. When it is the turn of its address, the connection is passed on or turned away.
+func (g *gate) enter(conn net.Conn) {
 	from := access.NetworkOf(conn.RemoteAddr().String())
+	delay, turned := g.count(from)
+	if turned {
+		<-g.slots
+		g.refused.count("address")
+	}
+	next := func() {
+		if turned {
+			g.turnAway(conn)
+		} else {
+			g.pass(conn, from)
+		}
+	}
+	if delay == 0 {
+		next()
+		return
+	}
+	go func() {
+		turn := time.NewTimer(delay)
+		defer turn.Stop()
+		select {
+		case <-turn.C:
+		case <-g.closed:
+		}
+		next()
+	}()
+}
+
+// count counts a connection of an address. It returns how long it waits, and whether it is turned away then.
+func (g *gate) count(from netip.Addr) (delay time.Duration, turned bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	of := g.mu.of[from]
+	if of == nil {
+		of = &sender{pace: rate.NewLimiter(rate.Limit(max(pacePerSecond, g.perAddress/paceShare)), paceBurst)}
+		g.mu.of[from] = of
+	}
+	if turned = of.connections >= g.perAddress; !turned {
+		of.connections++
+	} else if g.mu.turned++; g.mu.turned > maxTurned {
+		return 0, true
+	}
+	return of.pace.Reserve().Delay(), turned
+}
+
+// turnAway closes a connection that is above the bound of its address.
+func (g *gate) turnAway(conn net.Conn) {
+	reset(conn)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.turned--
+}
+
+// pass has Accept return a connection.
+func (g *gate) pass(conn net.Conn, from netip.Addr) {
 	c := &gated{Conn: conn, gate: g, from: from}
 	c.shaken, c.leave = sync.OnceFunc(func() { g.shaken(c) }), sync.OnceFunc(func() { g.exit(c) })
-	g.mu.Lock()
-	if g.mu.of[from] >= g.perAddress {
-		g.mu.Unlock()
-		g.refused.count("address")
-		select {
-		case g.turned <- conn:
-		default:
-			reset(conn)
-		}
-		return nil
-	}
-	g.mu.of[from]++
-	var victim *gated
 	if g.handshakes {
-		if g.mu.shaking = append(g.mu.shaking, c); len(g.mu.shaking) > maxHandshakes {
-			victim = g.crowding()
-		}
+		g.shakes(c)
+	}
+	select {
+	case g.accepted <- accepted{conn: c}:
+	case <-g.closed:
+		reset(c)
+	}
+}
+
+// shakes notes that the handshake of a connection is under way.
+func (g *gate) shakes(c *gated) {
+	var victim *gated
+	g.mu.Lock()
+	if g.mu.shaking = append(g.mu.shaking, c); len(g.mu.shaking) > maxHandshakes {
+		victim = g.crowding()
 	}
 	g.mu.Unlock()
 	if victim != nil {
 		g.refused.count("handshakes")
 		reset(victim)
 	}
-	return c
 }
 
 // crowding returns the oldest handshake among those of the address with most of them. The caller holds the lock.
@@ -156,11 +211,28 @@ func (g *gate) exit(c *gated) {
 		g.failed(c.Conn.RemoteAddr())
 	}
 	g.mu.Lock()
-	if g.mu.of[c.from]--; g.mu.of[c.from] == 0 {
-		delete(g.mu.of, c.from)
-	}
+	g.mu.of[c.from].connections--
+	g.forget(c.from)
 	g.mu.Unlock()
 	<-g.slots
+}
+
+// forget forgets an address without connections as soon as it may have a burst of them again. The caller holds the lock.
+func (g *gate) forget(from netip.Addr) {
+	of := g.mu.of[from]
+	if of == nil || of.connections > 0 {
+		return
+	}
+	missing := paceBurst - of.pace.Tokens()
+	if missing <= 0 {
+		delete(g.mu.of, from)
+		return
+	}
+	time.AfterFunc(time.Duration(missing/float64(of.pace.Limit())*float64(time.Second))+time.Millisecond, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.forget(from)
+	})
 }
 
 // shaken forgets the handshake of a connection.

@@ -157,7 +157,7 @@ func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
 	g, address, accepted := accepting(t, 1000, 1, false)
 	dialFrom(t.Context(), t, "127.0.0.1", address)
 	<-accepted
-	const many = turnedBurst + 200
+	const many = paceBurst + 200
 	flood := func() (away func()) {
 		var all sync.WaitGroup
 		for range many {
@@ -170,7 +170,7 @@ func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
 	dialFrom(t.Context(), t, "127.0.0.2", address)
 	<-accepted
 	away()
-	if took, least := time.Since(begun), time.Second*(many-turnedBurst)/turnedPerSecond; took < least {
+	if took, least := time.Since(begun), time.Second*(many-paceBurst)/pacePerSecond; took < least {
 		t.Errorf("%d were closed within %s, less than %s", many, took, least)
 	}
 	if n := refusals(t, g.refused, "address"); n != many {
@@ -182,4 +182,39 @@ func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
 	}
 	_ = g.Close() // and those that wait are closed with it
 	away()
+}
+
+// An address that makes connections as fast as it can, and may have them, gets so many a second. Others get theirs meanwhile.
+func TestConnectionsOfAnAddressComeInTurn(t *testing.T) {
+	const many = paceBurst + 200
+	g, address, accepted := accepting(t, 2*many, many, false)
+	begun := time.Now()
+	for range many {
+		dialFrom(t.Context(), t, "127.0.0.1", address)
+	}
+	dialFrom(t.Context(), t, "127.0.0.2", address)
+	of := make(map[string]int)
+	for of["127.0.0.2"] == 0 {
+		from, _, _ := net.SplitHostPort((<-accepted).RemoteAddr().String())
+		of[from]++
+	}
+	before := of["127.0.0.1"]
+	for range many - before {
+		<-accepted
+	}
+	took, least := time.Since(begun), time.Second*(many-paceBurst)/pacePerSecond
+	if took < least {
+		t.Errorf("%d were accepted within %s, less than %s", many, took, least)
+	}
+	if before == many {
+		t.Error("that of another address waited for all of them")
+	}
+	for range many {
+		dialFrom(t.Context(), t, "127.0.0.3", address)
+	}
+	last := dialFrom(t.Context(), t, "127.0.0.3", address)
+	_ = g.Close() // and those that wait are closed with it
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("one that waited: %v", err)
+	}
 }
