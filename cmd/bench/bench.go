@@ -40,7 +40,7 @@ func full() scale {
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
-		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 3, siege: 9 * time.Second, published: 240_000,
+		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 5, siege: 9 * time.Second, published: 240_000,
 	}
 }
 
