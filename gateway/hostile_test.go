@@ -370,6 +370,9 @@ func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
 	auto.events(20)
 	prompt.events(20)
 	prompt.ack(prompt.seq)
+	w.until("it is told of", func() bool {
+		return slices.ContainsFunc(w.node.Subscribers(), func(s streamer.SubscriberStatus) bool { return s.Name == "stuck" && s.Overdue })
+	})
 	passed := func(name string) bool {
 		saved, err := w.store.Load(t.Context(), name)
 		return err == nil && len(saved) > 0 && !slices.ContainsFunc(saved, func(c checkpoint.Checkpoint) bool {
@@ -380,9 +383,6 @@ func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
 	if passed("stuck") {
 		t.Error("the checkpoint of what acknowledges nothing has moved on")
 	}
-	w.until("it is told of", func() bool {
-		return slices.ContainsFunc(w.node.Subscribers(), func(s streamer.SubscriberStatus) bool { return s.Name == "stuck" && s.Overdue })
-	})
 	if code, reason, text := stuck.ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionUnacknowledged) {
 		t.Errorf("%s %s %s", code, reason, text)
 	}
