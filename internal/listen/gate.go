@@ -3,6 +3,7 @@ package listen
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -179,6 +180,7 @@ func (g *gate) shakes(c *gated) {
 	g.mu.Lock()
 	if g.mu.shaking = append(g.mu.shaking, c); len(g.mu.shaking) > maxHandshakes {
 		victim = g.crowding()
+		g.dismiss(victim)
 	}
 	g.mu.Unlock()
 	if victim != nil {
@@ -239,12 +241,12 @@ func (g *gate) forget(from netip.Addr) {
 func (g *gate) shaken(c *gated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, other := range g.mu.shaking {
-		if other == c {
-			g.mu.shaking = append(g.mu.shaking[:i:i], g.mu.shaking[i+1:]...)
-			return
-		}
-	}
+	g.dismiss(c)
+}
+
+// dismiss forgets the handshake of a connection. The caller holds the lock.
+func (g *gate) dismiss(c *gated) {
+	g.mu.shaking = slices.DeleteFunc(g.mu.shaking, func(other *gated) bool { return other == c })
 }
 
 // A gated is a connection of a gate.
