@@ -32,10 +32,9 @@ const (
 	freeUnits = liveUnits / 5
 	// startUnits is what the beginning and the end of a session cost.
 	startUnits = unitsPerSecond / 1000
-	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a session, because many begin at once where another
-	// node has ended; after compiling a filter, because a session may have thousands; and after a slice, because costly evaluations go on until their
-	// filter is suspended.
-	startRest, compileRest, sliceRest = 8 * time.Millisecond, 15 * time.Millisecond, 100 * time.Millisecond
+	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a session, because many begin at once where another node
+	// has ended; and after compiling a filter or a slice of evaluations, which cost as much as an identity likes.
+	startRest, slotRest = 8 * time.Millisecond, 100 * time.Millisecond
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 1000
 	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
@@ -231,9 +230,9 @@ func acquire(own, slots chan struct{}, over, gone <-chan struct{}) bool {
 
 // release returns both slots after it was used for so long, by its cost. While there are other identities, that of the node rests as long, and longer
 // while the node is strained, up to a bound: what is off the live path takes a quarter of the cores then at most.
-func (t *tenants) release(of *tenant, used, longest time.Duration) {
+func (t *tenants) release(of *tenant, used time.Duration) {
 	<-of.slot
-	t.rest(t.slots, used, longest)
+	t.rest(t.slots, used, slotRest)
 }
 
 // rest returns a slot of the node after its rest.
@@ -500,6 +499,6 @@ func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*mat
 		return nil, context.Cause(ctx)
 	}
 	begun := time.Now()
-	defer func() { h.tenants.release(of, time.Since(begun), compileRest) }()
+	defer func() { h.tenants.release(of, time.Since(begun)) }()
 	return h.tenants.compiler.Compile(f)
 }

@@ -147,7 +147,7 @@ func (c *catchup) giveBack() {
 	}
 	c.slot = false
 	c.session.fill(false)
-	c.session.hub.tenants.release(c.session.tenant, costing(sliceUnits-c.slice+wakeUnits), sliceRest)
+	c.session.hub.tenants.release(c.session.tenant, costing(sliceUnits-c.slice+wakeUnits))
 }
 
 // fill says that the session queues more in this turn: its transport waits for all of that, which costs less than piece by piece.
