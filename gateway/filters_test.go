@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -96,6 +97,33 @@ func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
 		answer := httptest.NewRecorder()
 		if pages.ServeHTTP(answer, r); !strings.Contains(answer.Body.String(), string(want)) {
 			t.Errorf("%s: %d %s", token, answer.Code, answer.Body)
+		}
+	}
+}
+
+// A filter tells nothing of the other name of a rename, which its identity may not read.
+func TestFilterOfARenameSeesTheNameThatItSelects(t *testing.T) {
+	w := newWorld(t, options{server: newList(t, "tenant name=tenant namespace=shop.orders", "operator name=operator namespace=*").config(gateway.Config{})})
+	filters := map[string]string{"all": "", "own": "ns.coll == 'orders'", "other": "ns.coll != 'orders'", "spelt": "ns.coll.startsWith('pay')"}
+	open := func(token, coll string) *session {
+		h := named(token)
+		h.Subscriptions = nil
+		for id, filter := range filters {
+			h.Subscriptions = append(h.Subscriptions, &streampb.Subscription{Id: id, Db: "shop", Coll: coll, Filter: filter})
+		}
+		s := w.openAs(token, h)
+		next(s, (*streampb.ConnectResponse).GetBatch)
+		return s
+	}
+	tenant, operator := open("tenant", "orders"), open("operator", "")
+	for _, renamed := range []changetest.Event{{Coll: "payroll", To: "orders"}, {Coll: "orders", To: "payroll"}} {
+		renamed.Op, renamed.Keyless = "rename", true
+		w.source.Append(renamed)
+		for s, want := range map[*session]string{tenant: "all own", operator: "all other own spelt"} {
+			got := s.events(1)[0].GetSubscriptions()
+			if slices.Sort(got); strings.Join(got, " ") != want {
+				t.Errorf("%s to %s: %v, want %s", renamed.Coll, renamed.To, got, want)
+			}
 		}
 	}
 }

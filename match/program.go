@@ -38,15 +38,19 @@ func (p *Program) Match(e *change.Event) (bool, error) {
 	return p.match(&m.facts, p.expression.Eval)
 }
 
-// match calls eval; for a rename, for the source and for the target namespace.
+// match calls eval; for a rename, for the source and for the target namespace, as far as the filter selects them: its subscriber may be one that may
+// not read the name of the other.
 func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
 	e := f.Event()
 	if !p.admits(e) || !p.selector.reaches(e) {
 		return false, nil
 	}
 	f.ImageAsDoc(p.filter.Deletes == DeletesBefore)
-	v, err := eval(f)
-	if v == expr.No && len(e.ToDB()) > 0 {
+	v, err := expr.No, error(nil)
+	if p.selector.fits(e.DB(), e.Coll()) {
+		v, err = eval(f)
+	}
+	if v == expr.No && len(e.ToDB()) > 0 && p.selector.fits(e.ToDB(), e.ToColl()) {
 		f.Namespace(e.ToDB(), e.ToColl())
 		to, toErr := eval(f)
 		f.Namespace(e.DB(), e.Coll())
