@@ -452,6 +452,48 @@ func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
 	}
 }
 
+// A client that was away when its checkpoint was imported, and whose next connection breaks, gets what it has not had.
+func TestClientThatWasAwayDuringAnImportMissesNothing(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.stream("?subscriber=page", "")
+	r := sse.NewReader(first.Body)
+	w.until("it is there", func() bool { return len(w.node.Subscribers()) == 1 })
+	w.write(1, 0)
+	had := event(t, r)
+	_ = first.Body.Close()
+	gone := func() bool { return len(w.node.Subscribers()) == 0 }
+	w.until("it has left", gone)
+	stored, err := w.store.Load(t.Context(), "page")
+	if err != nil || len(stored) != 1 {
+		t.Fatal(stored, err)
+	}
+	stored[0].Reason = checkpoint.ReasonImport
+	if err := w.store.Put(t.Context(), stored[0]); err != nil {
+		t.Fatal(err)
+	}
+	w.write(3, 0)
+	var want string
+	for range 2 {
+		back := w.stream("?subscriber=page", had.ID)
+		r := sse.NewReader(back.Body)
+		if m, err := r.Next(); err != nil || m.Event != string(streamer.Rewound) {
+			t.Fatalf("told %q %s, %v", m.Event, m.Data, err)
+		}
+		got := event(t, r).ID
+		if want == "" {
+			want = got
+		}
+		if got != want {
+			t.Fatalf("goes on at %s, and has not had %s", got, want)
+		}
+		event(t, r)
+		event(t, r)
+		_ = back.Body.Close()
+		w.until("it has left", gone)
+		w.write(1, 0)
+	}
+}
+
 // Of two clients with one name the later one has it: the other is told, so that it does not come back in turn for ever.
 func TestLaterClientOfANameReplacesTheEarlier(t *testing.T) {
 	w := newWorld(t, options{})

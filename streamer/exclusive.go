@@ -290,8 +290,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	return cfg, n.ahead(ctx, cfg.Start)
 }
 
-// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before a rewind: where the operator has put it, if
-// what the checkpoint has since was only written to the client, whose positions say that it did not arrive.
+// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before a rewind or an import: where the operator has put
+// it, if what the checkpoint has since was only written to the client, whose positions say that it did not arrive.
 func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Checkpoint) checkpoint.Checkpoint {
 	if !r.Known || !r.Stamped {
 		return stored
@@ -301,7 +301,7 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 		n.logger.Warn("reading the history of a checkpoint failed", "subscriber", stored.Subscriber, "error", err)
 	}
 	for _, c := range history {
-		if c.Generation == stored.Generation && c.Reason == checkpoint.ReasonRewind {
+		if c.Generation == stored.Generation && (c.Reason == checkpoint.ReasonRewind || c.Reason == checkpoint.ReasonImport) {
 			if r.Stamp == Stamp(stored.Snapshots) {
 				c.Snapshots = stored.Snapshots
 			} else {
