@@ -25,7 +25,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	}
 	s := &Session{
 		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
-		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription),
+		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription), leavers: make(leavers),
 		groups: make(map[string]*group),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
@@ -347,13 +347,19 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	s.matched = s.matched[:0]
 	for _, id := range c.found {
 		sub := s.byKey[id]
-		sub.hit = sub.sent != nil
+		sub.hit = true
 		s.matched = append(s.matched, sub)
 	}
-	for _, sub := range s.leavers {
-		if !sub.hit && sub.left(e) {
+	for sub := range s.leavers.of(e) {
+		if sub.hit {
+			continue
+		}
+		left, units := sub.left(e)
+		if c.spent, c.slice = c.spent+units, c.slice-units; left {
 			s.leaving = append(s.leaving, sub)
 		}
+	}
+	for _, sub := range s.matched {
 		sub.hit = false
 	}
 	if len(s.matched) == 0 && len(s.leaving) == 0 {

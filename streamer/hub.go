@@ -85,7 +85,7 @@ type Hub struct {
 	events        []uint64 // by partition, since the start
 	writer        Writer
 	found         []match.ID
-	leavers       []*Subscription             // of the live sessions, with Leaves
+	leavers       leavers                     // of the live sessions
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
 	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
@@ -131,7 +131,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		stopped: make(chan struct{}), tenants: newTenants(), turning: health.NewLoop(),
-		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), live: make(map[*Session]struct{}),
+		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
 	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
@@ -394,24 +394,32 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 			continue // it has just left
 		}
 		s := sub.session
-		sub.hit = sub.sent != nil
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
 				continue
 			}
 			h.getting = append(h.getting, s)
 		}
+		sub.hit = true
 		s.matched = append(s.matched, sub)
 	}
-	for _, sub := range h.leavers {
+	for sub := range h.leavers.of(e) {
 		s := sub.session
-		if sub.hit {
+		if sub.hit || !s.has(p, keyed) || !s.isAfter(position) {
+			continue
+		}
+		left, units := sub.left(e)
+		if h.spend(s, units); !left {
+			continue
+		}
+		if len(s.matched) == 0 && len(s.leaving) == 0 {
+			h.getting = append(h.getting, s)
+		}
+		s.leaving = append(s.leaving, sub)
+	}
+	for _, s := range h.getting {
+		for _, sub := range s.matched {
 			sub.hit = false
-		} else if s.has(p, keyed) && s.isAfter(position) && sub.left(e) {
-			if len(s.matched) == 0 && len(s.leaving) == 0 {
-				h.getting = append(h.getting, s)
-			}
-			s.leaving = append(s.leaving, sub)
 		}
 	}
 	if len(h.getting) == 0 {
@@ -637,7 +645,7 @@ func (h *Hub) include(sub *Subscription) {
 	h.subscriptions[sub.key] = sub
 	h.index.Add(sub.key, sub.Program)
 	if sub.sent != nil {
-		h.leavers = append(h.leavers, sub)
+		h.leavers.add(sub)
 	}
 	h.advance(sub)
 }
@@ -646,7 +654,7 @@ func (h *Hub) exclude(sub *Subscription) {
 	h.abandon(sub)
 	h.index.Remove(sub.key)
 	if sub.sent != nil {
-		h.leavers = slices.DeleteFunc(h.leavers, func(other *Subscription) bool { return other == sub })
+		h.leavers.remove(sub)
 	}
 	delete(h.subscriptions, sub.key)
 }

@@ -1,6 +1,7 @@
 package streamer
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -11,6 +12,53 @@ import (
 
 // maxSentBytes bounds what a session remembers of the documents that it was sent.
 const maxSentBytes = 8 << 20
+
+// What it costs to ask whether a document has left: by what was sent, and by its image before.
+const (
+	sentUnits  = 10
+	imageUnits = 200
+)
+
+// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty name is every one.
+type leavers map[change.Namespace]map[*Subscription]struct{}
+
+func (l leavers) add(sub *Subscription) {
+	ns := sub.selects()
+	if l[ns] == nil {
+		l[ns] = make(map[*Subscription]struct{})
+	}
+	l[ns][sub] = struct{}{}
+}
+
+func (l leavers) remove(sub *Subscription) {
+	ns := sub.selects()
+	if delete(l[ns], sub); len(l[ns]) == 0 {
+		delete(l, ns)
+	}
+}
+
+// selects returns the namespaces that a subscription's filter selects, as leavers do.
+func (sub *Subscription) selects() change.Namespace {
+	f := sub.Program.Filter()
+	return change.Namespace{DB: f.DB, Coll: f.Coll}
+}
+
+// of yields those that select the event's document.
+func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
+	return func(yield func(*Subscription) bool) {
+		if len(l) == 0 || e.Key() == nil || e.Op() == change.OpInsert {
+			return
+		}
+		ns := e.Namespace()
+		for _, selected := range []change.Namespace{ns, {DB: ns.DB}, {Coll: ns.Coll}, {}} {
+			for sub := range l[selected] {
+				if !yield(sub) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // sentDocuments is what a subscription with Leaves was sent: the documents that match its filter, as far as its subscriber knows. It belongs to the owner
 // of the session.
@@ -93,21 +141,17 @@ func (sub *Subscription) sendsEvent(e *change.Event) {
 }
 
 // left reports whether a document has, with an event that does not match, stopped to match: by its image before, otherwise by what the subscriber
-// was sent. Where that is not known it may have.
-func (sub *Subscription) left(e *change.Event) bool {
-	f := sub.Program.Filter()
-	switch {
-	case e.Key() == nil || e.Op() == change.OpInsert, f.DB != "" && f.DB != string(e.DB()), f.Coll != "" && f.Coll != string(e.Coll()):
-		return false
-	case sub.session.tenant == nil || sub.Program.IsDecided(): // evaluating costs what is not limited, or little
+// was sent. Where that is not known it may have. It returns what it costs to ask, too.
+func (sub *Subscription) left(e *change.Event) (left bool, units int) {
+	if sub.session.tenant == nil || sub.Program.IsDecided() { // evaluating costs what is not limited, or little
 		if before := e.Lookup("fullDocumentBeforeChange").Document(); before != nil {
 			image, err := change.Snapshotted(e.Namespace(), before, e.Time())
 			matched, failed := sub.Program.Match(&image)
-			return err != nil || failed != nil || matched
+			return err != nil || failed != nil || matched, imageUnits
 		}
 	}
 	_, sent := sub.sent.of[sub.sent.hash(e.Namespace(), e.ID())]
-	return sent || !sub.sent.whole
+	return sent || !sub.sent.whole, sentUnits
 }
 
 // leave tells subscriptions that a document of theirs has stopped to match. What that costs is added to the writer of the event.

@@ -105,9 +105,9 @@ type Session struct {
 	matching      []*group        // that match the current event
 	leaving       []*Subscription // for which a document has stopped to match with the current event
 	leaver        Writer
-	leavers       []*Subscription // with Leaves
-	remembered    int             // bytes that its subscriptions remember of what they were sent
-	paused        bool            // reading has stopped
+	leavers       leavers
+	remembered    int  // bytes that its subscriptions remember of what they were sent
+	paused        bool // reading has stopped
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
@@ -470,7 +470,7 @@ func (s *Session) add(subscriptions []Subscription) {
 		})
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
 		if sub.Leaves {
-			s.leavers = append(s.leavers, sub)
+			s.leavers.add(sub)
 			sub.sent = &sentDocuments{whole: s.cfg.Fresh, of: make(map[uint64]sentDocument)}
 		}
 		if s.isLive() {
@@ -489,7 +489,7 @@ func (s *Session) remove(id string) {
 	delete(s.subscriptions, id)
 	delete(s.byKey, sub.key)
 	if sub.sent != nil {
-		s.leavers = slices.DeleteFunc(s.leavers, func(other *Subscription) bool { return other == sub })
+		s.leavers.remove(sub)
 		for _, doc := range sub.sent.of {
 			s.remembered -= doc.size()
 		}

@@ -3,12 +3,14 @@ package streamer_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -288,6 +290,31 @@ func TestCostlyFilterHoldsUpNobodysSnapshot(t *testing.T) {
 		}
 		if _, _, err := costly.Receive(t.Context()); fault.Of(err) != fault.SessionFilterCostly {
 			t.Error(err)
+		}
+	})
+}
+
+// What it costs to ask whether a document has left is its identity's; subscriptions of other collections are not asked.
+func TestManyLeaversLeaveTheLivePath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{ReplyEvents: 1}
+		source.Tick(1)
+		b := begin(t, source, streamer.Config{})
+		defer b.end()
+		open := func(account, db string) *streamer.Session {
+			var leavers []streamer.Subscription
+			for i := range 3000 {
+				f := match.Filter{DB: db, Source: fmt.Sprintf("key._id == %d", 1000+i)}
+				leavers = append(leavers, streamer.Subscription{ID: fmt.Sprint(i), Program: compile(t, f), Leaves: true})
+			}
+			return b.open(streamer.SessionConfig{Account: account, Fresh: true}, leavers)
+		}
+		asked, quiet := open("asked", "shop"), open("quiet", "quiet")
+		synctest.Wait()
+		source.Append(slices.Repeat([]changetest.Event{{Op: "update", Value: 1}}, 400)...) // in no time, as this clock goes
+		synctest.Wait()
+		if asked.State().Live || !quiet.State().Live {
+			t.Errorf("live: asked %t, quiet %t", asked.State().Live, quiet.State().Live)
 		}
 	})
 }
