@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -23,9 +26,63 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/snapshot"
 	"github.com/mongostream/streamer/streamer"
 )
+
+// A reserve holds one collection's pages back.
+type reserve struct {
+	shelf
+
+	held    string
+	release chan struct{}
+}
+
+func (r reserve) Read(ctx context.Context, q snapshot.Query) (snapshot.Page, error) {
+	if q.Namespace.Coll == r.held {
+		<-r.release
+	}
+	return r.shelf.Read(ctx, q)
+}
+
+// An identity is given one page of documents at a time, however many it asks for: the others have their share of what the node reads.
+func TestManyPagesHoldUpNobodyElse(t *testing.T) {
+	const most = 100
+	docs := reserve{shelf(1), "much", make(chan struct{})}
+	server := newList(t, "hostile name=hostile namespace=shop.much", "honest name=honest namespace=shop.orders").config(gateway.Config{})
+	w := newWorld(t, options{server: server, hub: streamer.Config{Snapshots: docs, SnapshotRate: rate.NewLimiter(rate.Every(time.Hour), most/2)}})
+	pages := server.Access.Handler(gateway.NewPages(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts(access.Defaults{})}, w.node))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	ask := func(token, coll string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/snapshot?limit=1&db=shop&coll="+coll, nil)
+		r.RemoteAddr = "127.0.0.1:1" // tokens need TLS or loopback
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		pages.ServeHTTP(answer, r)
+		return answer
+	}
+	refused := make(chan string, most+1)
+	var asked sync.WaitGroup
+	for range most + 1 {
+		asked.Go(func() {
+			if answer := ask("hostile", "much"); answer.Code != http.StatusOK {
+				refused <- answer.Body.String()
+			}
+		})
+	}
+	if text := <-refused; !strings.Contains(text, string(fault.AccessLimit)) { // all others wait
+		t.Error(text)
+	}
+	if answer := ask("honest", "orders"); answer.Code != http.StatusOK {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	leave()
+	close(docs.release)
+	asked.Wait()
+}
 
 // A subscriber that takes nothing, or acknowledges nothing, holds its credit and no more, holds nobody else up, and misses nothing.
 func TestSubscriberThatStopsCostsOnlyItself(t *testing.T) {

@@ -68,7 +68,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, error) {
 	q := r.URL.Query()
 	f := match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter"), Carries: p.cfg.Carries}
-	request := streamer.PageRequest{Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
+	request := streamer.PageRequest{Account: account.Key(), Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
 	if f.DB == "" || f.Coll == "" {
 		return nil, fault.Newf(fault.SessionBadRequest, "parameters db and coll: required")
 	}

@@ -14,6 +14,8 @@ import (
 type PageRequest struct {
 	Namespace change.Namespace
 	Program   *match.Program
+	// Account is whose request it is. It is given one page at a time, so that those who ask for many leave their share to the others.
+	Account string
 	// At is the cluster time of the first page; zero is now. From is the _id at which the page begins; zero is the beginning.
 	At   change.Timestamp
 	From change.Value
@@ -29,11 +31,26 @@ type PageAnswer struct {
 	Next      change.Value // zero: there are no more
 }
 
-// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any more, so that the client must start over.
+// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any more, so that the client must start over, and with
+// AccessLimit if the account asks for too many at a time.
 func (n *Node) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error) {
 	h := n.hub
 	if h.cfg.Snapshots == nil {
 		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
+	}
+	of := h.tenants.enter(r.Account)
+	defer h.tenants.exit(of)
+	if of != nil {
+		defer of.asking.Add(-1)
+		if of.asking.Add(1) > mostPages {
+			return a, fault.Newf(fault.AccessLimit, "%d pages are asked for at a time, and no more may be", mostPages)
+		}
+		select {
+		case of.pages <- struct{}{}:
+			defer func() { <-of.pages }()
+		case <-ctx.Done():
+			return a, context.Cause(ctx)
+		}
 	}
 	reach, err := n.cfg.Range.Recently(ctx)
 	if r.At.IsZero() && err == nil {
@@ -61,12 +78,17 @@ func (n *Node) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error
 	}
 	a = PageAnswer{At: r.At, Next: page.Next}
 	index, meter := &match.Index{}, &budgetMeter{left: pageUnits}
+	slice := &pageSlice{tenants: h.tenants, of: of, meter: meter, end: meter.left - sliceUnits}
+	defer slice.giveBack()
 	index.Add(1, r.Program)
 	events := change.NewSnapshotter(r.Namespace, r.At)
 	for _, doc := range page.Documents {
 		e, err := events.Event(doc)
 		if err != nil {
 			return a, err
+		}
+		if !slice.begins(ctx) {
+			return a, context.Cause(ctx)
 		}
 		found := index.Match(&e, nil, meter)
 		if meter.err != nil {
@@ -82,6 +104,34 @@ func (n *Node) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error
 		a.Documents = append(a.Documents, text)
 	}
 	return a, nil
+}
+
+// A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the others in its turn.
+type pageSlice struct {
+	tenants *tenants
+	of      *tenant
+	meter   *budgetMeter
+	end     int // what the meter has left then
+	slot    bool
+}
+
+// begins waits, where a slice is spent, for the next one. It returns false if the context ends first.
+func (s *pageSlice) begins(ctx context.Context) bool {
+	if s.of == nil || s.meter.left > s.end {
+		return true
+	}
+	s.giveBack()
+	s.slot = s.tenants.acquire(s.of, nil, ctx.Done())
+	s.end = s.meter.left - sliceUnits
+	return s.slot
+}
+
+// giveBack returns the slots, if the identity has them.
+func (s *pageSlice) giveBack() {
+	if s.slot {
+		s.slot = false
+		s.tenants.release(s.of, costing(s.end+sliceUnits-s.meter.left))
+	}
 }
 
 // A budgetMeter bounds what the filter of a page costs.

@@ -41,6 +41,8 @@ const (
 	// has done so maxPages times: its snapshot would never be complete.
 	pageUnits = unitsPerSecond
 	maxPages  = 3
+	// mostPages is how many pages an identity may ask for at a time.
+	mostPages = 100
 	// suspendUnits is what the costly evaluations of a session may cost within about suspendWindow.
 	suspendUnits  = 2 * unitsPerSecond
 	suspendWindow = time.Minute
@@ -73,6 +75,8 @@ type tenant struct {
 	account string
 	slot    chan struct{} // holds one: an identity compiles or evaluates one filter at a time, off the live path
 	starts  chan struct{} // holds one: its sessions begin one after the other
+	pages   chan struct{} // holds one: it is given one page at a time
+	asking  atomic.Int32  // pages that it has asked for
 
 	// The following fields belong to the Hub's loop.
 	live  level         // spent on the live path
@@ -130,7 +134,7 @@ func (t *tenants) enter(account string) *tenant {
 	of := t.mu.of[account]
 	if of == nil {
 		t.forget(time.Now())
-		of = &tenant{account: account, slot: make(chan struct{}, 1), starts: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
+		of = &tenant{account: account, slot: make(chan struct{}, 1), starts: make(chan struct{}, 1), pages: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
 		t.mu.of[account] = of
 	}
 	if of.users++; of.users == 1 {
