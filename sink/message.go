@@ -62,6 +62,16 @@ func (m *Message) owned() bool {
 	return hands
 }
 
+// Owned returns the messages before the first whose term has ended.
+func Owned(messages []*Message) []*Message {
+	for i, m := range messages {
+		if !m.owned() {
+			return messages[:i]
+		}
+	}
+	return messages
+}
+
 // A Target publishes messages. Its methods are called by one goroutine at a time.
 type Target interface {
 	// Publish begins to publish a message and returns without waiting for the outcome, which it reports by Message.Done. It may block while

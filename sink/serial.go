@@ -13,7 +13,7 @@ import (
 // Targets embed it that acknowledge a request as a whole. A message whose term has ended while it waited is not sent.
 type Serial struct {
 	// Send publishes messages of one partition in order and returns how many of them, from the first, the target has acknowledged, and why
-	// not all. It returns within a bounded time.
+	// not all. It returns within a bounded time. If it waits, or makes several requests, it asks Owned again before each.
 	Send func(ctx context.Context, messages []*Message) (n int, err error)
 	// Batch bounds the messages of a call of Send, Parallel the calls under way; both required.
 	Batch, Parallel int
@@ -109,13 +109,8 @@ func (s *Serial) run(p change.Partition) {
 
 // send sends the messages before the first whose term has ended.
 func (s *Serial) send(batch []*Message) (n int, err error) {
-	ended := slices.IndexFunc(batch, func(m *Message) bool { return !m.owned() })
-	switch ended {
-	case -1:
-		return s.Send(s.ctx, batch)
-	case 0:
+	if batch = Owned(batch); len(batch) == 0 {
 		return 0, ErrReplaced
-	default:
-		return s.Send(s.ctx, batch[:ended])
 	}
+	return s.Send(s.ctx, batch)
 }

@@ -191,6 +191,8 @@ type endpoint struct {
 
 	mu     sync.Mutex
 	answer func(r *http.Request, lines []string) int // nil: 200
+
+	retryAfter string // with 429, empty for none
 }
 
 // toHTTP starts an endpoint.
@@ -211,6 +213,9 @@ func toHTTP(t *testing.T, e *endpoint) (settings string) {
 		e.mu.Unlock()
 		if answer != nil {
 			if code := answer(r, lines); code != http.StatusOK {
+				if e.retryAfter != "" && code == http.StatusTooManyRequests {
+					w.Header().Set("Retry-After", e.retryAfter)
+				}
 				w.WriteHeader(code)
 				return
 			}
@@ -491,6 +496,15 @@ func TestOrdersForSinksAreKeptWhenTheyAreAnswered(t *testing.T) {
 	}
 }
 
+// terms returns those of all partitions.
+func (n *live) terms() (all []change.Term) {
+	for p := range change.Partition(partitions) {
+		term, _ := n.service.node.Term(p)
+		all = append(all, term)
+	}
+	return all
+}
+
 // Nothing that the target has acknowledged of a partition before it leaves is published twice, and what comes after is published by its next owner.
 // That it leaves not before is streamer's TestPartitionsLeaveWhenTheyAreAcknowledged.
 func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
@@ -507,11 +521,7 @@ func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
 	n.status()
 	r.writes(0, 1)
 	<-reached // a request is under way
-	var terms []change.Term
-	for p := range change.Partition(partitions) {
-		term, _ := n.service.node.Term(p)
-		terms = append(terms, term)
-	}
+	terms := n.terms()
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -554,11 +564,7 @@ func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
 	<-first.reached
 	r.writes(1, 10)
 	n.until("changes wait for the reader", func() bool { return underWay() == 30 })
-	var terms []change.Term
-	for p := range change.Partition(partitions) {
-		term, _ := n.service.node.Term(p)
-		terms = append(terms, term)
-	}
+	terms := n.terms()
 	n.service.node.Ended(terms)
 	close(first.open)
 	n.until("nothing waits for the reader", func() bool { return underWay() == 0 })
@@ -571,5 +577,70 @@ func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
 	r.beginWith(nil).landed(&second.landing, 10)
 	if got := r.stored("stdout"); len(got) == 0 {
 		t.Error("the subscriber of standard output is not stdout")
+	}
+}
+
+// What waits for Retry-After, or for its turn in a request that is divided, is not posted any more when its term has ended meanwhile. The node claims
+// the partitions again and posts it under its next terms.
+func TestNothingIsPostedAfterItsTermHasEnded(t *testing.T) {
+	t.Parallel()
+	t.Run("a wait", func(t *testing.T) {
+		t.Parallel()
+		e := &endpoint{retryAfter: "5"}
+		var asked atomic.Bool
+		e.answers(func(*http.Request, []string) int {
+			if !asked.Swap(true) {
+				return http.StatusTooManyRequests
+			}
+			return http.StatusOK
+		})
+		r := sinkRig(t, toHTTP(t, e))
+		n := r.beginWith(nil)
+		n.status()
+		r.writes(0, 1)
+		n.until("another attempt waits", func() bool { return n.service.sinks[0].Status().Retried > 0 })
+		n.service.node.Ended(n.terms())
+		n.landed(&e.landing, 1) // what was posted under the terms before would come twice
+	})
+	for name, refusal := range map[string]int{"halves": http.StatusRequestEntityTooLarge, "one by one": http.StatusBadRequest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &endpoint{}
+			reached, held := make(chan struct{}, 100), make(chan struct{})
+			var n *live
+			var terms []change.Term
+			refused, ended := false, false // of one request at a time: all changes are of one partition
+			e.answers(func(_ *http.Request, lines []string) int {
+				reached <- struct{}{}
+				<-held
+				switch {
+				case ended: // the next owner has a term
+					if !slices.ContainsFunc(n.terms(), func(term change.Term) bool { return term.Epoch != (change.Epoch{}) }) {
+						t.Errorf("posted after the terms have ended: %s", lines)
+					}
+				case len(lines) > 1:
+					refused = true
+					return refusal
+				case refused: // the first of its parts
+					n.service.node.Ended(terms)
+					ended = true
+				}
+				return http.StatusOK
+			})
+			r := sinkRig(t, toHTTP(t, e))
+			n = r.beginWith(nil)
+			n.status()
+			r.writes(0, 1)
+			<-reached
+			underWay := func() int { return n.service.sinks[0].Status().UnderWay }
+			n.until("changes wait for the request", func() bool { return underWay() == 3 })
+			terms = n.terms()
+			close(held)
+			n.arrived(&e.landing, 1)
+			n.stopped()
+			if !ended {
+				t.Error("no request was divided")
+			}
+		})
 	}
 }

@@ -96,12 +96,16 @@ func permit(address string, allow []netip.Prefix) error {
 	return nil
 }
 
-// send posts messages of a partition.
+// send posts the messages of a partition before the first whose term has ended. It asks before each request: terms may end during the wait, and during
+// the requests before.
 func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	if until := time.Until(time.Unix(0, t.rest.Load())); until > 0 {
 		if err := retry.Sleep(ctx, min(until, t.cfg.Timeout)); err != nil {
 			return 0, err
 		}
+	}
+	if messages = sink.Owned(messages); len(messages) == 0 {
+		return 0, sink.ErrReplaced
 	}
 	err = t.post(ctx, messages)
 	switch refused, is := errors.AsType[*sink.RefusedError](err); {
@@ -111,14 +115,14 @@ func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err
 		return 0, err
 	case refused.Final: // too large: by halves
 		half := len(messages) / 2
-		if n, err = t.send(ctx, messages[:half]); err != nil {
+		if n, err = t.send(ctx, messages[:half]); err != nil || n < half {
 			return n, err
 		}
 		more, err := t.send(ctx, messages[half:])
 		return n + more, err
 	default: // one of them is refused: which?
 		for i := range messages {
-			if err := t.post(ctx, messages[i:i+1]); err != nil {
+			if _, err := t.send(ctx, messages[i:i+1]); err != nil {
 				return i, err
 			}
 		}
