@@ -23,6 +23,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/internal/devbroker"
 	"github.com/mongostream/streamer/internal/devmongo"
 	"github.com/mongostream/streamer/notice"
@@ -264,6 +265,58 @@ func TestSinksPublishEveryChangeOnce(t *testing.T) {
 			n.landed(l, 40)
 		})
 	}
+}
+
+// What an operator has moved back comes again, although the sink is restarted after it has told of the rewind and before it publishes anything more.
+func TestRewoundSinkThatIsRestartedPublishesAgain(t *testing.T) {
+	t.Parallel()
+	l := &landing{}
+	r := sinkRig(t, toKafka(t, l)+", transactional: true}\n")
+	var stalls, told atomic.Bool
+	var out *sink.Sink
+	known := make(chan struct{})
+	r.stallSink = func(ctx context.Context) {
+		if !stalls.Load() {
+			return
+		}
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return
+		}
+		if out.Status().Published == 0 { // the rewind comes first
+			return
+		}
+		told.Store(true)
+		<-ctx.Done()
+	}
+	n := r.beginWith(nil)
+	begun := r.now()
+	r.writes(0, 10)
+	n.landed(l, 10)
+	n.stopped()
+	for p := range change.Partition(partitions) {
+		key := checkpoint.Key{Subscriber: "sink/out", Shared: true, Partition: p}
+		if _, err := r.store.Rewind(t.Context(), key, change.At(begun), "operator", "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stalls.Store(true)
+	n = r.beginWith(nil)
+	out = n.service.sinks[0]
+	close(known)
+	n.until("the rewind is published", told.Load)
+	stalls.Store(false)
+	out.Restart()
+	n.until("every change arrives again", func() bool {
+		all := l.seqs(t)
+		for id := range 10 {
+			if !slices.Equal(all[fmt.Sprint(id)], []int{1, 2, 3, 1, 2, 3}) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // A file has whole lines only, in files of bounded size.

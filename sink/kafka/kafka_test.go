@@ -127,6 +127,29 @@ func TestRewoundChangesArePublishedAgain(t *testing.T) {
 	}
 }
 
+// The next owner publishes again what an operator has moved back, although the one before was told of it and has published nothing since. It does so
+// once: what it has published again is not published by the owner after it.
+func TestRewindOutlivesItsOwner(t *testing.T) {
+	t.Parallel()
+	at, topic := brokers(t), "outlived"
+	loss := &sink.Message{Op: sink.OpLoss, Value: []byte("{}"), Rewound: []change.Partition{3, 7}} // nothing of 3 was published yet
+	for _, owner := range [][]*sink.Message{
+		{message(topic, 1, 1), message(topic, 2, 1), loss, loss},
+		{message(topic, 1, 2), message(topic, 2, 2), message(topic, 3, 2)},
+		{message(topic, 2, 3), message(topic, 3, 3), message(topic, 4, 3)},
+	} {
+		k := target(t, at, t.Name())
+		for _, m := range owner {
+			if err := sink.One(t.Context(), k, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := committed(t, at, "shop."+topic, 6); !slices.Equal(got, []string{"1", "2", "1", "2", "3", "4"}) {
+		t.Errorf("consumers see %q", got)
+	}
+}
+
 // A record that no broker takes is refused, and others are not.
 func TestRecordThatIsTooLargeIsRefused(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/retry"
@@ -27,7 +28,6 @@ type Transactional struct {
 
 	mu        sync.Mutex
 	producers map[change.Partition]*producer
-	rewound   map[change.Partition]bool // an operator wants what was published before, until something is
 }
 
 var _ sink.Target = (*Transactional)(nil)
@@ -39,7 +39,7 @@ const (
 )
 
 func newTransactional(plain *Target) *Transactional {
-	t := &Transactional{plain: plain, producers: make(map[change.Partition]*producer), rewound: make(map[change.Partition]bool)}
+	t := &Transactional{plain: plain, producers: make(map[change.Partition]*producer)}
 	t.Serial = sink.Serial{Send: t.send, Batch: batch, Parallel: parallel}
 	return t
 }
@@ -53,6 +53,7 @@ type producer struct {
 	count   int64      // of the transactions of the partition
 	last    change.Ref // the position in the last one, of which nothing is known to be later
 	topic   string     // one that exists, empty until it has published
+	kept    string     // the topic at which the position was found, empty without one
 }
 
 // Publish implements sink.Target.
@@ -61,15 +62,44 @@ func (t *Transactional) Publish(ctx context.Context, m *sink.Message) {
 		t.Serial.Publish(ctx, m)
 		return
 	}
-	t.mu.Lock() // nothing is under way
-	for _, p := range m.Rewound {
-		t.rewound[p] = true
-		if pr := t.producers[p]; pr != nil {
-			pr.last = change.Ref{}
-		}
+	if err := t.rewindAll(ctx, m.Rewound); err != nil { // nothing is under way
+		m.Done(judge(err))
+		return
 	}
-	t.mu.Unlock()
 	t.plain.Publish(ctx, m)
+}
+
+// rewindAll rewinds partitions.
+func (t *Transactional) rewindAll(ctx context.Context, partitions []change.Partition) error {
+	ctx, cancel := context.WithTimeout(ctx, t.plain.cfg.Timeout)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, p := range partitions {
+		g.Go(func() error { return t.rewind(ctx, p) })
+	}
+	return g.Wait()
+}
+
+// rewind makes the position of a partition earlier than everything, because an operator wants what was published before. Kafka has it before the
+// loss is reported done: the next owner is told of no rewind if this one publishes nothing more. What fails is done again as a whole.
+func (t *Transactional) rewind(ctx context.Context, partition change.Partition) error {
+	t.forget(partition) // it is fenced by this one
+	p, err := t.open(ctx, partition)
+	if err != nil {
+		return err
+	}
+	defer p.client.Close()
+	if p.last.IsZero() {
+		return nil
+	}
+	if err := p.commit(ctx, p.kept, change.Ref{}); err != nil {
+		return fmt.Errorf("rewind partition %d: %w", partition, err)
+	}
+	if err := p.end(ctx); err != nil {
+		return fmt.Errorf("rewind partition %d: %w", partition, err)
+	}
+	return nil
 }
 
 // Close implements sink.Target.
@@ -104,22 +134,32 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 		t.forget(first.Partition)
 		return 0, judge(err)
 	}
-	t.mu.Lock()
-	delete(t.rewound, first.Partition)
-	t.mu.Unlock()
 	return len(messages), nil
 }
 
 // producer returns the producer of a message's partition and term.
 func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*producer, error) {
 	t.mu.Lock()
-	p, rewound := t.producers[m.Partition], t.rewound[m.Partition]
+	p := t.producers[m.Partition]
 	t.mu.Unlock()
 	if p != nil && p.epoch == m.Epoch {
 		return p, nil
 	}
 	t.forget(m.Partition)
-	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, m.Partition)
+	p, err := t.open(ctx, m.Partition)
+	if err != nil {
+		return nil, err
+	}
+	p.epoch = m.Epoch
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.producers[m.Partition] = p
+	return p, nil
+}
+
+// open makes a producer of a partition, which fences all before it and knows the position.
+func (t *Transactional) open(ctx context.Context, partition change.Partition) (*producer, error) {
+	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, partition)
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
 	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.MaxVersions(versions),
@@ -127,20 +167,14 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	p = &producer{epoch: m.Epoch, client: client, records: t.plain.newRecordMaker(), id: id}
+	p := &producer{client: client, records: t.plain.newRecordMaker(), id: id}
 	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
 		err = p.load(ctx)
 	}
 	if err != nil {
 		client.Close()
-		return nil, fmt.Errorf("begin to publish partition %d: %w", m.Partition, err)
+		return nil, fmt.Errorf("begin to publish partition %d: %w", partition, err)
 	}
-	if rewound {
-		p.last = change.Ref{}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.producers[m.Partition] = p
 	return p, nil
 }
 
@@ -189,7 +223,7 @@ func (p *producer) load(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("read the position: %w", err)
 				}
-				p.count, p.last = partition.Offset, ref
+				p.count, p.last, p.kept = partition.Offset, ref, topic.Topic
 			}
 		}
 	}
@@ -307,5 +341,23 @@ func (p *producer) commit(ctx context.Context, topic string, at change.Ref) erro
 		}
 	}
 	p.count++
+	return nil
+}
+
+// end commits a transaction that has a position only, of which the client does not know.
+func (p *producer) end(ctx context.Context) error {
+	id, epoch, err := p.client.ProducerID(ctx)
+	if err != nil {
+		return fmt.Errorf("producer: %w", err)
+	}
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = p.id, id, epoch, true
+	resp, err := req.RequestWith(ctx, p.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return fmt.Errorf("commit transaction: %w", err)
+	}
 	return nil
 }
