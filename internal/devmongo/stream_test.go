@@ -3,6 +3,7 @@ package devmongo_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -58,7 +59,7 @@ func TestRenameOntoWatchedCollection(t *testing.T) {
 func TestResumeAfterEachKindOfToken(t *testing.T) {
 	for _, release := range []string{"4.4", "7.0"} {
 		t.Run(release, func(t *testing.T) {
-			srv, client := start(t, devmongo.Config{Release: release})
+			srv, client := start(t, devmongo.Config{Release: release, NoopEvery: time.Hour})
 			c := client.Database("a").Collection("x")
 			insert(t, c, d("_id", 0))
 			s := watch(t, c, nil)
@@ -91,6 +92,7 @@ func TestResumeAfterEachKindOfToken(t *testing.T) {
 					t.Errorf("%s: first is %d, want %d", name, got, tc.first)
 				}
 			}
+			srv.SetClockOffset(-time.Hour) // or a new second would be later than all three of these
 			future := watch(t, c, nil, startAt(srv.ClusterTime()+3))
 			insert(t, c, d("_id", 5), d("_id", 6), d("_id", 7))
 			if got := future.next().Lookup("documentKey", "_id").Int32(); got != 7 {
