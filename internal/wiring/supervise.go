@@ -85,13 +85,13 @@ func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
 // tailSlack is how much longer than MongoDB was told to wait a reply may take.
 const tailSlack = time.Second
 
-// tailAge returns a function that says for how long nothing has come of the log although MongoDB answers others, and the tail is not held back by those
-// who read it. It is for one goroutine.
+// tailAge returns a function that says for how long nothing has come of the log although MongoDB answers others, the tail is not held back by those
+// who read it, and it does not wait after a failure. It is for one goroutine.
 func (s *Service) tailAge() func() time.Duration {
 	var p health.Progress
 	return func() time.Duration {
 		log := s.log.Stats()
-		waits := log.Open && !log.Paused && !log.Full && s.extent.Answered().After(log.LastReply.Add(s.source.MaxAwait()+tailSlack))
+		waits := log.Open && !log.Paused && !log.Full && !s.source.Resting() && s.extent.Answered().After(log.LastReply.Add(s.source.MaxAwait()+tailSlack))
 		return p.Age(uint64(log.LastReply.UnixNano()), waits, time.Now())
 	}
 }

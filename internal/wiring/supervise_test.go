@@ -237,9 +237,9 @@ func TestNothingIsStalledWhileMongoDBIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.until("eight sweeps", func() bool {
+	n.until("eight sweeps, and the next attempt is seconds away", func() bool {
 		standing, err := n.service.supervised.Look(t.Context())
-		return err == nil && standing.Sweep > before.Sweep+8
+		return err == nil && standing.Sweep > before.Sweep+8 && n.metric("streamer_mongodb_stream_failures_total") >= 6
 	})
 	reports, err := n.service.supervised.Reports(t.Context(), 100)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,7 @@ type SourceConfig struct {
 	Ticks func() bool
 	// MinReopen is the least time between two openings of one stream. Defaults to 1 s.
 	MinReopen time.Duration
-	// MaxBackoff bounds the time between two attempts to open while MongoDB fails. Defaults to 30 s.
+	// MaxBackoff bounds the time between two attempts to open while MongoDB fails. Defaults to 5 s.
 	MaxBackoff time.Duration
 	// MaxStreams is the number of change streams that may be open at a time; each holds a connection while it waits.
 	// Defaults to 5.
@@ -49,6 +50,7 @@ type Source struct {
 	metrics metrics
 
 	progress progress
+	resting  atomic.Int32 // streams that wait before they are opened again
 
 	mu struct {
 		sync.Mutex
@@ -70,7 +72,7 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 		cfg.Ticks = func() bool { return true }
 	}
 	cfg.MinReopen = cmp.Or(cfg.MinReopen, time.Second)
-	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 30*time.Second)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 5*time.Second)
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 5)
 	if cfg.Guard == nil {
 		cfg.Guard = func(open func() error) error { return open() }
@@ -89,6 +91,9 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 
 // MaxAwait returns how long the server waits for events before it answers with an empty reply.
 func (s *Source) MaxAwait() time.Duration { return s.cfg.MaxAwait }
+
+// Resting reports whether a stream that MongoDB has failed waits before it is opened again.
+func (s *Source) Resting() bool { return s.resting.Load() > 0 }
 
 // Open implements oplog.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {

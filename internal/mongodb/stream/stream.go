@@ -290,6 +290,8 @@ func (st *stream) failed(ctx context.Context, err error) error {
 
 // backOff waits before the next attempt.
 func (st *stream) backOff(ctx context.Context) error {
+	st.source.resting.Add(1)
+	defer st.source.resting.Add(-1)
 	return retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
 }
 
