@@ -134,7 +134,10 @@ func (t *tenants) enter(account string) *tenant {
 	of := t.mu.of[account]
 	if of == nil {
 		t.forget(time.Now())
-		of = &tenant{account: account, slot: make(chan struct{}, 1), starts: make(chan struct{}, 1), pages: make(chan struct{}, 1), suspended: make(map[match.Key]time.Time)}
+		of = &tenant{
+			account: account, slot: make(chan struct{}, 1), starts: make(chan struct{}, 1), pages: make(chan struct{}, 1),
+			suspended: make(map[match.Key]time.Time),
+		}
 		t.mu.of[account] = of
 	}
 	if of.users++; of.users == 1 {
