@@ -605,31 +605,42 @@ func (p *pipe) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// What waits for the reader of standard output when a term ends is not written any more, but by the next owner.
+// What waits for the reader of standard output when a term ends is not written any more, but by the next owner. That includes what a sink that was
+// restarted meanwhile wants to write after the write that its target before has left behind.
 func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
 	t.Parallel()
-	first, second := &pipe{reached: make(chan struct{}, 1), open: make(chan struct{})}, &pipe{open: make(chan struct{})}
-	r := sinkRig(t, "    type: stdout\n")
-	r.stdout = first
-	n := r.beginWith(nil)
-	underWay := func() int { return n.service.sinks[0].Status().UnderWay }
-	r.writes(0, 1)
-	<-first.reached
-	r.writes(1, 10)
-	n.until("changes wait for the reader", func() bool { return underWay() == 30 })
-	terms := n.terms()
-	n.service.node.Ended(terms)
-	close(first.open)
-	n.until("nothing waits for the reader", func() bool { return underWay() == 0 })
-	if all := first.seqs(t); len(all) != 1 || len(all["0"]) == 0 {
-		t.Errorf("written after the terms have ended: %v", all)
-	}
-	n.stopped()
-	close(second.open)
-	r.stdout = second
-	r.beginWith(nil).landed(&second.landing, 10)
-	if got := r.stored("stdout"); len(got) == 0 {
-		t.Error("the subscriber of standard output is not stdout")
+	for name, restarts := range map[string]bool{"as it began": false, "restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := &pipe{reached: make(chan struct{}, 1), open: make(chan struct{})}, &pipe{open: make(chan struct{})}
+			r := sinkRig(t, "    type: stdout\n")
+			r.stdout = first
+			n := r.beginWith(nil)
+			out := n.service.sinks[0]
+			underWay := func() int { return out.Status().UnderWay }
+			r.writes(0, 1)
+			<-first.reached
+			if restarts {
+				n.until("it has got what it writes", func() bool { return underWay() == 3 })
+				out.Restart()
+				n.until("it attempts that again", func() bool { return out.Status().State == sink.Retrying })
+			}
+			r.writes(1, 10)
+			n.until("changes wait for the reader", func() bool { return restarts || underWay() == 30 })
+			n.service.node.Ended(n.terms())
+			close(first.open)
+			n.until("nothing waits for the reader", func() bool { return out.Status().State == sink.Publishing && underWay() == 0 })
+			if all := first.seqs(t); len(all) != 1 || len(all["0"]) == 0 || len(all["0"]) > 3 {
+				t.Errorf("written after the terms have ended: %v", all)
+			}
+			n.stopped()
+			close(second.open)
+			r.stdout = second
+			r.beginWith(nil).landed(&second.landing, 10)
+			if got := r.stored("stdout"); len(got) == 0 {
+				t.Error("the subscriber of standard output is not stdout")
+			}
+		})
 	}
 }
 

@@ -45,6 +45,10 @@ func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, erro
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+	if messages = sink.Owned(messages); len(messages) == 0 { // the wait may have been long
+		<-o.busy
+		return 0, sink.ErrReplaced
+	}
 	o.text, o.ends = append(o.text[:0], o.rest...), o.ends[:0]
 	for _, m := range messages {
 		o.text = append(append(o.text, m.Value...), '\n')
