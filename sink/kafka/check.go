@@ -15,8 +15,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// Check implements sink.Target. Of each topic that is known beforehand it says whether it exists, or may be created, and whether the user may
-// write to it.
+// Check implements sink.Target. Of each topic that is known beforehand it says whether it exists, or may be created, and whether the user has the
+// rights to it.
 func (t *Target) Check(ctx context.Context) (string, error) {
 	client, err := kgo.NewClient(t.cfg.options()...)
 	if err != nil {
@@ -28,8 +28,9 @@ func (t *Target) Check(ctx context.Context) (string, error) {
 	}
 	var found []string
 	var errs []error
-	for _, topic := range t.expected() {
-		text, err := t.checkTopic(ctx, client, topic)
+	topics := t.expected()
+	for _, topic := range slices.Compact(slices.Sorted(slices.Values(append(topics, t.cfg.Losses)))) {
+		text, err := t.checkTopic(ctx, client, topic, t.cfg.Transactional && slices.Contains(topics, topic))
 		if found = append(found, text); err != nil {
 			errs = append(errs, err)
 		}
@@ -37,7 +38,7 @@ func (t *Target) Check(ctx context.Context) (string, error) {
 	return strings.Join(found, ", "), errors.Join(errs...)
 }
 
-// expected returns the topics that are known beforehand.
+// expected returns the topics of changes that are known beforehand.
 func (t *Target) expected() (topics []string) {
 	if !t.topic.Has("db") && !t.topic.Has("coll") {
 		topics = append(topics, t.topic.Name(&sink.Message{Op: "insert"}))
@@ -45,13 +46,11 @@ func (t *Target) expected() (topics []string) {
 	for _, ns := range t.cfg.Namespaces {
 		topics = append(topics, t.topic.Name(&sink.Message{Op: "insert", DB: ns.DB, Coll: ns.Coll}))
 	}
-	topics = append(topics, t.cfg.Losses)
-	slices.Sort(topics)
-	return slices.Compact(topics)
+	return topics
 }
 
-// checkTopic looks at a topic.
-func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic string) (found string, err error) {
+// checkTopic looks at a topic. Positions are kept for one in transactions, which is a reader's right.
+func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic string, positions bool) (found string, err error) {
 	req, of := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
 	of.Topic = &topic
 	req.Topics, req.IncludeTopicAuthorizedOperations = append(req.Topics, of), true
@@ -73,8 +72,12 @@ func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic strin
 		return "", fmt.Errorf("look at topic %s: %w", topic, err)
 	}
 	const unknown = math.MinInt32 // brokers before 2.3 do not say
-	if may := resp.Topics[0].AuthorizedOperations; may != unknown && may&(1<<kmsg.ACLOperationWrite) == 0 {
+	switch may := resp.Topics[0].AuthorizedOperations; {
+	case may == unknown:
+	case may&(1<<kmsg.ACLOperationWrite) == 0:
 		return "", fmt.Errorf("the user may not write to topic %s: it needs the operation Write", topic)
+	case positions && may&(1<<kmsg.ACLOperationRead) == 0:
+		return "", fmt.Errorf("the user may not read topic %s: kafka.transactional needs the operation Read, as it commits an offset for the topic", topic)
 	}
 	return fmt.Sprintf("topic %s exists", topic), nil
 }

@@ -2,6 +2,8 @@ package kafka_test
 
 import (
 	"crypto/tls"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,21 @@ func writing() []kfake.ACL {
 	return []kfake.ACL{may(kmsg.ACLResourceTypeTopic, "shop.", kmsg.ACLOperationWrite), may(kmsg.ACLResourceTypeTopic, "losses", kmsg.ACLOperationWrite)}
 }
 
+// reading is the right to read the topics of changes.
+func reading() []kfake.ACL {
+	return []kfake.ACL{may(kmsg.ACLResourceTypeTopic, "shop.", kmsg.ACLOperationRead)}
+}
+
+// keeping is the right to keep positions in transactions.
+func keeping() []kfake.ACL {
+	return []kfake.ACL{
+		may(kmsg.ACLResourceTypeTransactionalId, "streamer.c.out", kmsg.ACLOperationWrite), may(kmsg.ACLResourceTypeGroup, "streamer.c.out", kmsg.ACLOperationRead),
+	}
+}
+
+// transacting are the rights that docs/sinks.md names for transactions.
+func transacting() []kfake.ACL { return slices.Concat(writing(), reading(), keeping()) }
+
 // opened returns the target of a configuration.
 func opened(t *testing.T, cfg kafka.Config) sink.Target {
 	t.Helper()
@@ -82,10 +99,39 @@ func TestLoginOverTLS(t *testing.T) {
 	}
 }
 
+// With the rights that the documentation names, a sink publishes in transactions. Without one of them, the check fails where publishing does.
+func TestTransactionsNeedTheRightsThatAreNamed(t *testing.T) {
+	t.Parallel()
+	try := func(t *testing.T, rights []kfake.ACL) (checked, published error) {
+		cfg := guarded(t, "scram-sha-256", rights...)
+		cfg.Transactional, cfg.Timeout = true, 5*time.Second
+		k := opened(t, cfg)
+		_, checked = k.Check(t.Context())
+		return checked, sink.One(t.Context(), k, message("orders", 1, 1))
+	}
+	for without := range len(transacting()) + 1 {
+		t.Run(fmt.Sprint(without), func(t *testing.T) {
+			t.Parallel()
+			rights := transacting()
+			if without == len(rights) {
+				if checked, published := try(t, rights); checked != nil || published != nil {
+					t.Errorf("checked: %v, published: %v", checked, published)
+				}
+				return
+			}
+			losses := rights[without].Name == "losses" // not published to here
+			rights = slices.Delete(rights, without, without+1)
+			if checked, published := try(t, rights); checked == nil || published == nil && !losses {
+				t.Errorf("without %+v: checked: %v, published: %v", transacting()[without], checked, published)
+			}
+		})
+	}
+}
+
 // Check says what exists, what may be created, and what rights are missing.
 func TestCheckSaysWhatIsThereAndWhatMayBeDone(t *testing.T) {
 	t.Parallel()
-	const topic, group, id = kmsg.ACLResourceTypeTopic, kmsg.ACLResourceTypeGroup, kmsg.ACLResourceTypeTransactionalId
+	const topic = kmsg.ACLResourceTypeTopic
 	transactional := func(c *kafka.Config) { c.Transactional = true }
 	missing := func(c *kafka.Config) {
 		c.Namespaces = append(c.Namespaces, change.Namespace{DB: "shop", Coll: "customers"})
@@ -109,13 +155,15 @@ func TestCheckSaysWhatIsThereAndWhatMayBeDone(t *testing.T) {
 			rights: append(writing(), may(topic, "shop.", kmsg.ACLOperationCreate)), adjust: created,
 			found: "topic losses exists, topic shop.customers may be created, topic shop.orders exists",
 		},
-		"transactions are not allowed": {rights: writing(), adjust: transactional, fail: "for transactional ids that begin with streamer.c.out"},
+		"transactions are not allowed": {rights: append(writing(), reading()...), adjust: transactional, fail: "for transactional ids that begin with streamer.c.out"},
 		"positions must not be kept": {
-			rights: append(writing(), may(id, "streamer.c.out", kmsg.ACLOperationWrite)), adjust: transactional, fail: "for groups that begin with streamer.c.out",
+			rights: slices.Concat(writing(), reading(), keeping()[:1]), adjust: transactional, fail: "for groups that begin with streamer.c.out",
+		},
+		"positions must not be kept for a topic": {
+			rights: append(writing(), keeping()...), adjust: transactional, fail: "may not read topic shop.orders: kafka.transactional needs the operation Read",
 		},
 		"transactions work": {
-			rights: append(writing(), may(id, "streamer.c.out", kmsg.ACLOperationWrite), may(group, "streamer.c.out", kmsg.ACLOperationRead)), adjust: transactional,
-			found: "topic losses exists, topic shop.orders exists, transactions work",
+			rights: transacting(), adjust: transactional, found: "topic losses exists, topic shop.orders exists, transactions work",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
