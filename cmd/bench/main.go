@@ -30,6 +30,11 @@ func command(ctx context.Context, args []string, in io.Reader, out, notes io.Wri
 	if err != nil {
 		return err
 	}
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o750); err != nil {
+			return fmt.Errorf("make the folder of the profiles: %w", err)
+		}
+	}
 	report, err := measure(ctx, o, notes)
 	if err != nil {
 		return err
