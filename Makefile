@@ -73,7 +73,6 @@ rxdb:
 
 # The whole benchmark, a quarter of an hour on two cores, written into docs/benchmarks.md.
 bench:
-	@mkdir -p .bench/profile
 	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench
 	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md

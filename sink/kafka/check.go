@@ -49,7 +49,7 @@ func (t *Target) expected() (topics []string) {
 	return topics
 }
 
-// checkTopic looks at a topic. Positions are kept for one in transactions, which is a reader's right.
+// checkTopic looks at a topic. If positions are committed as its offsets, Kafka wants the right to read it as well.
 func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic string, positions bool) (found string, err error) {
 	req, of := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
 	of.Topic = &topic
