@@ -1,14 +1,14 @@
 # make check runs what CI runs (.ci/run). Tools are pinned in tools.mod and built by the go command when first used.
 
 GO       ?= go
-LINT     := $(GO) tool -modfile=tools.mod golangci-lint
+LINT     := $(GO) tool -modfile=tools/tools.mod golangci-lint
 BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
 # What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
 # processes, of which CI runs two tests with it. make race runs all of them with it.
-PLAIN := ./cluster/plan ./cmd/bench ./internal/archtest ./test
+PLAIN := ./cluster/plan ./dev/bench ./internal/archtest ./test/process
 
 .PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser browser-clients site
 
@@ -31,7 +31,7 @@ list-plain:
 # The packages whose tests take a development MongoDB, without its own tests and the benchmark.
 list-mongodb:
 	@$(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
-		awk '/devmongotest/ && $$1 !~ "/(cmd/bench|internal/devmongo)(/|$$)" { print $$1 }'
+		awk '/devmongotest/ && $$1 !~ "/(dev/bench|dev/mongo)(/|$$)" { print $$1 }'
 
 # Runs every benchmark once: one that fails or panics is found where it breaks.
 benchmarks:
@@ -60,29 +60,29 @@ generated:
 
 # Generates the gateways' protocol, and holds it against the rules and against what has been committed. A test says when this is due;
 # buf is built when first used, which takes some minutes.
-BUF := $(GO) tool -modfile=buf.mod buf
+BUF := cd proto && $(GO) tool -modfile=../tools/buf.mod buf
 proto:
 	$(BUF) lint
-	$(BUF) breaking --against '.git#branch=main'
+	$(BUF) breaking --against "../.git#branch=main,subdir=proto"
 	$(BUF) generate
 
 # RxDB's own replication over /v1/snapshot and /v1/events, in Node: needs node and npm.
 rxdb:
-	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
-	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
+	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
+	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
 # The whole benchmark, a quarter of an hour on two cores, written into docs/benchmarks.md.
 bench:
-	$(GO) build -buildvcs=true -o bin/bench ./cmd/bench
+	$(GO) build -buildvcs=true -o bin/bench ./dev/bench
 	bin/bench -o markdown -profile .bench/profile > bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
-	$(GO) generate ./cmd/bench
+	$(GO) generate ./dev/bench
 
 # Compares with .bench/old.txt where there is one; keep a run with: cp .bench/new.txt .bench/old.txt
 microbench:
 	@mkdir -p .bench
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./... | tee .bench/new.txt
-	@if [ -f .bench/old.txt ]; then $(GO) tool -modfile=tools.mod benchstat .bench/old.txt .bench/new.txt; fi
+	@if [ -f .bench/old.txt ]; then $(GO) tool -modfile=tools/tools.mod benchstat .bench/old.txt .bench/new.txt; fi
 
 # Every fuzz target for FUZZTIME.
 fuzz:
@@ -99,8 +99,8 @@ prove:
 # Hostile identities beside honest ones. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
 siege:
-	$(GO) run ./cmd/bench -race tenants
-	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./test
+	$(GO) run ./dev/bench -race tenants
+	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./test/process
 
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
 model:
@@ -140,9 +140,9 @@ release:
 # The clients in other languages, against real nodes; needs Node 18 and npm, and Python 3.8.
 clients:
 	$(MAKE) -s build
-	$(GO) build -o bin/demo ./cmd/demo
-	cd clients/typescript && npm ci --no-audit --no-fund && npm test
-	$(GO) test -tags clients -run '^TestConsumerInPython' ./test
+	$(GO) build -o bin/demo ./dev/demo
+	cd client/typescript && npm ci --no-audit --no-fund && npm test
+	$(GO) test -tags clients -run '^TestConsumerInPython' ./test/process
 
 # The plain manifests, from the chart.
 manifests:
@@ -159,21 +159,21 @@ deploy-check: $(PROMTOOL)
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
-	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test ./internal/config
+	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test/process ./internal/config
 
 $(CURDIR)/bin/promtool/usr/bin/promtool:
 	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .
 
 # The clients in a real Chromium (CHROMIUM, /usr/bin/chromium), against real nodes; needs Node 20 and npm.
 browser-clients:
-	$(GO) build -o bin/ ./cmd/demo ./cmd/streamer
+	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
-	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
-	cd clients/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
+	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
+	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
 browser:
-	$(GO) build -o bin/demo ./cmd/demo
+	$(GO) build -o bin/demo ./dev/demo
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	@mkdir -p docs/img
 	node test/browser/status.mjs docs/img

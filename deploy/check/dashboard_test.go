@@ -190,7 +190,7 @@ func scrape(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
 	output(t, nil, "make", "-s", "-C", "../..", "build", "OUT="+filepath.Join(dir, "streamer"))
-	output(t, nil, "go", "build", "-C", "../..", "-o", filepath.Join(dir, "demo"), "./cmd/demo")
+	output(t, nil, "go", "build", "-C", "../..", "-o", filepath.Join(dir, "demo"), "./dev/demo")
 	if t.Failed() {
 		t.FailNow()
 	}

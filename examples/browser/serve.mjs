@@ -6,7 +6,7 @@ const files = new Map([
   ["/", ["index.html", "text/html; charset=utf-8"]],
   ["/page.js", ["page.js", "text/javascript"]],
   ...["index", "extjson", "live", "sse", "subscribe"].map((name) => [
-    `/client/${name}.js`, [`../../clients/typescript/dist/${name}.js`, "text/javascript"],
+    `/client/${name}.js`, [`../../client/typescript/dist/${name}.js`, "text/javascript"],
   ]),
 ]);
 

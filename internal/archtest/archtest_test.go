@@ -107,8 +107,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"without a rule", CheckImports, pkg("lain", file("a.go", "github.com/mongostream/streamer/gap")), ""},
 		{"wiring", CheckImports, pkg("cmd/streamer", file("a.go", "github.com/mongostream/streamer/match", "github.com/mongostream/streamer/internal/etcd")), ""},
 		{"module root", CheckImports, pkg("match", file("a.go", "github.com/mongostream/streamer")), "match/a.go: imports ."},
-		{"room in devmongo", CheckImports, pkg("internal/devmongo/wire", file("a.go", "github.com/mongostream/streamer/internal/devmongo/doc")), ""},
-		{"devmongo leans on ours", CheckImports, pkg("internal/devmongo/wire", file("a.go", "github.com/mongostream/streamer/change")), "imports change"},
+		{"room in devmongo", CheckImports, pkg("dev/mongo/wire", file("a.go", "github.com/mongostream/streamer/dev/mongo/doc")), ""},
+		{"devmongo leans on ours", CheckImports, pkg("dev/mongo/wire", file("a.go", "github.com/mongostream/streamer/change")), "imports change"},
 		{"driver at home", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
 		{"driver abroad", CheckLibraries, pkg("match", file("a.go", "go.mongodb.org/mongo-driver/v2/bson")), "belongs in [internal/mongodb"},
 		{"driver in a test", CheckLibraries, pkg("match", file("a_test.go", "go.mongodb.org/mongo-driver/v2/bson")), ""},
@@ -116,7 +116,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"tests' library in a helper", CheckLibraries, pkg("change/changetest", file("a.go", "pgregory.net/rapid")), ""},
 		{"unknown library", CheckLibraries, pkg("match", file("a_test.go", "example.org/x")), "example.org/x is not in the table"},
 		{"similar path", CheckLibraries, pkg("internal/mongodb", file("a.go", "go.mongodb.org/mongo-driver/v22")), "is not in the table"},
-		{"etcd's server in its client", CheckLibraries, pkg("internal/etcd", file("a.go", "go.etcd.io/etcd/server/v3/embed")), "belongs in [internal/devetcd"},
+		{"etcd's server in its client", CheckLibraries, pkg("internal/etcd", file("a.go", "go.etcd.io/etcd/server/v3/embed")), "belongs in [dev/etcd"},
 		{"promhttp in a stage", CheckMetrics, pkg("match", file("a.go", "github.com/prometheus/client_golang/prometheus/promhttp")), "match/a.go: imports"},
 		{"metrics beside metrics.go", CheckMetrics, pkg("match", File{Name: "a.go", Prometheus: []string{"Counter", "Registerer"}}), "prometheus.Counter belongs"},
 		{"Registerer anywhere", CheckMetrics, pkg("match", File{Name: "a.go", Prometheus: []string{"Registerer"}}), ""},
@@ -151,11 +151,11 @@ func TestHelperInProductionIsFound(t *testing.T) {
 
 func TestForbiddenLinkIsFoundWithItsWay(t *testing.T) {
 	broken := CheckLinked([]Linked{
-		{ImportPath: "github.com/mongostream/streamer/internal/devetcd"},
-		{ImportPath: "github.com/mongostream/streamer/internal/etcd", Imports: []string{"github.com/mongostream/streamer/internal/devetcd"}},
+		{ImportPath: "github.com/mongostream/streamer/dev/etcd"},
+		{ImportPath: "github.com/mongostream/streamer/internal/etcd", Imports: []string{"github.com/mongostream/streamer/dev/etcd"}},
 		{ImportPath: "github.com/mongostream/streamer/cmd/streamer", Imports: []string{"github.com/mongostream/streamer/internal/etcd"}},
 	})
-	if want := "links github.com/mongostream/streamer/cmd/streamer → github.com/mongostream/streamer/internal/etcd → github.com/mongostream/streamer/internal/devetcd"; len(broken) != 1 || broken[0] != want {
+	if want := "links github.com/mongostream/streamer/cmd/streamer → github.com/mongostream/streamer/internal/etcd → github.com/mongostream/streamer/dev/etcd"; len(broken) != 1 || broken[0] != want {
 		t.Error(broken)
 	}
 }

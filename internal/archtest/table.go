@@ -13,7 +13,7 @@ func rules() []rule {
 	of := func(patterns ...string) []string { return patterns }
 	return []rule{
 		{of("change/..."), of("change/..."), "the nouns of the log: everybody builds on them, so they build on nobody"},
-		{of("fault", "health", "gateway/sse", "gateway/streampb", "internal/config", "internal/retry", "internal/devetcd"), nil, "everybody may build on them"},
+		{of("fault", "health", "gateway/sse", "gateway/streampb", "internal/config", "internal/retry", "dev/etcd"), nil, "everybody may build on them"},
 		{of("dedup", "gap", "snapshot"), of("change"), "stages never import stages"},
 		{of("match/..."), of("change", "match/..."), "stages never import stages"},
 		{of("supervisor/..."), of("supervisor", "cluster", "health", "internal/retry", "notice"), "who looks after components knows none of them"},
@@ -22,7 +22,7 @@ func rules() []rule {
 		{of("streamer"), of("change", "change/extjson", "checkpoint", "gap", "health", "internal/retry", "match", "notice", "oplog", "snapshot"), "no transport, no store, no cluster: terms come from outside"},
 		{of("gateway/..."), of("change", "gateway/...", "internal/retry", "match", "streamer"), "a transport is a session of the hub, and nothing else"},
 		{of("sink/..."), of("change/...", "gateway", "health", "internal/breaker", "internal/retry", "notice", "sink", "streamer"), "a sink is a shared subscriber; its targets know messages, and not each other"},
-		{of("internal/devbroker"), nil, "targets as others run them"},
+		{of("dev/broker"), nil, "targets as others run them"},
 		{of("client"), of("gateway/streampb"), "other people's programs link it: the wire and nothing else of ours"},
 		{of("examples/..."), of("client"), "programs as others would write them"},
 		{of("cluster/plan"), of("change", "cluster", "notice"), "pure"},
@@ -31,9 +31,9 @@ func rules() []rule {
 		{of("notice"), of("health", "internal/retry"), "components post; the board knows none"},
 		{of("internal/breaker"), of("notice"), "a change of state is a notice"},
 		{of("internal/mongodb/..."), of("change", "checkpoint", "cluster", "gap", "internal/mongodb/...", "internal/retry", "oplog", "snapshot"), "implements ports; knows nobody who uses them, and no other store"},
-		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "internal/devetcd", "internal/etcd/...", "internal/retry", "notice", "supervisor/..."), "likewise"},
-		{of("internal/profile", "internal/workload"), of("change"), "they look at the service from outside"},
-		{of("internal/devmongo/..."), of("internal/devmongo/..."), "a server of its own, as wrong or right as MongoDB whatever ours believes"},
+		{of("internal/etcd/..."), of("change", "checkpoint", "cluster", "dev/etcd", "internal/etcd/...", "internal/retry", "notice", "supervisor/..."), "likewise"},
+		{of("internal/profile", "dev/workload"), of("change"), "they look at the service from outside"},
+		{of("dev/mongo/..."), of("dev/mongo/..."), "a server of its own, as wrong or right as MongoDB whatever ours believes"},
 		{of("internal/statuspage"), nil, "files for browsers, which ask the node's endpoints"},
 		{of("internal/archtest"), nil, "tests use them"},
 	}
@@ -50,28 +50,28 @@ type library struct {
 func libraries() []library {
 	anywhere := []string{"..."}
 	return []library{
-		{"go.mongodb.org/mongo-driver/v2", []string{"internal/mongodb/...", "internal/devmongo/...", "internal/workload", "cmd/bench"}, "no driver type crosses a package boundary"},
+		{"go.mongodb.org/mongo-driver/v2", []string{"internal/mongodb/...", "dev/mongo/...", "dev/workload", "dev/bench"}, "no driver type crosses a package boundary"},
 		{"go.etcd.io/etcd/client/v3", []string{"internal/etcd/..."}, "no driver type crosses a package boundary"},
 		{"go.etcd.io/etcd/client/pkg/v3", []string{"internal/etcd/..."}, "etcd's own TLS options"},
 		{"go.etcd.io/etcd/api/v3", []string{"internal/etcd/..."}, "etcd's requests and error codes"},
-		{"go.etcd.io/etcd/server/v3", []string{"internal/devetcd"}, "for development: the service links no etcd server"},
-		{"go.uber.org/zap", []string{"internal/devetcd"}, "etcd wants its logger in zap, to be silenced"},
-		{"google.golang.org/grpc", []string{"client", "gateway/...", "internal/etcd", "internal/devetcd", "cmd/bench"}, "the gateways' wire, and etcd's: status errors, ending streams; the benchmark's attackers"},
+		{"go.etcd.io/etcd/server/v3", []string{"dev/etcd"}, "for development: the service links no etcd server"},
+		{"go.uber.org/zap", []string{"dev/etcd"}, "etcd wants its logger in zap, to be silenced"},
+		{"google.golang.org/grpc", []string{"client", "gateway/...", "internal/etcd", "dev/etcd", "dev/bench"}, "the gateways' wire, and etcd's: status errors, ending streams; the benchmark's attackers"},
 		{"google.golang.org/genproto/googleapis/rpc", []string{"gateway"}, "the standard form of an error's details"},
-		{"google.golang.org/protobuf", []string{"client", "gateway/...", "cmd/bench"}, "the gateways' wire"},
+		{"google.golang.org/protobuf", []string{"client", "gateway/...", "dev/bench"}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},
-		{"github.com/twmb/franz-go/pkg/kfake", []string{"internal/devbroker", "cmd/demo", "cmd/bench"}, "for development: the service links no broker"},
+		{"github.com/twmb/franz-go/pkg/kfake", []string{"dev/broker", "dev/demo", "dev/bench"}, "for development: the service links no broker"},
 		{"github.com/twmb/franz-go/pkg/kmsg", []string{"sink/kafka"}, "Kafka's requests: the position in a transaction"},
-		{"github.com/twmb/franz-go", []string{"sink/kafka", "cmd/demo", "cmd/bench"}, "Kafka's wire; the demo and the benchmark read what has arrived"},
-		{"github.com/nats-io/nats-server/v2", []string{"internal/devbroker"}, "for development: the service links no broker"},
-		{"github.com/nats-io/nats.go", []string{"sink/nats", "internal/devbroker", "cmd/demo", "cmd/bench"}, "the wire of NATS; the demo and the benchmark read what has arrived"},
+		{"github.com/twmb/franz-go", []string{"sink/kafka", "dev/demo", "dev/bench"}, "Kafka's wire; the demo and the benchmark read what has arrived"},
+		{"github.com/nats-io/nats-server/v2", []string{"dev/broker"}, "for development: the service links no broker"},
+		{"github.com/nats-io/nats.go", []string{"sink/nats", "dev/broker", "dev/demo", "dev/bench"}, "the wire of NATS; the demo and the benchmark read what has arrived"},
 		{"github.com/nats-io/jwt/v2", nil, "accounts and users of a NATS server in tests"},
 		{"github.com/nats-io/nkeys", nil, "their keys"},
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
 		{"github.com/coreos/go-systemd/v22", []string{"internal/wiring"}, "tells systemd that the service is ready, and alive"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
-		{"github.com/spf13/cobra", []string{"cmd/..."}, "commands"},
-		{"github.com/spf13/pflag", []string{"cmd/..."}, "flags of commands: which one was mistyped"},
+		{"github.com/spf13/cobra", []string{"cmd/...", "dev/demo"}, "commands"},
+		{"github.com/spf13/pflag", []string{"cmd/...", "dev/demo"}, "flags of commands: which one was mistyped"},
 		{"gopkg.in/yaml.v3", []string{"internal/config"}, "configuration is plain values everywhere else"},
 		{"github.com/hashicorp/golang-lru/v2", []string{"match"}, "programs of filters that several subscriptions share; tests compare the window with it"},
 		{"github.com/sony/gobreaker/v2", []string{"internal/breaker"}, "circuit breakers"},
@@ -86,7 +86,7 @@ func libraries() []library {
 		{"golang.org/x/sync", anywhere, "errgroup"},
 		{"github.com/golang-jwt/jwt/v5", []string{"gateway/access"}, "gateways' JWTs"},
 		{"golang.org/x/time", []string{"gateway/...", "streamer", "internal/listen", "internal/wiring"}, "rate limits"},
-		{"golang.org/x/sys", []string{"cluster", "internal/listen", "cmd/bench"}, "CLOCK_BOOTTIME, TCP_USER_TIMEOUT, SCHED_IDLE"},
+		{"golang.org/x/sys", []string{"cluster", "internal/listen", "dev/bench"}, "CLOCK_BOOTTIME, TCP_USER_TIMEOUT, SCHED_IDLE"},
 		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},
 		{"pgregory.net/rapid", nil, "property tests"},
 		{"github.com/bufbuild/protocompile", nil, "reads proto/ in a test, without tools"},
@@ -98,11 +98,11 @@ func libraries() []library {
 }
 
 // wiring are the packages that put the others together.
-func wiring() []string { return []string{"cmd/...", "internal/wiring"} }
+func wiring() []string { return []string{"cmd/...", "dev/bench", "dev/demo", "internal/wiring"} }
 
 // neverLinked are what cmd/streamer must not contain, at whatever distance.
 func neverLinked() []string {
-	return []string{Module + "/internal/devmongo", Module + "/internal/devetcd", Module + "/internal/devbroker", Module + "/internal/workload", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake", "go.etcd.io/etcd/server"}
+	return []string{Module + "/dev/mongo", Module + "/dev/etcd", Module + "/dev/broker", Module + "/dev/workload", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake", "go.etcd.io/etcd/server"}
 }
 
 // Sizes in lines of what a reader opens first. Other files and packages are as long as their idea.

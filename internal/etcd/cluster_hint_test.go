@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/cluster"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/internal/devetcd"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 

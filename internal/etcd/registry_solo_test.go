@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/agent"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 

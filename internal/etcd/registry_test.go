@@ -20,8 +20,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devetcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 

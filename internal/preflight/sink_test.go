@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devbroker"
 )
 
 // Check reaches what takes dead letters, too: its topic or subject must be there, and the user must have the right to write to it.

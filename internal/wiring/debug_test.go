@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/internal/wiring"
 )

@@ -6,5 +6,3 @@
 //
 // Everything that can be wrong from outside is found before anything is claimed: the address to listen on, MongoDB, the marks.
 package wiring
-
-//go:generate go test -run TestMetricsAreDocumented -args -rewrite

@@ -66,10 +66,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
 	v1.Handle("GET /v1/reports", accounts.Handler(access.Request, admin.ServeReports(s.supervised, s.logger)))
 	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
-	checks, self := s.health(), health.Node{
-		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Membership: s.membership, Alive: s.components.Alive,
-	}
+	checks, self := s.health(), s.self()
 	operations := s.operations()
 	status := func() *admin.Status { return s.status(checks.Report(self)) }
 	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(status, operations.May)))
@@ -98,6 +95,15 @@ func (s *Service) buildServers() error {
 	checks.Handle(mux, self)
 	s.components.Handle(mux)
 	return nil
+}
+
+// self is this node as /health shows it.
+func (s *Service) self() health.Node {
+	cfg := s.opts.Config
+	return health.Node{
+		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
+		Membership: s.membership, Alive: s.components.Alive,
+	}
 }
 
 // operations returns what operators may do over HTTP.

@@ -221,7 +221,7 @@ func (s *Service) buildMember() {
 		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
-		Gateways:     func() ([]gateway.Peer, int) { return s.gateway.Peers() },
+		Gateways:     s.Peers,
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
 		Logger:   s.logger, Registerer: s.registry, Tracer: s.tracer,
@@ -253,6 +253,30 @@ func (s *Service) Node() *streamer.Node { return s.node }
 
 // Log returns the node's view of the log.
 func (s *Service) Log() *oplog.Log { return s.log }
+
+// Board returns the node's notices.
+func (s *Service) Board() *notice.Board { return s.board }
+
+// Origin returns what the checkpoints belong to.
+func (s *Service) Origin() checkpoint.Origin { return s.origin }
+
+// Metrics returns what /metrics shows.
+func (s *Service) Metrics() *prometheus.Registry { return s.registry }
+
+// Components returns the parts of the node whose progress is watched.
+func (s *Service) Components() *health.Components { return s.components }
+
+// Supervisor returns what sweeps the components of all nodes while this node leads.
+func (s *Service) Supervisor() *supervisor.Supervisor { return s.supervisor }
+
+// Supervision returns where the supervisor keeps its reports and orders.
+func (s *Service) Supervision() supervisor.Store { return s.supervised }
+
+// Health returns what /health shows.
+func (s *Service) Health() health.Report { return s.health().Report(s.self()) }
+
+// Peers returns the gateways that have sessions on this node or had them, and how many were left out.
+func (s *Service) Peers() ([]gateway.Peer, int) { return s.gateway.Peers() }
 
 // Checkpoints returns the checkpoints as they are stored; those that can be read.
 func (s *Service) Checkpoints(ctx context.Context) ([]checkpoint.Checkpoint, error) {

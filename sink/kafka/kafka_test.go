@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/devbroker"
+	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/kafka"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
-	"github.com/mongostream/streamer/internal/devbroker"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/nats"
 )

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/mongostream/streamer/internal/devetcd"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 )
 
 // EndpointsVariable names the environment variable that holds the endpoints of a running etcd, separated by commas.

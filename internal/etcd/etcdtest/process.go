@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongostream/streamer/internal/devetcd"
+	devetcd "github.com/mongostream/streamer/dev/etcd"
 )
 
 const (

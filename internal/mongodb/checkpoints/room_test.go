@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 )
 
 // Several nodes that make room at the same time drop what is too much, and no more.

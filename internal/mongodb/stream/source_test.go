@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 	"github.com/mongostream/streamer/oplog"

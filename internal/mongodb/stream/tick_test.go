@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/devmongo"
-	"github.com/mongostream/streamer/internal/devmongo/devmongotest"
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	devetcd "github.com/mongostream/streamer/dev/etcd"
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+)
+
+// load is what to write.
+type load struct {
+	DB                string
+	Collection        string // empty: collection
+	Events, Documents int
+	// Rate is in events a second; 0 is as fast as possible.
+	Rate int
+	// Payload is the length of a text in every change.
+	Payload int
+}
+
+// collection is the one of each database.
+const collection = "changes"
+
+// loadResult tells what was written.
+type loadResult struct {
+	// Start is a time in the log at or before the first change, in seconds since 1970.
+	Start int64
+	Took  time.Duration
+}
+
+// serverStats is what a server tells of itself.
+type serverStats struct {
+	// CPU is the server's CPU time, -1 where it does not tell.
+	CPU time.Duration
+}
+
+// A serverConfig is what a server is told first.
+type serverConfig struct {
+	// URI is of the MongoDB to write to; a worker that is a server itself ignores it.
+	URI string
+}
+
+// A serverAddress is where clients reach the server.
+type serverAddress struct {
+	URI string
+}
+
+// A log is a MongoDB as the benchmark uses it.
+type log interface {
+	generate(ctx context.Context, d load) error
+	stats(ctx context.Context) (serverStats, error)
+	client() *mongo.Client
+	uri() string
+}
+
+// handlers are the methods of a worker that is a log.
+func handlers(open func(context.Context, serverConfig) (log, error)) map[string]handler {
+	var l log
+	return map[string]handler{
+		"start": handle(func(ctx context.Context, s serverConfig) (a serverAddress, err error) {
+			if l, err = open(ctx, s); err != nil {
+				return a, err
+			}
+			return serverAddress{URI: l.uri()}, nil
+		}),
+		"generate": handle(func(ctx context.Context, d load) (loadResult, error) {
+			start, err := operationTime(ctx, l.client())
+			if err != nil {
+				return loadResult{}, err
+			}
+			begun := time.Now()
+			err = l.generate(ctx, d)
+			return loadResult{Start: start, Took: time.Since(begun)}, err
+		}),
+		"stats": handle(func(ctx context.Context, _ none) (serverStats, error) { return l.stats(ctx) }),
+		"drop": handle(func(ctx context.Context, d load) (none, error) {
+			if err := l.client().Database(d.DB).Drop(ctx); err != nil {
+				return none{}, fmt.Errorf("drop database %s: %w", d.DB, err)
+			}
+			return none{}, nil
+		}),
+	}
+}
+
+// operationTime returns the second of the log's end.
+func operationTime(ctx context.Context, client *mongo.Client) (int64, error) {
+	var hello struct {
+		OperationTime bson.Timestamp `bson:"operationTime"`
+	}
+	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Decode(&hello); err != nil {
+		return 0, fmt.Errorf("read the operation time: %w", err)
+	}
+	return int64(hello.OperationTime.T), nil
+}
+
+// oplogBytes is room for the largest backlog.
+const oplogBytes = 2 << 30
+
+// serveDev is a development MongoDB as a worker. It serves from memory.
+func serveDev(ctx context.Context, in io.Reader, out io.Writer) error {
+	server, err := devmongo.Listen(devmongo.Config{OplogBytes: oplogBytes})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return server.Run(serving) })
+	d := &dev{server: server}
+	err = serveRequests(ctx, in, out, handlers(func(context.Context, serverConfig) (log, error) { return d, d.connect() }))
+	d.close() // while there is still a server to say goodbye to
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+type dev struct {
+	server *devmongo.Server
+	driver *mongo.Client // for what only commands do
+}
+
+func (d *dev) connect() (err error) {
+	if d.driver, err = mongo.Connect(options.Client().ApplyURI(d.server.URI())); err != nil {
+		return fmt.Errorf("connect to the development MongoDB: %w", err)
+	}
+	return nil
+}
+
+func (d *dev) close() {
+	if d.driver != nil {
+		_ = d.driver.Disconnect(context.Background())
+	}
+}
+
+func (d *dev) uri() string           { return d.server.URI() }
+func (d *dev) client() *mongo.Client { return d.driver }
+
+func (d *dev) generate(ctx context.Context, data load) error {
+	err := d.server.Generate(ctx, devmongo.Generate{
+		DB: data.DB, Coll: cmp.Or(data.Collection, collection), Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
+	})
+	if data.Rate == 0 {
+		runtime.GC() // what was left behind is not paid for by those who read
+	}
+	return err
+}
+
+// stats tells nothing: the CPU time of the process is seen from outside.
+func (d *dev) stats(context.Context) (serverStats, error) {
+	return serverStats{CPU: -1}, nil
+}
+
+// serveEtcd is a real etcd as a worker, in a folder that goes with it.
+func serveEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "streamer-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder for etcd: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	server, err := devetcd.Listen(devetcd.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return server.Run(serving) })
+	err = serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(context.Context, serverConfig) (serverAddress, error) {
+			return serverAddress{URI: server.Endpoints()[0]}, nil
+		}),
+	})
+	stop()
+	return errors.Join(err, g.Wait())
+}

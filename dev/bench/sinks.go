@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	devbroker "github.com/mongostream/streamer/dev/broker"
+	"github.com/mongostream/streamer/internal/admin"
+)
+
+// The targets of sinks that are measured.
+const (
+	toKafka        = "kafka"
+	toTransactions = "transactions" // Kafka, with a transaction for each batch
+	toJetStream    = "nats"
+)
+
+// raceSinks lets a sink publish while the log is written to at the pace, and from a backlog as fast as it can, and after each a bare producer
+// publish the same messages to the same broker, at the pace or as fast as it can.
+func (b *bench) raceSinks(ctx context.Context) error {
+	for range b.scale.moves {
+		for _, kind := range []string{toKafka, toTransactions, toJetStream} {
+			if err := b.raceSink(ctx, kind, b.data(b.scale.published, b.scale.pace), ""); err != nil {
+				return err
+			}
+			if err := b.raceSink(ctx, kind, b.data(b.scale.published, 0), "_unpaced"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// raceSink runs a sink, and then a producer of the same messages.
+func (b *bench) raceSink(ctx context.Context, kind string, data load, mode string) (err error) {
+	broker, err := startWorker("broker", b.notes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, broker.close(), b.drop(ctx, data)) }()
+	var at brokerAddress
+	if err := broker.call(ctx, "start", brokerConfig{Kind: kind}, &at); err != nil {
+		return err
+	}
+	var start int64
+	during := func() error {
+		_, err := b.write(ctx, data)
+		return err
+	}
+	if data.Rate == 0 {
+		if start, err = b.write(ctx, data); err != nil {
+			return err
+		}
+		during = nil
+	}
+	of := func(name, contender string, node bool) entry {
+		return entry{name: kind + name + mode, contender: contender, node: node, adjust: func(j *scenario) { j.Broker, j.Rate = at, data.Rate }}
+	}
+	if err := b.enter(ctx, "sinks", of("", "sink", true), b.job(data, start), during); err != nil {
+		return err
+	}
+	return b.enter(ctx, "sinks", of("_bare", "producer", false), b.job(data, 0), nil)
+}
+
+// A brokerConfig says what a broker is.
+type brokerConfig struct{ Kind string }
+
+// A brokerAddress is where a broker is reached.
+type brokerAddress struct{ Kind, URL string }
+
+// Where sinks and producers publish.
+const (
+	sinkTopic, bareTopic   = "changes.sink", "bare.producer"
+	sinkStream, bareStream = "changes", "bare"
+	brokerPartitions       = 4
+)
+
+// serveBroker is the target of sinks as a worker.
+func serveBroker(ctx context.Context, in io.Reader, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "streamer-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the broker: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	stop := func() {}
+	defer func() { stop() }()
+	return serveRequests(ctx, in, out, map[string]handler{
+		"start": handle(func(ctx context.Context, c brokerConfig) (at brokerAddress, err error) {
+			at.Kind = c.Kind
+			if c.Kind != toJetStream {
+				cluster, err := devbroker.StartKafka(brokerPartitions)
+				if err != nil {
+					return at, err
+				}
+				stop, at.URL = cluster.Close, cluster.ListenAddrs()[0]
+				return at, nil
+			}
+			server, err := devbroker.StartNATS(dir, 0)
+			if err != nil {
+				return at, err
+			}
+			stop, at.URL = server.Stop, server.URL()
+			for _, stream := range []string{sinkStream, bareStream} {
+				_, conn, err := server.Stream(ctx, stream, stream+".>")
+				if err != nil {
+					return at, err
+				}
+				conn.Close()
+			}
+			return at, nil
+		}),
+	})
+}
+
+// sinkFile is the configuration of a node with a sink, empty where the job has none.
+func (j *scenario) sinkFile() string {
+	begin := time.Now()
+	if j.Start != 0 {
+		begin = time.Unix(j.Start, 0)
+	}
+	text := "sinks:\n  - name: bench\n    start: '" + begin.UTC().Format(time.RFC3339) + "'\n    losses: changes.losses\n"
+	switch j.Broker.Kind {
+	case toJetStream:
+		return text + fmt.Sprintf("    type: nats\n    nats: {url: '%s', subject: '%s'}\n", j.Broker.URL, sinkTopic)
+	case toKafka, toTransactions:
+		return text + fmt.Sprintf("    type: kafka\n    kafka: {brokers: ['%s'], topic: '%s', create_topics: true, transactional: %t}\n",
+			j.Broker.URL, sinkTopic, j.Broker.Kind == toTransactions)
+	}
+	return ""
+}
+
+// A sinkContender waits until the sink of a node has published everything. What has arrived is checked when the clocks stand.
+type sinkContender struct{ round *round }
+
+// Open implements contender.
+func (s *sinkContender) Open(ctx context.Context, round *round) error {
+	s.round = round
+	for { // until the node owns its partitions
+		response, err := s.get(ctx, "/readyz")
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			break
+		}
+		if err := lookAgain(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if round.Start == 0 {
+		round.begin()
+	}
+	return nil
+}
+
+func (s *sinkContender) get(ctx context.Context, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.round.Node.HTTP+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the node: %w", err)
+	}
+	return response, nil
+}
+
+// published returns how many messages the target has acknowledged.
+func (s *sinkContender) published(ctx context.Context) (int, error) {
+	response, err := s.get(ctx, "/v1/sinks")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var list admin.SinkList
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return 0, fmt.Errorf("read the state of the sink: %w", err)
+	}
+	if len(list.Sinks) != 1 {
+		return 0, fmt.Errorf("the node has %d sinks", len(list.Sinks))
+	}
+	return int(list.Sinks[0].Published), nil
+}
+
+// Read implements contender. Of a backlog it is measured how long the sink takes for what it has not published when the first is seen to be: a node
+// takes a while to begin.
+func (s *sinkContender) Read(ctx context.Context) error {
+	before := 0
+	for {
+		n, err := s.published(ctx)
+		if err != nil {
+			return err
+		}
+		if s.round.Start != 0 && before == 0 && n > 0 {
+			before, s.round.total = n, s.round.Events-n
+			s.round.begin()
+		}
+		if n >= s.round.Events {
+			break
+		}
+		if err := lookAgain(ctx, nil); err != nil {
+			return err
+		}
+	}
+	s.round.begin() // where everything was published at once
+	s.round.stop()
+	return consume(ctx, s.round.scenario, func(m arrived) bool {
+		s.round.check.text(m.value, time.Now())
+		return !s.round.check.done()
+	})
+}
+
+// Close implements contender.
+func (s *sinkContender) Close() error { return nil }
+
+// A producer publishes the messages that a sink has published, to another topic or stream of the same broker.
+type producer struct {
+	round    *round
+	messages []arrived
+}
+
+// Open implements contender.
+func (p *producer) Open(ctx context.Context, round *round) error {
+	p.round, p.messages = round, make([]arrived, 0, round.Events)
+	return consume(ctx, round.scenario, func(m arrived) bool {
+		p.messages = append(p.messages, m)
+		return len(p.messages) < round.Events
+	})
+}
+
+// Read implements contender.
+func (p *producer) Read(ctx context.Context) error {
+	publish := publishToKafka
+	if p.round.Broker.Kind == toJetStream {
+		publish = publishToJetStream
+	}
+	if err := publish(ctx, p.round, p.messages, p.round.Rate); err != nil {
+		return err
+	}
+	p.round.stop()
+	for _, m := range p.messages {
+		p.round.check.text(m.value, time.Now())
+	}
+	return nil
+}
+
+// Close implements contender.
+func (p *producer) Close() error { return nil }
+
+var _, _ contender = (*sinkContender)(nil), (*producer)(nil)

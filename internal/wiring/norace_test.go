@@ -1,6 +1,0 @@
-//go:build !race
-
-package wiring
-
-// parallel is how many tests run at a time: most of what they do is to wait.
-const parallel = "8"

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mongostream/streamer/client"
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+)
+
+// A gateway that acknowledges nothing is named on /health, and disconnected in the end; others are served on, and their checkpoints move on.
+func TestGatewayThatAcknowledgesNothingIsNamed(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}).begin("STREAMER_GATEWAY_ACK_TIMEOUT=6s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=1s")
+	n.status()
+	_, port, _ := strings.Cut(n.service.Gateway(), ":")
+	stuck, err := client.New(client.Config{Addresses: []string{"localhost:" + port}, Subscriber: "stuck", Start: client.StartNow, OnNotice: func(context.Context, client.Notice) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	got, done := make(chan struct{}, 100), make(chan struct{})
+	err = stuck.Subscribe(client.Subscription{ID: "orders", DB: "shop", Coll: "orders"}, func(ctx context.Context, _ client.Change) error {
+		got <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(done)
+		_ = stuck.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	prompt := n.connect(client.Config{Subscriber: "prompt"}, client.Subscription{ID: "orders", DB: "shop", Coll: "orders"})
+	prompt.told(t, "the other is connected", connected)
+	n.until("both are on the live path", func() bool {
+		live := 0
+		for _, s := range n.service.Node().Subscribers() {
+			if s.Live && !s.Shared {
+				live++
+			}
+		}
+		return live == 2
+	})
+	n.insert("a", "b")
+	<-got
+	prompt.takes(t, 2)
+	check := func() string {
+		for _, r := range n.service.Health().Checks {
+			if r.Name == "subscribers_acknowledge" {
+				return r.Error
+			}
+		}
+		return "there is no such check"
+	}
+	if check() != "" {
+		t.Errorf("too early: %s", check())
+	}
+	written := n.written()
+	n.until("the checkpoint of the other one moves on", func() bool {
+		for _, c := range n.stored("prompt") {
+			return c.Position.Time.Compare(written) >= 0
+		}
+		return false
+	})
+	n.until("it is named", func() bool { return strings.HasPrefix(check(), "subscriber stuck has acknowledged nothing") })
+	n.until("it is disconnected", func() bool { return check() == "" })
+}

@@ -1,0 +1,154 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/dev/workload"
+)
+
+// gatewayVariable makes a gateway of the test binary, which is told where its node is; gatewayStart says where it begins.
+const (
+	gatewayVariable = "STREAMER_TEST_GATEWAY"
+	gatewayStart    = "STREAMER_TEST_GATEWAY_START"
+)
+
+// runGateway is a gateway's main function: it prints every change that it has handled, and every loss that it was told of, as a line.
+func runGateway(address string) error {
+	start := client.StartResume
+	if os.Getenv(gatewayStart) == "now" {
+		start = client.StartNow
+	}
+	var printing sync.Mutex
+	emit := func(line []byte) error {
+		printing.Lock()
+		defer printing.Unlock()
+		_, err := os.Stdout.Write(append(line, '\n'))
+		return err
+	}
+	c, err := client.New(client.Config{
+		Addresses: []string{address}, Subscriber: "g", Start: start, MaxReconnectWait: 200 * time.Millisecond,
+		OnNotice: func(_ context.Context, n client.Notice) error {
+			switch n.(type) {
+			case client.Resync, client.Rewound, client.Rejected, client.Connected:
+				line, err := json.Marshal(map[string]any{"notice": fmt.Sprintf("%T", n), "told": n})
+				if err != nil {
+					return err
+				}
+				return emit(line)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Subscribe(client.Subscription{ID: "all", DB: os.Getenv("STREAMER_TEST_DATABASE"), Format: client.JSON}, func(_ context.Context, change client.Change) error {
+		return emit(change.Data)
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(context.Background())
+}
+
+// Nodes and gateways are killed at random moments, alone and together. What the gateway's handler has seen is everything, in the order
+// of each document; nothing is repeated in another order, and nobody is told of a loss, because there is none.
+func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
+	t.Parallel()
+	kills := 20
+	if raced { // each kill takes several times as long
+		kills = 5
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	address := freeAddress()
+	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GRPC_LISTEN="+address)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ledger workload.Ledger
+	check := workload.NewCheck(&ledger)
+	line := func(text string) {
+		if strings.HasPrefix(text, `{"notice":`) {
+			if !strings.Contains(text, "client.Connected") {
+				t.Errorf("told: %s", text)
+			}
+			return
+		}
+		if err := check.JSON([]byte(text), time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	node := func() *process {
+		p := start(t, launch{args: []string{"run", "--take-over"}, env: l.settings})
+		p.await(nodeRuns)
+		return p
+	}
+	connected := make(chan struct{}, 100)
+	gateway := func(from string) *process {
+		return start(t, launch{
+			program: self, env: []string{gatewayVariable + "=" + address, gatewayStart + "=" + from, "STREAMER_TEST_DATABASE=" + l.database},
+			line: func(text string) {
+				if strings.Contains(text, "client.Connected") {
+					connected <- struct{}{}
+				}
+				line(text)
+			},
+		})
+	}
+	n, g := node(), gateway("now")
+	<-connected
+	writing, stopWriting := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		if err := workload.NewWriter(workload.Config{URI: l.uri, DB: l.database, Rate: 1000}, &ledger).Run(writing); err != nil {
+			t.Error(err)
+		}
+	})
+	defer writer.Wait()
+	defer stopWriting()
+	for kill := range kills {
+		before, _ := check.Delivered()
+		more := 50 + random.IntN(800)
+		until(t, fmt.Sprintf("events come before kill %d", kill), func() bool { now, _ := check.Delivered(); return now >= before+more })
+		victims := 1 + random.IntN(3)
+		if victims&1 != 0 {
+			n.signal(syscall.SIGKILL)
+		}
+		if victims&2 != 0 {
+			g.signal(syscall.SIGKILL)
+			<-g.ended
+			g = gateway("row")
+		}
+		if victims&1 != 0 {
+			<-n.ended
+			n = node()
+		}
+	}
+	stopWriting()
+	writer.Wait()
+	until(t, "everything has come", func() bool { return check.Missing() == 0 })
+	if r := check.Report(); r.OutOfOrder > 0 || r.Written < 1000 {
+		t.Errorf("%+v", r)
+	} else {
+		t.Logf("%+v", r)
+	}
+	g.signal(syscall.SIGKILL)
+	<-g.ended
+	n.signal(syscall.SIGTERM)
+	if code := n.wait(); code != 0 {
+		t.Errorf("exit code %d of the planned stop at the end", code)
+	}
+}

@@ -1,0 +1,93 @@
+package process
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A place is where an event is in the log, as its id tells.
+type place = change.Ref
+
+// placeOf reads an id of a cluster that is not known.
+func placeOf(id string) (place, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(id)
+	if err != nil || len(raw) != refTo+4 {
+		return place{}, fmt.Errorf("not an id: %q", id)
+	}
+	return change.ParseRef(raw[refAt:refTo])
+}
+
+// Layout of an id before it is written as text: version, cluster, place, checksum.
+const (
+	refAt = 1 + 4
+	refTo = refAt + change.RefSize
+)
+
+// A sighting is what a line tells of an event.
+type sighting struct {
+	place     place
+	partition change.Partition
+	document  int64
+	op        string
+	seq       int64 // the change's number among those of its document; 0 where the line has none
+}
+
+// sight reads a line of a node's output, or the data of a message of /v1/events.
+func sight(line string) (sighting, error) {
+	type numbered struct {
+		Seq int64 `json:"seq"`
+	}
+	var e struct {
+		ID        string           `json:"id"`
+		Partition change.Partition `json:"partition"`
+		Op        string           `json:"operationType"`
+		Key       struct {
+			ID int64 `json:"_id"`
+		} `json:"documentKey"`
+		Full   numbered `json:"fullDocument"`
+		Update struct {
+			Set numbered `json:"updatedFields"`
+		} `json:"updateDescription"`
+	}
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		return sighting{}, fmt.Errorf("%w: %s", err, line)
+	}
+	p, err := placeOf(e.ID)
+	return sighting{place: p, partition: e.Partition, document: e.Key.ID, op: e.Op, seq: e.Full.Seq + e.Update.Set.Seq}, err
+}
+
+// sightings are what a list of lines tells.
+func sightings(t testing.TB, lines []string) []sighting {
+	t.Helper()
+	all := make([]sighting, len(lines))
+	for i, line := range lines {
+		var err error
+		if all[i], err = sight(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// described writes what a list of sightings is about: operations with the documents.
+func described(all []sighting) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = fmt.Sprintf("%s %d", s.op, s.document)
+	}
+	return strings.Join(words, ", ")
+}
+
+// byDocument sorts sightings by documents and leaves each document's in the order in which they came.
+func byDocument(all []sighting) []sighting {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b sighting) int { return cmp.Compare(a.document, b.document) })
+	return all
+}

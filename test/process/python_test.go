@@ -1,0 +1,71 @@
+//go:build clients
+
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// The example in Python handles every change, also while its node and it itself are killed, and begins where it was.
+func TestConsumerInPythonMissesNothing(t *testing.T) {
+	t.Parallel()
+	listen, position := freeAddress(), filepath.Join(t.TempDir(), "position.txt")
+	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
+	run := func() *process {
+		p := l.node("--take-over")
+		p.await(nodeRuns)
+		return p
+	}
+	consume := func() *process {
+		return start(t, launch{
+			program: "python3", args: []string{"../../examples/python/consumer.py", "http://" + listen + "/v1/events?db=" + l.database, position},
+		})
+	}
+	knows := func() bool {
+		text, err := os.ReadFile(position)
+		return err == nil && len(text) > 0
+	}
+	node := run()
+	consumer := consume()
+	until(t, "it knows where it is", knows)
+	l.insert(1, 3)
+	consumer.awaitIn(consumer.output, `"documentKey":{"_id":2}`)
+	node.kill()
+	l.insert(3, 5)
+	node = run()
+	consumer.awaitIn(consumer.output, `"documentKey":{"_id":4}`)
+	consumer.kill()
+	first := sightings(t, consumer.output.all())
+	l.insert(5, 7)
+	consumer = consume()
+	consumer.awaitIn(consumer.output, `"documentKey":{"_id":6}`)
+	consumer.signal(syscall.SIGTERM)
+	consumer.wait()
+	node.kill()
+	second := sightings(t, consumer.output.all())
+	if first[len(first)-1] == second[0] { // killed between handling a change and saving its position
+		second = second[1:]
+	}
+	if got, want := described(append(first, second...)), "insert 1, insert 2, insert 3, insert 4, insert 5, insert 6"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// What another attempt would not change ends it, with the node's own words.
+func TestConsumerInPythonEndsWithABadFilter(t *testing.T) {
+	t.Parallel()
+	listen := freeAddress()
+	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
+	node := l.node()
+	node.await(nodeRuns)
+	consumer := start(t, launch{
+		program: "python3", args: []string{"../../examples/python/consumer.py", "http://" + listen + "/v1/events?filter=nonsense(", filepath.Join(t.TempDir(), "position.txt")},
+	})
+	if code := consumer.wait(); code != 1 || !consumer.noted("STRM-FILTER-INVALID") {
+		t.Errorf("exit code %d", code)
+	}
+	node.kill()
+}
