@@ -7,6 +7,6 @@
 // transactions that hold only while it is elected. Operators write directives ([Directives]), and the leader plans with them. A watch
 // is a hint; what counts is the next View.
 //
-// A node without a cluster claims all partitions through a [Registry], which keeps other processes out. Package agent is what a node does
+// A node without a cluster claims all partitions through a [Registry], which keeps other processes out. Package member is what a node does
 // to own partitions, package leader what the elected node does, and package plan decides, without doing anything, who should own what.
 package cluster

@@ -14,9 +14,9 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/notice"
@@ -27,7 +27,7 @@ const ttl = 3 * time.Second
 // A node is a member with its share, and a leader that may be elected.
 type node struct {
 	name   string
-	share  *agent.Agent
+	share  *member.Member
 	leader *leader.Leader
 	board  *notice.Board
 	reg    *prometheus.Registry
@@ -64,7 +64,7 @@ func (c *nodes) start(process string, names ...string) {
 		clock := func() time.Duration { return time.Since(began) }
 		n := &node{name: name, stop: stop, board: notice.NewBoard(notice.Config{Node: name}), reg: prometheus.NewRegistry()}
 		store := c.memory.For(name)
-		n.share = agent.New(agent.Config{
+		n.share = member.New(member.Config{
 			Member: cluster.Identity{Node: name, Process: name + "/" + process}, TTL: ttl, Clock: clock,
 			Report: n.report, Resume: n.resume, Release: n.release,
 		}, store)

@@ -56,7 +56,7 @@ func (l life) process(name string) (*Store, *Registry, []change.Term) {
 	l.Helper()
 	client := l.dial(nil)
 	registry, store := NewRegistry(client), NewStore(client, n)
-	epochs, err := registry.Claim(l.Context(), member(name), n, time.Minute, true)
+	epochs, err := registry.Claim(l.Context(), identity(name), n, time.Minute, true)
 	if err != nil {
 		l.Fatal(err)
 	}

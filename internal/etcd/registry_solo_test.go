@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/member"
 	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
@@ -19,8 +19,8 @@ import (
 // solo runs a cluster of one until its terms end or stop is called; serving is closed when it owns the partitions.
 func (p registryPlace) solo(process string, takeOver bool) (serving chan []change.Term, stop func(), result chan error) {
 	p.Helper()
-	s := agent.NewSolo(agent.SoloConfig{
-		Member:     member(process),
+	s := member.NewSolo(member.SoloConfig{
+		Member:     identity(process),
 		Partitions: n,
 		TTL:        5 * time.Second,
 		TakeOver:   takeOver,

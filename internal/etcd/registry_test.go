@@ -33,12 +33,12 @@ func newRegistryPlace(t *testing.T, endpoints []string) registryPlace {
 	return registryPlace{newPlace(t, endpoints)}
 }
 
-func member(process string) cluster.Identity {
+func identity(process string) cluster.Identity {
 	return cluster.Identity{Node: "node-" + process, Process: process}
 }
 
 func (p registryPlace) claim(r *Registry, process string, takeOver bool) ([]change.Epoch, error) {
-	return r.Claim(p.Context(), member(process), n, time.Minute, takeOver)
+	return r.Claim(p.Context(), identity(process), n, time.Minute, takeOver)
 }
 
 func (p registryPlace) mustClaim(r *Registry, process string, takeOver bool) []change.Epoch {
@@ -54,7 +54,7 @@ func (p registryPlace) mustClaim(r *Registry, process string, takeOver bool) []c
 func (p registryPlace) claimFor(r *Registry, process string, ttl time.Duration) {
 	p.Helper()
 	for err := rpctypes.ErrLeaseNotFound; errors.Is(err, rpctypes.ErrLeaseNotFound); {
-		if _, err = r.Claim(p.Context(), member(process), n, ttl, false); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if _, err = r.Claim(p.Context(), identity(process), n, ttl, false); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			p.Fatal(err)
 		}
 	}
@@ -328,7 +328,7 @@ func TestClaimEndsWithItsContext(t *testing.T) {
 		cancel()
 		return lost
 	})
-	if _, err := registry.Claim(ctx, member("a"), n, time.Minute, false); !errors.Is(err, context.Canceled) {
+	if _, err := registry.Claim(ctx, identity("a"), n, time.Minute, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("claim gave %v", err)
 	}
 	if owners := p.owners(); len(owners) != 0 {
@@ -377,7 +377,7 @@ func TestClaimNeedsTheOriginOfItsPartitions(t *testing.T) {
 		t.Errorf("without an origin: %v", err)
 	}
 	p.origin(1)
-	if _, err := registry.Claim(t.Context(), member("a"), 64, time.Minute, false); fault.Of(err) != fault.CheckpointPartitions {
+	if _, err := registry.Claim(t.Context(), identity("a"), 64, time.Minute, false); fault.Of(err) != fault.CheckpointPartitions {
 		t.Errorf("of another number of partitions: %v", err)
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/leader"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
@@ -97,8 +97,8 @@ type Config struct {
 // A Member is a node's place in its cluster.
 type Member struct {
 	cfg      Config
-	agent    *agent.Agent
-	solo     *agent.Solo    // the agent in a cluster of one
+	agent    *member.Member
+	solo     *member.Solo   // the agent in a cluster of one
 	leader   *leader.Leader // nil in a cluster of one
 	solitary *solitary      // in a cluster of one
 	mover    *mover
@@ -119,16 +119,16 @@ func New(cfg Config) *Member {
 	}
 	m := &Member{cfg: cfg}
 	if cfg.Expected < 2 {
-		m.solo = agent.NewSolo(agent.SoloConfig{
+		m.solo = member.NewSolo(member.SoloConfig{
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
-		m.agent = m.solo.Agent
+		m.agent = m.solo.Member
 		m.solitary = newSolitary(m.planConfig())
 		return m
 	}
 	m.told = newTopologist()
-	m.agent = agent.New(agent.Config{
+	m.agent = member.New(member.Config{
 		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	}, cfg.Cluster)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -70,7 +70,7 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 // An owner takes back terms of which nothing is done any more.
 type owner interface{ Ended(change.Term) }
 
-var _ owner = (*agent.Agent)(nil)
+var _ owner = (*member.Member)(nil)
 
 // givingBack tells the agent, while run runs, which terms the node has ended.
 func (m *Member) givingBack(ctx context.Context, run func() error) error {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -106,7 +106,7 @@ func apply(ctx context.Context, conn *backend.Conn, plan *admin.ImportPlan, from
 		return err
 	}
 	by := operatorName()
-	solo := agent.NewSolo(agent.SoloConfig{
+	solo := member.NewSolo(member.SoloConfig{
 		Member: cluster.Identity{Node: by, Process: rand.Text()}, Partitions: plan.Origin.Partitions, TTL: importTTL,
 	}, conn.Owner)
 	applied := false

@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 )
 
 // A partition that cannot be served, because nobody can read its mark, keeps none of the others that its node claims with it from being
@@ -33,7 +33,7 @@ func TestPartitionThatCannotBeServedKeepsNoOthers(t *testing.T) {
 		served, calls := map[change.Partition]change.Term{}, 0
 		began := time.Now()
 		unreadable := errors.New("the mark cannot be read")
-		s := agent.New(agent.Config{
+		s := member.New(member.Config{
 			Member: cluster.Identity{Node: "a", Process: "p"}, Release: func([]change.Term) {},
 			Clock: func() time.Duration { return time.Since(began) },
 			Resume: func(_ context.Context, terms []change.Term) error {

@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -48,7 +48,7 @@ func TestNodeThatComesBackWaitsForWhatIsInTheWay(t *testing.T) {
 				memory := clustertest.NewMemory(1, nil)
 				store := &shut{Store: memory.For("a")}
 				var log strings.Builder
-				s := agent.New(agent.Config{
+				s := member.New(member.Config{
 					Member: cluster.Identity{Node: "a", Process: "p"}, Clock: func() time.Duration { return time.Since(began) },
 					Resume: func(context.Context, []change.Term) error { return nil }, Release: func([]change.Term) {},
 					Log: slog.New(slog.NewTextHandler(&log, nil)),

@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -76,7 +76,7 @@ type registry struct {
 	*stage
 	scenario
 
-	solo *agent.Solo
+	solo *member.Solo
 	over atomic.Bool // serve has been asked to end
 
 	claimed uint64 // times
@@ -301,7 +301,7 @@ func (s scenario) play(t *testing.T) string {
 		if r.ttl == 0 {
 			r.ttl = 10 * time.Second
 		}
-		cfg := agent.SoloConfig{
+		cfg := member.SoloConfig{
 			Member:     cluster.Identity{Node: "node-a", Process: "p1"},
 			Partitions: 2,
 			TTL:        s.ttl,
@@ -313,7 +313,7 @@ func (s scenario) play(t *testing.T) string {
 		if s.deaf {
 			cfg.Resume = nil
 		}
-		r.solo = agent.NewSolo(cfg, r)
+		r.solo = member.NewSolo(cfg, r)
 		if s.stop > 0 {
 			time.AfterFunc(s.stop, func() {
 				tr.Say("the node is asked to stop")

@@ -1,5 +1,5 @@
-// Package agent is what a node does to own partitions: those that the cluster's plan assigns to it, or all of them where it is alone. There is
-// one loop for both ([Agent]); that a lone node keeps its terms while its store is away is an option of it ([Config].Alone).
+// Package member is what a node does to own partitions: those that the cluster's plan assigns to it, or all of them where it is alone. There is
+// one loop for both ([Member]); that a lone node keeps its terms while its store is away is an option of it ([Config].Alone).
 //
 //	join ──► attached: renews its lease, says how it does, claims and gives up as the plan says
 //	  ▲          │ not renewed by sent + TTL − TTL/3, the cluster not read for as long, or the lease is gone
@@ -7,7 +7,7 @@
 //	  └───── detached: all terms have ended, before anything else was done; comes back after two good answers within a second,
 //	         always with a new lease and new epochs
 //
-// An [Agent] does not decide who owns what: it reads the plan, and claims in transactions which succeed only where nobody else owns the
+// A [Member] does not decide who owns what: it reads the plan, and claims in transactions which succeed only where nobody else owns the
 // partition. What the plan gives to others it has its server give up softly ([Config].Release), and then gives the key back. Hints only
 // say when to look; what counts is the next view, and there is one every 2 s without any.
 //
@@ -26,7 +26,7 @@
 //
 // # Deadlines
 //
-// A lease or claim lives for a TTL from the moment at which a renewal was sent, never from the moment at which its answer came. An Agent
+// A lease or claim lives for a TTL from the moment at which a renewal was sent, never from the moment at which its answer came. A Member
 // renews it every TTL/5 and ends its terms at sent + TTL − TTL/3: whoever claims the partitions after the TTL finds nobody
 // who still believes to own them. The clock goes on while the machine is suspended ([cluster.SinceBoot]); timers do not, so the
 // clock is looked at every TTL/20.
@@ -56,4 +56,4 @@
 //
 // A lease or claim is relied on until a deadline that is reckoned from when the request was sent (deadline.go); the terms under it begin, end
 // and are given back one by one (terms.go).
-package agent
+package member

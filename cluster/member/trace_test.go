@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 )
 
 // A handedStore is one in which the claims were written by a handoff with a trace. Its views may be of another claim than the one that stands.
@@ -88,8 +88,8 @@ func TestOnlyTheClaimAfterAHandoffIsInItsTrace(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		var served []change.Epoch
-		var s *agent.Agent
-		s = agent.New(agent.Config{
+		var s *member.Member
+		s = member.New(member.Config{
 			Member: cluster.Identity{Node: "a", Process: "p"}, Clock: func() time.Duration { return time.Since(began) }, Tracer: tracer,
 			Resume: func(_ context.Context, terms []change.Term) error {
 				served = append(served, terms[0].Epoch)

@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 )
 
 // A gauged is a node whose metrics are looked at. It takes its time to give up a term.
@@ -27,8 +27,8 @@ type gauged struct {
 // run runs a node until the context ends.
 func (g *gauged) run(ctx context.Context, running *sync.WaitGroup, memory *clustertest.Memory, node string, slow time.Duration) {
 	began := time.Now()
-	var s *agent.Agent
-	s = agent.New(agent.Config{
+	var s *member.Member
+	s = member.New(member.Config{
 		Member: cluster.Identity{Node: node, Process: node}, TTL: 9 * time.Second, Registerer: g.registry,
 		Clock: func() time.Duration { return time.Since(began) + time.Duration(g.asleep.Load()) },
 		Resume: func(_ context.Context, terms []change.Term) error {

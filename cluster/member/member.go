@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"cmp"
@@ -75,15 +75,15 @@ const (
 	recoverWithin = time.Second // of each other
 )
 
-// A Store is what an agent needs of a [cluster.Store].
+// A Store is what a Member needs of a [cluster.Store].
 type Store interface {
 	View(ctx context.Context) (cluster.View, error)
 	Hints(ctx context.Context) <-chan struct{}
 	Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error)
 }
 
-// An Agent owns the partitions that the cluster's plan gives to this node.
-type Agent struct {
+// A Member owns the partitions that the cluster's plan gives to this node.
+type Member struct {
 	cfg     Config
 	store   Store
 	metrics metrics
@@ -96,8 +96,8 @@ type Agent struct {
 	blind   atomic.Pointer[error] // why views have failed since, nil where they have not
 }
 
-// New makes an Agent.
-func New(cfg Config, store Store) *Agent {
+// New makes a Member.
+func New(cfg Config, store Store) *Member {
 	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, defaultBeat)
 	cfg.RetryWindow = cmp.Or(cfg.RetryWindow, 2*time.Second)
@@ -117,7 +117,7 @@ func New(cfg Config, store Store) *Agent {
 	if cfg.Viewed == nil {
 		cfg.Viewed = func(cluster.View) {}
 	}
-	s := &Agent{cfg: cfg, store: store, started: time.Now(), turning: health.NewLoop()}
+	s := &Member{cfg: cfg, store: store, started: time.Now(), turning: health.NewLoop()}
 	s.metrics = newMetrics(cfg.Registerer, s)
 	return s
 }
@@ -132,7 +132,7 @@ func New(cfg Config, store Store) *Agent {
 // Where another process has the node's name, Run waits as long as that one's lease can live unless renewed, and then returns the fault
 // NodeRunning; NodeTermLost where that happens to a detached node, or where a node that is alone has lost its membership. A ctx that ends before
 // serve is called is a planned stop. Otherwise Run returns what serve returns.
-func (s *Agent) Run(ctx context.Context, serve func(ctx context.Context) error) error {
+func (s *Member) Run(ctx context.Context, serve func(ctx context.Context) error) error {
 	lifetime := context.WithoutCancel(ctx)
 	m, deadline, err := s.join(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func ignoring(err error, those ...error) error {
 }
 
 // Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
-func (s *Agent) Ended(term change.Term) {
+func (s *Member) Ended(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Back(term)
 	}
@@ -197,7 +197,7 @@ func (s *Agent) Ended(term change.Term) {
 
 // Hand gives terms of which nothing is done any more to a member that the plan gives their partitions to. It returns for how many that is
 // known to have been done. The others are claimed by whoever the plan wants, once they have been given back.
-func (s *Agent) Hand(ctx context.Context, to cluster.Member, terms []change.Term) (handed int, err error) {
+func (s *Member) Hand(ctx context.Context, to cluster.Member, terms []change.Term) (handed int, err error) {
 	held := s.held.Load()
 	if held == nil {
 		return 0, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
@@ -219,25 +219,25 @@ func (s *Agent) Hand(ctx context.Context, to cluster.Member, terms []change.Term
 }
 
 // Keep takes back that a term is to be given up: the plan is looked at again with the next view.
-func (s *Agent) Keep(term change.Term) {
+func (s *Member) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Keep(term.Partition, term.Epoch)
 	}
 }
 
-// Age returns for how long the agent has had something to do and has not got on; waiting for the store is getting on.
-func (s *Agent) Age() time.Duration { return s.turning.Age() }
+// Age returns for how long the member has had something to do and has not got on; waiting for the store is getting on.
+func (s *Member) Age() time.Duration { return s.turning.Age() }
 
 // ViewAge returns how long ago the cluster was read last, 0 before it was.
-func (s *Agent) ViewAge() time.Duration { return s.viewAge() }
+func (s *Member) ViewAge() time.Duration { return s.viewAge() }
 
 // Renewed reports whether the last renewal of the lease succeeded.
-func (s *Agent) Renewed() bool { return s.renewed.Load() }
+func (s *Member) Renewed() bool { return s.renewed.Load() }
 
 // DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the sending of the last renewal that succeeded
 // and the TTL, less now. The node is detached when a third of the TTL is left; from then on, until it is back, the lag is that of the lease
 // that it had, and becomes negative. It is 0 before there is a lease.
-func (s *Agent) DeadlineLag() time.Duration {
+func (s *Member) DeadlineLag() time.Duration {
 	deadline := time.Duration(s.lease.Load())
 	if deadline == 0 {
 		return 0
@@ -247,7 +247,7 @@ func (s *Agent) DeadlineLag() time.Duration {
 
 // Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node does not know what the others do or what the
 // plan is. It is detached then, also where it can renew its lease, unless the cluster was read and is corrupt.
-func (s *Agent) Sees() error {
+func (s *Member) Sees() error {
 	failure, age := s.blind.Load(), s.viewAge()
 	if failure == nil || age < trustedFor(s.cfg.TTL) {
 		return nil
@@ -256,7 +256,7 @@ func (s *Agent) Sees() error {
 }
 
 // viewAge is how long ago the cluster was read last, 0 before it was.
-func (s *Agent) viewAge() time.Duration {
+func (s *Member) viewAge() time.Duration {
 	viewed := time.Duration(s.viewed.Load())
 	if viewed == 0 {
 		return 0
@@ -265,23 +265,23 @@ func (s *Agent) viewAge() time.Duration {
 }
 
 // seen notes that the cluster was read.
-func (s *Agent) seen() {
+func (s *Member) seen() {
 	s.blind.Store(nil)
 	s.viewed.Store(max(int64(s.cfg.Clock()), 1)) // a clock may begin at 0
 }
 
 // rely notes until when a lease lives.
-func (s *Agent) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
+func (s *Member) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
 
 // Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
-func (s *Agent) Trusted() bool {
+func (s *Member) Trusted() bool {
 	held := s.held.Load()
 	return held != nil && held.terms.Trusted()
 }
 
 // join joins the cluster as soon as no other process has the node's name, or everything. It tries for as long as the other's lease can live
 // unless it is renewed; then it is the fault NodeRunning. An attempt takes no longer than its lease could be relied on.
-func (s *Agent) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
+func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
 	var waitUntil time.Duration // 0 before the first refusal
 	for {
 		sent := s.cfg.Clock()
@@ -320,12 +320,12 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	return f(ctx)
 }
 
-func (s *Agent) tryJoin(ctx context.Context) (cluster.Membership, error) {
+func (s *Member) tryJoin(ctx context.Context) (cluster.Membership, error) {
 	return s.store.Join(ctx, s.report(), s.cfg.TTL)
 }
 
 // report is the node's heartbeat now.
-func (s *Agent) report() cluster.Heartbeat {
+func (s *Member) report() cluster.Heartbeat {
 	var h cluster.Heartbeat
 	if s.cfg.Report != nil {
 		h = s.cfg.Report()
@@ -335,10 +335,10 @@ func (s *Agent) report() cluster.Heartbeat {
 }
 
 // attach makes the node a member in earnest.
-func (s *Agent) attach(ctx context.Context, m cluster.Membership, t leaseDeadline) *attachment {
+func (s *Member) attach(ctx context.Context, m cluster.Membership, t leaseDeadline) *attachment {
 	owned, end := context.WithCancelCause(ctx)
 	a := &attachment{
-		Agent: s, membership: m, deadline: t, end: end, terms: newTermSet(owned, s.cfg.Clock, t),
+		Member: s, membership: m, deadline: t, end: end, terms: newTermSet(owned, s.cfg.Clock, t),
 		answers: make(chan func() error, requests), blocked: make(map[change.Partition]time.Duration),
 	}
 	s.held.Store(a)
@@ -351,7 +351,7 @@ func (s *Agent) attach(ctx context.Context, m cluster.Membership, t leaseDeadlin
 }
 
 // detach ends the terms, before anything else is done. A nil cause is a planned stop.
-func (s *Agent) detach(a *attachment, lost error) {
+func (s *Member) detach(a *attachment, lost error) {
 	if lost == nil {
 		a.end(context.Canceled)
 		s.held.Store(nil)
@@ -371,7 +371,7 @@ func (s *Agent) detach(a *attachment, lost error) {
 
 // reattach comes back with a new lease once the store answers steadily. It returns no membership where done is closed first, and a
 // *cluster.HeldError where another process has the node's name.
-func (s *Agent) reattach(ctx context.Context, old cluster.Membership, done <-chan struct{}) (cluster.Membership, leaseDeadline, error) {
+func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-chan struct{}) (cluster.Membership, leaseDeadline, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -418,7 +418,7 @@ func (s *Agent) reattach(ctx context.Context, old cluster.Membership, done <-cha
 
 // answers reports whether the store answers about the old lease, whatever it says. Where the cluster could not be read it has to be read before
 // that, so that the old lease runs out meanwhile.
-func (s *Agent) answers(ctx context.Context, old cluster.Membership) bool {
+func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	if s.blind.Load() != nil {
@@ -433,7 +433,7 @@ func (s *Agent) answers(ctx context.Context, old cluster.Membership) bool {
 }
 
 // rejoin ends the old lease and joins under a new one.
-func (s *Agent) rejoin(ctx context.Context, old cluster.Membership) (cluster.Membership, leaseDeadline, error) {
+func (s *Member) rejoin(ctx context.Context, old cluster.Membership) (cluster.Membership, leaseDeadline, error) {
 	leaving, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if err := old.Leave(leaving); err != nil {
@@ -445,7 +445,7 @@ func (s *Agent) rejoin(ctx context.Context, old cluster.Membership) (cluster.Mem
 }
 
 // leave ends the membership, so that nobody needs to wait for the lease.
-func (s *Agent) leave(ctx context.Context, m cluster.Membership) {
+func (s *Member) leave(ctx context.Context, m cluster.Membership) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if err := m.Leave(ctx); err != nil {

@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 )
 
 // A term that is to go to another node before anybody serves it, because its mark takes long to be read, goes as soon as it is served: who
@@ -34,8 +34,8 @@ func TestTermThatIsToGoBeforeItIsServedGoes(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for node, takes := range map[string]time.Duration{"a": 3 * time.Second, "b": 0} {
-			var s *agent.Agent
-			s = agent.New(agent.Config{
+			var s *member.Member
+			s = member.New(member.Config{
 				Member: cluster.Identity{Node: node, Process: node}, Clock: func() time.Duration { return time.Since(began) },
 				Resume: func(_ context.Context, terms []change.Term) error {
 					time.Sleep(takes)

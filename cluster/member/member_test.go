@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -38,7 +38,7 @@ type troupe struct {
 type actor struct {
 	troupe *troupe
 	name   string
-	share  *agent.Agent
+	share  *member.Member
 	stop   context.CancelFunc
 	slow   time.Duration // how long it takes to come to an end with a term
 	to     string        // the process of node b to which it hands terms over, none: it gives them back
@@ -96,7 +96,7 @@ func (tr *troupe) enter(node, process string) *actor {
 		tr.Say("%s is asked to stop", node)
 		stop()
 	}
-	a.share = agent.New(agent.Config{
+	a.share = member.New(member.Config{
 		Member: cluster.Identity{Node: node, Process: process}, TTL: 9 * time.Second, Clock: a.clock, Log: tr.Logger().With("of", node),
 		Resume: a.resume, Release: a.release,
 		Detached: func(error) { tr.Say("%s: detached", node) }, Attached: func() { tr.Say("%s: attached", node) },

@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type SoloConfig struct {
 	TTL time.Duration
 	// TakeOver ends the claim of another process instead of waiting for it.
 	TakeOver bool
-	// Resume takes the further terms of partitions whose terms were given back ([Agent.Ended]) and which were claimed again, as that of
+	// Resume takes the further terms of partitions whose terms were given back ([Member.Ended]) and which were claimed again, as that of
 	// [Config] does. Defaults to nothing.
 	Resume func(ctx context.Context, terms []change.Term) error
 	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to SinceBoot.
@@ -31,9 +31,9 @@ type SoloConfig struct {
 	Log *slog.Logger
 }
 
-// A Solo is the Agent of a node that is alone: every partition of a registry is its own.
+// A Solo is the Member of a node that is alone: every partition of a registry is its own.
 type Solo struct {
-	*Agent
+	*Member
 
 	first  chan []change.Term // what was claimed first
 	resume func(ctx context.Context, terms []change.Term) error
@@ -43,7 +43,7 @@ type Solo struct {
 // NewSolo makes a Solo.
 func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
 	s := &Solo{first: make(chan []change.Term, 1), resume: cfg.Resume}
-	s.Agent = New(Config{
+	s.Member = New(Config{
 		Member: cfg.Member, TTL: cfg.TTL, Alone: true, Resume: s.begin, Clock: cfg.Clock, Log: cfg.Log,
 	}, &claims{
 		Registry: registry, cfg: cfg, plan: slices.Repeat([]string{cfg.Member.Node}, cfg.Partitions), changed: make(chan struct{}, 1),
@@ -52,10 +52,10 @@ func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
 }
 
 // Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim alive until serve returns; then it releases the
-// claim. As with [Agent.Run] the terms outlive ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
+// claim. As with [Member.Run] the terms outlive ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
 // that serve was given, with the cause change.ErrTermLost.
 func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
-	return s.Agent.Run(ctx, func(ctx context.Context) error {
+	return s.Member.Run(ctx, func(ctx context.Context) error {
 		select {
 		case terms := <-s.first:
 			return serve(ctx, terms)

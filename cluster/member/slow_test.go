@@ -1,4 +1,4 @@
-package agent_test
+package member_test
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
-	"github.com/mongostream/streamer/cluster/agent"
 	"github.com/mongostream/streamer/cluster/clustertest"
+	"github.com/mongostream/streamer/cluster/member"
 )
 
 // A node that is detached ends its terms at once, whatever is under way: also where somebody is slow to leave off taking more.
@@ -29,7 +29,7 @@ func TestTermsEndWhileWhatIsUnderWayTakesItsTime(t *testing.T) {
 		plan(1, "a", "")
 		var first change.Term
 		var late time.Duration // how long the first term has lived after the node knew that it was to end
-		s := agent.New(agent.Config{
+		s := member.New(member.Config{
 			Member: cluster.Identity{Node: "a", Process: "p"}, Clock: func() time.Duration { return time.Since(began) },
 			Resume: func(ctx context.Context, terms []change.Term) error {
 				if terms[0].Partition == 0 {

@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const requests = 5
 // An attachment is a node's membership from its lease to the end of it. Its fields belong to the loop of run; requests run beside it, and
 // hand what is to be done with their answers back to it.
 type attachment struct {
-	*Agent
+	*Member
 
 	membership cluster.Membership
 	deadline   leaseDeadline

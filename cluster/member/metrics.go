@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"time"
@@ -18,7 +18,7 @@ type metrics struct {
 	released  prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, s *Agent) metrics {
+func newMetrics(r prometheus.Registerer, s *Member) metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "streamer", Name: name, Help: help})
 	}
