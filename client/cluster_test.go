@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/oplog"
@@ -123,7 +124,7 @@ func (n *member) begin() {
 		return gap.Reach{First: first, Last: last}, nil
 	}
 	log := oplog.New(oplog.Config{Partitions: c.partitions, Reach: reach, Lost: func(l oplog.Loss) { n.node.Lost(l) }}, n.source)
-	hub := streamer.New(streamer.Config{
+	hub := delivery.New(delivery.Config{
 		Partitions: c.partitions, Bookmark: 50 * time.Millisecond,
 	}, log)
 	reaches := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { n.node.Heard(r, floor) }})

@@ -18,11 +18,11 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // A list is a file of identities, and who goes by it.
@@ -142,7 +142,7 @@ func TestSubscriptionsKeepWithinWhatTheIdentityMay(t *testing.T) {
 
 func TestSessionEndsWhenItsTokenIsRevoked(t *testing.T) {
 	l := newList(t, "good name=a namespace=*", "other name=b namespace=*")
-	w := newWorld(t, options{server: l.config(gateway.Config{}), hub: streamer.Config{CreditBytes: 64 << 20}})
+	w := newWorld(t, options{server: l.config(gateway.Config{}), hub: delivery.Config{CreditBytes: 64 << 20}})
 	s := w.openAs("good", hello(nil))
 	next(s, (*streampb.ConnectResponse).GetSubscribed)
 	deaf := w.openAs("good", hello(func(h *streampb.Hello) { h.Subscriber = "deaf" })) // it takes nothing of what comes now

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -182,7 +183,7 @@ func (c *connection) welcome() *streampb.ConnectResponse {
 }
 
 // runSend sends batches and notices until the session ends.
-func (c *connection) runSend(ctx context.Context, session *streamer.Session) error {
+func (c *connection) runSend(ctx context.Context, session *delivery.Session) error {
 	for {
 		batches, notices, err := session.Receive(ctx)
 		for _, n := range notices {

@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // numbers is a list of n numbers, as filters write it.
@@ -54,7 +54,7 @@ func by(subscriber string, filters ...string) *streampb.Hello {
 
 func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
 	server := tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})
-	w := newWorld(t, options{server: server, hub: streamer.Config{Snapshots: shelf(1)}})
+	w := newWorld(t, options{server: server, hub: delivery.Config{Snapshots: shelf(1)}})
 	filters := make([]string, 300)
 	for i := range filters {
 		filters[i] = costly(i)

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // A frame is an encoded ConnectResponse with a batch. Almost all messages are batches, and their payloads are already encoded: building a
@@ -57,7 +57,7 @@ func newPool() mem.BufferPool {
 }
 
 // newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after sending.
-func newFrame(b *streamer.Batch) *frame {
+func newFrame(b *delivery.Batch) *frame {
 	size := sizeBatch(b)
 	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)
 	buffer := frames.Get(whole)
@@ -85,14 +85,14 @@ func newFrame(b *streamer.Batch) *frame {
 
 // placeOf returns the place of an event by which clients drop what they have had. Documents of a snapshot share theirs, and must not be dropped
 // for each other, nor for the change before them.
-func placeOf(e *streamer.Event) change.Ref {
+func placeOf(e *delivery.Event) change.Ref {
 	if e.Snapshot {
 		return e.Ref.Between()
 	}
 	return e.Ref
 }
 
-func sizeBatch(b *streamer.Batch) int {
+func sizeBatch(b *delivery.Batch) int {
 	size := protowire.SizeTag(fieldSeq) + protowire.SizeVarint(b.Seq) + protowire.SizeTag(fieldTo) + protowire.SizeBytes(change.RefSize)
 	for i := range b.Events {
 		size += protowire.SizeTag(fieldEvents) + protowire.SizeBytes(sizeEvent(&b.Events[i], len(b.Payload(i))))
@@ -103,14 +103,14 @@ func sizeBatch(b *streamer.Batch) int {
 	return size
 }
 
-func sizeAttached(b *streamer.Batch) (size int) {
+func sizeAttached(b *delivery.Batch) (size int) {
 	for _, partition := range b.Attached {
 		size += protowire.SizeVarint(uint64(partition))
 	}
 	return size
 }
 
-func sizeEvent(e *streamer.Event, payload int) int {
+func sizeEvent(e *delivery.Event, payload int) int {
 	size := 1 + protowire.SizeBytes(change.RefSize) + 1 + protowire.SizeBytes(payload) + 2
 	switch {
 	case e.Keyless:
@@ -127,7 +127,7 @@ func sizeEvent(e *streamer.Event, payload int) int {
 	return size
 }
 
-func appendEvent(p []byte, e *streamer.Event, payload []byte) []byte {
+func appendEvent(p []byte, e *delivery.Event, payload []byte) []byte {
 	p = protowire.AppendTag(p, fieldEvents, protowire.BytesType)
 	p = protowire.AppendVarint(p, uint64(sizeEvent(e, len(payload))))
 	p = protowire.AppendTag(p, fieldPosition, protowire.BytesType)

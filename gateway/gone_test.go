@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -183,7 +184,7 @@ func TestClientThatGoesIsNotWaitedFor(t *testing.T) {
 		})
 		t.Run("to take what is sent: "+name, func(t *testing.T) {
 			reg := prometheus.NewRegistry()
-			w := newWorld(t, options{server: gateway.Config{Registerer: reg}, hub: streamer.Config{CreditBytes: 64 << 20}})
+			w := newWorld(t, options{server: gateway.Config{Registerer: reg}, hub: delivery.Config{CreditBytes: 64 << 20}})
 			w.depart(t.Context(), hello(nil), func() {
 				w.until("it has its session", func() bool { n, _ := w.sessions(); return n == 1 })
 				w.write(200, 10_000)
@@ -221,7 +222,7 @@ func TestEventStreamEndsWithItsClient(t *testing.T) {
 				reg := prometheus.NewRegistry()
 				w := newWorld(t, options{
 					events: gateway.EventsConfig{Registerer: reg, StallTimeout: time.Hour, Heartbeat: time.Hour},
-					hub:    streamer.Config{CreditBytes: 64 << 20, Bookmark: time.Hour},
+					hub:    delivery.Config{CreditBytes: 64 << 20, Bookmark: time.Hour},
 				})
 				conn := w.listen()
 				write(w)
@@ -232,7 +233,7 @@ func TestEventStreamEndsWithItsClient(t *testing.T) {
 	}
 	t.Run("takes nothing: it says nothing more", func(t *testing.T) { // its machine has not told that nobody reads
 		reg := prometheus.NewRegistry()
-		w := newWorld(t, options{events: gateway.EventsConfig{Registerer: reg, StallTimeout: time.Hour}, hub: streamer.Config{CreditBytes: 64 << 20}})
+		w := newWorld(t, options{events: gateway.EventsConfig{Registerer: reg, StallTimeout: time.Hour}, hub: delivery.Config{CreditBytes: 64 << 20}})
 		conn := w.listen()
 		w.write(500, 100_000)
 		w.untilStuck()
@@ -269,7 +270,7 @@ func (w *world) listen() *net.TCPConn {
 func TestClientThatTakesNothingIsDisconnectedAlthoughItSpeaks(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	w := newWorld(t, options{
-		server: gateway.Config{Registerer: reg, StallTimeout: 300 * time.Millisecond, HeartbeatTimeout: time.Minute}, hub: streamer.Config{CreditBytes: 64 << 20},
+		server: gateway.Config{Registerer: reg, StallTimeout: 300 * time.Millisecond, HeartbeatTimeout: time.Minute}, hub: delivery.Config{CreditBytes: 64 << 20},
 	})
 	s := w.connect(hello(nil))
 	ended := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -21,7 +22,7 @@ type Config struct {
 	Cluster, Node string
 	Partitions    int
 	// Recent returns notices that are still relevant for a new session. Optional.
-	Recent func() []streamer.Notice
+	Recent func() []delivery.Notice
 	// Topology announces the owners of partitions to clients. Optional.
 	Topology Topologist
 	// Carries says what the events of the log contain, for the validation of filters.
@@ -81,7 +82,7 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		connections int
-		sessions    map[*streamer.Session]*access.Identity
+		sessions    map[*delivery.Session]*access.Identity
 	}
 }
 
@@ -105,7 +106,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	}
 	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
-	s.mu.sessions = make(map[*streamer.Session]*access.Identity)
+	s.mu.sessions = make(map[*delivery.Session]*access.Identity)
 	return s
 }
 
@@ -161,7 +162,7 @@ func (s *Server) exit() {
 }
 
 // announces registers a session of an identity for Announce until the returned function is called.
-func (s *Server) announces(session *streamer.Session, identity *access.Identity) (stop func()) {
+func (s *Server) announces(session *delivery.Session, identity *access.Identity) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.sessions[session] = identity
@@ -173,7 +174,7 @@ func (s *Server) announces(session *streamer.Session, identity *access.Identity)
 }
 
 // Announce sends a notice, which has no place in the log, to every session that may know of it.
-func (s *Server) Announce(n streamer.Notice) {
+func (s *Server) Announce(n delivery.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for session, identity := range s.mu.sessions {
@@ -184,7 +185,7 @@ func (s *Server) Announce(n streamer.Notice) {
 }
 
 // mayKnow reports whether an identity may be told of a notice.
-func mayKnow(i *access.Identity, n streamer.Notice) bool {
+func mayKnow(i *access.Identity, n delivery.Notice) bool {
 	_, some := i.Readable(n.Namespaces)
 	return some && (!n.Private || i.Operates())
 }

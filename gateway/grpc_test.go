@@ -16,11 +16,11 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // at is a position on the wire: before everything of a time.
@@ -396,8 +396,8 @@ func TestNodeThatStopsTellsItsSessions(t *testing.T) {
 
 // What is about the service is told to every session, and what happened lately to one that begins without positions of its own.
 func TestSessionsAreToldOfTheService(t *testing.T) {
-	recent := streamer.Notice{Kind: "stale", Text: "text", Partitions: []change.Partition{1, 3}}
-	w := newWorld(t, options{server: gateway.Config{Recent: func() []streamer.Notice { return []streamer.Notice{recent} }}})
+	recent := delivery.Notice{Kind: "stale", Text: "text", Partitions: []change.Partition{1, 3}}
+	w := newWorld(t, options{server: gateway.Config{Recent: func() []delivery.Notice { return []delivery.Notice{recent} }}})
 	s := w.open(t.Context(), hello(nil))
 	if n := next(s, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "stale" || n.GetText() != "text" || !slices.Equal(n.GetPartitions(), []uint32{1, 3}) {
 		t.Errorf("%v", n)
@@ -407,7 +407,7 @@ func TestSessionsAreToldOfTheService(t *testing.T) {
 		h.Subscriber, h.Start, h.Cluster, h.PartitionCount, h.Position = "other", streampb.Start_START_RESUME, "c", partitions, s.to
 	}))
 	next(again, (*streampb.ConnectResponse).GetSubscribed)
-	w.server.Announce(streamer.Notice{Kind: "degraded"})
+	w.server.Announce(delivery.Notice{Kind: "degraded"})
 	for _, s := range []*session{s, again} {
 		if n := next(s, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "degraded" {
 			t.Errorf("%v", n)

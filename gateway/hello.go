@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -72,7 +73,7 @@ func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.R
 		if err != nil {
 			return r, fault.Newf(fault.SessionBadPosition, "position: malformed")
 		}
-		r.At = streamer.Place{Ref: ref}
+		r.At = delivery.Place{Ref: ref}
 	}
 	if r.At.IsZero() || int(m.GetPartitionCount()) != s.cfg.Partitions && len(r.Partitions) > 0 {
 		r.At, r.Partitions = earliest(r.At, r.Partitions), nil // the number of partitions has changed
@@ -113,7 +114,7 @@ func snapshotsKept(m *streampb.Hello) error {
 }
 
 // earliest returns the earliest of the places.
-func earliest(at streamer.Place, of map[change.Partition]streamer.Place) streamer.Place {
+func earliest(at delivery.Place, of map[change.Partition]delivery.Place) delivery.Place {
 	for _, place := range of {
 		if at.IsZero() || at.From().After(place.From()) {
 			at = place
@@ -123,11 +124,11 @@ func earliest(at streamer.Place, of map[change.Partition]streamer.Place) streame
 }
 
 // readPositions decodes the positions of a client, in a given number of partitions.
-func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitions int) (map[change.Partition]streamer.Place, error) {
+func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitions int) (map[change.Partition]delivery.Place, error) {
 	if len(positions) == 0 {
 		return nil, nil
 	}
-	places := make(map[change.Partition]streamer.Place, len(positions))
+	places := make(map[change.Partition]delivery.Place, len(positions))
 	for _, m := range positions {
 		p := change.Partition(m.GetPartition())
 		if _, twice := places[p]; int(m.GetPartition()) >= cmp.Or(partitions, s.cfg.Partitions) || twice {
@@ -137,13 +138,13 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 		if err != nil {
 			return nil, fault.Newf(fault.SessionBadPosition, "position of partition %d: malformed", p)
 		}
-		places[p] = streamer.Place{Ref: ref}
+		places[p] = delivery.Place{Ref: ref}
 	}
 	return places, nil
 }
 
 // readSubscription validates a subscription, whose filter is still to be compiled.
-func readSubscription(m *streampb.Subscription, carries match.Carries) (sub streamer.Subscription, filter match.Filter, err error) {
+func readSubscription(m *streampb.Subscription, carries match.Carries) (sub delivery.Subscription, filter match.Filter, err error) {
 	if m.GetId() == "" || len(m.GetId()) > maxID {
 		return sub, filter, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
 	}
@@ -168,11 +169,11 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub stre
 	default:
 		filter.Deletes = match.DeletesAll
 	}
-	sub = streamer.Subscription{
-		ID: m.GetId(), Form: streamer.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT, Leaves: m.GetLeaves(),
+	sub = delivery.Subscription{
+		ID: m.GetId(), Form: delivery.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT, Leaves: m.GetLeaves(),
 	}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
-		sub.Form.Format = streamer.JSON
+		sub.Form.Format = delivery.JSON
 	}
 	return sub, filter, nil
 }

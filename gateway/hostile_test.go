@@ -24,6 +24,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -325,14 +326,14 @@ func TestCheckpointsOfAnOpenNodeAreNobodys(t *testing.T) {
 // acknowledge, or need not, is not.
 func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
 	w := newWorld(t, options{
-		hub:  streamer.Config{Bookmark: 20 * time.Millisecond},
+		hub:  delivery.Config{Bookmark: 20 * time.Millisecond},
 		node: streamer.NodeConfig{AckTimeout: 4 * time.Second, Policy: checkpoint.Policy{Interval: 50 * time.Millisecond, MinGap: 10 * time.Millisecond}},
 	})
 	program, err := match.Compile(match.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, err := w.node.Share(t.Context(), "stdout", []streamer.Subscription{{ID: "all", Program: program}})
+	shared, err := w.node.Share(t.Context(), "stdout", []delivery.Subscription{{ID: "all", Program: program}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +424,7 @@ func TestAttachmentsWithoutAcknowledgementAreBounded(t *testing.T) {
 // does not notice.
 func TestSumOfAllQueuesIsBounded(t *testing.T) {
 	const budget, size, n, hostile = 32 << 20, 20_000, 1500, 50
-	w := newWorld(t, options{hub: streamer.Config{QueueBytes: budget}, server: gateway.Config{Access: closed(t, "honest", "tenant")}})
+	w := newWorld(t, options{hub: delivery.Config{QueueBytes: budget}, server: gateway.Config{Access: closed(t, "honest", "tenant")}})
 	honest := w.connectAs("honest", hello(func(h *streampb.Hello) { h.Subscriber = "honest" }))
 	honest.ack(honest.seq)
 	for i := range hostile {

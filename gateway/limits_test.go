@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -52,7 +53,7 @@ func TestManyPagesHoldUpNobodyElse(t *testing.T) {
 	const most = 100
 	docs := reserve{shelf(1), "much", make(chan struct{})}
 	server := newList(t, "hostile name=hostile namespace=shop.much", "honest name=honest namespace=shop.orders").config(gateway.Config{})
-	w := newWorld(t, options{server: server, hub: streamer.Config{Snapshots: docs, SnapshotRate: rate.NewLimiter(rate.Every(time.Hour), most/2)}})
+	w := newWorld(t, options{server: server, hub: delivery.Config{Snapshots: docs, SnapshotRate: rate.NewLimiter(rate.Every(time.Hour), most/2)}})
 	pages := server.Access.Handler(gateway.NewPages(gateway.EventsConfig{Cluster: "c", Accounts: access.NewAccounts(access.Defaults{})}, w.node))
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -89,7 +90,7 @@ func TestSubscriberThatStopsCostsOnlyItself(t *testing.T) {
 	const credit, size, n = 1 << 20, 10_000, 1000
 	for name, reads := range map[string]bool{"it reads": true, "it does not read": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, options{hub: streamer.Config{CreditBytes: credit}})
+			w := newWorld(t, options{hub: delivery.Config{CreditBytes: credit}})
 			stuck := w.connect(hello(func(h *streampb.Hello) { h.Subscriber = "stuck" }))
 			quick := w.connect(named("quick"))
 			w.write(n, size)
@@ -270,7 +271,7 @@ func (s *heldStore) Load(ctx context.Context, subscriber string) ([]checkpoint.C
 
 // Who takes nothing of what it is sent is let go when it is silent too, although what is being sent to it cannot be called back.
 func TestClientThatNeitherListensNorSpeaksIsLetGo(t *testing.T) {
-	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 300 * time.Millisecond}, hub: streamer.Config{CreditBytes: 64 << 20}})
+	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 300 * time.Millisecond}, hub: delivery.Config{CreditBytes: 64 << 20}})
 	gone := func() bool {
 		n, _ := w.sessions()
 		return n == 0

@@ -11,14 +11,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // batchMessage returns the message for a batch.
-func batchMessage(b *streamer.Batch) any {
+func batchMessage(b *delivery.Batch) any {
 	switch {
 	case b.Snapshot != nil:
 		return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
@@ -28,7 +28,7 @@ func batchMessage(b *streamer.Batch) any {
 		return newFrame(b)
 	}
 	kind := streampb.Loss_KIND_RESYNC
-	if b.Loss.Kind == streamer.Rewound {
+	if b.Loss.Kind == delivery.Rewound {
 		kind = streampb.Loss_KIND_REWOUND
 	}
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
@@ -40,14 +40,14 @@ func batchMessage(b *streamer.Batch) any {
 	}}}
 }
 
-func snapshotMessage(m *streamer.SnapshotMark) *streampb.Snapshot {
+func snapshotMessage(m *delivery.SnapshotMark) *streampb.Snapshot {
 	state := streampb.Snapshot_STATE_BEGUN
 	switch m.State {
-	case streamer.SnapshotDone:
+	case delivery.SnapshotDone:
 		state = streampb.Snapshot_STATE_DONE
-	case streamer.SnapshotCancelled:
+	case delivery.SnapshotCancelled:
 		state = streampb.Snapshot_STATE_CANCELLED
-	case streamer.SnapshotBegun:
+	case delivery.SnapshotBegun:
 	}
 	return &streampb.Snapshot{Subscription: m.Subscription, State: state, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated}
 }
@@ -61,22 +61,22 @@ func timeOf(p change.Position) *timestamppb.Timestamp {
 }
 
 // boundOf returns the end of a loss, rounded up to seconds so that it is never too early.
-func boundOf(l *streamer.Loss) *timestamppb.Timestamp {
+func boundOf(l *delivery.Loss) *timestamppb.Timestamp {
 	to := timeOf(l.To)
-	if to != nil && l.Kind == streamer.Resync && l.To.Time.I > 0 {
+	if to != nil && l.Kind == delivery.Resync && l.To.Time.I > 0 {
 		to.Seconds++
 	}
 	return to
 }
 
-func formatOf(f streamer.Format) streampb.Format {
-	if f == streamer.JSON {
+func formatOf(f delivery.Format) streampb.Format {
+	if f == delivery.JSON {
 		return streampb.Format_FORMAT_JSON
 	}
 	return streampb.Format_FORMAT_BSON
 }
 
-func noticeMessage(n streamer.Notice) *streampb.ConnectResponse {
+func noticeMessage(n delivery.Notice) *streampb.ConnectResponse {
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{
 		Kind: n.Kind, Text: n.Text, At: timestamppb.New(n.At), Subscription: n.Subscription, Code: string(n.Code), Partitions: partitionsOf[uint32](n.Partitions),
 	}}}
@@ -99,7 +99,7 @@ func partitionsOf[To, From ~uint32](partitions []From) []To {
 
 // ended reports whether an error is an ordinary end of a connection.
 func ended(err error) bool {
-	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, streamer.ErrClosed)
+	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, delivery.ErrClosed)
 }
 
 // isGone reports whether a context has ended because its client has gone, and not because the server ended it.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/match"
@@ -68,7 +69,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, error) {
 	q := r.URL.Query()
 	f := match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter"), Carries: p.cfg.Carries}
-	request := streamer.PageRequest{Account: account.Key(), Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
+	request := delivery.PageRequest{Account: account.Key(), Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
 	if f.DB == "" || f.Coll == "" {
 		return nil, fault.Newf(fault.SessionBadRequest, "parameters db and coll: required")
 	}
@@ -92,7 +93,7 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	if request.Program, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
 		return nil, err
 	}
-	page, err := p.node.Page(r.Context(), request)
+	page, err := p.node.Hub().Page(r.Context(), request)
 	if err != nil {
 		return nil, err
 	}

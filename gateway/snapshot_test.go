@@ -7,10 +7,10 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/snapshot"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // shelf is a collection that stays as it is.
@@ -38,7 +38,7 @@ func (w *world) saved() {
 }
 
 func TestSnapshotIsFlaggedBetweenItsMarks(t *testing.T) {
-	w := newWorld(t, options{hub: streamer.Config{Snapshots: shelf(5)}})
+	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(5)}})
 	s := w.connect(hello(func(h *streampb.Hello) {
 		h.Start, h.Subscriptions = streampb.Start_START_SNAPSHOT, []*streampb.Subscription{{Id: "a"}}
 	}))
@@ -86,7 +86,7 @@ func TestSnapshotIsFlaggedBetweenItsMarks(t *testing.T) {
 
 // An event stream says in its ids which documents a client has had: one that broke within them sends them again, one after them does not.
 func TestEventStreamResumesWithinASnapshot(t *testing.T) {
-	w := newWorld(t, options{hub: streamer.Config{Snapshots: shelf(5)}})
+	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(5)}})
 	const query = "?subscriber=s&start=snapshot"
 	read := func(last string) (ids []string) {
 		r := w.get(query, last)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/match"
@@ -107,8 +108,8 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
-	subscriber, err := h.node.Connect(r.Context(), request, []streamer.Subscription{
-		{ID: "events", Program: program, Form: streamer.Form{Format: streamer.JSON}, Recover: sub.Recover, Leaves: sub.Leaves},
+	subscriber, err := h.node.Connect(r.Context(), request, []delivery.Subscription{
+		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves},
 	})
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
@@ -161,13 +162,13 @@ func openAccount(accounts *access.Accounts, r *http.Request, use access.Use) (*a
 }
 
 // parse reads the request. sub has what a subscription may ask for besides its filter.
-func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub streamer.Subscription, err error) {
+func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub delivery.Subscription, err error) {
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
 		request.Readable = i.Readable
 	}
-	bad := func(format string, args ...any) (match.Filter, streamer.Request, streamer.Subscription, error) {
+	bad := func(format string, args ...any) (match.Filter, streamer.Request, delivery.Subscription, error) {
 		return f, request, sub, fault.Newf(fault.SessionBadRequest, format, args...)
 	}
 	if r.Method != http.MethodGet {
@@ -245,7 +246,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if err != nil {
 		return f, request, sub, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
 	}
-	request.Known, request.Stamped, request.At = true, true, streamer.Place{Ref: ref}
+	request.Known, request.Stamped, request.At = true, true, delivery.Place{Ref: ref}
 	return f, request, sub, nil
 }
 

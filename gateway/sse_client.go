@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/streamer"
@@ -37,7 +38,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
 	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
 		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
-		c.buffer = append(appendLoss(c.buffer, "", missed), "\n\n"...)
+		c.buffer = append(delivery.AppendLoss(c.buffer, "", missed), "\n\n"...)
 	}
 	if reason := c.flush(ctx); reason != "" {
 		return reason
@@ -128,7 +129,7 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 }
 
 // id returns the event id of a position in a batch: with the generation of the subscriber's checkpoint and the stamp of its snapshots.
-func (c *client) id(b *streamer.Batch, ref change.Ref) []byte {
+func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
 	id := ref.AppendText(nil, c.events.cfg.Cluster)
 	switch {
 	case b.Stamp > 0:
@@ -141,7 +142,7 @@ func (c *client) id(b *streamer.Batch, ref change.Ref) []byte {
 }
 
 // batch appends a batch to the buffer.
-func (c *client) batch(b *streamer.Batch) error {
+func (c *client) batch(b *delivery.Batch) error {
 	c.last = b.Seq
 	end := b.To.Ref()
 	switch {
@@ -149,13 +150,13 @@ func (c *client) batch(b *streamer.Batch) error {
 		id := c.id(b, end)
 		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
-		c.buffer = append(appendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
+		c.buffer = append(delivery.AppendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
 		return nil
 	case b.Snapshot != nil:
 		id := c.id(b, end)
 		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: snapshot\ndata: ", id)
-		c.buffer = append(appendMark(c.buffer, string(id), b.Snapshot), "\n\n"...)
+		c.buffer = append(delivery.AppendMark(c.buffer, string(id), b.Snapshot), "\n\n"...)
 		return nil
 	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
 		return nil // the log is read from an earlier time up to where the client is, whose own id is better
@@ -172,7 +173,7 @@ func (c *client) batch(b *streamer.Batch) error {
 		c.at = e.Ref
 		id := c.id(b, c.at)
 		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
-		c.buffer = AppendEvent(c.buffer, string(id), e, payload)
+		c.buffer = delivery.AppendEvent(c.buffer, string(id), e, payload)
 		c.buffer = append(c.buffer, "\n\n"...)
 		c.written++
 	}
@@ -180,7 +181,7 @@ func (c *client) batch(b *streamer.Batch) error {
 }
 
 // notice appends a notice about the client's own subscription. Notices about the service are served at /v1/notices.
-func (c *client) notice(n streamer.Notice) {
+func (c *client) notice(n delivery.Notice) {
 	if n.Subscription == "" {
 		return
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -193,7 +194,7 @@ func TestResumeAtAnEventThatIsNoLongerThere(t *testing.T) {
 
 // Where nothing matches the id moves on all the same, and a quiet stream has heartbeats.
 func TestIDMovesOnWithoutEvents(t *testing.T) {
-	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 20 * time.Millisecond}, hub: streamer.Config{Bookmark: 10 * time.Millisecond}})
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 20 * time.Millisecond}, hub: delivery.Config{Bookmark: 10 * time.Millisecond}})
 	lines := bufio.NewScanner(w.stream("?coll=nothing", "").Body)
 	last, rested := "", false
 	w.source.Append(changetest.Event{ID: 1})
@@ -384,7 +385,7 @@ func TestIDsBeforeARewindAreOfTheGenerationBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rewound = rewound || m.Event == string(streamer.Rewound)
+		rewound = rewound || m.Event == string(delivery.Rewound)
 		if of := strings.HasSuffix(m.ID, ".1"); of != rewound {
 			t.Fatalf("told of the rewind: %v, an id of its generation: %v (%s)", rewound, of, m.Event)
 		}
@@ -411,7 +412,7 @@ func TestMissedRewindNamesWhatTheIdentityMayRead(t *testing.T) {
 	if _, err := w.store.Rewind(ctx, checkpoint.Key{Subscriber: r.Subscriber}, change.At(end), "operator", "a test"); err != nil {
 		t.Fatal(err)
 	}
-	r.Known, r.At = true, streamer.Place{At: change.At(end.Next())}
+	r.Known, r.At = true, delivery.Place{At: change.At(end.Next())}
 	again, err := w.node.Connect(ctx, r, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -441,7 +442,7 @@ func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
 		back := w.stream("?subscriber=page", had.ID)
 		r := sse.NewReader(back.Body)
 		m, err := r.Next()
-		if err != nil || m.Event != string(streamer.Rewound) || m.ID != "" || !bytes.Contains(m.Data, []byte(`"generation":1`)) {
+		if err != nil || m.Event != string(delivery.Rewound) || m.ID != "" || !bytes.Contains(m.Data, []byte(`"generation":1`)) {
 			t.Fatalf("told %q %s (id %q), %v", m.Event, m.Data, m.ID, err)
 		}
 		if again := event(t, r); !strings.HasSuffix(again.ID, ".1") {
@@ -476,7 +477,7 @@ func TestClientThatWasAwayDuringAnImportMissesNothing(t *testing.T) {
 	for range 2 {
 		back := w.stream("?subscriber=page", had.ID)
 		r := sse.NewReader(back.Body)
-		if m, err := r.Next(); err != nil || m.Event != string(streamer.Rewound) {
+		if m, err := r.Next(); err != nil || m.Event != string(delivery.Rewound) {
 			t.Fatalf("told %q %s, %v", m.Event, m.Data, err)
 		}
 		got := event(t, r).ID
@@ -641,7 +642,7 @@ func TestRequestOfNobodyIsRefused(t *testing.T) {
 
 // A loss of history ends a stream where the deployment is to halt, with the code.
 func TestStreamEndsAtALossWhereLossesHalt(t *testing.T) {
-	w := newWorld(t, options{hub: streamer.Config{Halt: true}})
+	w := newWorld(t, options{hub: delivery.Config{Halt: true}})
 	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2})
 	w.source.Truncate(1)
 	m, err := w.get("", id(change.At(change.Timestamp{T: 900, I: 1}), "c")).Next()

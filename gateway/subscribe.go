@@ -3,9 +3,9 @@ package gateway
 import (
 	"context"
 
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // slowDown waits until the client may change n subscriptions; a change of none counts as one.
@@ -19,7 +19,7 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 }
 
 // compile compiles the requested subscriptions and returns an answer for each. It stops with the context, and returns its cause.
-func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []streamer.Subscription, answers []any, err error) {
+func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []delivery.Subscription, answers []any, err error) {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
 	seen := make(map[string]struct{}, len(wanted))
@@ -39,9 +39,9 @@ func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscriptio
 }
 
 // readSubscription authorizes, counts and compiles one subscription, in this order. seen holds the IDs in the same request.
-func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (streamer.Subscription, error) {
+func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (delivery.Subscription, error) {
 	if err := c.identity.Permit(m.GetDb(), m.GetColl()); err != nil {
-		return streamer.Subscription{}, err
+		return delivery.Subscription{}, err
 	}
 	sub, filter, err := readSubscription(m, c.server.cfg.Carries)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -50,7 +51,7 @@ type world struct {
 
 // options are what a world is made with.
 type options struct {
-	hub    streamer.Config
+	hub    delivery.Config
 	node   streamer.NodeConfig
 	server gateway.Config
 	events gateway.EventsConfig
@@ -81,8 +82,9 @@ func newWorld(t *testing.T, o options) *world {
 		o.hub.Bookmark = 50 * time.Millisecond
 	}
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach, Lost: func(l oplog.Loss) { w.node.Lost(l) }}, w.source)
-	hub := streamer.New(o.hub, log)
 	ask := oplog.NewRange(oplog.RangeConfig{Ask: reach, Heard: func(r gap.Reach, floor change.Timestamp) { w.node.Heard(r, floor) }})
+	o.hub.Range = ask
+	hub := delivery.New(o.hub, log)
 	store := streamer.Checkpoints(unreadable{w.store, o.unread})
 	if o.store != nil {
 		store = o.store(store)

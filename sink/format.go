@@ -12,8 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/extjson"
-	"github.com/mongostream/streamer/gateway"
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // A Format is how a change is written.
@@ -122,7 +121,7 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 }
 
 // message makes m the message of a change. Its bytes are appended to arena, which is returned.
-func (e *encoder) message(m *Message, arena []byte, event *streamer.Event, doc []byte) ([]byte, error) {
+func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc []byte) ([]byte, error) {
 	f, err := e.read(doc)
 	if err != nil {
 		return arena, err
@@ -162,7 +161,7 @@ func (e *encoder) appendKey(b []byte, id change.Value) ([]byte, error) {
 	return extjson.Options{}.AppendValue(b, id)
 }
 
-func (e *encoder) appendValue(b []byte, m *Message, event *streamer.Event, f *fields, doc []byte) ([]byte, error) {
+func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fields, doc []byte) ([]byte, error) {
 	switch e.format {
 	case BSON:
 		return append(b, doc...), nil
@@ -178,13 +177,13 @@ func (e *encoder) appendValue(b []byte, m *Message, event *streamer.Event, f *fi
 }
 
 // appendEvent appends the event as Extended JSON.
-func (e *encoder) appendEvent(b []byte, m *Message, event *streamer.Event, doc []byte) ([]byte, error) {
+func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, doc []byte) ([]byte, error) {
 	text, err := e.json.Append(e.scratch[:0], doc)
 	e.scratch = text
 	if err != nil {
 		return b, fmt.Errorf("write change: %w", err)
 	}
-	return gateway.AppendEvent(b, m.ID, event, text), nil
+	return delivery.AppendEvent(b, m.ID, event, text), nil
 }
 
 // appendEnvelope appends the attributes of a CloudEvent up to its data.
@@ -322,7 +321,7 @@ func (e *encoder) appendUpdate(b []byte, update change.Value) (_ []byte, err err
 }
 
 // messages returns the messages of a batch.
-func (s *Sink) messages(b *streamer.Batch) ([]*Message, error) {
+func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
 	}
@@ -351,14 +350,14 @@ func (s *Sink) messages(b *streamer.Batch) ([]*Message, error) {
 const keySize, idSize = 256, 96
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.
-func (e *encoder) loss(b *streamer.Batch) *Message {
+func (e *encoder) loss(b *delivery.Batch) *Message {
 	m := &Message{
 		Op: OpLoss, Ref: b.To.Ref(), Time: b.To.Time,
 	}
-	if b.Loss.Kind == streamer.Rewound {
+	if b.Loss.Kind == delivery.Rewound {
 		m.Rewound = b.Loss.Partitions
 	}
-	text := gateway.AppendLoss(nil, e.cluster, b.To, b.Loss)
+	text := delivery.AppendLoss(nil, string(b.To.Ref().AppendText(nil, e.cluster)), b.Loss)
 	sum := sha256.Sum256(text)
 	m.ID = "loss." + hex.EncodeToString(sum[:16])
 	switch e.format {

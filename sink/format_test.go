@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // encoded returns the message of a change in a format.
@@ -22,7 +22,7 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 	}
 	cfg.Cluster, cfg.Name = "c", "out"
 	m := &Message{}
-	if _, err := newEncoder(cfg).message(m, nil, &streamer.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw); err != nil {
+	if _, err := newEncoder(cfg).message(m, nil, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, raw); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -44,7 +44,7 @@ func TestDocumentsOfSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &Message{}
-		event := &streamer.Event{Ref: change.At(at).Ref(), Snapshot: true}
+		event := &delivery.Event{Ref: change.At(at).Ref(), Snapshot: true}
 		if _, err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(m, nil, event, read.Raw()); err != nil {
 			t.Fatal(err)
 		}

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // errRestarted ends a loop that another one follows.
 var errRestarted = fmt.Errorf("the sink is restarted: %w", context.Canceled)
 
 // runLoops runs one loop after the other until the context ends, or a loop for another reason than a restart.
-func (s *Sink) runLoops(ctx context.Context, received <-chan []*streamer.Batch) error {
+func (s *Sink) runLoops(ctx context.Context, received <-chan []*delivery.Batch) error {
 	defer s.enter(nil)
 	for {
 		running, end := context.WithCancelCause(ctx)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/breaker"
@@ -64,7 +65,7 @@ type Sink struct {
 
 	signal  chan struct{}     // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
 	acked   chan struct{}     // holds one signal: batches are over
-	batches []*streamer.Batch // that were received and are not published yet; of the loop
+	batches []*delivery.Batch // that were received and are not published yet; of the loop
 	took    time.Time         // when they were taken, zero without a tracer; of the loop
 	steps   health.Progress   // of whoever asks for Age
 
@@ -117,7 +118,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	defer s.endSpans()
 	defer s.close()
 	defer cancel(nil)
-	received := make(chan []*streamer.Batch)
+	received := make(chan []*delivery.Batch)
 	wg.Go(func() {
 		for {
 			batches, err := s.shared.Receive(ctx)
@@ -141,7 +142,7 @@ func (s *Sink) Run(ctx context.Context) error {
 }
 
 // run publishes what is received until the context ends.
-func (s *Sink) run(ctx context.Context, received <-chan []*streamer.Batch) error {
+func (s *Sink) run(ctx context.Context, received <-chan []*delivery.Batch) error {
 	for {
 		for len(s.batches) > 0 {
 			if err := s.take(ctx, s.batches[0]); err != nil {
@@ -168,7 +169,7 @@ func (s *Sink) run(ctx context.Context, received <-chan []*streamer.Batch) error
 
 // planned returns nil for the end of a session that was planned.
 func planned(err error) error {
-	if errors.Is(err, streamer.ErrClosed) || errors.Is(err, context.Canceled) || fault.Of(err) == fault.NodeStopping {
+	if errors.Is(err, delivery.ErrClosed) || errors.Is(err, context.Canceled) || fault.Of(err) == fault.NodeStopping {
 		return nil
 	}
 	return err
@@ -182,7 +183,7 @@ func (s *Sink) close() {
 }
 
 // take publishes a batch.
-func (s *Sink) take(ctx context.Context, b *streamer.Batch) error {
+func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 	for s.rests() { // batches that were received together with one that has failed
 		if err := s.await(ctx); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // errOpen says that the sink has ended before a batch was acknowledged.
@@ -28,7 +28,7 @@ func (s *Sink) now() time.Time {
 }
 
 // beginSpan begins the span of a batch.
-func (s *Sink) beginSpan(ctx context.Context, b *streamer.Batch) span {
+func (s *Sink) beginSpan(ctx context.Context, b *delivery.Batch) span {
 	if s.cfg.Tracer == nil {
 		return span{}
 	}

@@ -3,13 +3,13 @@ package sink
 import (
 	"testing"
 
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // What is traced of a batch and of its repetition costs no allocation while nothing is traced.
 func TestBatchesAllocateNothingForTracesThatAreOff(t *testing.T) {
 	s := New(Config{Metrics: NewMetrics(nil)}, nil, &mute{})
-	b, m := &streamer.Batch{Seq: 1}, &Message{flight: &flight{}}
+	b, m := &delivery.Batch{Seq: 1}, &Message{flight: &flight{}}
 	ctx := t.Context()
 	got := testing.AllocsPerRun(100, func() {
 		s.took = s.now()

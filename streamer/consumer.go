@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/notice"
@@ -192,10 +193,10 @@ const (
 
 // Status returns the status of each owned partition, ordered by number.
 func (n *Node) Status() []PartitionStatus {
-	now, hub, events := time.Now(), n.hub.position(), n.hub.Events()
+	now, hub, events := time.Now(), n.hub.Position(), n.hub.Events()
 	reach, known := n.cfg.Range.Latest(now)
 	evidence := n.evidence(now, reach, known)
-	shared := make([]SessionState, 0, 1)
+	shared := make([]delivery.SessionState, 0, 1)
 	var failure error
 	for _, s := range n.sharedSubscribers() {
 		shared = append(shared, s.session.State())

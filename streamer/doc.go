@@ -1,25 +1,19 @@
-// Package streamer serves the oplog to subscribers. Every subscriber is a [Session] of the [Hub], whatever its transport. The Hub matches
-// each change once for all sessions, encodes it once in each form, and queues it for each session within its credit.
+// Package streamer is a node: its subscribers, their checkpoints, and its share of the partitions.
 //
-//	oplog ─► Hub: match once, encode once ─► live sessions ─► gRPC, SSE, stdout, sinks
-//	oplog ─► a session that is catching up, at its own pace ─┘
+//	Connect ─► Exclusive ─► delivery.Session   one name, one process, one row of positions
+//	Share   ─► Shared    ─► delivery.Session   a sink: one row for each partition that the node owns
+//	Serve, Release, Ended: the terms of partitions, from package cluster
 //
-// A session is a cursor over the whole oplog. On the live path the Hub's loop reads for it. A session without credit, or at an earlier
-// position, catches up: it reads from its own position as soon as it has credit, and joins the live path between two replies when it has
-// reached the Hub's position.
+// An [Exclusive] subscriber is a gateway or a browser that gives a name. Its session has all
+// partitions, or those that are attached to it. Its checkpoint is fenced by its generation, which a
+// rewind raises. It needs no owner: it is served while etcd is away.
 //
-// # Batches
+// A [Shared] subscriber is served by all nodes together. Each node delivers the partitions of which it
+// has the term, from their checkpoints, which are fenced by the epochs of these terms.
 //
-// A [Batch] is the next stretch of a session's stream: everything after the previous batch up to To that matches the session's
-// subscriptions, in the order of the oplog, across all partitions of the session. Batches are numbered and acknowledged by number. A batch
-// grows, within bounds, while the transport is busy; it never waits for more events while the transport is idle.
+// What is acknowledged becomes a checkpoint: the sessions say how far they are, and the writer of
+// package checkpoint saves it. Losses go to the gap log before any checkpoint passes them.
 //
-// A loss, a rewind, and a rename onto a watched collection are batches of their own in their place in the log. They are acknowledged like
-// events and redelivered until they are.
-//
-// # Ownership of state
-//
-// The Hub's loop owns the list of sessions, the index of subscriptions, and the matching for live sessions. The own loop of a session owns
-// it while it catches up. Requests to a session wait in its mailbox for its current owner. The mutex of a session's queue is held only to
-// append, and nothing is called under it. No filter is evaluated and nothing is encoded under a lock.
+// The reading, matching and queueing is in package delivery, which knows neither checkpoints nor terms'
+// owners.
 package streamer

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
@@ -50,8 +51,8 @@ type Request struct {
 	By      string
 	// Known says that At and Partitions are set: the subscriber's own positions, in the checkpoint generation Generation.
 	Known      bool
-	At         Place
-	Partitions map[change.Partition]Place
+	At         delivery.Place
+	Partitions map[change.Partition]delivery.Place
 	Generation uint64
 	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped. Without it, its positions tell.
 	Stamp   uint32
@@ -63,12 +64,8 @@ type Request struct {
 	// Attached delivers only partitions that Attach names.
 	Attached bool
 	// Readable says which namespaces the subscriber may know of. nil is all.
-	Readable Readable
+	Readable delivery.Readable
 }
-
-// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that a subscriber may know of, and whether that is
-// anything.
-type Readable func(namespaces []string) (readable []string, some bool)
 
 // An Exclusive subscriber has its own session, at one node at a time unless partitions are attached to it.
 type Exclusive struct {
@@ -76,11 +73,11 @@ type Exclusive struct {
 	name    string
 	own     checkpoint.Claim // what it claims, also while the store is away
 	gone    <-chan struct{}  // closed when its client has gone
-	session *Session
+	session *delivery.Session
 	begin   Begin
 	began   uint64             // the generation in which the session has begun
 	anew    bool               // its checkpoint is that of another process
-	missed  *Loss              // the rewind that it did not know of when it connected
+	missed  *delivery.Loss     // the rewind that it did not know of when it connected
 	keeper  *checkpoint.Keeper // nil without a claim
 
 	claimLater func(context.Context) error // claims the name, where the store was away; nil otherwise
@@ -94,7 +91,7 @@ type Exclusive struct {
 }
 
 // Session returns the subscriber's session.
-func (e *Exclusive) Session() *Session { return e.session }
+func (e *Exclusive) Session() *delivery.Session { return e.session }
 
 // Begin returns where the session began.
 func (e *Exclusive) Begin() Begin { return e.begin }
@@ -104,7 +101,7 @@ func (e *Exclusive) Restarted() bool { return e.anew }
 
 // Missed returns the rewind that the subscriber did not know of when it connected with positions of its own, nil if there is none: the
 // transport has to tell it before anything else.
-func (e *Exclusive) Missed() *Loss { return e.missed }
+func (e *Exclusive) Missed() *delivery.Loss { return e.missed }
 
 // Generation returns the generation of the subscriber's checkpoint in which the session began, 0 without one. Batches carry their own: an operator may
 // rewind the subscriber at any time, and its position is that of the earlier generation until it receives the rewind.
@@ -112,7 +109,7 @@ func (e *Exclusive) Generation() uint64 { return e.began }
 
 // Ack acknowledges batches as Session.Ack does, and counts events for the checkpoint policy.
 func (e *Exclusive) Ack(seq uint64) error {
-	events, err := e.session.ack(seq)
+	events, err := e.session.Ack(seq)
 	if e.keeper != nil && events > 0 {
 		e.keeper.Passed(events)
 	}
@@ -122,18 +119,18 @@ func (e *Exclusive) Ack(seq uint64) error {
 // Connect opens the session of a subscriber: at its own positions, else at its checkpoint, else at its start policy. It claims the name for
 // the process; the previous process is disconnected unless it started later. The session ends with the context; the caller must then call
 // Close.
-func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscription) (*Exclusive, error) {
+func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.Subscription) (*Exclusive, error) {
 	if len(r.Subscriber) > checkpoint.MaxName {
 		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
 	}
 	e := &Exclusive{
 		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By},
 	}
-	if err := n.hub.tenants.start(ctx, r.Account); err != nil {
+	if err := n.hub.Admit(ctx, r.Account); err != nil {
 		return nil, err
 	}
 	var stored *checkpoint.Checkpoint
-	var cfg SessionConfig
+	var cfg delivery.SessionConfig
 	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -155,7 +152,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
 	if r.Known && e.begin == BeginCheckpoint {
-		e.missed = rewoundLoss(cfg.Start.From(), nil)
+		e.missed = delivery.NewRewind(cfg.Start.From(), nil)
 		e.missed.Namespaces, e.missed.Generation = n.cfg.Namespaces, e.began
 		if r.Readable != nil {
 			e.missed.Namespaces, _ = r.Readable(n.cfg.Namespaces)
@@ -174,7 +171,7 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []Subscript
 		go e.awaitStore() //nolint:contextcheck // it outlives the call
 	}
 	if e.anew && e.mu.claim.Number > 0 && (before != nil && !before.over() || stored.Claim.Node != n.cfg.By) {
-		e.session.Notify(Notice{
+		e.session.Notify(delivery.Notice{
 			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
 			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
 		})
@@ -213,8 +210,8 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Chec
 }
 
 // starts determines where a session begins.
-func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg SessionConfig, err error) {
-	cfg = SessionConfig{
+func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg delivery.SessionConfig, err error) {
+	cfg = delivery.SessionConfig{
 		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.AnswerTimeout, fmt.Errorf("MongoDB has not answered for %s", n.cfg.AnswerTimeout))
@@ -229,7 +226,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		if stored != nil {
 			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
 			switch { // documents in between were not received
-			case r.Stamped && r.Stamp != Stamp(stored.Snapshots):
+			case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
 				cfg.Snapshots = again(cfg.Snapshots, true)
 			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:
 				// It has acknowledged the ends that the checkpoint has; the position moved on without an event.
@@ -246,7 +243,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	case stored != nil: // the number of partitions may have changed
 		at := n.movedBack(ctx, r, *stored).Recounted(n.cfg.Origin.Partitions)
 		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
-		cfg.Partitions = make(map[change.Partition]Place, len(at.Positions))
+		cfg.Partitions = make(map[change.Partition]delivery.Place, len(at.Positions))
 		for p, position := range at.Positions {
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
@@ -261,13 +258,13 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start, cfg.Earliest = Place{At: change.At(first)}, true
+			cfg.Start, cfg.Earliest = delivery.Place{At: change.At(first)}, true
 		case StartTime:
 			reach, err := n.cfg.Range.Now(ctx)
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start = Place{At: change.At(reach.At(r.Time))}
+			cfg.Start = delivery.Place{At: change.At(reach.At(r.Time))}
 		case StartNow, StartSnapshot:
 			reach, err := n.cfg.Range.Now(ctx)
 			if err != nil {
@@ -277,7 +274,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			if r.Start == StartSnapshot { // a later one is not reached while nothing happens. The newest change comes again, before the documents
 				at = reach.Last
 			}
-			cfg.Start = Place{At: change.At(at)}
+			cfg.Start = delivery.Place{At: change.At(at)}
 		case StartResume:
 			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
 		}
@@ -302,7 +299,7 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 	}
 	for _, c := range history {
 		if c.Generation == stored.Generation && (c.Reason == checkpoint.ReasonRewind || c.Reason == checkpoint.ReasonImport) {
-			if r.Stamp == Stamp(stored.Snapshots) {
+			if r.Stamp == delivery.Stamp(stored.Snapshots) {
 				c.Snapshots = stored.Snapshots
 			} else {
 				c.Snapshots = again(stored.Snapshots, true)
@@ -318,7 +315,7 @@ func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earli
 
 // earlier reports whether the subscriber's own position is earlier than a place in some partition.
 func (r Request) earlier(at change.Ref) bool {
-	earlier := func(p Place) bool {
+	earlier := func(p delivery.Place) bool {
 		own := p.Ref
 		if !p.At.IsZero() {
 			own = p.At.Ref()
@@ -362,7 +359,7 @@ func again(all []snapshot.Progress, complete bool) (begun []snapshot.Progress) {
 }
 
 // ahead returns the fault LogAhead for a place that is later than MongoDB's own time.
-func (n *Node) ahead(ctx context.Context, p Place) error {
+func (n *Node) ahead(ctx context.Context, p delivery.Place) error {
 	from := p.From()
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err == nil && reach.Ahead(from) {
@@ -375,16 +372,16 @@ func (n *Node) ahead(ctx context.Context, p Place) error {
 }
 
 // openable returns the place of a position, without its token where that is of streams with another filter.
-func (n *Node) openable(at change.Position, fingerprint string) Place {
+func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 	if fingerprint != n.cfg.Fingerprint && !at.IsProgress() {
-		return Place{Ref: at.Ref()}
+		return delivery.Place{Ref: at.Ref()}
 	}
-	return Place{At: at}
+	return delivery.Place{At: at}
 }
 
 // claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded.
 // If the store is unavailable, a subscriber that knows its own position is accepted nevertheless.
-func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg SessionConfig, e *Exclusive) (moved bool, err error) {
+func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
 	case stored != nil:
 		e.mu.generation = stored.Generation
@@ -435,7 +432,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 func (e *Exclusive) awaitStore() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; ; failures++ {
-		if !e.session.outlives(wait.After(failures)) {
+		if !e.session.Outlives(wait.After(failures)) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(e.node.lifetime, e.node.cfg.CheckpointTimeout)
@@ -558,7 +555,7 @@ func (e *Exclusive) over() bool {
 	case <-e.gone:
 		return true
 	default:
-		return e.session.over()
+		return e.session.Ended()
 	}
 }
 
@@ -572,7 +569,7 @@ func (e *Exclusive) rewound() {
 			return
 		}
 		e.node.logger.Warn("loading rewound checkpoint failed", "subscriber", e.name, "error", err)
-		if !e.session.outlives(wait.After(failures)) {
+		if !e.session.Outlives(wait.After(failures)) {
 			return
 		}
 	}

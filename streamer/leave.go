@@ -2,7 +2,6 @@ package streamer
 
 import (
 	"context"
-	"slices"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -10,7 +9,7 @@ import (
 // Term returns the term under which events of a partition in a batch may be handed over, false if they may not: the term has ended, the
 // partition was attached anew, or it moves to another node. A transport that hands events over later than their batch asks again.
 func (s *Shared) Term(p change.Partition, seq uint64) (change.Term, bool) {
-	return s.session.term(p, seq)
+	return s.session.Term(p, seq)
 }
 
 // Stall says whether the subscriber acknowledges nothing of what it has received before somebody acts. Nobody waits for it then.
@@ -25,7 +24,7 @@ func (n *Node) handOut(ctx context.Context, shared []*Shared, leaving []change.P
 	defer cancel()
 	lasts := make([]uint64, len(shared))
 	for i, s := range shared {
-		lasts[i] = s.session.cut(leaving)
+		lasts[i] = s.session.Cut(leaving)
 	}
 	for i, s := range shared {
 		if !s.awaitAck(ctx, lasts[i]) {
@@ -36,7 +35,7 @@ func (n *Node) handOut(ctx context.Context, shared []*Shared, leaving []change.P
 
 // awaitAck waits until the batches up to seq are acknowledged. It returns false if the subscriber is stalled, or the context ends before.
 func (s *Shared) awaitAck(ctx context.Context, seq uint64) bool {
-	for !s.session.hasAcked(seq) {
+	for !s.session.HasAcked(seq) {
 		if s.stalled.Load() {
 			return false
 		}
@@ -49,29 +48,4 @@ func (s *Shared) awaitAck(ctx context.Context, seq uint64) bool {
 		}
 	}
 	return true
-}
-
-// cut ends what is handed over of partitions with the last batch that was received, and returns its number. Their checkpoints do not pass it.
-func (s *Session) cut(partitions []change.Partition) (last uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last = s.mu.given
-	end, reading := s.mu.considered, s.mu.reading
-	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
-		end, reading = s.mu.sent[i].before, s.mu.sent[i].reading
-	}
-	if s.mu.cuts == nil {
-		s.mu.cuts = make(map[change.Partition]attachment)
-	}
-	for _, p := range partitions {
-		s.mu.cuts[p] = attachment{at: reading.place(p, end), seq: last}
-	}
-	return last
-}
-
-// hasAcked reports whether the batches up to seq are acknowledged.
-func (s *Session) hasAcked(seq uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.mu.sent) == 0 || s.mu.sent[0].seq > seq
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/notice"
@@ -69,7 +70,7 @@ type Checkpoints interface {
 // A Node serves subscribers from its log, saves their checkpoints, and reports the status of the partitions that it owns.
 type Node struct {
 	cfg    NodeConfig
-	hub    *Hub
+	hub    *delivery.Hub
 	log    *oplog.Log
 	store  Checkpoints
 	writer *checkpoint.Writer
@@ -94,7 +95,7 @@ type Node struct {
 }
 
 // NewNode returns a Node. Serve adds terms; Run runs it.
-func NewNode(cfg NodeConfig, hub *Hub, log *oplog.Log, store Checkpoints) *Node {
+func NewNode(cfg NodeConfig, hub *delivery.Hub, log *oplog.Log, store Checkpoints) *Node {
 	cfg.LagThreshold = cmp.Or(cfg.LagThreshold, 30*time.Second)
 	cfg.AnswerTimeout = cmp.Or(cfg.AnswerTimeout, 10*time.Second)
 	cfg.FlushTimeout = cmp.Or(cfg.FlushTimeout, 10*time.Second)
@@ -191,7 +192,7 @@ func (n *Node) beginStop(cause error) {
 	n.mu.stopping = true
 	n.mu.Unlock()
 	for _, e := range n.exclusives() {
-		e.session.Notify(Notice{
+		e.session.Notify(delivery.Notice{
 			Kind: "shutting_down", Text: "The node is stopping: connect to another node.", Code: fault.NodeStopping, At: time.Now(),
 		})
 	}
@@ -243,7 +244,7 @@ func (n *Node) CheckpointAge() time.Duration { return n.writer.Age() }
 func (n *Node) Uptime() time.Duration { return time.Since(n.begun) }
 
 // Hub returns the node's hub.
-func (n *Node) Hub() *Hub { return n.hub }
+func (n *Node) Hub() *delivery.Hub { return n.hub }
 
 func (n *Node) exclusives() (all []*Exclusive) {
 	n.mu.Lock()

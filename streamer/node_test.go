@@ -15,6 +15,8 @@ import (
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/delivery/deliverytest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
@@ -114,7 +116,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
-	hub := streamer.New(streamer.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall}, log)
+	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
@@ -131,7 +133,7 @@ func sharing(t *testing.T, s **streamer.Shared) func(*streamer.Node) {
 	return func(n *streamer.Node) {
 		t.Helper()
 		var err error
-		if *s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+		if *s, err = n.Share(t.Context(), "stdout", deliverytest.Everything(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +169,7 @@ func (n *node) allTerms(epoch uint64) []change.Term {
 
 func (w *world) connect(n *node, r streamer.Request) *streamer.Exclusive {
 	w.t.Helper()
-	e, err := n.Connect(w.t.Context(), r, everything(w.t))
+	e, err := n.Connect(w.t.Context(), r, deliverytest.Everything(w.t))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func (w *world) connect(n *node, r streamer.Request) *streamer.Exclusive {
 }
 
 // receiveShared receives until there are so many events, all of which are to be handed over.
-func receiveShared(t *testing.T, s *streamer.Shared, n int) (batches []*streamer.Batch) {
+func receiveShared(t *testing.T, s *streamer.Shared, n int) (batches []*delivery.Batch) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -192,8 +194,6 @@ func receiveShared(t *testing.T, s *streamer.Shared, n int) (batches []*streamer
 	return batches
 }
 
-func last(batches []*streamer.Batch) *streamer.Batch { return batches[len(batches)-1] }
-
 // A subscriber with a name resumes where it had acknowledged, on any node, whether its node stopped, or was killed after the checkpoint was
 // saved.
 func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
@@ -208,14 +208,14 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 		if e.Begin() != streamer.BeginStart {
 			t.Errorf("began at %v", e.Begin())
 		}
-		events := source.Append(inserts(30, 0)...)
-		batches := receive(t, e.Session(), 30)
-		equal(t, "first", refs(batches), wanted(events))
-		if err := e.Ack(last(batches).Seq); err != nil {
+		events := source.Append(deliverytest.Inserts(30, 0)...)
+		batches := deliverytest.Receive(t, e.Session(), 30)
+		deliverytest.Equal(t, "first", deliverytest.Refs(batches), deliverytest.Wanted(events))
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
-		more := source.Append(inserts(5, 30)...)
-		receive(t, e.Session(), 5) // and not acknowledged
+		more := source.Append(deliverytest.Inserts(5, 30)...)
+		deliverytest.Receive(t, e.Session(), 5) // and not acknowledged
 		time.Sleep(10 * time.Second)
 		// a is killed: nothing is said. Its subscriber comes back at b, as the same process and then as another one.
 		for i, process := range []string{"1", "2"} {
@@ -223,13 +223,13 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 			if again.Begin() != streamer.BeginCheckpoint {
 				t.Errorf("began at %v", again.Begin())
 			}
-			equal(t, "again", refs(receive(t, again.Session(), 5)), wanted(more))
+			deliverytest.Equal(t, "again", deliverytest.Refs(deliverytest.Receive(t, again.Session(), 5)), deliverytest.Wanted(more))
 			if i == 1 {
 				again.Close(t.Context(), nil)
 			}
 		}
 		// The one at a is fenced when it saves.
-		if err := e.Ack(last(batches).Seq + 1); err != nil {
+		if err := e.Ack(deliverytest.Last(batches).Seq + 1); err != nil {
 			t.Fatal(err)
 		}
 		<-e.Session().Done()
@@ -250,8 +250,8 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
 		defer n.stop(t)
 		synctest.Wait()
-		wants := func() []streamer.Subscription {
-			subscriptions := everything(t)
+		wants := func() []delivery.Subscription {
+			subscriptions := deliverytest.Everything(t)
 			subscriptions[0].Snapshot = true
 			return subscriptions
 		}
@@ -266,9 +266,9 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 			return e
 		}
 		e := connect("1", streamer.Request{Start: streamer.StartNow})
-		first := source.Append(inserts(3, 0)...)
-		batches := receive(t, e.Session(), 3)
-		if err := e.Ack(last(batches).Seq); err != nil {
+		first := source.Append(deliverytest.Inserts(3, 0)...)
+		batches := deliverytest.Receive(t, e.Session(), 3)
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		e.Close(t.Context(), nil)
@@ -288,9 +288,9 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 			read    uint64
 		}{
 			"at the checkpoint":    {streamer.Request{}, 50},
-			"at its own position":  {streamer.Request{Known: true, At: streamer.Place{Ref: half.Position.Ref()}}, 50},
-			"at an earlier one":    {streamer.Request{Known: true, At: streamer.Place{At: first[0].Position()}}, 0},
-			"and in one partition": {streamer.Request{Known: true, At: streamer.Place{At: half.Position}, Partitions: map[change.Partition]streamer.Place{1: {At: first[0].Position()}}}, 0},
+			"at its own position":  {streamer.Request{Known: true, At: delivery.Place{Ref: half.Position.Ref()}}, 50},
+			"at an earlier one":    {streamer.Request{Known: true, At: delivery.Place{At: first[0].Position()}}, 0},
+			"and in one partition": {streamer.Request{Known: true, At: delivery.Place{At: half.Position}, Partitions: map[change.Partition]delivery.Place{1: {At: first[0].Position()}}}, 0},
 		} {
 			s, err := w.store.Load(t.Context(), "orders")
 			if err != nil {
@@ -324,13 +324,13 @@ func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
 			t.Helper()
 			e, err := n.Connect(t.Context(), streamer.Request{
 				Subscriber: "orders", Process: process, Started: time.Now(), Start: streamer.StartNow, Attached: true,
-			}, everything(t))
+			}, deliverytest.Everything(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			places := make(map[change.Partition]streamer.Place)
+			places := make(map[change.Partition]delivery.Place)
 			for p := range change.Partition(partitions) {
-				places[p] = streamer.Place{At: source.Append(inserts(1, 0)...)[0].Position()}
+				places[p] = delivery.Place{At: source.Append(deliverytest.Inserts(1, 0)...)[0].Position()}
 			}
 			if err := e.Session().Attach(places, nil, nil); err != nil {
 				t.Fatal(err)
@@ -339,9 +339,9 @@ func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
 			return e
 		}
 		e := connect("1")
-		e.Session().Snapshot([]string{everything(t)[0].ID}, snapshot.Loss)
-		source.Append(inserts(3, 1)...)
-		if err := e.Ack(last(receive(t, e.Session(), 3)).Seq); err != nil {
+		e.Session().Snapshot([]string{deliverytest.Everything(t)[0].ID}, snapshot.Loss)
+		source.Append(deliverytest.Inserts(3, 1)...)
+		if err := e.Ack(deliverytest.Last(deliverytest.Receive(t, e.Session(), 3)).Seq); err != nil {
 			t.Fatal(err)
 		}
 		e.Close(t.Context(), nil)
@@ -363,10 +363,10 @@ func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
 		n := w.start("a", nil)
 		defer n.stop(t)
 		synctest.Wait()
-		events := source.Append(inserts(6, 0)...)
+		events := source.Append(deliverytest.Inserts(6, 0)...)
 		done := events[2].Position().Time
-		wants := func() []streamer.Subscription {
-			subscriptions := everything(t)
+		wants := func() []delivery.Subscription {
+			subscriptions := deliverytest.Everything(t)
 			subscriptions[0].Snapshot = true
 			return subscriptions
 		}
@@ -384,7 +384,7 @@ func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, again := range []bool{true, true, true, false, false} {
-			r := streamer.Request{Subscriber: "orders", Process: fmt.Sprint(i + 1), Started: time.Now(), Known: true, At: streamer.Place{Ref: events[i].Position().Ref()}}
+			r := streamer.Request{Subscriber: "orders", Process: fmt.Sprint(i + 1), Started: time.Now(), Known: true, At: delivery.Place{Ref: events[i].Position().Ref()}}
 			e, err := n.Connect(t.Context(), r, wants())
 			if err != nil {
 				t.Fatal(err)
@@ -401,31 +401,31 @@ func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
 func TestStartPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
-		old := source.Append(inserts(20, 0)...)
+		old := source.Append(deliverytest.Inserts(20, 0)...)
 		source.Tick(10)
-		newer := source.Append(inserts(5, 20)...)
+		newer := source.Append(deliverytest.Inserts(5, 20)...)
 		w := newWorld(t, source)
 		n := w.start("a", nil)
 		defer n.stop(t)
 		synctest.Wait()
-		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Start: streamer.StartResume}, everything(t))
+		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Start: streamer.StartResume}, deliverytest.Everything(t))
 		if fault.Of(err) != fault.SessionUnknown {
 			t.Errorf("to resume where nothing is known: %v", err)
 		}
-		_, err = n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: time.Unix(99999, 0)}, everything(t))
+		_, err = n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: time.Unix(99999, 0)}, deliverytest.Everything(t))
 		if fault.Of(err) != fault.LogAhead {
 			t.Errorf("in the future: %v", err)
 		}
 		earliest := w.connect(n, streamer.Request{Start: streamer.StartEarliest})
-		equal(t, "earliest", refs(receive(t, earliest.Session(), 25)), wanted(append(old, newer...)))
+		deliverytest.Equal(t, "earliest", deliverytest.Refs(deliverytest.Receive(t, earliest.Session(), 25)), deliverytest.Wanted(append(old, newer...)))
 		at := w.connect(n, streamer.Request{Start: streamer.StartTime, Time: newer[0].Time.Time()})
-		equal(t, "at a time", refs(receive(t, at.Session(), 5)), wanted(newer))
-		known := w.connect(n, streamer.Request{Known: true, At: streamer.Place{Ref: old[11].Position().Ref()}, Start: streamer.StartResume})
-		equal(t, "at a position", refs(receive(t, known.Session(), 13)), wanted(append(old[12:], newer...)))
+		deliverytest.Equal(t, "at a time", deliverytest.Refs(deliverytest.Receive(t, at.Session(), 5)), deliverytest.Wanted(newer))
+		known := w.connect(n, streamer.Request{Known: true, At: delivery.Place{Ref: old[11].Position().Ref()}, Start: streamer.StartResume})
+		deliverytest.Equal(t, "at a position", deliverytest.Refs(deliverytest.Receive(t, known.Session(), 13)), deliverytest.Wanted(append(old[12:], newer...)))
 		now := w.connect(n, streamer.Request{Start: streamer.StartNow})
 		synctest.Wait()
-		events := source.Append(inserts(3, 50)...)
-		equal(t, "now", refs(receive(t, now.Session(), 3)), wanted(events))
+		events := source.Append(deliverytest.Inserts(3, 50)...)
+		deliverytest.Equal(t, "now", deliverytest.Refs(deliverytest.Receive(t, now.Session(), 3)), deliverytest.Wanted(events))
 	})
 }
 
@@ -434,7 +434,7 @@ func TestStartPolicies(t *testing.T) {
 func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
-		source.Append(inserts(3, 0)...)
+		source.Append(deliverytest.Inserts(3, 0)...)
 		w := newWorld(t, source)
 		present := w.origin.Start.Time().Add(9 * time.Second)
 		var shared *streamer.Shared
@@ -451,8 +451,8 @@ func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 		if again.Begin() != streamer.BeginCheckpoint {
 			t.Errorf("begins at %v", again.Begin())
 		}
-		events := source.Append(inserts(3, 50)...)
-		equal(t, "exclusive", refs(receive(t, again.Session(), 3)), wanted(events))
+		events := source.Append(deliverytest.Inserts(3, 50)...)
+		deliverytest.Equal(t, "exclusive", deliverytest.Refs(deliverytest.Receive(t, again.Session(), 3)), deliverytest.Wanted(events))
 		got := 0
 		for _, b := range receiveShared(t, shared, 3) {
 			got += len(b.Events)
@@ -460,7 +460,7 @@ func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 		if got != 3 {
 			t.Errorf("%d changes for the shared subscriber", got)
 		}
-		_, err := n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: present.Add(time.Minute)}, everything(t))
+		_, err := n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: present.Add(time.Minute)}, deliverytest.Everything(t))
 		if fault.Of(err) != fault.LogAhead {
 			t.Errorf("a minute ahead: %v", err)
 		}
@@ -485,7 +485,7 @@ func TestNameBelongsToTheLaterProcess(t *testing.T) {
 		if _, _, err := old.Session().Receive(t.Context()); fault.Of(err) != fault.SessionReplaced {
 			t.Errorf("the older one: %v", err)
 		}
-		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Process: "old", Started: begun, Start: streamer.StartNow}, everything(t))
+		_, err := n.Connect(t.Context(), streamer.Request{Subscriber: "x", Process: "old", Started: begun, Start: streamer.StartNow}, deliverytest.Everything(t))
 		if fault.Of(err) != fault.SessionReplaced {
 			t.Errorf("the older one again: %v", err)
 		}
@@ -505,9 +505,9 @@ func TestRewoundSubscribersGoBack(t *testing.T) {
 		defer n.stop(t)
 		synctest.Wait()
 		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
-		events := source.Append(inserts(20, 0)...)
-		batches := receive(t, e.Session(), 20)
-		if err := e.Ack(last(batches).Seq); err != nil {
+		events := source.Append(deliverytest.Inserts(20, 0)...)
+		batches := deliverytest.Receive(t, e.Session(), 20)
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -516,22 +516,22 @@ func TestRewoundSubscribersGoBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute) // nobody says so, and nothing happens: it is noticed all the same
-		got := receive(t, e.Session(), 16)
-		if got[0].Loss == nil || got[0].Loss.Kind != streamer.Rewound || got[0].Loss.Generation != 1 {
+		got := deliverytest.Receive(t, e.Session(), 16)
+		if got[0].Loss == nil || got[0].Loss.Kind != delivery.Rewound || got[0].Loss.Generation != 1 {
 			t.Errorf("%+v", got[0])
 		}
-		equal(t, "again", refs(got[1:]), wanted(events[5:]))
+		deliverytest.Equal(t, "again", deliverytest.Refs(got[1:]), deliverytest.Wanted(events[5:]))
 		e.Close(t.Context(), nil)
 		if _, err := w.store.Rewind(t.Context(), key, events[1].Position(), "operator", "test"); err != nil {
 			t.Fatal(err)
 		}
 		back := w.connect(n, streamer.Request{
-			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: streamer.Place{Ref: events[19].Position().Ref()}, Generation: 1,
+			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: delivery.Place{Ref: events[19].Position().Ref()}, Generation: 1,
 		})
 		if back.Begin() != streamer.BeginCheckpoint || back.Generation() != 2 {
 			t.Errorf("began at %v, generation %d", back.Begin(), back.Generation())
 		}
-		equal(t, "with positions of before", refs(receive(t, back.Session(), 18)), wanted(events[2:]))
+		deliverytest.Equal(t, "with positions of before", deliverytest.Refs(deliverytest.Receive(t, back.Session(), 18)), deliverytest.Wanted(events[2:]))
 	})
 }
 
@@ -545,7 +545,7 @@ func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
 		var shared *streamer.Shared
 		n := w.start("a", func(n *streamer.Node) {
 			var err error
-			if shared, err = n.Share(t.Context(), "sink", everything(t)); err != nil {
+			if shared, err = n.Share(t.Context(), "sink", deliverytest.Everything(t)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -553,14 +553,14 @@ func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
 		n.own(t, 1)
 		synctest.Wait()
 		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
-		events := source.Append(inserts(20, 0)...)
-		batches, sunk := receive(t, e.Session(), 20), receiveShared(t, shared, 20)
-		if err := errors.Join(e.Ack(last(batches).Seq), shared.Ack(last(sunk).Seq)); err != nil {
+		events := source.Append(deliverytest.Inserts(20, 0)...)
+		batches, sunk := deliverytest.Receive(t, e.Session(), 20), receiveShared(t, shared, 20)
+		if err := errors.Join(e.Ack(deliverytest.Last(batches).Seq), shared.Ack(deliverytest.Last(sunk).Seq)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		source.Append(inserts(5, 20)...)
-		onTheirWay := last(receive(t, e.Session(), 5)).Seq
+		source.Append(deliverytest.Inserts(5, 20)...)
+		onTheirWay := deliverytest.Last(deliverytest.Receive(t, e.Session(), 5)).Seq
 		receiveShared(t, shared, 5)
 		time.Sleep(2 * time.Minute) // quiet partitions have a checkpoint, too
 		to := events[4].Position()
@@ -589,13 +589,13 @@ func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		check("nothing is acknowledged")
-		got := receive(t, e.Session(), 21)
+		got := deliverytest.Receive(t, e.Session(), 21)
 		if err := e.Ack(onTheirWay); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
 		check("what was on its way is acknowledged")
-		if got[0].Loss == nil || got[0].Loss.Kind != streamer.Rewound {
+		if got[0].Loss == nil || got[0].Loss.Kind != delivery.Rewound {
 			t.Errorf("%+v", got[0])
 		}
 	})
@@ -611,28 +611,28 @@ func TestStoreThatIsAway(t *testing.T) {
 		defer n.stop(t)
 		synctest.Wait()
 		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
-		events := source.Append(inserts(5, 0)...)
-		if err := e.Ack(last(receive(t, e.Session(), 5)).Seq); err != nil {
+		events := source.Append(deliverytest.Inserts(5, 0)...)
+		if err := e.Ack(deliverytest.Last(deliverytest.Receive(t, e.Session(), 5)).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
 		w.store.away.Store(true)
 		source.Stall(true)
-		source.Append(inserts(20, 5)...)
+		source.Append(deliverytest.Inserts(20, 5)...)
 		source.Truncate(5)
 		source.Stall(false)
-		batches := receive(t, e.Session(), 6)
+		batches := deliverytest.Receive(t, e.Session(), 6)
 		if batches[0].Loss == nil {
 			t.Fatalf("%+v", batches[0])
 		}
-		if err := e.Ack(last(batches).Seq); err != nil {
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		if !n.Failing() {
 			t.Error("it does not say that checkpoints cannot be saved")
 		}
-		known := w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: streamer.Place{Ref: last(batches).To.Ref()}})
+		known := w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: delivery.Place{Ref: deliverytest.Last(batches).To.Ref()}})
 		if known.Begin() != streamer.BeginPositions {
 			t.Errorf("began at %v", known.Begin())
 		}
@@ -652,21 +652,21 @@ func TestStoreThatIsAway(t *testing.T) {
 		if err != nil || len(gaps) != 1 || gaps[0].Reason != string(gap.HistoryLost) {
 			t.Errorf("%v, %+v", err, gaps)
 		}
-		if saved, err = w.store.Load(t.Context(), "x"); err != nil || saved[0].Position.Compare(last(batches).To) < 0 || n.Failing() {
+		if saved, err = w.store.Load(t.Context(), "x"); err != nil || saved[0].Position.Compare(deliverytest.Last(batches).To) < 0 || n.Failing() {
 			t.Errorf("%v, %+v, failing: %v", err, saved, n.Failing())
 		}
 		if _, _, err := known.Session().Receive(t.Context()); fault.Of(err) != fault.CheckpointUnreadable {
 			t.Errorf("what the store did not hear of goes on: %v", err)
 		}
 		known.Close(t.Context(), nil)
-		known = w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: streamer.Place{Ref: last(batches).To.Ref()}})
-		source.Append(inserts(25, 5)...)
-		batches = receive(t, known.Session(), 5)
-		if err := known.Ack(last(batches).Seq); err != nil {
+		known = w.connect(n, streamer.Request{Subscriber: "y", Process: "2", Known: true, At: delivery.Place{Ref: deliverytest.Last(batches).To.Ref()}})
+		source.Append(deliverytest.Inserts(25, 5)...)
+		batches = deliverytest.Receive(t, known.Session(), 5)
+		if err := known.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if saved, err = w.store.Load(t.Context(), "y"); err != nil || len(saved) != 1 || saved[0].Position.Compare(last(batches).To) < 0 {
+		if saved, err = w.store.Load(t.Context(), "y"); err != nil || len(saved) != 1 || saved[0].Position.Compare(deliverytest.Last(batches).To) < 0 {
 			t.Errorf("%v, %+v", err, saved)
 		}
 	})
@@ -693,7 +693,7 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 						t.Errorf("an event of no document (%v) came as one (%v)", drop, e.Keyless)
 					}
 				}
-				for _, r := range refs([]*streamer.Batch{b}) {
+				for _, r := range deliverytest.Refs([]*delivery.Batch{b}) {
 					if got[r]++; got[r] == 1 {
 						order = append(order, r)
 					}
@@ -706,14 +706,14 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 			}
 			node.stop(t)
 		}
-		all := source.Append(append(inserts(30, 0), changetest.Event{Op: "drop", Keyless: true})...)
+		all := source.Append(append(deliverytest.Inserts(30, 0), changetest.Event{Op: "drop", Keyless: true})...)
 		run("a", 1, 31, 31) // everything is acknowledged, and saved when the node stops
-		all = append(all, source.Append(inserts(20, 100)...)...)
+		all = append(all, source.Append(deliverytest.Inserts(20, 100)...)...)
 		run("b", 2, 20, 0) // nothing of this is
-		all = append(all, source.Append(inserts(20, 200)...)...)
+		all = append(all, source.Append(deliverytest.Inserts(20, 200)...)...)
 		run("c", 3, 40, 40)
-		equal(t, "in order of their first coming", order, wanted(all))
-		for i, e := range wanted(all) {
+		deliverytest.Equal(t, "in order of their first coming", order, deliverytest.Wanted(all))
+		for i, e := range deliverytest.Wanted(all) {
 			if want := map[bool]int{false: 1, true: 2}[i >= 31 && i < 51]; got[e] != want {
 				t.Errorf("event %d came %d times, want %d", i, got[e], want)
 			}
@@ -730,24 +730,24 @@ func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
 		var s *streamer.Shared
 		n := w.start("a", func(n *streamer.Node) {
 			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+			if s, err = n.Share(t.Context(), "stdout", deliverytest.Everything(t)); err != nil {
 				t.Fatal(err)
 			}
 		})
 		terms := n.own(t, 1)
-		received := source.Append(inserts(20, 0)...)
+		received := source.Append(deliverytest.Inserts(20, 0)...)
 		batches := receiveShared(t, s, 20)
 		var left atomic.Bool
 		go func() {
 			n.Release(t.Context(), terms)
 			left.Store(true)
 		}()
-		source.Append(inserts(20, 100)...)
+		source.Append(deliverytest.Inserts(20, 100)...)
 		synctest.Wait() // it goes no further by itself
 		if left.Load() {
 			t.Error("the partitions left before what was received was acknowledged")
 		}
-		if err := s.Ack(last(batches).Seq); err != nil {
+		if err := s.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -777,7 +777,7 @@ func TestSessionsJoinInAQuietLog(t *testing.T) {
 			const sessions = 50
 			n := w.start("a", func(n *streamer.Node) {
 				for range sessions {
-					if _, err := n.Hub().Open(t.Context(), streamer.SessionConfig{}, everything(t)); err != nil {
+					if _, err := n.Hub().Open(t.Context(), delivery.SessionConfig{}, deliverytest.Everything(t)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -798,11 +798,11 @@ func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 		source := &oplogtest.Log{}
 		source.Tick(1)
 		w := newWorld(t, source)
-		all := source.Append(inserts(10, 0)...)
+		all := source.Append(deliverytest.Inserts(10, 0)...)
 		var s *streamer.Shared
 		node := w.start("a", func(n *streamer.Node) {
 			var err error
-			if s, err = n.Share(t.Context(), "stdout", everything(t)); err != nil {
+			if s, err = n.Share(t.Context(), "stdout", deliverytest.Everything(t)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // its session has nothing to read yet
@@ -815,8 +815,8 @@ func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 			}
 		})
 		batches := receiveShared(t, s, 10)
-		equal(t, "received", refs(batches), wanted(all))
-		if err := s.Ack(last(batches).Seq); err != nil {
+		deliverytest.Equal(t, "received", deliverytest.Refs(batches), deliverytest.Wanted(all))
+		if err := s.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		node.stop(t)
@@ -833,10 +833,10 @@ func TestLateAcknowledgementsAreSavedSoon(t *testing.T) {
 		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
 		for round := range int64(3) {
-			events := source.Append(inserts(40, 100*round)...)
+			events := source.Append(deliverytest.Inserts(40, 100*round)...)
 			batches := receiveShared(t, s, 40)
 			time.Sleep(10 * time.Second) // rounds of checkpoints go by
-			if err := s.Ack(last(batches).Seq); err != nil {
+			if err := s.Ack(deliverytest.Last(batches).Seq); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * time.Second)
@@ -863,8 +863,8 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 		var s *streamer.Shared
 		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
-		events := source.Append(inserts(20, 0)...)
-		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+		events := source.Append(deliverytest.Inserts(20, 0)...)
+		if err := s.Ack(deliverytest.Last(receiveShared(t, s, 20)).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -874,28 +874,28 @@ func TestRewindThatCannotBeReadAtOnce(t *testing.T) {
 			}
 		}
 		w.store.unread.Store(true)
-		events = append(events, source.Append(inserts(20, 100)...)...)
-		if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+		events = append(events, source.Append(deliverytest.Inserts(20, 100)...)...)
+		if err := s.Ack(deliverytest.Last(receiveShared(t, s, 20)).Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute) // checkpoints are refused, in every partition
 		w.store.unread.Store(false)
 		moved := fmt.Sprintf("rewound operator %s–%s", events[9].Position(), events[9].Position())
-		equal(t, "again", refs(receiveShared(t, s, 30)), append([]string{moved}, wanted(events[10:])...))
+		deliverytest.Equal(t, "again", deliverytest.Refs(receiveShared(t, s, 30)), append([]string{moved}, deliverytest.Wanted(events[10:])...))
 		// It is told again until it has acknowledged that.
 		node.kill(errors.New("killed"))
 		node = w.start("b", sharing(t, &s))
 		node.own(t, 2)
 		received := receiveShared(t, s, 30)
-		equal(t, "in another process", refs(received), append([]string{moved}, wanted(events[10:])...))
-		if err := s.Ack(last(received).Seq); err != nil {
+		deliverytest.Equal(t, "in another process", deliverytest.Refs(received), append([]string{moved}, deliverytest.Wanted(events[10:])...))
+		if err := s.Ack(deliverytest.Last(received).Seq); err != nil {
 			t.Fatal(err)
 		}
 		node.stop(t)
 		node = w.start("c", sharing(t, &s))
 		node.own(t, 3)
-		events = source.Append(inserts(1, 200)...)
-		equal(t, "acknowledged", refs(receiveShared(t, s, 1)), wanted(events))
+		events = source.Append(deliverytest.Inserts(1, 200)...)
+		deliverytest.Equal(t, "acknowledged", deliverytest.Refs(receiveShared(t, s, 1)), deliverytest.Wanted(events))
 		node.stop(t)
 	})
 }
@@ -911,11 +911,11 @@ func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 		node := w.start("a", sharing(t, &s))
 		node.own(t, 1)
 		w.store.away.Store(true)
-		source.Append(inserts(10, 0)...)
-		if err := s.Ack(last(receiveShared(t, s, 10)).Seq); err != nil {
+		source.Append(deliverytest.Inserts(10, 0)...)
+		if err := s.Ack(deliverytest.Last(receiveShared(t, s, 10)).Seq); err != nil {
 			t.Fatal(err)
 		}
-		source.Append(inserts(10, 10)...)
+		source.Append(deliverytest.Inserts(10, 10)...)
 		over := errors.New("over")
 		ended := make(chan error, 1)
 		go func() {
@@ -942,8 +942,8 @@ func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
 			var s *streamer.Shared
 			node := w.start("a", sharing(t, &s))
 			node.own(t, 1)
-			events := source.Append(inserts(20, 0)...)
-			if err := s.Ack(last(receiveShared(t, s, 20)).Seq); err != nil {
+			events := source.Append(deliverytest.Inserts(20, 0)...)
+			if err := s.Ack(deliverytest.Last(receiveShared(t, s, 20)).Seq); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
@@ -986,7 +986,7 @@ func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 		a := w.start("a", sharing(t, &sa))
 		a.own(t, 1)
 		synctest.Wait()
-		source.Append(inserts(20, 0)...)
+		source.Append(deliverytest.Inserts(20, 0)...)
 		synctest.Wait()
 		batches := receiveShared(t, sa, 20) // it has them in hand
 		b := w.start("b", sharing(t, &sb))
@@ -1001,7 +1001,7 @@ func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 		if events != 0 {
 			t.Errorf("%d events would be handed over", events)
 		}
-		if err := sa.Ack(last(batches).Seq); err != nil {
+		if err := sa.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		a.stop(t)
@@ -1042,13 +1042,13 @@ func TestStatesOfPartitions(t *testing.T) {
 		expect("quiet", map[health.Status]int{health.Idle: partitions})
 		e := w.connect(n, streamer.Request{Start: streamer.StartNow})
 		synctest.Wait()
-		source.Append(inserts(100, 0)...)
+		source.Append(deliverytest.Inserts(100, 0)...)
 		time.Sleep(2 * time.Second)
 		expect("busy", map[health.Status]int{health.Healthy: partitions})
 		source.Append(changetest.Event{Op: change.SkippedName, Keyless: true})
 		time.Sleep(2 * time.Second)
 		expect("with a loss that nobody has acknowledged", map[health.Status]int{health.Stale: partitions})
-		if err := e.Ack(last(receive(t, e.Session(), 101)).Seq); err != nil {
+		if err := e.Ack(deliverytest.Last(deliverytest.Receive(t, e.Session(), 101)).Seq); err != nil {
 			t.Fatal(err)
 		}
 		expect("acknowledged", map[health.Status]int{health.Healthy: partitions})
@@ -1071,7 +1071,7 @@ func TestWhatWasQueuedUnderAnEarlierTermIsTakenOut(t *testing.T) {
 		var shared *streamer.Shared
 		n := w.start("n", func(n *streamer.Node) {
 			var err error
-			if shared, err = n.Share(t.Context(), "sink", everything(t)); err != nil {
+			if shared, err = n.Share(t.Context(), "sink", deliverytest.Everything(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -1115,7 +1115,7 @@ func TestRewoundCheckpointStaysWhileOlderBatchesAreNotAcknowledged(t *testing.T)
 		w := newWorld(t, source)
 		n := w.start("n", nil)
 		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "a", Process: "p", Start: streamer.StartTime, Time: time.Unix(1001, 0)},
-			everything(t))
+			deliverytest.Everything(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1170,7 +1170,7 @@ func TestRewindWhileASubscriberConnects(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "a", Process: "p", Start: streamer.StartResume}, everything(t))
+		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "a", Process: "p", Start: streamer.StartResume}, deliverytest.Everything(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1189,13 +1189,13 @@ func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
 		source := &oplogtest.Log{}
 		source.Tick(1)
 		w := newWorld(t, source)
-		events := source.Append(inserts(20, 0)...)
+		events := source.Append(deliverytest.Inserts(20, 0)...)
 		n := w.start("a", nil)
 		defer n.stop(t)
 		early := change.Partition(3)
 		e := w.connect(n, streamer.Request{
-			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: streamer.Place{Ref: events[15].Position().Ref()},
-			Partitions: map[change.Partition]streamer.Place{early: {Ref: events[2].Position().Ref()}},
+			Subscriber: "x", Process: "1", Started: time.Now(), Known: true, At: delivery.Place{Ref: events[15].Position().Ref()},
+			Partitions: map[change.Partition]delivery.Place{early: {Ref: events[2].Position().Ref()}},
 		})
 		stored := func() checkpoint.Checkpoint {
 			t.Helper()
@@ -1214,7 +1214,7 @@ func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Ack(last(batches).Seq); err != nil {
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
 		if c := stored(); c.In(early).Compare(events[19].Position()) < 0 || len(c.Positions) > 0 {
@@ -1239,7 +1239,7 @@ func TestBeginningsTakeTurns(t *testing.T) {
 		defer leave()
 		connect := func(account string) (took time.Duration) {
 			begun := time.Now()
-			if _, err := n.Connect(ctx, streamer.Request{Account: account, Start: streamer.StartNow}, everything(t)); err != nil {
+			if _, err := n.Connect(ctx, streamer.Request{Account: account, Start: streamer.StartNow}, deliverytest.Everything(t)); err != nil {
 				t.Error(err)
 			}
 			return time.Since(begun)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
@@ -22,7 +23,7 @@ import (
 type Shared struct {
 	node    *Node
 	name    string
-	session *Session
+	session *delivery.Session
 	keeper  *checkpoint.Keeper
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
 	told    atomic.Bool   // operators know that it is not served any more
@@ -51,15 +52,15 @@ type receivedBatch struct {
 var _ checkpoint.Source = (*Shared)(nil)
 
 // Share opens the session of a shared subscriber. It gets partitions when the node gets their terms. Call it before the first Serve.
-func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscription) (*Shared, error) {
+func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.Subscription) (*Shared, error) {
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked = make(map[change.Partition]uint64)
 	for _, sub := range subscriptions {
-		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: hash(sub.Program), Reason: snapshot.Start})
+		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start})
 	}
 	var err error
-	if s.session, err = n.hub.Open(ctx, SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
+	if s.session, err = n.hub.Open(ctx, delivery.SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
 		return nil, err
 	}
 	s.keeper = n.writer.Keep(s)
@@ -71,8 +72,8 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []Subscript
 
 // Receive returns the next batches. It blocks until there are some, and while too many acknowledged events are not saved. The caller must
 // call Prune for each batch right before it hands the batch over.
-func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
-	for room := s.keeper.Room(); room != nil && !s.session.over(); room = s.keeper.Room() {
+func (s *Shared) Receive(ctx context.Context) ([]*delivery.Batch, error) {
+	for room := s.keeper.Room(); room != nil && !s.session.Ended(); room = s.keeper.Room() {
 		select {
 		case <-room:
 		case <-s.session.Done():
@@ -94,11 +95,11 @@ func (s *Shared) Receive(ctx context.Context) ([]*Batch, error) {
 }
 
 // Prune removes events whose terms have ended from a batch.
-func (s *Shared) Prune(b *Batch) { s.session.Prune(b) }
+func (s *Shared) Prune(b *delivery.Batch) { s.session.Prune(b) }
 
 // Ack acknowledges batches up to seq.
 func (s *Shared) Ack(seq uint64) error {
-	events, err := s.session.ack(seq)
+	events, err := s.session.Ack(seq)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *Shared) Ack(seq uint64) error {
 }
 
 // Session returns the subscriber's session at this node.
-func (s *Shared) Session() *Session { return s.session }
+func (s *Shared) Session() *delivery.Session { return s.session }
 
 // attach serves partitions from their checkpoints or, without one, from the origin.
 func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
@@ -135,12 +136,12 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	if err := s.begin(ctx, terms, claimed); err != nil {
 		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
-	places, held := make(map[change.Partition]Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
+	places, held := make(map[change.Partition]delivery.Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
 	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since
 	for i, t := range terms {
 		at := n.openable(claimed[i].Position, claimed[i].Fingerprint)
 		if at.IsZero() {
-			at = Place{At: change.At(n.cfg.Origin.Start)}
+			at = delivery.Place{At: change.At(n.cfg.Origin.Start)}
 		}
 		if err := n.ahead(ctx, at); err != nil { // it cannot be served; the others can
 			s.session.Close(fmt.Errorf("partition %d: %w", t.Partition, err))
@@ -153,16 +154,16 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	var left []snapshot.Progress
 	for _, c := range claimed {
-		left = together(left, unread(c.Snapshots))
+		left = delivery.Together(left, delivery.Unread(c.Snapshots))
 	}
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
-	if s.session.over() { // it has not moved: what it acknowledged is saved under the terms and generations of before, or not at all
+	if s.session.Ended() { // it has not moved: what it acknowledged is saved under the terms and generations of before, or not at all
 		return nil
 	}
 	if len(left) > 0 {
-		s.session.owes(left)
+		s.session.Reread(left)
 	}
 	for i, t := range terms {
 		if c := claimed[i]; !c.Position.IsZero() {
@@ -212,7 +213,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	terms, generations, acked := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked)
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
-	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), unread(st.Snapshots)
+	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), delivery.Unread(st.Snapshots)
 	for p, at := range st.Partitions {
 		term, there := terms[p]
 		if !there || term.Err() != nil {
@@ -269,7 +270,7 @@ func (s *Shared) goBack() error {
 	if err != nil {
 		return err
 	}
-	places, held := make(map[change.Partition]Place), make(map[change.Partition]change.Term)
+	places, held := make(map[change.Partition]delivery.Place), make(map[change.Partition]change.Term)
 	generations := make(map[change.Partition]uint64)
 	var moved []checkpoint.Checkpoint
 	s.mu.Lock()
@@ -284,7 +285,7 @@ func (s *Shared) goBack() error {
 		return nil
 	}
 	_ = s.session.Attach(places, held, rewindOf(moved)) // partitions are attached to it
-	if s.session.over() {
+	if s.session.Ended() {
 		return nil
 	}
 	n.cfg.Board.Post(rewoundNotice(moved[0]))
@@ -300,9 +301,7 @@ func (s *Shared) goBack() error {
 
 // failed returns why the subscriber is no longer served, nil while it is.
 func (s *Shared) failed() error {
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	switch cause := s.session.mu.cause; fault.Of(cause) {
+	switch cause := s.session.Cause(); fault.Of(cause) {
 	case fault.LogHistoryLost, fault.LogAhead:
 		return cause
 	default:
@@ -325,7 +324,7 @@ func (s *Shared) notifyFailure() {
 }
 
 // rewindOf tells that an operator has moved checkpoints, nil where there are none.
-func rewindOf(moved []checkpoint.Checkpoint) *Loss {
+func rewindOf(moved []checkpoint.Checkpoint) *delivery.Loss {
 	if len(moved) == 0 {
 		return nil
 	}
@@ -337,7 +336,7 @@ func rewindOf(moved []checkpoint.Checkpoint) *Loss {
 		}
 	}
 	slices.Sort(partitions)
-	return rewoundLoss(to, partitions)
+	return delivery.NewRewind(to, partitions)
 }
 
 func rewoundNotice(c checkpoint.Checkpoint) notice.Notice {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -45,13 +46,13 @@ type SubscriberStatus struct {
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
-	add := func(s SubscriberStatus, of *Session) {
+	add := func(s SubscriberStatus, of *delivery.Session) {
 		st := of.State()
 		s.Position, s.Snapshots = st.At, of.Snapshots()
-		if s.Partitions = n.cfg.Origin.Partitions; of.attached.Load() != nil {
+		if s.Partitions = n.cfg.Origin.Partitions; of.Attached() {
 			s.Partitions = len(st.Partitions)
 		}
-		s.CreditEvents, s.CreditBytes = max(0, of.cfg.CreditEvents-st.Events), max(0, of.cfg.CreditBytes-st.Bytes)
+		s.CreditEvents, s.CreditBytes = of.Credit()
 		for _, at := range st.Partitions {
 			if s.Position.IsZero() || s.Position.After(at) {
 				s.Position = at
@@ -93,7 +94,7 @@ func (n *Node) endUnacknowledged(now time.Time) {
 		return
 	}
 	for _, e := range n.exclusives() {
-		if st := e.session.State(); !st.Owes.IsZero() && now.Sub(st.Owes) >= n.cfg.AckTimeout && !e.session.over() {
+		if st := e.session.State(); !st.Owes.IsZero() && now.Sub(st.Owes) >= n.cfg.AckTimeout && !e.session.Ended() {
 			n.logger.Warn("session ended, its subscriber acknowledges nothing", "subscriber", e.name, "events", st.Events, "ack_timeout", n.cfg.AckTimeout)
 			e.session.Close(fault.Newf(fault.SessionUnacknowledged, "nothing of what was sent was acknowledged for %s", n.cfg.AckTimeout))
 		}
@@ -102,7 +103,7 @@ func (n *Node) endUnacknowledged(now time.Time) {
 
 // OperateSnapshot does something with the snapshots of a subscriber that has a session at this node, as Session.Operate does. connected is false
 // if it has none.
-func (n *Node) OperateSnapshot(subscriber string, do Operation, subscription string, ns change.Namespace) (done int, connected bool) {
+func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscription string, ns change.Namespace) (done int, connected bool) {
 	n.mu.Lock()
 	e := n.mu.exclusive[subscriber]
 	n.mu.Unlock()
@@ -110,4 +111,12 @@ func (n *Node) OperateSnapshot(subscriber string, do Operation, subscription str
 		return 0, false
 	}
 	return e.session.Operate(do, subscription, ns), true
+}
+
+// notify sends a signal to a channel of capacity 1 unless one is pending.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

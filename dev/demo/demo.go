@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/dev/workload"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
@@ -270,7 +271,7 @@ func (d *demo) subscriber(ctx context.Context) (run func(context.Context) error,
 func (d *demo) take(ctx context.Context, shared *streamer.Shared) error {
 	for {
 		batches, err := shared.Receive(ctx)
-		if errors.Is(err, streamer.ErrClosed) || fault.Of(err) == fault.NodeStopping {
+		if errors.Is(err, delivery.ErrClosed) || fault.Of(err) == fault.NodeStopping {
 			return nil
 		}
 		if err != nil {

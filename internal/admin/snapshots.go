@@ -7,16 +7,16 @@ import (
 	"strings"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // A SnapshotResult says what an operator has done with the snapshots of a subscriber.
 type SnapshotResult struct {
 	Subscriber string             `json:"subscriber"`
-	Operation  streamer.Operation `json:"operation"`
+	Operation  delivery.Operation `json:"operation"`
 	// Subscriptions is with how many it was done.
 	Subscriptions int `json:"subscriptions"`
 }
@@ -24,7 +24,7 @@ type SnapshotResult struct {
 // SnapshotOperator is what ServeSnapshots asks.
 type SnapshotOperator interface {
 	// OperateSnapshot does something with the snapshots of a subscriber; see streamer.Node.
-	OperateSnapshot(subscriber string, do streamer.Operation, subscription string, ns change.Namespace) (done int, connected bool)
+	OperateSnapshot(subscriber string, do delivery.Operation, subscription string, ns change.Namespace) (done int, connected bool)
 }
 
 // ServeSnapshots answers POST requests with the parameters subscriber, operation (begin, pause, resume, cancel), subscription and namespace
@@ -36,7 +36,7 @@ func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 		refuse := func(status int, code fault.Code, format string, args ...any) {
 			access.Refuse(w, status, fault.Newf(code, format, args...))
 		}
-		do := streamer.Operation(cmp.Or(q.Get("operation"), string(streamer.BeginSnapshot)))
+		do := delivery.Operation(cmp.Or(q.Get("operation"), string(delivery.BeginSnapshot)))
 		db, coll, dotted := strings.Cut(q.Get("namespace"), ".")
 		switch {
 		case !i.Operates():
@@ -45,7 +45,7 @@ func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 		case q.Get("subscriber") == "":
 			refuse(http.StatusBadRequest, fault.CommandBadArgument, "parameter subscriber: required")
 			return
-		case do != streamer.BeginSnapshot && do != streamer.PauseSnapshot && do != streamer.ResumeSnapshot && do != streamer.CancelSnapshot:
+		case do != delivery.BeginSnapshot && do != delivery.PauseSnapshot && do != delivery.ResumeSnapshot && do != delivery.CancelSnapshot:
 			refuse(http.StatusBadRequest, fault.CommandBadArgument, "parameter operation: begin, pause, resume or cancel")
 			return
 		case db != "" && (!dotted || coll == ""):

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/match"
@@ -21,7 +22,6 @@ import (
 	"github.com/mongostream/streamer/sink/http"
 	"github.com/mongostream/streamer/sink/kafka"
 	"github.com/mongostream/streamer/sink/nats"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // Targets returns the target of a sink and that of what it refuses for good, nil if there is none. They connect when they are used; one of type
@@ -107,11 +107,11 @@ func Carries(cfg config.Config) match.Carries {
 }
 
 // Subscriptions compiles the subscriptions of a sink. Its errors are faults.
-func Subscriptions(s config.Sink, carries match.Carries) ([]streamer.Subscription, error) {
+func Subscriptions(s config.Sink, carries match.Carries) ([]delivery.Subscription, error) {
 	if len(s.Subscriptions) == 0 {
 		s.Subscriptions = []config.SinkSubscription{{}}
 	}
-	var all []streamer.Subscription
+	var all []delivery.Subscription
 	for i, sub := range s.Subscriptions {
 		filter := match.Filter{Source: sub.Filter, Carries: carries}
 		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
@@ -126,7 +126,7 @@ func Subscriptions(s config.Sink, carries match.Carries) ([]streamer.Subscriptio
 		if err != nil {
 			return nil, fmt.Errorf("sink %s, subscription %d: %w", s.Name, i+1, err)
 		}
-		all = append(all, streamer.Subscription{ID: strconv.Itoa(i), Program: program, Form: streamer.Form{Format: streamer.BSON}})
+		all = append(all, delivery.Subscription{ID: strconv.Itoa(i), Program: program, Form: delivery.Form{Format: delivery.BSON}})
 	}
 	return all, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mongostream/streamer/cluster/leader"
 	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/cluster/plan"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
@@ -72,7 +73,7 @@ type Config struct {
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
-	Announce func(streamer.Notice)
+	Announce func(delivery.Notice)
 
 	// Gateways returns the named subscribers with sessions at the node, and how many more there are. It must not block. Defaults to none.
 	Gateways func() (listed []gateway.Peer, unlisted int)

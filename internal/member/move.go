@@ -13,8 +13,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // moveTimeout bounds the transaction of a handoff.
@@ -131,7 +131,7 @@ func (v *mover) handOver(ctx context.Context, node string, terms []change.Term, 
 	}
 	log("partitions were handed over", "to", node, "partitions", n, "of", len(terms), "plan", view.Plan.Version, "took", took.String(), "error", err)
 	v.cfg.Board.Post(movedNotice(v.cfg.Member.Node, view.Plan, to.Node, terms, n, took))
-	v.cfg.Announce(streamer.Notice{
+	v.cfg.Announce(delivery.Notice{
 		Kind: "moved", Text: fmt.Sprintf("%d partitions move to node %s.", len(terms), node), At: time.Now(), Partitions: partitionsOf(terms),
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -24,5 +25,5 @@ func newNode(t *testing.T, partitions int, store streamer.Checkpoints) (*streame
 	log := oplog.New(oplog.Config{Partitions: partitions, Reach: reach.Now}, source)
 	return streamer.NewNode(streamer.NodeConfig{
 		Origin: checkpoint.Origin{Incarnation: 1, Partitions: partitions, Start: change.Timestamp{T: 1001, I: 1}}, Range: reach,
-	}, streamer.New(streamer.Config{Partitions: partitions}, log), log, store), log
+	}, delivery.New(delivery.Config{Partitions: partitions}, log), log, store), log
 }

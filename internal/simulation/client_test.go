@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -110,7 +111,7 @@ type sent struct {
 // brought is what a session has.
 type brought struct {
 	seat    *seat
-	batches []*streamer.Batch
+	batches []*delivery.Batch
 	err     error
 }
 
@@ -267,7 +268,7 @@ func (c *client) move(s *seat, partitions []change.Partition) {
 	if s.process.still() != nil || s.process.dead() {
 		return
 	}
-	places := map[change.Partition]streamer.Place{}
+	places := map[change.Partition]delivery.Place{}
 	for _, p := range partitions {
 		if before := c.with[p]; before != nil && before != s {
 			delete(before.has, p)
@@ -276,7 +277,7 @@ func (c *client) move(s *seat, partitions []change.Partition) {
 		}
 		s.tell()
 		c.with[p] = s
-		places[p] = streamer.Place{Ref: c.at[p].Ref()}
+		places[p] = delivery.Place{Ref: c.at[p].Ref()}
 		c.hands(p)
 		delete(s.has, p)
 		s.asked[p]++
@@ -311,17 +312,17 @@ func (c *client) sit(ctx context.Context, p *process) {
 	}
 	if c.known {
 		low := c.at[0]
-		r.Partitions = map[change.Partition]streamer.Place{}
+		r.Partitions = map[change.Partition]delivery.Place{}
 		for q, at := range c.at {
 			c.hands(change.Partition(q))
 			if low.After(at) {
 				low = at
 			}
 			if q < w.partitions {
-				r.Partitions[change.Partition(q)] = streamer.Place{Ref: at.Ref()}
+				r.Partitions[change.Partition(q)] = delivery.Place{Ref: at.Ref()}
 			}
 		}
-		r.At = streamer.Place{Ref: low.Ref()}
+		r.At = delivery.Place{Ref: low.Ref()}
 	}
 	w.running.Go(func() {
 		select {
@@ -407,7 +408,7 @@ func (c *client) take(b brought) {
 }
 
 // welcome takes the first batch of a session, which says where that begins.
-func (c *client) welcome(s *seat, b *streamer.Batch) {
+func (c *client) welcome(s *seat, b *delivery.Batch) {
 	w := c.world
 	s.begun = true
 	generation := s.session.Generation()
@@ -439,7 +440,7 @@ func (s *seat) delivers(p change.Partition) bool {
 }
 
 // take takes a batch as the protocol says.
-func (s *seat) take(b *streamer.Batch) {
+func (s *seat) take(b *delivery.Batch) {
 	c, w := s.client, s.client.world
 	if !s.process.member.Trusted() && len(b.Events) > 0 {
 		w.count(func(f *figures) { f.alone++ })
@@ -462,9 +463,9 @@ func (s *seat) take(b *streamer.Batch) {
 }
 
 // lose takes a loss, which can only be of a rewind, and reports whether the session goes on.
-func (s *seat) lose(b *streamer.Batch) bool {
+func (s *seat) lose(b *delivery.Batch) bool {
 	c, w := s.client, s.client.world
-	if b.Loss.Kind != streamer.Rewound {
+	if b.Loss.Kind != delivery.Rewound {
 		w.wrong("%s: %s tells of a loss: %+v", c.name, s.process.id, *b.Loss)
 		return false
 	}
@@ -491,7 +492,7 @@ func (s *seat) lose(b *streamer.Batch) bool {
 }
 
 // handle handles one event: what was had before may come again, without a hole, and nothing may be left out.
-func (s *seat) handle(e *streamer.Event, from, to map[change.Partition]int) {
+func (s *seat) handle(e *delivery.Event, from, to map[change.Partition]int) {
 	c, w := s.client, s.client.world
 	p := e.Partition
 	if e.Keyless {

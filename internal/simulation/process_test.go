@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/match"
@@ -99,7 +100,7 @@ func (n *node) start() {
 		Partitions: w.partitions, Reach: extent.Now, RingBytes: 10_000, PrefetchBytes: 5_000, Dedup: &dedup.Config{},
 		Lost: func(l oplog.Loss) { w.wrong("%s finds a loss: %+v", p.id, l) },
 	}, source{w.source, p.network})
-	hub := streamer.New(streamer.Config{Partitions: w.partitions, CreditEvents: w.credit, Bookmark: 2 * time.Second}, p.log)
+	hub := delivery.New(delivery.Config{Partitions: w.partitions, CreditEvents: w.credit, Bookmark: 2 * time.Second}, p.log)
 	logger := w.script.Logger().With("p", p.id)
 	p.run = streamer.NewNode(streamer.NodeConfig{
 		Origin: w.origin, Fingerprint: "f", By: p.id, Range: extent,
@@ -109,7 +110,7 @@ func (n *node) start() {
 	p.member = member.New(member.Config{
 		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
 		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, DrainTimeout: 2 * ttl,
-		Announce: func(streamer.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
+		Announce: func(delivery.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
 		Clock: p.clock, Logger: logger,
 	})
 	var ctx context.Context
@@ -130,12 +131,12 @@ func (n *node) start() {
 }
 
 // everything matches all there is.
-func everything() []streamer.Subscription {
+func everything() []delivery.Subscription {
 	all, err := match.Compile(match.Filter{})
 	if err != nil {
 		panic(err)
 	}
-	return []streamer.Subscription{{ID: "all", Program: all}}
+	return []delivery.Subscription{{ID: "all", Program: all}}
 }
 
 // live runs the process until it is stopped or killed.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/streamer"
+	"github.com/mongostream/streamer/delivery"
 )
 
 // A draught is what a process has handed out of one partition since that was attached.
@@ -48,11 +48,11 @@ func (p *process) drink(ctx context.Context) {
 }
 
 // swallow hands a batch out, and looks at what is handed out. It returns from which event to which of each partition.
-func (p *process) swallow(b *streamer.Batch, draughts map[change.Partition]*draught) (from, to map[tenure]int) {
+func (p *process) swallow(b *delivery.Batch, draughts map[change.Partition]*draught) (from, to map[tenure]int) {
 	w := p.world
 	from, to = map[tenure]int{}, map[tenure]int{}
 	if b.Loss != nil {
-		if b.Loss.Kind != streamer.Rewound || !w.wasRewound(b.Loss.Partitions) {
+		if b.Loss.Kind != delivery.Rewound || !w.wasRewound(b.Loss.Partitions) {
 			w.wrong("%s hands out a loss: %+v", p.id, *b.Loss)
 		}
 		return from, to
@@ -133,7 +133,7 @@ func (w *world) mayHandOut(p *process, q change.Partition) *tenancy {
 }
 
 // acknowledge acknowledges a batch, also when the terms have ended meanwhile: the target has it.
-func (p *process) acknowledge(b *streamer.Batch, from, to map[tenure]int) {
+func (p *process) acknowledge(b *delivery.Batch, from, to map[tenure]int) {
 	w := p.world
 	w.mu.Lock()
 	for key := range to {

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // buildGateway makes the server of the gateways' protocol.
@@ -18,7 +18,7 @@ func (s *Service) buildGateway(context.Context) error {
 	cfg := s.opts.Config
 	s.gateway = gateway.NewServer(gateway.Config{
 		Cluster: s.origin.Cluster, Node: cfg.Node.ID, Partitions: cfg.Cluster.Partitions,
-		Recent: func() []streamer.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.listeners.Access, Accounts: s.listeners.Accounts, Audit: s.auditor.Session,
+		Recent: func() []delivery.Notice { return recentNotices(s.board, time.Now()) }, Topology: s.member.Topology(), Carries: s.carries(), Access: s.listeners.Access, Accounts: s.listeners.Accounts, Audit: s.auditor.Session,
 		MaxSessions: cfg.Gateway.MaxSessions, MaxSubscriptions: cfg.Gateway.MaxSubscriptions,
 		SubscribeRate: cfg.Gateway.SubscribeRate, SubscribeBurst: cfg.Gateway.SubscribeBurst,
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, StallTimeout: cfg.GRPC.StallTimeout,

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/streamer"
 )
 
 // channels are the ways that notices take beside the board's own: the log, and /v1/notices.
@@ -73,8 +73,8 @@ func (c *channels) recorded(ctx context.Context) error {
 }
 
 // announced is how gateways are told of a notice; ok is false for those of the past, which are for people, and those about other gateways.
-func announced(n notice.Notice) (told streamer.Notice, ok bool) {
-	told = streamer.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
+func announced(n notice.Notice) (told delivery.Notice, ok bool) {
+	told = delivery.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
@@ -110,7 +110,7 @@ const (
 )
 
 // recentNotices returns what a gateway that begins is told of what was posted before.
-func recentNotices(board *notice.Board, now time.Time) (recent []streamer.Notice) {
+func recentNotices(board *notice.Board, now time.Time) (recent []delivery.Notice) {
 	posted, _ := board.Since(0)
 	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return aboutGateway(n) || n.Channel == notice.Audit })
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {

@@ -23,6 +23,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/leader"
 	"github.com/mongostream/streamer/cluster/plan"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
@@ -172,13 +173,13 @@ func (s *Service) buildNode(context.Context) error {
 	if cfg.Cluster.ExpectedNodes > 1 { // otherwise there is nowhere else to go
 		overlap = cfg.Handoff.Overlap
 	}
-	hub := streamer.New(streamer.Config{
+	hub := delivery.New(delivery.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
-		Tracer: s.tracer,
+		Tracer: s.tracer, Range: s.extent,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
@@ -220,7 +221,7 @@ func (s *Service) buildMember() {
 		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
-		Announce:     func(n streamer.Notice) { s.gateway.Announce(n) },
+		Announce:     func(n delivery.Notice) { s.gateway.Announce(n) },
 		Gateways:     s.Peers,
 		Silence:      silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
@@ -245,7 +246,7 @@ func (s *Service) Share(ctx context.Context, name string) (*streamer.Shared, err
 	if err != nil {
 		return nil, err
 	}
-	return s.node.Share(ctx, name, []streamer.Subscription{{ID: name, Program: program, Form: streamer.Form{Format: streamer.JSON}}})
+	return s.node.Share(ctx, name, []delivery.Subscription{{ID: name, Program: program, Form: delivery.Form{Format: delivery.JSON}}})
 }
 
 // Node returns the node, for what lives in the same process.
@@ -377,7 +378,7 @@ func (s *Service) tell(ctx context.Context) (stop func()) {
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
 	s.notifySystemd(daemon.SdNotifyStopping)
-	s.gateway.Announce(streamer.Notice{
+	s.gateway.Announce(delivery.Notice{
 		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
 	})
 	s.endClients()

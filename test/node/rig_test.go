@@ -20,6 +20,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/config"
@@ -271,7 +272,7 @@ func (n *live) listen() {
 }
 
 // entriesOf returns what a batch holds.
-func entriesOf(b *streamer.Batch) (entries []entry) {
+func entriesOf(b *delivery.Batch) (entries []entry) {
 	if l := b.Loss; l != nil {
 		return []entry{{loss: &loss{
 			kind: string(l.Kind), reason: l.Reason, namespaces: l.Namespaces, from: l.From.Time, to: l.To.Time, advice: l.Advice,

@@ -1,0 +1,167 @@
+package delivery
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// leastHeld is what a session may hold in any case, so that each makes progress; less where the budget is small.
+	leastHeld = 64 << 10
+	// eventOverhead and batchOverhead are the bytes of an event and of a batch besides its payload.
+	eventOverhead, batchOverhead = 128, 512
+)
+
+// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, in bytes of memory. The first half of it is for whoever
+// comes first. The other half is divided equally among the identities with sessions, each share likewise: half of it for whichever of its
+// sessions comes first, and the rest equally among them. So a session within its part always has room, whatever the others hold, and together
+// they never hold more than the budget but for leastHeld and one event of each.
+type budget struct {
+	most int          // 0: no bound
+	held atomic.Int64 // changed under the mutex
+
+	mu struct {
+		sync.Mutex
+		stakes map[string]*stake // of identities with sessions
+	}
+}
+
+// A stake is the part of one identity. The budget's mutex guards it.
+type stake struct {
+	identity       string
+	held, sessions int
+	waiting        map[*Session]struct{} // for room
+}
+
+func newBudget(most int) *budget {
+	b := &budget{most: most}
+	b.mu.stakes = make(map[string]*stake)
+	return b
+}
+
+// enter adds a session of an identity.
+func (b *budget) enter(identity string) *stake {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.mu.stakes[identity]
+	if k == nil {
+		k = &stake{identity: identity, waiting: make(map[*Session]struct{})}
+		b.mu.stakes[identity] = k
+	}
+	k.sessions++
+	return k
+}
+
+// exit removes a session that holds nothing any more. The others then have a larger share.
+func (b *budget) exit(s *Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(s.stake.waiting, s)
+	if s.stake.sessions--; s.stake.sessions == 0 {
+		delete(b.mu.stakes, s.stake.identity)
+	}
+	b.wakeAll()
+}
+
+// add changes what a session holds, and wakes those that may have room now.
+func (b *budget) add(k *stake, bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := int(b.held.Add(int64(bytes)))
+	k.held += bytes
+	crosses := func(bound int) bool { return now < bound && now-bytes >= bound }
+	switch {
+	case bytes >= 0:
+	case crosses(b.most), crosses(b.first(room)):
+		b.wakeAll()
+	default:
+		k.wake()
+	}
+}
+
+// first returns up to where whoever comes first has room. Who waits for room has it only up to a part of that.
+func (b *budget) first(divisor int) int {
+	if divisor == 1 {
+		return b.most / 2
+	}
+	return b.most * 3 / 8
+}
+
+// tight reports whether those above their share have no room once so many bytes more are held.
+func (b *budget) tight(more int) bool {
+	return b.most > 0 && b.bytes()+more >= b.first(1)
+}
+
+// has reports whether a session that holds so many bytes may hold more: with divisor 1 whether it may go on, with room whether it may begin
+// again. A session that may not is woken when something changes. The caller holds the session's mutex.
+func (b *budget) has(s *Session, held, divisor int) bool {
+	if b.most == 0 || held < min(leastHeld, b.most/64) || s.mu.released {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	share := b.most / 2 / len(b.mu.stakes) / 2
+	all := b.bytes()
+	if all < b.most && (all < b.first(divisor) || s.stake.held < share/divisor || held < share/s.stake.sessions/divisor) {
+		return true
+	}
+	s.stake.waiting[s] = struct{}{}
+	return false
+}
+
+// wake wakes the sessions that wait for room. The caller holds the mutex.
+func (k *stake) wake() {
+	for s := range k.waiting {
+		notify(s.stirred)
+		notify(s.hub.room)
+	}
+	clear(k.waiting)
+}
+
+func (b *budget) wakeAll() {
+	for _, k := range b.mu.stakes {
+		k.wake()
+	}
+}
+
+// bytes returns what all sessions hold.
+func (b *budget) bytes() int { return int(b.held.Load()) }
+
+// memory returns the bytes that a batch takes.
+func (b *Batch) memory() int {
+	return batchOverhead + cap(b.payloads) + cap(b.Events)*eventOverhead + 4*len(b.Attached)
+}
+
+// hold changes what the session holds. The caller holds the session's mutex.
+func (s *Session) hold(bytes int) {
+	if s.mu.released {
+		return
+	}
+	s.mu.held += bytes
+	s.hub.budget.add(s.stake, bytes)
+}
+
+// release gives back what an ended session holds.
+func (s *Session) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold(-s.mu.held)
+	s.mu.released = true
+	s.hub.budget.exit(s)
+}
+
+// opened returns the bytes of the open batch, which are not counted yet. Called by the owner.
+func (s *Session) opened() int {
+	if s.open == nil {
+		return 0
+	}
+	return s.open.memory() - s.open.charged
+}
+
+// affords reports whether the budget allows the session more than it holds and the open batch. Called by the owner.
+func (s *Session) affords() bool {
+	opened := s.opened()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hub.budget.has(s, s.mu.held+opened, 1)
+}

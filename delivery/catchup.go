@@ -1,0 +1,569 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// Open opens a session with its initial subscriptions. It ends with its context.
+func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subscription) (*Session, error) {
+	if cfg.CreditEvents == 0 {
+		cfg.CreditEvents = h.cfg.CreditEvents
+	}
+	if cfg.CreditBytes == 0 {
+		cfg.CreditBytes = h.cfg.CreditBytes
+	}
+	s := &Session{
+		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), done: make(chan struct{}),
+		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription), leavers: make(leavers),
+		groups: make(map[string]*group),
+	}
+	s.mu.joined = make(map[change.Partition]attachment)
+	s.stake = h.budget.enter(cfg.Identity)
+	if cfg.Attached {
+		s.attached.Store(&map[change.Partition]change.Term{})
+	}
+	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
+	s.setSnapshots(slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of subscriptions that are not there any more
+		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
+	}))
+	if at := s.position(); !at.IsZero() {
+		s.welcome(at)
+	}
+	s.add(subscriptions)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.closing != nil {
+		s.release()
+		return nil, h.mu.closing
+	}
+	h.mu.sessions[s] = struct{}{}
+	s.tenant = h.tenants.enter(cfg.Account)
+	h.loops.Go(func() { s.run(ctx) })
+	return s, nil
+}
+
+// welcome queues an empty batch, which tells the subscriber where the session begins.
+func (s *Session) welcome(at change.Position) {
+	s.open = &Batch{}
+	s.queue(at)
+}
+
+// begins sets the places from which the session reads, in a generation. The session must not be on the live path.
+func (s *Session) begins(rest Place, of map[change.Partition]Place, generation uint64) {
+	s.seen = newSeen(rest, of)
+	from := rest.From()
+	if s.seen != nil {
+		s.seen.owner = s.cfg.Owner
+		from = s.seen.from()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.reading, s.mu.considered = newReading(rest, of, generation), from.Clone()
+}
+
+// run serves the session while it is off the live path, until it ends.
+func (s *Session) run(ctx context.Context) {
+	defer s.forget(ctx)
+	for {
+		if s.handle(false); s.ready() {
+			if err := s.catchUp(ctx); err != nil {
+				s.Close(err)
+			}
+			if !s.Ended() {
+				continue
+			}
+		}
+		select {
+		case <-s.stirred:
+		case <-s.done:
+			return
+		case <-ctx.Done():
+			s.Close(context.Cause(ctx))
+			return
+		}
+	}
+}
+
+// forget removes the session from the Hub.
+func (s *Session) forget(ctx context.Context) {
+	h := s.hub
+	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
+		h.do(context.WithoutCancel(ctx), func() {
+			if _, live := h.live[s]; live {
+				h.leave(s, change.Later(h.at, s.from))
+			}
+		})
+	}
+	for _, sub := range s.byKey {
+		sub.leaveTrail()
+	}
+	h.tenants.exit(s.tenant)
+	s.release()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.mu.sessions, s)
+}
+
+// ready reports whether the session should read. Called by its own loop.
+func (s *Session) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.mu.live && !s.paused && s.hasRoom()
+}
+
+func (s *Session) Ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// catchUp reads with the session's own cursor until the session is live, has no credit, or has mail.
+func (s *Session) catchUp(ctx context.Context) error {
+	h := s.hub
+	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
+	defer cursor.Close()
+	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
+	defer c.giveBack()
+	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
+	defer bookmark.Stop()
+	told := s.position()
+	for key, sub := range s.byKey {
+		c.index.Add(key, sub.Program)
+	}
+	for {
+		batch, err := cursor.Poll()
+		switch {
+		case errors.Is(err, oplog.ErrAhead):
+			return fault.New(fault.LogAhead, err)
+		case err != nil:
+			return err
+		}
+		if s.position().IsZero() { // it begins at the log's tail
+			if at := cursor.Position(); !at.IsZero() {
+				s.welcome(at)
+			}
+		}
+		if batch != nil && !c.consider(batch) {
+			return context.Cause(ctx)
+		}
+		if batch == nil {
+			c.giveBack()
+		}
+		if s.isAway(time.Now()) {
+			s.follow(cursor.Position())
+		} else if hub := h.Position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
+			return nil
+		}
+		if !s.credit() || s.hasMail() || s.Ended() {
+			return nil
+		}
+		if batch != nil {
+			continue
+		}
+		select {
+		case <-cursor.Signal():
+		case <-bookmark.C:
+			if at := s.position(); s.isAway(time.Now()) && s.idle() && at.After(told) {
+				told = at
+				s.begin()
+				s.queue(at)
+			}
+		case <-s.stirred:
+		case <-s.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// follow advances a session that is away from the live path, when the log has only advanced.
+func (s *Session) follow(at change.Position) {
+	if s.seen == nil && !s.position().IsZero() && at.After(s.position()) {
+		s.queue(at.Clone())
+	}
+}
+
+// joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that has not begun to read, because the
+// session must stay responsive.
+func (s *Session) joins(ctx context.Context) (joined bool) {
+	at, hub := s.position(), s.hub.Position()
+	if hub.IsZero() || hub.After(at) {
+		return false
+	}
+	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
+	return joined
+}
+
+func (s *Session) hasMail() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.mailbox) > 0
+}
+
+// A catchup matches the log for one session.
+type catchup struct {
+	session *Session
+	writer  Writer
+	index   *match.Index
+	found   []match.ID
+
+	gone  <-chan struct{} // closed when its context has ended
+	asked *Subscription
+	slot  bool // it has one
+	slice int  // what it may still spend with it
+	spent int  // for the batch
+	sends int  // what its deliveries cost in the batch
+	ended bool // the session is over: what it has considered last does not count
+}
+
+// consider queues the matching events of a batch of the log. It returns false if it stopped within it: because the session ends, and has not
+// considered the batch, or because the budget allows no more.
+func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
+	s := c.session
+	defer c.settle()
+	if !c.turn() {
+		return false
+	}
+	if loss := batch.Loss(); loss != nil {
+		s.tell(loss)
+	}
+	for i := range batch.Len() {
+		if c.slot && c.slice <= 0 && !c.turn() {
+			return false
+		}
+		p, keyed := batch.Partition(i)
+		e := batch.Event(i)
+		if s.seen != nil {
+			v, released := s.seen.look(e, p, keyed)
+			c.release(released)
+			if v != deliver {
+				continue
+			}
+		}
+		queued := c.event(e, p, keyed)
+		if queued && s.hub.budget.tight(s.opened()) && !s.affords() {
+			s.queue(e.Position().Clone())
+			return false
+		}
+		if c.ended {
+			return false
+		}
+	}
+	end := batch.End()
+	if s.seen != nil {
+		c.release(s.seen.reached(end))
+		if s.seen.done() {
+			s.seen = nil
+		}
+	}
+	if c.ended {
+		return false
+	}
+	s.queue(end)
+	return true
+}
+
+// settle remembers what a batch has cost.
+func (c *catchup) settle() {
+	s := c.session
+	if c.slot {
+		s.hub.tenants.delivers(s.tenant, c.sends)
+	} else if c.sends > 0 {
+		s.hub.tenants.delivers(s.tenant, c.sends+wakeUnits)
+	}
+	c.sends = 0
+	if c.spent > 0 {
+		if s.expense.level.add(time.Now(), c.spent, liveWindow) > freeUnits {
+			s.expense.slot = true
+		}
+		c.spent = 0
+	}
+}
+
+// over reports whether the session or its context has ended.
+func (c *catchup) over() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return c.session.Ended()
+	}
+}
+
+// Grant implements match.Meter off the live path: a session that spends much takes turns.
+func (c *catchup) Grant(id match.ID) int {
+	if c.asked = c.session.byKey[id]; !c.turn() {
+		return 0
+	}
+	return match.MaxCost
+}
+
+// Spent implements match.Meter. A subscription whose evaluations keep costing too much is suspended.
+func (c *catchup) Spent(_ match.ID, units int, err error) {
+	s := c.session
+	c.spent += units
+	c.slice -= units
+	if err != nil {
+		s.hub.fail(c.asked, err)
+	}
+	if s.tenant != nil && units > costlyUnits && s.expense.costly.add(time.Now(), units, suspendWindow) > suspendUnits {
+		s.hub.suspend(c.asked)
+		c.ended = true
+	}
+}
+
+var _ match.Meter = (*catchup)(nil)
+
+func (c *catchup) release(held []heldEvent) {
+	for i := range held {
+		c.event(&held[i].event, held[i].partition, held[i].keyed)
+	}
+}
+
+// event queues one event if it matches.
+func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued bool) {
+	s := c.session
+	if !s.has(p, keyed) {
+		return false
+	}
+	c.found = c.index.Match(e, c.found[:0], c)
+	if c.ended {
+		return false
+	}
+	s.matched = s.matched[:0]
+	for _, id := range c.found {
+		sub := s.byKey[id]
+		sub.hit = true
+		s.matched = append(s.matched, sub)
+	}
+	for sub := range s.leavers.of(e) {
+		if sub.hit {
+			continue
+		}
+		left, units := sub.left(e)
+		if c.spent, c.slice = c.spent+units, c.slice-units; left {
+			s.leaving = append(s.leaving, sub)
+		}
+	}
+	for _, sub := range s.matched {
+		sub.hit = false
+	}
+	if len(s.matched) == 0 && len(s.leaving) == 0 {
+		return false
+	}
+	c.writer.Next(e)
+	c.writer.cost, c.writer.copied = 0, 0
+	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
+	s.leave(e, e.Position().Ref(), p, s.leaving, &c.writer)
+	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
+	clear(s.matched)
+	clear(s.leaving)
+	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
+	return true
+}
+
+// Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
+// attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
+// other partitions have had is skipped. A loss, if there is one, comes before anything of these partitions.
+// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest; one whose subscriber has not
+// acknowledged many times the partitions that there are, with SessionUnacknowledged.
+func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
+	if !s.cfg.Attached {
+		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	attaching := s.mu.attached
+	s.mu.Unlock()
+	if most := 2*s.hub.cfg.Partitions + maxAttached; attaching+len(places) > most && !s.cfg.Owner {
+		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
+	}
+	s.await(func() {
+		at := s.at()
+		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
+		if s.seen != nil {
+			for p := range attached {
+				elsewhere[p] = s.seen.where(p, at)
+			}
+		}
+		list := make([]change.Partition, 0, len(places))
+		for p, place := range places {
+			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
+		}
+		rest := Place{At: at}
+		if at.IsZero() { // the session has not begun
+			rest = elsewhere[list[0]]
+		}
+		s.readAgain(rest, elsewhere, s.generation(), func() {
+			s.mu.Lock()
+			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
+				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
+				delete(s.mu.cuts, p)
+			}
+			s.mu.Unlock()
+			s.attached.Store(&attached)
+			s.open = &Batch{Attached: list}
+			s.queue(s.position())
+			if loss != nil {
+				s.loss(loss, s.position())
+			}
+		})
+	})
+	return nil
+}
+
+// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those that there are.
+const maxAttached = 1024
+
+// Detach removes partitions. Partitions that are not attached are ignored. A session with all partitions, and partitions that there are not, are
+// refused with the fault SessionBadRequest.
+func (s *Session) Detach(partitions []change.Partition) error {
+	if !s.cfg.Attached {
+		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
+	}
+	if n := s.hub.cfg.Partitions; slices.ContainsFunc(partitions, func(p change.Partition) bool { return int(p) >= n }) {
+		return fault.Newf(fault.SessionBadRequest, "detach: there are %d partitions", n)
+	}
+	s.await(func() {
+		attached := maps.Clone(*s.attached.Load())
+		for _, p := range partitions {
+			delete(attached, p)
+		}
+		s.attached.Store(&attached)
+	})
+	return nil
+}
+
+// Pause stops reading. Queued batches can still be received and acknowledged. It waits until nothing more is read, or until the context ends: a hub
+// that does not get on reads nothing either.
+func (s *Session) Pause(ctx context.Context) {
+	did := make(chan struct{})
+	s.do(func() {
+		defer close(did)
+		s.paused = true
+		if s.isLive() {
+			s.hub.leave(s, s.at())
+		}
+	})
+	select {
+	case <-did:
+	case <-s.done:
+	case <-ctx.Done():
+	}
+}
+
+// generation returns the checkpoint generation in which the session reads.
+func (s *Session) generation() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.reading.generation
+}
+
+// movedBack returns the place of a subscriber, limited to a rewind that it has not acknowledged yet.
+func (s *Session) movedBack(p Place) Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.sent) > 0 && s.mu.sent[0].seq <= s.mu.rewound.seq && p.From().After(s.mu.rewound.at) {
+		return Place{At: s.mu.rewound.at}
+	}
+	return p
+}
+
+// Rewind moves the subscriber back in all partitions in which it is later, and raises the generation. It sends a loss of kind Rewound
+// before it redelivers. If a session with all partitions is not later anywhere, only the generation changes.
+func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
+	s.do(func() {
+		at := s.at()
+		rest, of := Place{At: at}, map[change.Partition]Place(nil)
+		later := at.After(to)
+		switch {
+		case later:
+			rest = Place{At: to}
+		case s.seen != nil: // partitions at earlier places keep them
+			if !s.seen.rest.passed {
+				rest = s.seen.rest.place
+			}
+			if rest.From().After(to) {
+				rest, later = Place{At: to}, true
+			}
+			of = make(map[change.Partition]Place, len(s.seen.of))
+			for p := range s.seen.of {
+				if of[p] = s.seen.where(p, at); of[p].From().After(to) {
+					of[p], later = Place{At: to}, true
+				}
+			}
+		}
+		if !later && !s.cfg.Attached {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			next := *s.mu.reading
+			next.generation = generation
+			s.mu.reading = &next
+			return
+		}
+		s.readAgain(rest, of, generation, func() {
+			loss := NewRewind(to, nil)
+			loss.Generation = generation
+			loss.Namespaces, _ = s.readable(namespaces)
+			s.loss(loss, s.position())
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.mu.rewound = attachment{at: to, seq: s.mu.last}
+		})
+	})
+}
+
+// NewRewind is the entry that tells a subscriber that an operator has moved it to a position, in partitions or, if there are none, in all.
+func NewRewind(to change.Position, partitions []change.Partition) *Loss {
+	return &Loss{
+		Kind: Rewound, Reason: "operator", From: to, To: to, Partitions: partitions, Found: time.Now(),
+		Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
+	}
+}
+
+// readAgain has the session read from where the subscriber is, off the live path unless it is there already, and calls then when that is
+// prepared, right before the reading. The owner calls it, and does not touch the session afterwards.
+func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
+	at := s.at()
+	s.queue(at)
+	switch live := s.isLive(); {
+	case live && newSeen(rest, of) == nil && !at.After(rest.From()) && generation == s.generation():
+		then()
+	case live:
+		s.hub.takeOff(s, at)
+		s.begins(rest, of, generation)
+		then()
+		s.handOver()
+	default:
+		s.begins(rest, of, generation)
+		then()
+	}
+}
+
+// advice returns the recommended reaction to a loss of the log.
+func advice(l *oplog.Loss) string {
+	switch l.Reason {
+	case gap.Poison:
+		return "One change was too large for MongoDB to deliver: read the large documents of the namespaces again."
+	case gap.Renamed:
+		return "Another collection was renamed to this name: read its documents again."
+	default:
+		return "Changes may have been missed: read the documents of the namespaces again."
+	}
+}

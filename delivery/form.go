@@ -1,0 +1,212 @@
+package delivery
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/extjson"
+)
+
+// A Format is the encoding of payloads.
+type Format uint8
+
+// The formats.
+const (
+	BSON Format = iota // the change event as MongoDB sent it, without its token
+	JSON               // the same in relaxed Extended JSON
+)
+
+// A Form is the encoding and projection that a subscription requests.
+type Form struct {
+	Format Format
+	// Fields are the top-level document fields to keep in addition to _id, in order; empty keeps all.
+	Fields []string
+
+	key string // of equal forms, of a subscription's form
+}
+
+// keyed returns the form with its key, by which many forms are told apart quickly.
+func (f Form) keyed() Form {
+	f.key = string(rune(f.Format)) + strings.Join(f.Fields, "\x00")
+	return f
+}
+
+// Equal reports whether two forms are equal.
+func (f Form) Equal(g Form) bool { return f.Format == g.Format && slices.Equal(f.Fields, g.Fields) }
+
+// A Writer encodes an event in the requested forms, each once. It must not be used concurrently.
+type Writer struct {
+	event   *change.Event
+	written []written // forms of the current event; the buffers are reused
+	used    int
+	byKey   map[string]int // places in written, if there are many
+	bytes   int            // of the buffers
+	bson    []byte
+	cost    int // of what it has encoded, in units of match.MaxCost; without what is copied
+	copied  int // what it costs to copy and to deliver that
+}
+
+// encodedBytes is how many bytes cost a unit when they are encoded.
+const encodedBytes = 2
+
+type written struct {
+	form    Form
+	payload []byte
+}
+
+// Bounds of what a Writer keeps: buffers between events, and forms that it compares one by one.
+const (
+	maxBuffers = 8 << 20 // bytes
+	fewForms   = 8
+)
+
+// Next sets the event.
+func (w *Writer) Next(e *change.Event) {
+	w.event, w.used = e, 0
+	if w.bytes > maxBuffers {
+		w.written, w.bytes = nil, 0
+	}
+	if len(w.byKey) > 0 {
+		clear(w.byKey)
+	}
+}
+
+// find returns the payload of a form that has been encoded, nil if it has not.
+func (w *Writer) find(f Form) []byte {
+	if w.used > fewForms && f.key != "" {
+		if i, ok := w.byKey[f.key]; ok {
+			return w.written[i].payload
+		}
+		return nil
+	}
+	for i := range w.written[:w.used] {
+		if w.written[i].form.Equal(f) {
+			return w.written[i].payload
+		}
+	}
+	return nil
+}
+
+// keep remembers the form of the last payload.
+func (w *Writer) keep() {
+	w.used++
+	if w.used <= fewForms {
+		return
+	}
+	if w.byKey == nil {
+		w.byKey = make(map[string]int)
+	}
+	from := w.used - 1
+	if w.used == fewForms+1 {
+		from = 0
+	}
+	for i := from; i < w.used; i++ {
+		w.byKey[w.written[i].form.key] = i
+	}
+}
+
+// Append appends the event in the form.
+func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
+	if f.Format == BSON && len(f.Fields) == 0 {
+		return appendStripped(b, w.event.Raw(), nil), nil
+	}
+	if payload := w.find(f); payload != nil {
+		return append(b, payload...), nil
+	}
+	if w.used == len(w.written) {
+		w.written = append(w.written, written{})
+	}
+	next := &w.written[w.used]
+	before := cap(next.payload)
+	next.form, next.payload = f, next.payload[:0]
+	if f.Format == BSON {
+		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
+	} else {
+		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
+		var err error
+		if next.payload, err = extjson.Append(next.payload, w.bson); err != nil {
+			return b, err
+		}
+	}
+	w.bytes += cap(next.payload) - before
+	w.keep()
+	w.cost += 1 + len(next.payload)/encodedBytes
+	return append(b, next.payload...), nil
+}
+
+// appendStripped appends an event without its token and, with fields, only these fields of its documents. The event has been parsed before,
+// so its elements are valid.
+func appendStripped(b, raw []byte, fields []string) []byte {
+	begun := len(b)
+	b = change.BeginDocument(b)
+	for at := 4; ; {
+		name, v, next, err := change.Element(raw, at)
+		if err != nil || name == nil {
+			return change.EndDocument(b, begun)
+		}
+		element := raw[at:next]
+		at = next
+		switch string(name) {
+		case "_id":
+			if len(fields) == 0 { // the rest is copied unchanged
+				return change.EndDocument(append(b, raw[at:len(raw)-1]...), begun)
+			}
+			continue
+		case "fullDocument", "fullDocumentBeforeChange":
+			if len(fields) > 0 && v.Document() != nil {
+				b = change.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
+				continue
+			}
+		case "updateDescription":
+			if len(fields) > 0 && v.Document() != nil {
+				b = change.AppendDocument(b, string(name), stripUpdate(v.Document(), fields))
+				continue
+			}
+		}
+		b = append(b, element...)
+	}
+}
+
+// stripUpdate keeps the parts of an update description that concern the fields.
+func stripUpdate(doc []byte, fields []string) []byte {
+	var b []byte
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil || name == nil {
+			return change.WrapDocument(b)
+		}
+		at = next
+		switch {
+		case string(name) == "updatedFields" && v.Document() != nil:
+			b = change.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
+		case string(name) == "disambiguatedPaths" && v.Document() != nil:
+			b = change.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
+		default:
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
+		}
+	}
+}
+
+func topLevel(name string) string { return name }
+
+// firstPart returns the top-level field of a dotted path.
+func firstPart(path string) string {
+	field, _, _ := strings.Cut(path, ".")
+	return field
+}
+
+// keep copies _id and the elements for whose name field returns one of the fields.
+func keep(doc []byte, fields []string, field func(string) string) []byte {
+	var b []byte
+	for at := 4; ; {
+		name, v, next, err := change.Element(doc, at)
+		if err != nil || name == nil {
+			return change.WrapDocument(b)
+		}
+		at = next
+		if string(name) == "_id" || slices.Contains(fields, field(string(name))) {
+			b = change.AppendElement(b, v.Type, string(name), v.Data)
+		}
+	}
+}

@@ -1,0 +1,685 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// Config configures a Hub.
+type Config struct {
+	// Partitions is N. Required.
+	Partitions int
+	// Halt ends sessions affected by a loss of history with the fault LogHistoryLost, instead of reporting the loss to them.
+	Halt bool
+	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. One reply of
+	// MongoDB may exceed them.
+	CreditEvents, CreditBytes int
+	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in bytes of memory; see budget. 0 means no bound.
+	QueueBytes int
+	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15 s.
+	Bookmark time.Duration
+	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
+	Snapshots    snapshot.Source
+	SnapshotRate *rate.Limiter
+	// SnapshotPage is how many documents are read at a time. Defaults to 512.
+	SnapshotPage int
+	// Range is the extent of the oplog. Required for Page.
+	Range *oplog.Range
+	// Recover are collections whose documents every subscription of them gets again after a loss.
+	Recover []change.Namespace
+	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what becomes of a hub that does not get on; nil
+	// otherwise. It must return when its context ends.
+	Stall func(ctx context.Context)
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer registers the metrics. Optional.
+	Registerer prometheus.Registerer
+	// Tracer records snapshots. Optional.
+	Tracer trace.Tracer
+}
+
+// A Hub serves the log to sessions.
+type Hub struct {
+	cfg     Config
+	log     *oplog.Log
+	logger  *slog.Logger
+	metrics metrics
+	budget  *budget
+
+	commands chan func()   // for the loop
+	poked    chan struct{} // holds one signal: a live session has mail
+	acked    chan struct{} // holds one signal: a session has acknowledged everything
+	room     chan struct{} // holds one signal: a session with a running snapshot has room
+	stopped  chan struct{} // closed when Run has returned
+	tenants  *tenants
+	lastKey  atomic.Uint64 // of subscriptions
+	turns    atomic.Uint64 // of the loop
+	loops    sync.WaitGroup
+	turning  *health.Loop
+	behind   health.Progress // of whoever asks for Age
+
+	// The following fields belong to the loop.
+	at            change.Position  // everything up to here has been considered on the live path; zero while unknown
+	within        change.Timestamp // of the last event of a transaction, zero if nothing more of it follows
+	index         *match.Index     // subscriptions of the live sessions
+	subscriptions map[match.ID]*Subscription
+	live          map[*Session]struct{}
+	events        []uint64 // by partition, since the start
+	writer        Writer
+	found         []match.ID
+	leavers       leavers                     // of the live sessions
+	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
+	touched       map[*Session]struct{}       // by the current reply
+	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
+	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
+	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
+	scans         []*scan
+	listings      []listing // that wait for the Hub to reach their time
+	waiting       []*reader // waiting for a scan
+	early         bool      // a reader waits because its session is later than the Hub
+
+	// What filters cost, also for the loop.
+	now      time.Time // when the current reply came
+	reply    uint64    // its number
+	allowed  int       // what an identity may spend in it
+	spent    int       // by all of them in it
+	level    level     // spent before it
+	spenders []*tenant // in it
+	asked    *Subscription
+	granted  int        // for the evaluation of asked
+	leaving  []*Session // before the current event
+	sent     level      // what all deliveries have cost
+	senders  []*tenant  // in the current reply
+
+	mu struct {
+		sync.Mutex
+		at       change.Position
+		sessions map[*Session]struct{}
+		mail     []*Session
+		events   []uint64
+		closing  error                         // why no more sessions are accepted
+		restart  context.CancelFunc            // ends the loop that runs
+		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
+	}
+}
+
+// New returns a Hub of a log.
+func New(cfg Config, log *oplog.Log) *Hub {
+	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
+	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
+	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
+	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
+	h := &Hub{
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
+		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		stopped: make(chan struct{}), tenants: newTenants(), turning: health.NewLoop(),
+		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]struct{}),
+		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
+	}
+	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
+	h.mu.events = make([]uint64, cfg.Partitions)
+	h.metrics = newMetrics(cfg.Registerer, h)
+	return h
+}
+
+// Run serves the sessions until the context ends, and then closes them.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.loops.Wait()
+	defer close(h.stopped)
+	defer h.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.start = func(f func(context.Context)) { h.loops.Go(func() { f(running) }) }
+	defer h.turning.Rest()
+	for {
+		turning, end := context.WithCancel(ctx)
+		h.mu.Lock()
+		h.mu.restart = end
+		h.mu.Unlock()
+		err := h.run(turning)
+		again := turning.Err() != nil && ctx.Err() == nil
+		end()
+		if !again {
+			return err
+		}
+		h.logger.Warn("hub restarted: its sessions continue where they are")
+		h.part()
+	}
+}
+
+// Restart ends the loop and begins it anew: every live session leaves the live path where it is, and loses nothing. It does not wait, and has no
+// effect on a loop that does not come to the end of what it does.
+func (h *Hub) Restart() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.restart != nil {
+		h.mu.restart()
+	}
+}
+
+// Age returns for how long the loop has had something to do and has not got on. It is for one goroutine.
+func (h *Hub) Age() time.Duration {
+	end, at := h.log.End(), h.Position()
+	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
+}
+
+// part takes all sessions off the live path, where they are, and what is between here and the log's end from whoever reads pages.
+func (h *Hub) part() {
+	for s := range h.live {
+		h.leave(s, change.Later(h.at, s.from))
+	}
+	for _, c := range h.scans {
+		c.spoil()
+	}
+	h.within = change.Timestamp{}
+	h.placeAll()
+}
+
+// run serves the live sessions until the context ends, or the log.
+func (h *Hub) run(ctx context.Context) error {
+	cursor := h.log.Cursor(oplog.Start{Live: true})
+	defer func() { cursor.Close() }()
+	bookmark := time.NewTicker(h.cfg.Bookmark)
+	defer bookmark.Stop()
+	for {
+		h.turning.Work()
+		h.turns.Add(1)
+		if h.cfg.Stall != nil {
+			h.cfg.Stall(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+		batch, err := cursor.Poll()
+		switch {
+		case batch != nil:
+			h.pass(batch)
+			h.handle()
+			select { // which must not wait until the log pauses
+			case <-h.room:
+				h.roomy()
+			case <-bookmark.C:
+				h.bookmark()
+			default:
+			}
+			continue
+		case err == nil:
+		case errors.Is(err, oplog.ErrAhead):
+			h.ahead(err)
+			cursor.Close()
+			cursor = h.log.Cursor(oplog.Start{Live: true})
+			continue
+		case ctx.Err() != nil, errors.Is(err, context.Canceled):
+			return nil // a planned stop, of the hub or of the log
+		default:
+			return err
+		}
+		h.proceed(cursor.Position(), cursor.Drained())
+		h.turning.Rest()
+		select {
+		case <-cursor.Signal():
+		case f := <-h.commands:
+			f()
+		case <-h.poked:
+			h.handle()
+		case <-h.room:
+			h.roomy()
+		case <-bookmark.C:
+			h.bookmark()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// do calls a function in the loop between two replies and waits for it. It returns false if the Hub has stopped or the context ends first.
+func (h *Hub) do(ctx context.Context, f func()) bool {
+	did := make(chan struct{})
+	select {
+	case h.commands <- func() { f(); close(did) }:
+		<-did
+		return true
+	case <-h.stopped:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// poke asks the loop to check a session's mailbox.
+func (h *Hub) poke(s *Session) {
+	h.mu.Lock()
+	h.mu.mail = append(h.mu.mail, s)
+	h.mu.Unlock()
+	notify(h.poked)
+}
+
+// handle processes the mailboxes of live sessions and the loop's commands.
+func (h *Hub) handle() {
+	h.mu.Lock()
+	mail := h.mu.mail
+	h.mu.mail = nil
+	h.mu.Unlock()
+	for _, s := range mail {
+		s.handle(true)
+	}
+	for {
+		select {
+		case f := <-h.commands:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// Position returns the position up to which the Hub has considered the log.
+func (h *Hub) Position() change.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.at
+}
+
+// reached advances the Hub. When its position becomes known, it wakes the sessions that wait to join.
+func (h *Hub) reached(to change.Position) {
+	h.at = to
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.at.IsZero() && !to.IsZero() {
+		for s := range h.mu.sessions {
+			notify(s.stirred)
+		}
+	}
+	h.mu.at = to
+}
+
+// proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
+func (h *Hub) proceed(to change.Position, drained bool) {
+	later, ended := to.After(h.at), drained && !h.within.IsZero()
+	if ended {
+		h.within = change.Timestamp{}
+	}
+	if later {
+		h.reached(to)
+	}
+	if later || ended {
+		h.placeAll()
+	}
+}
+
+// pass delivers one batch of the log to the live sessions.
+func (h *Hub) pass(batch *oplog.Batch) {
+	if loss := batch.Loss(); loss != nil {
+		h.lost(loss, batch)
+	}
+	h.opens(batch.Len())
+	before := h.at
+	for i := range batch.Len() {
+		p, keyed := batch.Partition(i)
+		e := batch.Event(i)
+		h.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
+		h.event(e, p, keyed, before)
+		before = e.Position()
+		if h.spent > 0 && h.level.units+float64(h.spent) > liveUnits {
+			h.relieve(before)
+		}
+	}
+	h.closes()
+	h.pending, h.bound = 0, false
+	end := batch.End()
+	for s := range h.touched {
+		s.queue(change.Later(end, s.from))
+		if !s.credit() {
+			h.metrics.left.Inc()
+			h.leave(s, change.Later(end, s.from))
+		}
+	}
+	clear(h.touched)
+	h.reached(end)
+	h.disperse(end)
+	h.placeAll()
+	if batch.Len() > 0 {
+		h.mu.Lock()
+		copy(h.mu.events, h.events)
+		h.mu.Unlock()
+	}
+}
+
+// event matches one event and delivers it to its sessions. before is the position of the previous one: sessions whose filters cost too much leave the
+// live path there, and consider the event themselves.
+func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before change.Position) {
+	if keyed {
+		h.events[p]++
+	}
+	if _, _, ok := e.Transaction(); ok {
+		h.within = e.Time()
+	}
+	for _, c := range h.scans {
+		c.note(e)
+	}
+	h.found = h.index.Match(e, h.found[:0], h)
+	if len(h.leaving) > 0 {
+		for _, s := range h.leaving {
+			h.evict(s, before)
+		}
+		clear(h.leaving)
+		h.leaving = h.leaving[:0]
+	}
+	if len(h.found) == 0 && len(h.leavers) == 0 {
+		return
+	}
+	h.writer.Next(e)
+	position := e.Position()
+	for _, id := range h.found {
+		sub := h.subscriptions[id]
+		if sub == nil {
+			continue // it has just left
+		}
+		s := sub.session
+		if len(s.matched) == 0 {
+			if !s.has(p, keyed) || !s.isAfter(position) {
+				continue
+			}
+			h.getting = append(h.getting, s)
+		}
+		sub.hit = true
+		s.matched = append(s.matched, sub)
+	}
+	for sub := range h.leavers.of(e) {
+		s := sub.session
+		if sub.hit || !s.has(p, keyed) || !s.isAfter(position) {
+			continue
+		}
+		left, units := sub.left(e)
+		if h.spend(s, units); !left {
+			continue
+		}
+		if len(s.matched) == 0 && len(s.leaving) == 0 {
+			h.getting = append(h.getting, s)
+		}
+		s.leaving = append(s.leaving, sub)
+	}
+	for _, s := range h.getting {
+		for _, sub := range s.matched {
+			sub.hit = false
+		}
+	}
+	if len(h.getting) == 0 {
+		return
+	}
+	ref := position.Ref()
+	for _, s := range h.getting {
+		opened := s.opened()
+		switch {
+		case s.tenant != nil && len(s.matched) > 1 && !h.affordsForms(s, e):
+			h.evict(s, before)
+		case h.budget.tight(h.pending) && !h.bound && !s.affords():
+			h.shed(s, before)
+		default:
+			h.writer.cost, h.writer.copied = 0, 0
+			s.event(e, ref, p, keyed, s.matched, &h.writer)
+			s.leave(e, ref, p, s.leaving, &h.writer)
+			h.spend(s, h.writer.cost)
+			h.sends(s, h.writer.copied)
+			h.pending += s.opened() - opened
+			h.touched[s] = struct{}{}
+		}
+		clear(s.matched)
+		clear(s.leaving)
+		s.matched, s.leaving = s.matched[:0], s.leaving[:0]
+	}
+	clear(h.getting)
+	h.getting = h.getting[:0]
+}
+
+// shed removes a session from the live path before the current event, because the budget allows it no more. before is the position of the
+// previous one.
+func (h *Hub) shed(s *Session, before change.Position) {
+	at := change.Later(before, s.position()).Clone()
+	delete(h.touched, s)
+	s.queue(at)
+	h.metrics.left.Inc()
+	h.leave(s, at)
+}
+
+// isAfter reports whether a live session has not yet considered the position.
+func (s *Session) isAfter(at change.Position) bool {
+	if s.from.IsZero() {
+		return true
+	}
+	if !at.After(s.from) {
+		return false
+	}
+	s.from = change.Position{} // it has reached the hub
+	return true
+}
+
+// lost reports a loss to the live sessions.
+func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
+	at := loss.To
+	if loss.From.Compare(loss.To) == 0 && batch.Len() > 0 {
+		at = batch.Event(0).Position() // it has the position of the event
+	}
+	if loss.Reason != gap.Renamed { // a rename is also an event
+		for _, c := range h.scans {
+			c.spoil()
+		}
+	}
+	for s := range h.live {
+		if (s.from.IsZero() || at.After(s.from)) && s.tell(loss) {
+			h.touched[s] = struct{}{}
+		}
+	}
+}
+
+// tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
+// Called by the owner.
+func (s *Session) tell(loss *oplog.Loss) bool {
+	namespaces, some := s.readable(loss.Namespaces)
+	switch {
+	case !some, !s.concerned(loss):
+		return false
+	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
+		return false // it asked for what the log has
+	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
+		s.Close(fault.Newf(fault.LogHistoryLost, "changes from %s to %s may have been lost (%s)", loss.From, loss.To, loss.Reason))
+		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
+		return false
+	}
+	told := lossOf(loss)
+	told.Namespaces = namespaces
+	s.loss(told, loss.To)
+	s.recover(loss)
+	return true
+}
+
+// recover begins the snapshots that compensate for a loss.
+func (s *Session) recover(loss *oplog.Loss) {
+	for _, sub := range s.byKey {
+		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
+		add := func(ns change.Namespace) {
+			if (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll) && !slices.Contains(some, ns) {
+				some = append(some, ns)
+			}
+		}
+		for _, name := range loss.Namespaces {
+			switch db, coll, _ := strings.Cut(name, "."); {
+			case coll == "*":
+				all = all || f.DB == "" || f.DB == db
+			case sub.Recover:
+				add(change.Namespace{DB: db, Coll: coll})
+			}
+		}
+		for _, ns := range s.hub.cfg.Recover {
+			if !sub.Recover && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
+				add(ns)
+			}
+		}
+		switch {
+		case sub.Recover && all:
+			s.beginSnapshot(sub, snapshot.Loss, nil)
+		case len(some) > 0:
+			s.beginSnapshot(sub, snapshot.Loss, some)
+		}
+	}
+}
+
+// concerned reports whether a loss may concern one of the session's subscriptions. Called by the owner.
+func (s *Session) concerned(loss *oplog.Loss) bool {
+	if loss.Reason != gap.Renamed {
+		return true
+	}
+	db, coll, _ := strings.Cut(loss.Namespaces[0], ".")
+	for _, sub := range s.byKey {
+		f := sub.Program.Filter()
+		if (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
+			return true
+		}
+	}
+	return false
+}
+
+// ahead ends the live sessions, because they have read a log that no longer exists.
+func (h *Hub) ahead(err error) {
+	for s := range h.live {
+		s.Close(fault.New(fault.LogAhead, err))
+	}
+	h.reached(change.Position{})
+	for _, c := range h.scans {
+		c.spoil()
+	}
+	h.placeAll()
+}
+
+// leave removes a session from the live path at a position. Its own loop owns it afterwards.
+func (h *Hub) leave(s *Session, at change.Position) {
+	h.takeOff(s, at)
+	s.handOver()
+}
+
+// takeOff removes a session from the live path, at a position; the Hub's loop still owns it.
+func (h *Hub) takeOff(s *Session, at change.Position) {
+	delete(h.live, s)
+	for _, sub := range s.byKey {
+		h.exclude(sub)
+	}
+	s.from = change.Position{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.considered, s.mu.follows = at, false
+}
+
+// handOver passes a session that is off the live path to its own loop. The caller must not use it afterwards.
+func (s *Session) handOver() {
+	s.mu.Lock()
+	s.mu.live = false
+	s.mu.Unlock()
+	notify(s.stirred)
+}
+
+// Stop closes the sessions with the error and accepts no more.
+func (h *Hub) Stop(cause error) {
+	h.mu.Lock()
+	if h.mu.closing == nil {
+		h.mu.closing = cause
+	}
+	sessions := slices.Collect(maps.Keys(h.mu.sessions))
+	h.mu.Unlock()
+	for _, s := range sessions {
+		s.Close(cause)
+	}
+}
+
+// Sessions returns the sessions.
+func (h *Hub) Sessions() []*Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.mu.sessions))
+}
+
+// join adds a session that has considered everything up to at to the live path, unless the Hub is later.
+func (h *Hub) join(s *Session, at change.Position) (joined bool) {
+	if h.at.IsZero() || h.at.After(at) {
+		return false
+	}
+	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
+		s.expense.away = t.away
+		return false
+	}
+	h.live[s] = struct{}{}
+	s.from = change.Position{}
+	if at.After(h.at) {
+		s.from = at
+	}
+	s.mu.Lock()
+	s.mu.live, s.mu.follows, s.mu.considered = true, true, at
+	s.mu.Unlock()
+	for _, sub := range s.byKey {
+		h.include(sub)
+	}
+	h.poke(s) // the loop now handles its mail
+	h.metrics.joined.Inc()
+	return true
+}
+
+// include and exclude maintain the index.
+func (h *Hub) include(sub *Subscription) {
+	h.subscriptions[sub.key] = sub
+	h.index.Add(sub.key, sub.Program)
+	if sub.sent != nil {
+		h.leavers.add(sub)
+	}
+	h.advance(sub)
+}
+
+func (h *Hub) exclude(sub *Subscription) {
+	h.abandon(sub)
+	h.index.Remove(sub.key)
+	if sub.sent != nil {
+		h.leavers.remove(sub)
+	}
+	delete(h.subscriptions, sub.key)
+}
+
+// fail reports an error of a subscription to its session.
+func (h *Hub) fail(sub *Subscription, err error) {
+	h.metrics.failed.Inc()
+	sub.failed.Add(err)
+}
+
+// bookmark sends their position to idle live sessions.
+func (h *Hub) bookmark() {
+	for s := range h.live {
+		if h.at.After(s.position()) && s.idle() {
+			s.begin()
+			s.queue(h.at)
+		}
+	}
+}
+
+// Events returns the number of events by partition since the start.
+func (h *Hub) Events() []uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]uint64(nil), h.mu.events...)
+}

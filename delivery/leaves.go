@@ -1,0 +1,198 @@
+package delivery
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// maxSentBytes bounds what a session remembers of the documents that it was sent.
+const maxSentBytes = 8 << 20
+
+// What it costs to ask whether a document has left: by what was sent, and by its image before.
+const (
+	sentUnits  = 10
+	imageUnits = 200
+)
+
+// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty name is every one.
+type leavers map[change.Namespace]map[*Subscription]struct{}
+
+func (l leavers) add(sub *Subscription) {
+	ns := sub.selects()
+	if l[ns] == nil {
+		l[ns] = make(map[*Subscription]struct{})
+	}
+	l[ns][sub] = struct{}{}
+}
+
+func (l leavers) remove(sub *Subscription) {
+	ns := sub.selects()
+	if delete(l[ns], sub); len(l[ns]) == 0 {
+		delete(l, ns)
+	}
+}
+
+// selects returns the namespaces that a subscription's filter selects, as leavers do.
+func (sub *Subscription) selects() change.Namespace {
+	f := sub.Program.Filter()
+	return change.Namespace{DB: f.DB, Coll: f.Coll}
+}
+
+// of yields those that select the event's document.
+func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
+	return func(yield func(*Subscription) bool) {
+		if len(l) == 0 || e.Key() == nil || e.Op() == change.OpInsert {
+			return
+		}
+		ns := e.Namespace()
+		for _, selected := range []change.Namespace{ns, {DB: ns.DB}, {Coll: ns.Coll}, {}} {
+			for sub := range l[selected] {
+				if !yield(sub) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sentDocuments is what a subscription with Leaves was sent: the documents that match its filter, as far as its subscriber knows. It belongs to the owner
+// of the session.
+type sentDocuments struct {
+	whole bool // it has all of them
+	of    map[uint64]sentDocument
+	id    []byte
+}
+
+// A sentDocument is one of them.
+type sentDocument struct {
+	ns    change.Namespace
+	id    change.Value
+	stale bool // it was not sent since its snapshot has begun
+}
+
+// size returns an estimate of the memory that it takes.
+func (d sentDocument) size() int { return 128 + len(d.id.Data) }
+
+// hash identifies a document.
+func (d *sentDocuments) hash(ns change.Namespace, id change.Value) uint64 {
+	d.id = change.AppendCanonical(append(append(d.id[:0], ns.DB...), 0), id)
+	d.id = append(append(d.id, 0), ns.Coll...)
+	return xxh3.Hash(d.id)
+}
+
+// sends remembers that the subscriber has been sent a document. id is copied.
+func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
+	d := sub.sent
+	key := d.hash(ns, id)
+	if before, ok := d.of[key]; ok {
+		before.stale = false
+		d.of[key] = before
+		return
+	}
+	doc := sentDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
+	if sub.session.remembered+doc.size() > maxSentBytes {
+		if d.whole {
+			d.whole = false
+			sub.session.Notify(Notice{
+				Kind: "left_unknown", Subscription: sub.ID, At: time.Now(),
+				Text: "The subscription has more documents than are remembered: from now on it hears of every change after which a document does not match.",
+			})
+		}
+		return
+	}
+	sub.session.remembered += doc.size()
+	d.of[key] = doc
+}
+
+// reread marks the documents of collections, or of all, as stale: a snapshot reads them again.
+func (d *sentDocuments) reread(some []change.Namespace) {
+	for key, doc := range d.of {
+		if len(some) == 0 || slices.Contains(some, doc.ns) {
+			doc.stale = true
+			d.of[key] = doc
+		}
+	}
+}
+
+// forget removes a document that the subscriber has been told is gone.
+func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
+	key := sub.sent.hash(ns, id)
+	if doc, ok := sub.sent.of[key]; ok {
+		sub.session.remembered -= doc.size()
+		delete(sub.sent.of, key)
+	}
+}
+
+// sendsEvent remembers what an event that the subscriber is sent says of a document.
+func (sub *Subscription) sendsEvent(e *change.Event) {
+	if e.Key() == nil {
+		return
+	}
+	if ns := e.Namespace(); e.Op() == change.OpDelete || string(e.OpName()) == change.LeftName {
+		sub.forget(ns, e.ID())
+	} else {
+		sub.sends(ns, e.ID())
+	}
+}
+
+// left reports whether a document has, with an event that does not match, stopped to match: by its image before, otherwise by what the subscriber
+// was sent. Where that is not known it may have. It returns what it costs to ask, too.
+func (sub *Subscription) left(e *change.Event) (left bool, units int) {
+	if sub.session.tenant == nil || sub.Program.IsDecided() { // evaluating costs what is not limited, or little
+		if before := e.Lookup("fullDocumentBeforeChange").Document(); before != nil {
+			image, err := change.Snapshotted(e.Namespace(), before, e.Time())
+			matched, failed := sub.Program.Match(&image)
+			return err != nil || failed != nil || matched, imageUnits
+		}
+	}
+	_, sent := sub.sent.of[sub.sent.hash(e.Namespace(), e.ID())]
+	return sent || !sub.sent.whole, sentUnits
+}
+
+// leave tells subscriptions that a document of theirs has stopped to match. What that costs is added to the writer of the event.
+func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
+	if len(subscriptions) == 0 {
+		return
+	}
+	left, err := change.Left(e)
+	if err != nil {
+		return // it has been parsed before
+	}
+	s.leaver.Next(&left)
+	s.leaver.cost, s.leaver.copied = 0, 0
+	s.event(&left, ref, p, true, subscriptions, &s.leaver)
+	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
+}
+
+// gone tells a subscription, at the end of a snapshot, of the documents that it was sent before and that are not there any more. The Hub's loop
+// calls it.
+func (h *Hub) gone(sub *Subscription) {
+	if sub.sent == nil {
+		return
+	}
+	partitioner := change.NewPartitioner(h.cfg.Partitions)
+	s := sub.session
+	ref := h.at.Ref()
+	for key, doc := range sub.sent.of {
+		if !doc.stale {
+			continue
+		}
+		left, err := change.LeftAt(doc.ns, doc.id, h.at.Time)
+		if err != nil {
+			continue
+		}
+		p, _ := partitioner.Of(&left)
+		s.leaver.Next(&left)
+		if payload, err := s.leaver.Append(nil, sub.Form); err == nil && s.has(p, true) {
+			s.document(ref, p, sub, payload)
+		}
+		s.remembered -= doc.size()
+		delete(sub.sent.of, key)
+	}
+	s.queue(change.Later(s.at(), s.position()))
+}

@@ -1,0 +1,78 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the Hub's own metrics.
+type metrics struct {
+	joined, left, failed, costly, crowding, suspended, read prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help})
+	}
+	m := metrics{
+		joined: counter("sessions_joined_total", "Sessions that joined the live path."),
+		left:   counter("sessions_left_total", "Sessions that left the live path because they had no credit."),
+		failed: counter("filter_failures_total", "Evaluations of filters that failed."),
+
+		read:      counter("snapshot_documents_total", "Documents read for snapshots of subscriptions, each for every subscription that wanted it."),
+		crowding:  counter("sessions_crowding_total", "Sessions that left the live path because what their identity is sent costs more than its share."),
+		costly:    counter("sessions_costly_total", "Sessions that left the live path because their filters cost too much."),
+		suspended: counter("filters_suspended_total", "Filters that were suspended because they kept costing too much; their sessions ended."),
+	}
+	if reg == nil {
+		return m
+	}
+	reg.MustRegister(m.joined, m.left, m.failed, m.costly, m.crowding, m.suspended, m.read)
+	gauge := func(name, help string, labels prometheus.Labels, of func(Load) int) {
+		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help, ConstLabels: labels}
+		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))
+	}
+	const sessions = "Sessions by path: live or catching_up."
+	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
+	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
+	gauge("held_bytes", "Memory of what all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
+	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
+	strain := prometheus.GaugeOpts{
+		Namespace: "streamer", Subsystem: "hub", Name: "strain",
+		Help: "How long what is off the live path rests, in multiples of how long it runs: 1 while goroutines soon have a core, up to 15 while they wait.",
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.tenants.strain.now(time.Now()) }))
+	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })
+	return m
+}
+
+// A Load is the current load of a Hub.
+type Load struct {
+	Live, CatchingUp int  // sessions on the live path and sessions that catch up
+	Snapshots        int  // snapshots of subscriptions that are not complete
+	Bytes            int  // queued or sent, and not acknowledged
+	Held             int  // the memory of these, which Config.QueueBytes bounds
+	Ready            bool // the Hub knows its position, so that sessions can join it
+}
+
+// Load returns the current load.
+func (h *Hub) Load() (l Load) {
+	l.Ready, l.Held = !h.Position().IsZero(), h.budget.bytes()
+	for _, s := range h.Sessions() {
+		s.mu.Lock()
+		if s.mu.live {
+			l.Live++
+		} else {
+			l.CatchingUp++
+		}
+		l.Bytes += s.mu.bytes
+		for _, p := range s.mu.snapshots {
+			if !p.Done {
+				l.Snapshots++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return l
+}

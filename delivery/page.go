@@ -1,0 +1,158 @@
+package delivery
+
+import (
+	"context"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/extjson"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// A PageRequest asks for documents of a collection, for a client that keeps its own progress.
+type PageRequest struct {
+	Namespace change.Namespace
+	Program   *match.Program
+	// Account is whose request it is. It is given one page at a time, so that those who ask for many leave their share to the others.
+	Account string
+	// At is the cluster time of the first page; zero is now. From is the _id at which the page begins; zero is the beginning.
+	At   change.Timestamp
+	From change.Value
+	// Documents bounds how many are read.
+	Documents int
+}
+
+// A PageAnswer is a page of documents that match, in relaxed Extended JSON. It shows everything that happened up to At; where it shows something
+// that happened later, the changes after At say so again.
+type PageAnswer struct {
+	Documents [][]byte
+	At        change.Timestamp
+	Next      change.Value // zero: there are no more
+}
+
+// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any more, so that the client must start over, and with
+// AccessLimit if the account asks for too many at a time.
+func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error) {
+	if h.cfg.Snapshots == nil {
+		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
+	}
+	of := h.tenants.enter(r.Account)
+	defer h.tenants.exit(of)
+	if of != nil {
+		defer of.asking.Add(-1)
+		if of.asking.Add(1) > mostPages {
+			return a, fault.Newf(fault.AccessLimit, "%d pages are asked for at a time, and no more may be", mostPages)
+		}
+		select {
+		case of.pages <- struct{}{}:
+			defer func() { <-of.pages }()
+		case <-ctx.Done():
+			return a, context.Cause(ctx)
+		}
+	}
+	reach, err := h.cfg.Range.Recently(ctx)
+	if r.At.IsZero() && err == nil {
+		if reach, err = h.cfg.Range.Now(ctx); err == nil {
+			r.At = reach.Last
+		}
+	}
+	switch {
+	case err != nil:
+		return a, fault.New(fault.MongoUnreachable, err)
+	case reach.First.Compare(r.At) > 0:
+		return a, fault.Newf(fault.LogHistoryLost, "the oplog begins after the first page: start over")
+	case reach.Ahead(change.At(r.At)):
+		return a, fault.Newf(fault.LogAhead, "the first page was at %s, MongoDB is at %s: start over", r.At, reach.Last)
+	}
+	if limit := h.cfg.SnapshotRate; limit != nil {
+		if err := limit.WaitN(ctx, min(r.Documents, limit.Burst())); err != nil {
+			return a, context.Cause(ctx)
+		}
+	}
+	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, Documents: r.Documents, Bytes: pageBytes}
+	page, err := h.cfg.Snapshots.Read(ctx, q)
+	if err != nil {
+		return a, err
+	}
+	a = PageAnswer{At: r.At, Next: page.Next}
+	index, meter := &match.Index{}, &budgetMeter{left: pageUnits}
+	slice := &pageSlice{tenants: h.tenants, of: of, meter: meter, end: meter.left - sliceUnits}
+	defer slice.giveBack()
+	index.Add(1, r.Program)
+	events := change.NewSnapshotter(r.Namespace, r.At)
+	for _, doc := range page.Documents {
+		e, err := events.Event(doc)
+		if err != nil {
+			return a, err
+		}
+		if !slice.begins(ctx) {
+			return a, context.Cause(ctx)
+		}
+		found := index.Match(&e, nil, meter)
+		if meter.err != nil {
+			return a, meter.err
+		}
+		if len(found) == 0 {
+			continue
+		}
+		text, err := extjson.Append(nil, doc)
+		if err != nil {
+			return a, fault.New(fault.SessionEncoding, err)
+		}
+		a.Documents = append(a.Documents, text)
+	}
+	return a, nil
+}
+
+// A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the others in its turn.
+type pageSlice struct {
+	tenants *tenants
+	of      *tenant
+	meter   *budgetMeter
+	end     int // what the meter has left then
+	slot    bool
+}
+
+// begins waits, where a slice is spent, for the next one. It returns false if the context ends first.
+func (s *pageSlice) begins(ctx context.Context) bool {
+	if s.of == nil || s.meter.left > s.end {
+		return true
+	}
+	s.giveBack()
+	s.slot = s.tenants.acquire(s.of, nil, ctx.Done())
+	s.end = s.meter.left - sliceUnits
+	return s.slot
+}
+
+// giveBack returns the slots, if the identity has them.
+func (s *pageSlice) giveBack() {
+	if s.slot {
+		s.slot = false
+		s.tenants.release(s.of, costing(s.end+sliceUnits-s.meter.left))
+	}
+}
+
+// A budgetMeter bounds what the filter of a page costs.
+type budgetMeter struct {
+	left int
+	err  error
+}
+
+var _ match.Meter = (*budgetMeter)(nil)
+
+// Grant implements match.Meter.
+func (m *budgetMeter) Grant(match.ID) int {
+	if m.left <= 0 && m.err == nil {
+		m.err = fault.Newf(fault.SessionFilterCostly, "the filter costs too much on a page of documents")
+	}
+	return max(0, min(m.left, match.MaxCost))
+}
+
+// Spent implements match.Meter.
+func (m *budgetMeter) Spent(_ match.ID, units int, err error) {
+	m.left -= units
+	if m.err == nil {
+		m.err = err
+	}
+}

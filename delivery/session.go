@@ -1,0 +1,792 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// ErrClosed says that the session has ended.
+var ErrClosed = errors.New("session closed")
+
+// A Subscription is a filter of a session.
+type Subscription struct {
+	ID      string
+	Program *match.Program
+	Form    Form
+	// Snapshot begins with the current documents, unless the subscriber already has them.
+	Snapshot bool
+	// Recover sends the current documents again after a loss.
+	Recover bool
+	// Leaves also tells when a document stops matching: an event of the operation type left, with the key. A document counts that matched by its
+	// image before, otherwise one that was sent; where that is not known, any.
+	Leaves bool
+
+	session *Session
+	key     match.ID
+	ids     []string       // ID alone
+	group   *group         // of the subscriptions with an equal form
+	failed  *errorLimit    // reports failed evaluations
+	traced  *trail         // of its snapshot, nil while none is recorded
+	listing bool           // the collections of its snapshot are being listed
+	readers []*reader      // of its snapshot, while the session is live
+	sent    *sentDocuments // with Leaves
+	hit     bool           // it matches the current event
+}
+
+// A group is the subscriptions of a session that have an equal form.
+type group struct {
+	form Form
+	size int
+	// ids are those of the subscriptions that match the current event; one is a subscription among them.
+	ids []string
+	one *Subscription
+}
+
+// SessionConfig configures a Session.
+type SessionConfig struct {
+	// Subscriber is the name of the subscriber in logs and statistics; may be empty. Identity is whose it is, for its share of the budget.
+	Subscriber, Identity string
+	// Account identifies the identity whose sessions share what their filters may cost. Empty means no limit: the session is the node's own.
+	Account string
+	// Start is the subscriber's position: it has seen everything up to there.
+	Start Place
+	// Partitions are the partitions with another position.
+	Partitions map[change.Partition]Place
+	// Earliest says that Start was the beginning of the log at the request: what has left the log since is not reported as a loss.
+	Earliest bool
+	// Snapshot begins every subscription with the current documents, unless the subscriber already has them.
+	Snapshot bool
+	// Snapshots is the progress of the snapshots of its subscriptions.
+	Snapshots []snapshot.Progress
+	// Generation is the checkpoint generation of the position.
+	Generation uint64
+	// Fresh says that nothing was sent to the subscriber before.
+	Fresh bool
+	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
+	Attached bool
+	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
+	// nodes that serve a subscriber together delivers it.
+	Owner bool
+	// Readable is that of the Request.
+	Readable Readable
+	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
+	CreditEvents, CreditBytes int
+}
+
+// A Session is a subscriber's stream. Its methods are safe for concurrent use.
+type Session struct {
+	hub      *Hub
+	cfg      SessionConfig
+	tenant   *tenant       // nil: no limits
+	stake    *stake        // of its identity in the budget
+	received chan struct{} // holds one signal: something may be ready for Receive
+	stirred  chan struct{} // holds one signal for the session's own loop
+	done     chan struct{}
+
+	// The following fields belong to the owner: the Hub's loop while the session is on the live path, otherwise its own loop.
+	subscriptions map[string]*Subscription
+	byKey         map[match.ID]*Subscription
+	seen          *seen           // nil if everything that follows is new
+	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
+	open          *Batch          // being filled
+	usual         usual           // typical size of a batch
+	matched       []*Subscription // subscriptions that match the current event
+	groups        map[string]*group
+	matching      []*group        // that match the current event
+	leaving       []*Subscription // for which a document has stopped to match with the current event
+	leaver        Writer
+	leavers       leavers
+	remembered    int  // bytes that its subscriptions remember of what they were sent
+	paused        bool // reading has stopped
+	expense       expense
+
+	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
+	attached atomic.Pointer[map[change.Partition]change.Term]
+
+	mu struct {
+		sync.Mutex
+		mailbox       []func() // for the owner; who adds something waits for it, but for rewinds
+		live          bool
+		follows       bool // the Hub: the session has considered what that has
+		queue         []*Batch
+		fills         bool                // more is being queued, and goes out together
+		sent          []sent              // queued or sent and not acknowledged, in order
+		last          uint64              // the last Seq
+		given         uint64              // the last Seq that was received
+		events, bytes int                 // of sent
+		attached      int                 // partitions in unacknowledged batches that attach them
+		held          int                 // bytes of memory that count against the budget
+		released      bool                // nothing counts any more
+		delivered     uint64              // the last Seq that was written to a subscriber that acknowledges
+		owes          time.Time           // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
+		acked         uint64              // events
+		considered    change.Position     // everything up to here was queued or considered; on the live path the Hub may be later
+		reading       *reading            // the state of the subscriber where reading began
+		snapshots     []snapshot.Progress // replaced, never modified
+		reads         bool                // a snapshot is not complete
+		stamp         uint32              // of snapshots
+		joined        map[change.Partition]attachment
+		cuts          map[change.Partition]attachment // of partitions that leave: the last batch whose events are handed over, and its end
+		rewound       attachment                      // the last rewind, and its batch
+		notices       []Notice
+		cause         error
+	}
+}
+
+// A usual is the size of the previous batch, which is preallocated for the next one.
+type usual struct{ events, bytes int }
+
+// A sent is an unacknowledged batch.
+type sent struct {
+	seq           uint64
+	before        change.Position // end of the previous batch
+	to            change.Position
+	events, bytes int
+	attached      int // partitions
+	held          int // bytes that count against the budget
+	loss          bool
+	reading       *reading
+	snapshots     []snapshot.Progress // before it
+}
+
+// A reading is what the subscriber had when reading began or after a rewind: everything up to rest, or to the position in of for some
+// partitions. Later acknowledgements belong to the generation.
+type reading struct {
+	rest       change.Position
+	of         map[change.Partition]change.Position
+	generation uint64
+}
+
+// place returns the subscriber's position in a partition when everything up to acked has been acknowledged.
+func (r *reading) place(p change.Partition, acked change.Position) change.Position {
+	had, elsewhere := r.of[p]
+	if !elsewhere {
+		had = r.rest
+	}
+	return change.Later(acked, had)
+}
+
+// newReading returns a reading for a subscriber at rest, and at other places in some partitions.
+func newReading(rest Place, of map[change.Partition]Place, generation uint64) *reading {
+	r := &reading{rest: rest.From(), of: make(map[change.Partition]change.Position, len(of)), generation: generation}
+	for p, place := range of {
+		r.of[p] = place.From()
+	}
+	return r
+}
+
+// An attachment is the position at which, and the batch after which, a partition was attached or all were rewound.
+type attachment struct {
+	at  change.Position
+	seq uint64
+}
+
+// A Notice is information about the service without a place in the log.
+type Notice struct {
+	Kind, Text, Subscription string
+	Code                     fault.Code
+	At                       time.Time
+	// Partitions are the affected partitions; empty means all.
+	Partitions []change.Partition
+	// Namespaces are those that it is about; empty means none in particular. It is only for subscribers that may read one of them. Private says
+	// that it is only for those that may read everything: it names other subscribers or members, or says what a dependency answered.
+	Namespaces []string
+	Private    bool
+}
+
+// Receive returns at least one batch or notice. It blocks until there is one. After the session has ended it returns the cause.
+func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
+	for {
+		queue, notices, cause := s.take()
+		if cause != nil || len(queue) > 0 || len(notices) > 0 {
+			return queue, notices, cause
+		}
+		select {
+		case <-s.received:
+		case <-s.done:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take removes and returns what is queued.
+func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notices, cause = s.mu.notices, s.mu.cause
+	s.mu.notices = nil
+	if cause != nil || s.mu.fills {
+		return nil, notices, cause
+	}
+	queue, s.mu.queue = s.mu.queue, nil
+	if n := len(queue); n > 0 {
+		s.mu.given = queue[n-1].Seq
+	}
+	return queue, notices, nil
+}
+
+// Prune removes events whose term has ended, or that were queued before their partition was attached under its current term. The transport
+// of a session with Owner calls it right before it hands over a batch. The next owner, or later batches, deliver the removed events.
+func (s *Session) Prune(b *Batch) {
+	if !s.cfg.Owner {
+		return
+	}
+	over, some := make(map[change.Partition]bool), false
+	for i := range b.Events {
+		p := b.Events[i].Partition
+		if _, looked := over[p]; !looked {
+			_, hands := s.Term(p, b.Seq)
+			over[p], some = !hands, some || !hands
+		}
+	}
+	if !some {
+		return
+	}
+	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
+	for _, e := range b.Events {
+		payload := b.payloads[from:e.end]
+		from = e.end
+		if !over[e.Partition] {
+			payloads = append(payloads, payload...)
+			e.end = len(payloads)
+			kept = append(kept, e)
+		}
+	}
+	b.Events, b.payloads = kept, payloads
+}
+
+// Term returns the term under which events of a partition in a batch may be handed over, false if they may not.
+func (s *Session) Term(p change.Partition, seq uint64) (change.Term, bool) {
+	term, there := (*s.attached.Load())[p]
+	if !there || term.Err() != nil {
+		return term, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cut, leaves := s.mu.cuts[p]
+	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
+}
+
+// Ack acknowledges the received batches up to seq and returns the number of their events. Repeated
+// acknowledgements are ignored; a batch that was not received is rejected with the fault
+// SessionBadAck.
+func (s *Session) Ack(seq uint64) (events int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seq > s.mu.given {
+		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
+	}
+	n, held := 0, 0
+	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
+		b := &s.mu.sent[n]
+		events, held = events+b.events, held+b.held
+		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
+	s.mu.sent = slices.Delete(s.mu.sent, 0, n)
+	s.mu.owes = time.Time{}
+	s.owe()
+	s.hold(-held)
+	switch {
+	case !s.hasRoom():
+	case !s.mu.live:
+		notify(s.stirred)
+	case s.mu.reads:
+		notify(s.hub.room)
+	}
+	if len(s.mu.sent) == 0 {
+		notify(s.hub.acked)
+	}
+	return events, nil
+}
+
+// room is the divisor for the share of the credit that must be free before a session resumes reading.
+const room = 2 // one half
+
+// hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The caller holds the mutex.
+func (s *Session) hasCredit() bool {
+	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && s.hub.budget.has(s, s.mu.held, 1)
+}
+
+func (s *Session) hasRoom() bool {
+	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room && s.hub.budget.has(s, s.mu.held, room)
+}
+
+// Delivered records that the batches up to seq have been written to the subscriber, which owes an acknowledgement from now on. Transports call
+// it whose subscribers acknowledge by themselves.
+func (s *Session) Delivered(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.delivered = seq
+	s.owe()
+}
+
+// owe begins to count the time in which the subscriber acknowledges nothing of what it has. Empty batches need no acknowledgement. The caller
+// holds the mutex.
+func (s *Session) owe() {
+	if !s.mu.owes.IsZero() {
+		return
+	}
+	for _, b := range s.mu.sent {
+		if b.seq > s.mu.delivered {
+			return
+		}
+		if b.events > 0 {
+			s.mu.owes = time.Now()
+			return
+		}
+	}
+}
+
+// Notify queues a notice, or drops it if too many are queued. It never blocks.
+func (s *Session) Notify(n Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.notices) < maxNotices {
+		s.mu.notices = append(s.mu.notices, n)
+	}
+	notify(s.received)
+}
+
+// maxNotices bounds the queued notices of a session.
+const maxNotices = 100
+
+// Close ends the session. Receive then returns cause, or ErrClosed if it is nil.
+func (s *Session) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cause == nil {
+		s.mu.cause = cause
+		close(s.done)
+	}
+}
+
+// Outlives waits, and reports whether the session has not ended meanwhile.
+func (s *Session) Outlives(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// do queues a function for the owner, which calls it between two replies. It returns at once.
+func (s *Session) do(f func()) {
+	s.mu.Lock()
+	s.mu.mailbox = append(s.mu.mailbox, f)
+	s.mu.Unlock()
+	notify(s.stirred)
+	s.hub.poke(s)
+}
+
+// await calls a function in the owner and waits for it. It returns false if the session ends first.
+func (s *Session) await(f func()) bool {
+	did := make(chan struct{})
+	s.do(func() { f(); close(did) })
+	select {
+	case <-did:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// handle calls the functions in the mailbox while the caller owns the session.
+func (s *Session) handle(live bool) {
+	for {
+		s.mu.Lock()
+		if s.mu.live != live || len(s.mu.mailbox) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		f := s.mu.mailbox[0]
+		s.mu.mailbox = s.mu.mailbox[1:]
+		s.mu.Unlock()
+		f()
+	}
+}
+
+// Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after which they apply.
+func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
+	s.await(func() {
+		s.add(subscriptions)
+		from = s.at()
+	})
+	return from
+}
+
+// Unsubscribe removes subscriptions. Unknown IDs are ignored.
+func (s *Session) Unsubscribe(ids []string) {
+	s.await(func() {
+		for _, id := range ids {
+			s.remove(id)
+		}
+	})
+}
+
+// add adds subscriptions.
+func (s *Session) add(subscriptions []Subscription) {
+	for i := range subscriptions {
+		sub := &subscriptions[i]
+		s.remove(sub.ID)
+		sub.Form = sub.Form.keyed()
+		if sub.group = s.groups[sub.Form.key]; sub.group == nil {
+			sub.group = &group{form: sub.Form}
+			s.groups[sub.Form.key] = sub.group
+		}
+		sub.group.size++
+		sub.session, sub.key, sub.ids = s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
+		sub.failed = newErrorLimit(func(text string, last error) {
+			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
+		})
+		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
+		if sub.Leaves {
+			s.leavers.add(sub)
+			sub.sent = &sentDocuments{whole: s.cfg.Fresh, of: make(map[uint64]sentDocument)}
+		}
+		if s.isLive() {
+			s.hub.include(sub)
+		}
+		s.resumeSnapshot(sub)
+	}
+}
+
+// remove removes a subscription.
+func (s *Session) remove(id string) {
+	sub := s.subscriptions[id]
+	if sub == nil {
+		return
+	}
+	delete(s.subscriptions, id)
+	delete(s.byKey, sub.key)
+	if sub.sent != nil {
+		s.leavers.remove(sub)
+		for _, doc := range sub.sent.of {
+			s.remembered -= doc.size()
+		}
+	}
+	if sub.group.size--; sub.group.size == 0 {
+		delete(s.groups, sub.Form.key)
+	}
+	if s.isLive() {
+		s.hub.exclude(sub)
+	}
+	sub.leaveTrail()
+	s.setProgress(id, nil)
+}
+
+// isLive reports whether the Hub's loop owns the session. Called by the owner.
+func (s *Session) isLive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.live
+}
+
+// at returns the position up to which the session has considered the log. Called by the owner.
+func (s *Session) at() change.Position {
+	if s.isLive() {
+		return change.Later(s.hub.at, s.from)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.considered
+}
+
+// has reports whether the session delivers an event of a partition.
+func (s *Session) has(p change.Partition, keyed bool) bool {
+	attached := s.attached.Load()
+	switch {
+	case attached == nil:
+		return true
+	case !keyed && !s.cfg.Owner:
+		return len(*attached) > 0
+	case !keyed:
+		p = 0
+	}
+	_, ok := (*attached)[p]
+	return ok
+}
+
+// begin opens a batch: the last queued one if it may grow, or a new one.
+func (s *Session) begin() {
+	if s.open != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.mu.queue); n > 0 && s.mu.queue[n-1].grows() {
+		s.open, s.mu.queue = s.mu.queue[n-1], s.mu.queue[:n-1]
+		return
+	}
+	s.open = &Batch{}
+}
+
+// beginEvents begins a batch that events are added to.
+func (s *Session) beginEvents() {
+	s.begin()
+	if s.open.Events == nil {
+		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
+	}
+}
+
+// gather sorts the subscriptions that match an event by their forms.
+func (s *Session) gather(subscriptions []*Subscription) {
+	s.matching = s.matching[:0]
+	for _, sub := range subscriptions {
+		switch g := sub.group; len(g.ids) {
+		case 0:
+			g.ids, g.one = sub.ids, sub
+			s.matching = append(s.matching, g)
+		case 1: // the slice is that of the subscription
+			g.ids = append(make([]string, 0, 4), g.ids[0], sub.ID)
+		default:
+			g.ids = append(g.ids, sub.ID)
+		}
+	}
+}
+
+// event adds an event to the open batch, once for each form that its subscriptions request.
+func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
+	if !keyed {
+		p = 0
+	}
+	w = s.hide(e, w)
+	for _, sub := range subscriptions {
+		if sub.sent != nil {
+			sub.sendsEvent(e)
+		}
+	}
+	s.gather(subscriptions)
+	for _, g := range s.matching {
+		form, ids, one := g.form, g.ids, g.one
+		g.ids, g.one = nil, nil
+		s.beginEvents()
+		payloads, err := w.Append(s.open.payloads, form)
+		if err != nil {
+			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
+		} else {
+			w.copied += eventUnits + (len(payloads)-len(s.open.payloads))/copiedBytes
+			s.open.payloads = payloads
+			s.open.Events = append(s.open.Events, Event{
+				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
+			})
+		}
+	}
+	clear(s.matching)
+	if s.open != nil && !s.open.grows() {
+		s.queue(e.Position().Clone())
+	}
+}
+
+// loss queues a loss after the open batch.
+func (s *Session) loss(l *Loss, to change.Position) {
+	s.queue(s.position())
+	s.open = &Batch{Loss: l}
+	s.queue(to)
+}
+
+// position returns the end of the last batch, or where the session began.
+func (s *Session) position() change.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.considered
+}
+
+// queue queues the open batch, which ends at to, and advances the session to to even without an open batch.
+func (s *Session) queue(to change.Position) {
+	b := s.open
+	s.open = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.mu.considered
+	s.mu.considered = to
+	if b == nil {
+		return
+	}
+	b.To = to
+	events := len(b.Events)
+	if events > 0 {
+		s.usual = usual{events + events/8, len(b.payloads) + len(b.payloads)/8}
+	}
+	if b.Loss != nil || b.Snapshot != nil {
+		events = 1 // a session that does not receive must run out of credit
+	}
+	if b.Seq == 0 {
+		s.mu.last++
+		if b.Snapshot == nil {
+			b.Stamp = s.mu.stamp
+		}
+		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads), s.mu.reading.generation, b.memory()
+		s.mu.sent = append(s.mu.sent, sent{
+			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss != nil,
+			reading: s.mu.reading, snapshots: s.mu.snapshots,
+		})
+		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
+		s.hold(b.charged)
+	} else { // the batch has grown
+		last := &s.mu.sent[len(s.mu.sent)-1]
+		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)-last.bytes
+		b.size, b.charged = len(b.payloads), b.memory()
+		s.hold(b.charged - last.held)
+		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
+	}
+	s.mu.queue = append(s.mu.queue, b)
+	notify(s.received)
+}
+
+// A SessionState is the state of a session.
+type SessionState struct {
+	// At is the position up to which everything is acknowledged; zero for a session with attached partitions.
+	At change.Position
+	// Partitions are the partitions that are acknowledged further than At or less, or all attached ones.
+	Partitions map[change.Partition]change.Position
+	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session is on the live path.
+	Events, Bytes, Losses int
+	Live                  bool
+	// Owes is since when the subscriber has acknowledged nothing of what it has been sent; zero if it owes nothing.
+	Owes time.Time
+	// Acked counts acknowledged events.
+	Acked uint64
+	// Snapshots is the progress of its snapshots.
+	Snapshots []snapshot.Progress
+	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier batches are acknowledged.
+	Generation uint64
+}
+
+// State returns the state of the session.
+func (s *Session) State() SessionState {
+	attached, hub := s.attached.Load(), s.hub.Position()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
+	for _, b := range s.mu.sent {
+		if b.loss {
+			st.Losses++
+		}
+	}
+	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
+	st.Snapshots = s.mu.snapshots
+	switch {
+	case len(s.mu.sent) > 0:
+		first := s.mu.sent[0]
+		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
+	case s.mu.follows:
+		acked = change.Later(hub, acked)
+	}
+	st.Generation = reading.generation
+	if attached != nil {
+		for p := range *attached {
+			if a := s.mu.joined[p]; oldest <= a.seq {
+				st.Partitions[p] = a.at
+			} else {
+				st.Partitions[p] = reading.place(p, acked)
+			}
+			if cut, leaves := s.mu.cuts[p]; leaves && st.Partitions[p].After(cut.at) {
+				st.Partitions[p] = cut.at
+			}
+		}
+		return st
+	}
+	st.At = change.Later(acked, reading.rest)
+	for p := range reading.of {
+		if at := reading.place(p, acked); at.Compare(st.At) != 0 {
+			st.Partitions[p] = at
+		}
+	}
+	return st
+}
+
+// credit reports whether more may be queued.
+func (s *Session) credit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasCredit()
+}
+
+// idle reports whether everything is acknowledged.
+func (s *Session) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.sent) == 0
+}
+
+// Cut ends what is handed over of partitions with the last batch that was received, and returns its number. Their checkpoints do not pass it.
+func (s *Session) Cut(partitions []change.Partition) (last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last = s.mu.given
+	end, reading := s.mu.considered, s.mu.reading
+	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
+		end, reading = s.mu.sent[i].before, s.mu.sent[i].reading
+	}
+	if s.mu.cuts == nil {
+		s.mu.cuts = make(map[change.Partition]attachment)
+	}
+	for _, p := range partitions {
+		s.mu.cuts[p] = attachment{at: reading.place(p, end), seq: last}
+	}
+	return last
+}
+
+// HasAcked reports whether the batches up to seq are acknowledged.
+func (s *Session) HasAcked(seq uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.sent) == 0 || s.mu.sent[0].seq > seq
+}
+
+// Attached reports whether the session has only partitions that were attached to it.
+func (s *Session) Attached() bool { return s.attached.Load() != nil }
+
+// Credit returns how many more events, and bytes of them, the session may be sent before it acknowledges some.
+func (s *Session) Credit() (events, bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.cfg.CreditEvents-s.mu.events), max(0, s.cfg.CreditBytes-s.mu.bytes)
+}
+
+// Cause returns why the session has ended, nil while it has not.
+func (s *Session) Cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.cause
+}
+
+// lossOf converts a loss of the log.
+func lossOf(l *oplog.Loss) *Loss {
+	return &Loss{
+		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
+	}
+}
+
+// notify sends a signal to a channel of capacity 1 unless one is pending.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,383 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// A SnapshotState is the state of a snapshot.
+type SnapshotState string
+
+// The states of a snapshot.
+const (
+	SnapshotBegun SnapshotState = "begun"
+	SnapshotDone  SnapshotState = "done" // all documents have been sent
+	// SnapshotCancelled says that an operator has ended it.
+	SnapshotCancelled SnapshotState = "cancelled"
+)
+
+// A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
+type SnapshotMark struct {
+	Subscription string
+	State        SnapshotState
+	Reason       snapshot.Reason
+	// Read counts the documents read, Estimated the documents at the beginning.
+	Read, Estimated uint64
+}
+
+// Snapshot sends the current documents of subscriptions, each in its place among the changes. It restarts a snapshot that is in progress.
+// Unknown IDs are ignored.
+func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
+	s.await(func() {
+		for _, id := range ids {
+			if sub := s.subscriptions[id]; sub != nil {
+				s.beginSnapshot(sub, reason, nil)
+			}
+		}
+	})
+}
+
+// An Operation is what an operator does with a snapshot.
+type Operation string
+
+// The operations.
+const (
+	BeginSnapshot  Operation = "begin"
+	PauseSnapshot  Operation = "pause"
+	ResumeSnapshot Operation = "resume"
+	CancelSnapshot Operation = "cancel"
+)
+
+// Operate does something with the snapshots of a subscription, or of all if id is empty, for an operator. It returns how many it was done with.
+// A snapshot that begins reads a collection, or all of the subscription if ns is zero.
+func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int) {
+	s.await(func() {
+		for _, sub := range s.byKey {
+			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
+				continue
+			}
+			if do == BeginSnapshot {
+				var some []change.Namespace
+				if ns.DB != "" {
+					some = append(some, ns)
+				}
+				s.beginSnapshot(sub, snapshot.Operator, some)
+				done++
+			} else if s.operate(sub, do) {
+				done++
+			}
+		}
+	})
+	return done
+}
+
+// operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is none for that. Called by the owner.
+func (s *Session) operate(sub *Subscription, do Operation) bool {
+	p := sub.progress()
+	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
+		return false
+	}
+	next, live := *p, s.isLive()
+	if live {
+		s.hub.abandon(sub)
+	}
+	if do == CancelSnapshot {
+		next.Done, next.Paused, next.Listed, next.Left = true, false, true, nil
+		next.At = change.Later(s.at(), s.position()).Time
+		s.mark(sub, SnapshotCancelled, next)
+		return true
+	}
+	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
+	s.setProgress(sub.ID, &next)
+	if live {
+		s.hub.advance(sub)
+	}
+	return true
+}
+
+// Snapshots returns the progress of the session's snapshots.
+func (s *Session) Snapshots() []snapshot.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.snapshots
+}
+
+// setProgress replaces the progress of a subscription's snapshot; nil removes it.
+func (s *Session) setProgress(id string, p *snapshot.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setSnapshots(replaced(s.mu.snapshots, id, p))
+}
+
+// replaced returns the progress of all snapshots with that of one replaced, or removed if nil.
+func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapshot.Progress {
+	all = slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Subscription == id })
+	if p != nil {
+		all = append(all, *p)
+	}
+	return all
+}
+
+// Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp with its position can prove which documents
+// it has had, because documents that were read together share a position.
+func Stamp(all []snapshot.Progress) (stamp uint32) {
+	for _, p := range all {
+		stamp += uint32(xxh3.Hash(p.AppendState(nil)))
+	}
+	return stamp
+}
+
+// setSnapshots sets the progress of all snapshots. The caller holds the mutex.
+func (s *Session) setSnapshots(all []snapshot.Progress) {
+	s.mu.snapshots, s.mu.stamp = all, Stamp(all)
+	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
+}
+
+// progress returns the progress of a subscription's snapshot, nil if there is none.
+func (sub *Subscription) progress() *snapshot.Progress {
+	all := sub.session.Snapshots()
+	if i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// FilterHash distinguishes filters of subscriptions with the same ID.
+func FilterHash(p *match.Program) uint64 {
+	f := p.Filter()
+	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
+}
+
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some. These are added to a snapshot that is in progress.
+// Called by the owner.
+func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Listed: len(some) > 0}
+	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
+		p = *before
+		p.Paused = false
+	}
+	if p.Listed {
+		p.Left = slices.DeleteFunc(slices.Clone(p.Left), func(l snapshot.Left) bool { return slices.Contains(some, l.Namespace) })
+		for _, ns := range some {
+			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
+		}
+	}
+	if p.Read == 0 || sub.traced == nil {
+		s.hub.traceSnapshot(sub, p)
+	}
+	if sub.sent != nil {
+		sub.sent.reread(some)
+	}
+	live := s.isLive()
+	if live {
+		s.hub.abandon(sub)
+	}
+	if s.setProgress(sub.ID, &p); p.Listed {
+		s.mark(sub, SnapshotBegun, p)
+	}
+	if live {
+		s.hub.advance(sub)
+	}
+}
+
+// Reread has the session read again what is left of snapshots by another session of the subscriber, from the beginning of each collection. Until it
+// has, that is left wherever the subscriber is by its acknowledgements.
+func (s *Session) Reread(left []snapshot.Progress) {
+	s.await(func() {
+		for _, p := range left {
+			sub := s.subscriptions[p.Subscription]
+			if sub == nil {
+				continue
+			}
+			some := make([]change.Namespace, len(p.Left))
+			for i, l := range p.Left {
+				some[i] = l.Namespace
+			}
+			s.beginSnapshot(sub, p.Reason, some)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range s.mu.sent {
+			s.mu.sent[i].snapshots = s.mu.snapshots
+		}
+	})
+}
+
+// Unread returns what is left of snapshots, by whole collections.
+func Unread(all []snapshot.Progress) (left []snapshot.Progress) {
+	for _, p := range all {
+		if p.Done || p.Listed && len(p.Left) == 0 {
+			continue
+		}
+		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Listed: p.Listed}
+		for _, l := range p.Left {
+			whole.Left = append(whole.Left, snapshot.Left{Namespace: l.Namespace})
+		}
+		left = append(left, whole)
+	}
+	return left
+}
+
+// Together adds what is left of snapshots to what is left already.
+func Together(all, more []snapshot.Progress) []snapshot.Progress {
+	for _, p := range more {
+		i := slices.IndexFunc(all, func(q snapshot.Progress) bool { return q.Subscription == p.Subscription })
+		if i < 0 {
+			all = append(all, p)
+			continue
+		}
+		if all[i].Listed = all[i].Listed && p.Listed; !all[i].Listed {
+			all[i].Left = nil // of all collections
+			continue
+		}
+		for _, l := range p.Left {
+			if !slices.ContainsFunc(all[i].Left, func(m snapshot.Left) bool { return m.Namespace == l.Namespace }) {
+				all[i].Left = append(all[i].Left, l)
+			}
+		}
+	}
+	return all
+}
+
+// resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.
+func (s *Session) resumeSnapshot(sub *Subscription) {
+	p := sub.progress()
+	switch {
+	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
+		if sub.sent != nil {
+			sub.sent.whole = true // it is new
+		}
+		s.beginSnapshot(sub, snapshot.Start, nil)
+	case p != nil && p.Filter != FilterHash(sub.Program):
+		s.beginSnapshot(sub, p.Reason, nil)
+	case p != nil && !p.Done:
+		s.hub.traceSnapshot(sub, *p)
+	}
+}
+
+// advance continues the snapshot of a live subscription.
+func (h *Hub) advance(sub *Subscription) {
+	p := sub.progress()
+	switch {
+	case p == nil || p.Done || p.Paused || h.cfg.Snapshots == nil:
+	case !p.Listed:
+		h.list(sub)
+	case len(p.Left) == 0:
+		h.gone(sub)
+		done := *p
+		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
+		sub.session.mark(sub, SnapshotDone, done)
+	default:
+		for _, left := range p.Left {
+			if !slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Left.Namespace == left.Namespace }) {
+				r := &reader{Left: left, Who: sub}
+				sub.readers = append(sub.readers, r)
+				h.offer(r)
+			}
+		}
+	}
+}
+
+// abandon removes a subscription from all scans.
+func (h *Hub) abandon(sub *Subscription) {
+	for _, r := range sub.readers {
+		h.leaveScan(r)
+	}
+	sub.readers = nil
+}
+
+func (h *Hub) leaveScan(r *reader) {
+	is := func(other *reader) bool { return other == r }
+	for _, c := range h.scans {
+		c.Leave(r)
+		c.joining = slices.DeleteFunc(c.joining, is)
+	}
+	h.waiting = slices.DeleteFunc(h.waiting, is)
+}
+
+// mark queues a snapshot mark and then updates the progress.
+func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress) {
+	s.queue(s.position())
+	s.open = &Batch{
+		Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated},
+		Stamp:    Stamp(replaced(s.Snapshots(), sub.ID, &p)),
+	}
+	s.queue(change.Later(s.at(), s.position()))
+	s.setProgress(sub.ID, &p)
+	sub.marked(state, p)
+}
+
+// list lists the collections of a subscription's snapshot. Collections created later begin with changes.
+func (h *Hub) list(sub *Subscription) {
+	if sub.listing {
+		return
+	}
+	sub.listing = true
+	f := sub.Program.Filter()
+	h.start(func(ctx context.Context) {
+		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
+		if err != nil {
+			h.logger.Warn("listing collections for a snapshot failed", "error", err)
+			await(ctx, nil, retryRead)
+		}
+		h.do(ctx, func() {
+			if err != nil {
+				sub.listing = false
+				if h.subscriptions[sub.key] == sub {
+					h.advance(sub)
+				}
+				return
+			}
+			h.listings = append(h.listings, listing{sub, collections, at})
+			h.placeListings()
+		})
+	})
+}
+
+// A listing is the collections of a subscription's snapshot.
+type listing struct {
+	sub         *Subscription
+	collections []snapshot.Collection
+	at          change.Timestamp
+}
+
+// placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
+// before it is still there for the session.
+func (h *Hub) placeListings() {
+	waiting := h.listings
+	h.listings = nil
+	for _, l := range waiting {
+		if l.at.Compare(h.at.Time) > 0 {
+			h.listings = append(h.listings, l)
+			continue
+		}
+		l.sub.listing = false
+		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
+			l.sub.session.Notify(Notice{
+				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
+				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
+			})
+		}
+		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
+			h.listed(l.sub, *p, l.collections)
+			h.advance(l.sub)
+		}
+	}
+}
+
+func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
+	p.Listed, p.Left = true, nil
+	for _, c := range collections {
+		p.Left = append(p.Left, snapshot.Left{Namespace: c.Namespace})
+		p.Estimated += uint64(max(0, c.Documents))
+	}
+	sub.session.mark(sub, SnapshotBegun, p)
+}

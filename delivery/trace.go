@@ -1,0 +1,99 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// errUnfinished says that a snapshot has not come to its end.
+var errUnfinished = errors.New("the snapshot began anew, or its session or subscription ended before it was done")
+
+// A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to the owner of the session.
+type trail struct {
+	span  trace.Span
+	pages int // that were read
+}
+
+// newTrail begins the trace of a snapshot. It returns nil unless that is recorded.
+func newTrail(tracer trace.Tracer, sub *Subscription, p snapshot.Progress) *trail {
+	_, span := tracer.Start(context.Background(), "snapshot", trace.WithAttributes(
+		attribute.String("subscriber", sub.session.cfg.Subscriber), attribute.String("subscription", sub.ID), attribute.String("reason", string(p.Reason)),
+		attribute.Int64("read", int64(p.Read)),
+	))
+	if !span.IsRecording() {
+		return nil
+	}
+	return &trail{span: span}
+}
+
+// traceTime returns the time for spans, zero without a tracer.
+func (h *Hub) traceTime() time.Time {
+	if h.cfg.Tracer == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// traceSnapshot begins the span of a snapshot, or of what is left of it. Called by the owner.
+func (h *Hub) traceSnapshot(sub *Subscription, p snapshot.Progress) {
+	if h.cfg.Tracer == nil {
+		return
+	}
+	sub.leaveTrail()
+	sub.traced = newTrail(h.cfg.Tracer, sub, p)
+}
+
+// leaveTrail ends the span of a snapshot that is not done, if there is one.
+func (sub *Subscription) leaveTrail() {
+	if sub.traced != nil {
+		sub.traced.span.SetStatus(codes.Error, errUnfinished.Error())
+		sub.traced.span.End()
+		sub.traced = nil
+	}
+}
+
+// marked adds a mark to the span of a snapshot, and ends it with the last one.
+func (sub *Subscription) marked(state SnapshotState, p snapshot.Progress) {
+	if sub.traced == nil {
+		return
+	}
+	sub.traced.span.AddEvent(string(state), trace.WithAttributes(attribute.Int64("read", int64(p.Read)), attribute.Int64("estimated", int64(p.Estimated))))
+	if state != SnapshotBegun {
+		sub.traced.span.End()
+		sub.traced = nil
+	}
+}
+
+// tracePage records a page below each snapshot that takes it and is recorded: its 1st page, the 2nd, the 4th, the 8th, and so on, so that the trace of
+// a large collection stays small.
+func (h *Hub) tracePage(ctx context.Context, c *scan, f *fetch) {
+	if h.cfg.Tracer == nil || f.begun.IsZero() {
+		return
+	}
+	h.do(ctx, func() {
+		for _, r := range c.Readers() {
+			t := r.Who.traced
+			if t == nil {
+				continue
+			}
+			t.pages++
+			if t.pages&(t.pages-1) != 0 {
+				continue
+			}
+			_, span := h.cfg.Tracer.Start(trace.ContextWithSpan(ctx, t.span), "snapshot.page", trace.WithTimestamp(f.begun), trace.WithAttributes(
+				attribute.String("namespace", c.namespace.String()), attribute.Int("page", t.pages), attribute.Int("documents", len(f.read.Documents)),
+			))
+			if f.err != nil {
+				span.SetStatus(codes.Error, f.err.Error())
+			}
+			span.End(trace.WithTimestamp(f.over))
+		}
+	})
+}

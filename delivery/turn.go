@@ -1,0 +1,162 @@
+package delivery
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// What deliveries cost, in units as filters do. An event is copied by the Hub and by its transport; and each reply of MongoDB wakes a writer, which
+// frames what there is and hands it to the system.
+const (
+	wakeUnits   = unitsPerSecond / 40_000
+	eventUnits  = unitsPerSecond / 1_000_000
+	copiedBytes = 16 // bytes for a unit
+)
+
+// deliverUnits is what all deliveries on the live path may cost within about liveWindow while several identities are on it: a quarter of the cores. Above
+// it, the identity whose deliveries cost most leaves.
+func deliverUnits() float64 {
+	return liveWindow.Seconds() * unitsPerSecond * float64(runtime.GOMAXPROCS(0)) / 4
+}
+
+// A crowd is what an identity delivers off the live path, where its sessions take turns.
+type crowd struct {
+	sync.Mutex
+
+	spent level
+	until time.Time // at least; after that, as long as they deliver much
+}
+
+// sends adds what a session delivers in the current reply.
+func (h *Hub) sends(s *Session, units int) {
+	t := s.tenant
+	if t == nil {
+		return
+	}
+	if t.sends == 0 {
+		h.senders = append(h.senders, t)
+	}
+	if _, before := h.touched[s]; !before {
+		units += wakeUnits
+	}
+	t.sends += units
+}
+
+// disperse ends a reply: the identities whose deliveries cost most leave the live path while all of them together cost too much. All live sessions have
+// considered everything up to at. An identity that has the live path for itself stays.
+func (h *Hub) disperse(at change.Position) {
+	for _, t := range h.senders {
+		t.sent.add(h.now, t.sends, liveWindow)
+		h.sent.add(h.now, t.sends, liveWindow)
+		t.sends = 0
+	}
+	clear(h.senders)
+	h.senders = h.senders[:0]
+	if h.sent.units <= deliverUnits() {
+		return
+	}
+	live := make(map[*tenant]struct{})
+	h.sent.units = 0 // counted again, without those who have left
+	for s := range h.live {
+		if _, counted := live[s.tenant]; s.tenant != nil && !counted {
+			live[s.tenant] = struct{}{}
+			h.sent.units += s.tenant.sent.add(h.now, 0, liveWindow)
+		}
+	}
+	for h.sent.units > deliverUnits() && len(live) > 1 {
+		var most *tenant
+		for t := range live {
+			if most == nil || t.sent.units > most.sent.units {
+				most = t
+			}
+		}
+		delete(live, most)
+		h.sent.units -= most.sent.units
+		h.takeTurns(most, at)
+	}
+}
+
+// takeTurns takes all sessions of an identity off the live path, where they take turns.
+func (h *Hub) takeTurns(t *tenant, at change.Position) {
+	h.banish(t)
+	t.everything = true
+	t.crowd.Lock()
+	t.crowd.until = t.away
+	t.crowd.Unlock()
+	for s := range h.live {
+		if s.tenant == t {
+			s.expense.away = t.away
+			h.metrics.crowding.Inc()
+			h.leave(s, change.Later(at, s.from).Clone())
+		}
+	}
+}
+
+// takesTurns reports whether the sessions of an identity read one at a time off the live path.
+func (t *tenants) takesTurns(of *tenant, now time.Time) bool {
+	if !t.contended() {
+		return false
+	}
+	of.crowd.Lock()
+	defer of.crowd.Unlock()
+	return now.Before(of.crowd.until) || of.crowd.spent.add(now, 0, liveWindow) > freeUnits
+}
+
+// delivers adds what a session of an identity has delivered off the live path.
+func (t *tenants) delivers(of *tenant, units int) {
+	if of == nil || units == 0 || !t.contended() {
+		return
+	}
+	of.crowd.Lock()
+	defer of.crowd.Unlock()
+	of.crowd.spent.add(time.Now(), units, liveWindow)
+}
+
+// turn waits for the session's turn off the live path, if it has to take turns, and for another one when it has spent its slice. It returns false if the
+// session or its context is over.
+func (c *catchup) turn() bool {
+	s := c.session
+	switch {
+	case s.tenant == nil:
+		return true
+	case c.ended || c.over():
+		c.ended = true
+		return false
+	case c.slot && c.slice > 0:
+		return true
+	case !c.slot && !s.expense.slot && c.spent <= freeUnits && !s.hub.tenants.takesTurns(s.tenant, time.Now()):
+		return true
+	}
+	c.giveBack()
+	if !s.hub.tenants.acquire(s.tenant, s.done, c.gone) {
+		c.ended = true
+		return false
+	}
+	c.slot, c.slice = true, sliceUnits
+	s.fill(true)
+	return true
+}
+
+// giveBack ends the session's turn: what it has queued goes out.
+func (c *catchup) giveBack() {
+	if !c.slot {
+		return
+	}
+	c.slot = false
+	c.session.fill(false)
+	c.session.hub.tenants.release(c.session.tenant, costing(sliceUnits-c.slice+wakeUnits))
+}
+
+// fill says that the session queues more in this turn: its transport waits for all of that, which costs less than piece by piece.
+func (s *Session) fill(on bool) {
+	s.mu.Lock()
+	s.mu.fills = on
+	more := !on && len(s.mu.queue) > 0
+	s.mu.Unlock()
+	if more {
+		notify(s.received)
+	}
+}

@@ -1,0 +1,72 @@
+package streamer_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery/deliverytest"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/snapshot"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A shared subscriber that starts with a snapshot has all documents left in every partition before anything is served: from now on in a new cluster,
+// and from the cluster's new beginning after an adoption or a repartition. Where there is a checkpoint, that counts.
+func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
+	for incarnation := range uint64(2) {
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{}
+			source.Tick(1)
+			w := newWorld(t, source)
+			w.origin.Incarnation += incarnation
+			source.Append(changetest.Event{ID: 1})
+			_, want := source.Reach()
+			if incarnation > 0 {
+				want = w.origin.Start
+			}
+			begins := func(n *streamer.Node) {
+				shared, err := n.Share(t.Context(), "sink", deliverytest.Everything(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				shared.Begin(streamer.StartSnapshot, time.Time{})
+			}
+			stored := func() []checkpoint.Checkpoint {
+				all, err := w.store.Load(t.Context(), "sink")
+				if err != nil || len(all) != partitions {
+					t.Fatalf("%d checkpoints, %v", len(all), err)
+				}
+				return all
+			}
+			n := w.start("n", begins)
+			n.own(t, 1)
+			for _, c := range stored() {
+				if c.Position.Time != want || len(c.Snapshots) != 1 || c.Snapshots[0].Done || c.Snapshots[0].Reason != snapshot.Start {
+					t.Errorf("incarnation %d: %+v, want a snapshot at %s", w.origin.Incarnation, c, want)
+				}
+			}
+			n.stop(t)
+
+			all := stored()
+			for i := range all {
+				all[i].Snapshots, all[i].Epoch = nil, change.Epoch{Incarnation: 1, Revision: 1} // as own has them
+			}
+			if err := errors.Join(w.store.Save(t.Context(), all)...); err != nil {
+				t.Fatal(err)
+			}
+			n = w.start("n", begins)
+			n.own(t, 2)
+			n.stop(t)
+			for _, c := range stored() {
+				if len(c.Snapshots) != 0 {
+					t.Errorf("incarnation %d: it begins again: %+v", w.origin.Incarnation, c)
+				}
+			}
+		})
+	}
+}
