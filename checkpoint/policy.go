@@ -9,7 +9,8 @@ import (
 type Policy struct {
 	// Interval bounds how long an acknowledgement waits for its checkpoint. Defaults to 5 s.
 	Interval time.Duration
-	// EventCount is the number of acknowledged events after which a checkpoint is due at once. Defaults to 1000.
+	// EventCount is the number of acknowledged events of a key after which its checkpoint is due at
+	// once. Defaults to 1000.
 	EventCount int
 	// IdleInterval bounds how long a checkpoint that advances without events waits; it must be well within the oplog window. Defaults to 1
 	// minute.
@@ -17,16 +18,20 @@ type Policy struct {
 	// MaxUnsaved bounds the events that a shared subscriber may acknowledge without a saved checkpoint, and so what a crash redelivers while
 	// the store is unavailable. Defaults to 1,000,000.
 	MaxUnsaved int
-	// MinGap is the least time between two rounds. Defaults to 2 s.
-	MinGap time.Duration
+	// MinInterval is the least time between the beginnings of two rounds, however many events are
+	// acknowledged meanwhile. It is at most Interval. Defaults to 100 ms.
+	MinInterval time.Duration
 }
+
+// retryAfter is the pause after a round that the store failed.
+const retryAfter = 2 * time.Second
 
 func (p Policy) withDefaults() Policy {
 	p.Interval = cmp.Or(p.Interval, 5*time.Second)
 	p.EventCount = cmp.Or(p.EventCount, 1000)
 	p.IdleInterval = cmp.Or(p.IdleInterval, time.Minute)
 	p.MaxUnsaved = cmp.Or(p.MaxUnsaved, 1_000_000)
-	p.MinGap = cmp.Or(p.MinGap, 2*time.Second)
+	p.MinInterval = min(cmp.Or(p.MinInterval, 100*time.Millisecond), p.Interval)
 	return p
 }
 
@@ -39,6 +44,12 @@ func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Tim
 		return saved.Add(p.Interval)
 	}
 	return saved.Add(idle)
+}
+
+// joins reports whether a checkpoint goes along in a round that another one has begun: early enough,
+// it costs no transaction of its own, and no more rows than it would without the other one.
+func (p Policy) joins(saved, now time.Time, events uint64) bool {
+	return events > 0 && now.Sub(saved) >= p.Interval/2
 }
 
 // reason returns the reason for saving a checkpoint with a number of new events.

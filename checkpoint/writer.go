@@ -158,7 +158,7 @@ func (k *Keeper) Stands(c Checkpoint) {
 // Passed counts events that have been acknowledged. It never blocks.
 func (k *Keeper) Passed(n int) {
 	count := int64(k.writer.policy.EventCount)
-	if now := k.events.Add(int64(n)); now >= count && now-int64(n) < count {
+	if now := k.events.Add(int64(n)); now/count != (now-int64(n))/count {
 		k.writer.wake()
 	}
 }
@@ -231,7 +231,7 @@ func (k *Keeper) End() {
 
 // Run saves as the policy requires until the context ends. Flush saves the last checkpoints.
 func (w *Writer) Run(ctx context.Context) {
-	timer := time.NewTimer(w.policy.MinGap)
+	timer := time.NewTimer(w.policy.MinInterval)
 	defer timer.Stop()
 	wait := func(d time.Duration) {
 		timer.Reset(d)
@@ -247,24 +247,31 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		w.saving.Work()
 		now := time.Now()
-		if left := w.lastRound().Add(w.policy.MinGap).Sub(now); left > 0 {
+		if left := w.lastRound().Add(w.policy.MinInterval).Sub(now); left > 0 {
 			wait(left)
 			continue
 		}
 		if next := w.nextDue(now); next.After(now) {
-			wait(max(next.Sub(now), w.policy.MinGap))
+			wait(next.Sub(now))
 			continue
 		}
-		// What fails is logged by save and tried again in the next round. What is not due goes along if it has new events: it costs no
-		// transaction of its own.
 		w.saving.RestFor(w.cfg.SaveTimeout)
-		_ = w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
-			events := p.Events - min(p.Events, s.events)
-			idle := w.idle()
-			return w.policy.reason(events), events > 0 || now.Sub(s.at) >= idle || now.Sub(s.shown) >= idle
-		})
-		wait(w.policy.MinGap)
+		if w.saveDue(ctx, now) != nil { // which has logged it
+			wait(max(w.policy.MinInterval, retryAfter))
+			continue
+		}
+		wait(w.policy.MinInterval)
 	}
+}
+
+// saveDue saves what is due, and what goes along with it.
+func (w *Writer) saveDue(ctx context.Context, now time.Time) error {
+	idle := w.idle()
+	return w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
+		events := p.Events - min(p.Events, s.events)
+		due := !w.policy.due(s.at, events, idle).After(now) || now.Sub(s.shown) >= idle
+		return w.policy.reason(events), due || w.policy.joins(s.at, now, events)
+	})
 }
 
 // Age returns for how long Run has had something to do and has not got on. A store that does not answer is waited for so long at most as a save may take.

@@ -327,7 +327,7 @@ func TestCheckpointsOfAnOpenNodeAreNobodys(t *testing.T) {
 func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
 	w := newWorld(t, options{
 		hub:  delivery.Config{Bookmark: 20 * time.Millisecond},
-		node: streamer.NodeConfig{AckTimeout: 4 * time.Second, Policy: checkpoint.Policy{Interval: 50 * time.Millisecond, MinGap: 10 * time.Millisecond}},
+		node: streamer.NodeConfig{AckTimeout: 4 * time.Second, Policy: checkpoint.Policy{Interval: 50 * time.Millisecond, MinInterval: 10 * time.Millisecond}},
 	})
 	program, err := match.Compile(match.Filter{})
 	if err != nil {

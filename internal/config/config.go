@@ -331,6 +331,8 @@ type Checkpoint struct {
 	Database   string        `key:"database" default:"streamer" check:"database"`
 	Interval   time.Duration `key:"interval" default:"5s" range:"1ms..1h"`
 	EventCount int           `key:"event_count" default:"1000" range:"1..1000000000"`
+	// MinInterval is the least time between two rounds of saves; it is at most Interval.
+	MinInterval time.Duration `key:"min_interval" default:"100ms" range:"1ms..1m"`
 	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint while checkpoints cannot be saved.
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
 }

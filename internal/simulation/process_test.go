@@ -104,7 +104,7 @@ func (n *node) start() {
 	logger := w.script.Logger().With("p", p.id)
 	p.run = streamer.NewNode(streamer.NodeConfig{
 		Origin: w.origin, Fingerprint: "f", By: p.id, Range: extent,
-		Policy:  checkpoint.Policy{Interval: time.Second, MinGap: 300 * time.Millisecond, EventCount: 20, IdleInterval: 5 * time.Second, MaxUnsaved: 2000},
+		Policy:  checkpoint.Policy{Interval: time.Second, MinInterval: 300 * time.Millisecond, EventCount: 20, IdleInterval: 5 * time.Second, MaxUnsaved: 2000},
 		Overlap: time.Second, FlushTimeout: 2 * time.Second, CheckpointTimeout: saving, Logger: logger,
 	}, hub, p.log, checkpoints{network: p.network, shelf: w.shelf, process: p})
 	p.member = member.New(member.Config{

@@ -184,7 +184,8 @@ func (s *Service) buildNode(context.Context) error {
 	s.node = streamer.NewNode(streamer.NodeConfig{
 		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
 		Policy: checkpoint.Policy{
-			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
+			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount,
+			MinInterval: cfg.Reliability.Checkpoint.MinInterval, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
 		},
 		LagThreshold: cfg.Reliability.LagThreshold,
 		AckTimeout:   cfg.Gateway.AckTimeout,
