@@ -6,8 +6,8 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-# What CI tests without the race detector: packages without goroutines that it makes up to ten times as slow; the benchmark; and whole
-# processes, of which CI runs two tests with it. make race runs all of them with it.
+# What CI does not test again with the race detector: packages without goroutines that it makes up to ten times as slow;
+# the benchmark; and whole processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./dev/bench ./internal/archtest ./test/process
 
 .PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege model build image release clients manifests deploy-check browser browser-clients site

@@ -59,7 +59,7 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.DurationVar(&d.length, "for", 0, "how long to write; without it, until Ctrl-C")
-	flags.IntVar(&d.rate, "rate", 3000, "changes a second")
+	flags.IntVar(&d.rate, "rate", 0, "changes a second; 20 by default, for people to read, and 3000 with -for")
 	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
 	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the first node's HTTP server; any free port if it is in use")
 	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the first node's gRPC server; any free port if it is in use")
@@ -74,6 +74,15 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	set := false
+	flags.Visit(func(f *flag.Flag) { set = set || f.Name == "rate" })
+	switch {
+	case set:
+	case d.length > 0:
+		d.rate = 3000
+	default:
+		d.rate = 20
 	}
 	var err error
 	if d.wedged, err = parseWedges(*wedged); err != nil {
@@ -119,6 +128,9 @@ const settleTimeout = 15 * time.Second
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
 func (d *demo) run(ctx context.Context) error {
+	if !d.json {
+		fmt.Fprintf(d.notes, "starting a development MongoDB, etcd and %d of Streamer's nodes; Ctrl-C ends it\n", d.nodes)
+	}
 	p, err := openParts("", "", usualOplog)
 	if err != nil {
 		return err

@@ -50,6 +50,25 @@ func TestDemoDeliversWhatItWritesAndNoMore(t *testing.T) {
 	}
 }
 
+// A reader watches single changes; a measurement wants many.
+func TestDemoIsSlowUnlessItMeasures(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		rate int
+	}{{nil, 20}, {[]string{"-for", "1s"}, 3000}, {[]string{"-rate", "7", "-for", "1s"}, 7}, {[]string{"-nodes", "3"}, 20}} {
+		d, err := parse(c.args, io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.rate != c.rate {
+			t.Errorf("%v: %d changes a second, want %d", c.args, d.rate, c.rate)
+		}
+	}
+	if _, err := parse([]string{"-rate", "0"}, io.Discard, io.Discard); err == nil {
+		t.Error("a rate of 0 is accepted")
+	}
+}
+
 func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
 	lines := bufio.NewScanner(run(t, "-nodes", "3", "-for", "2s", "-rate", "100"))
 	if !lines.Scan() {
