@@ -45,13 +45,13 @@ type Membership interface {
 	// Process is this member's are claimed, with new epochs unless they were its already under this lease; the others are held elsewhere.
 	// ErrLeft as with Beat. After an error some may be claimed: claim again, or give back what the next view shows.
 	Claim(ctx context.Context, partitions []change.Partition) ([]Owner, error)
-	// Hand makes another process of a node the owner of partitions, each named once, that are this member's at the epochs, under its lease and
+	// Transfer makes another process of a node the owner of partitions, each named once, that are this member's at the epochs, under its lease and
 	// with new epochs, and returns in order their owners as they stand then: those whose Process is the other's are handed over. ErrLeft as
 	// with Beat, ErrAbsent where the other is no member. After an error some may be handed over: the next view shows. The other learns the span
 	// of ctx, if the store can carry it.
-	Hand(ctx context.Context, to Member, partitions []change.Partition, epochs []change.Epoch) ([]Owner, error)
-	// Give gives claimed partitions back, those of the epochs only; others are left as they are. It is idempotent.
-	Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error
+	Transfer(ctx context.Context, to Member, partitions []change.Partition, epochs []change.Epoch) ([]Owner, error)
+	// Return gives claimed partitions back, those of the epochs only; others are left as they are. It is idempotent.
+	Return(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error
 	// Leave ends the lease, and with it the heartbeat and all claims. It is idempotent.
 	Leave(ctx context.Context) error
 }

@@ -67,9 +67,9 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Release ends terms whose partitions move to other nodes, after shared subscribers have acknowledged what they have received of them, for at
+// Drain ends terms whose partitions move to other nodes, after shared subscribers have acknowledged what they have received of them, for at
 // most NodeConfig.FlushTimeout, and the checkpoints are saved. The next owner redelivers what was not acknowledged. Terms that the node does not serve are ignored.
-func (n *Node) Release(ctx context.Context, terms []change.Term) {
+func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
 	var leaving []change.Partition

@@ -739,7 +739,7 @@ func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
 		batches := receiveShared(t, s, 20)
 		var left atomic.Bool
 		go func() {
-			n.Release(t.Context(), terms)
+			n.Drain(t.Context(), terms)
 			left.Store(true)
 		}()
 		source.Append(deliverytest.Inserts(20, 100)...)

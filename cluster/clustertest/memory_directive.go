@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/handoff"
 )
 
 // A pin is one under its lease.
@@ -17,10 +18,10 @@ type pin struct {
 	lease *lease
 }
 
-var _ cluster.DirectiveStore = view{}
+var _ handoff.DirectiveStore = view{}
 
 // Operator returns the store as an operator reaches it who is cut off, killed and muted by the name.
-func (m *Memory) Operator(name string) cluster.DirectiveStore { return m.reach(name) }
+func (m *Memory) Operator(name string) handoff.DirectiveStore { return m.reach(name) }
 
 // wishes are those that stand.
 func (m *Memory) wishes() (w cluster.Directives) {
@@ -36,7 +37,7 @@ func (m *Memory) wishes() (w cluster.Directives) {
 	return w
 }
 
-// Pin implements [cluster.DirectiveStore].
+// Pin implements [handoff.DirectiveStore].
 func (v view) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl time.Duration) error {
 	return v.call(ctx, v.of, func() error {
 		if int(p) >= v.partitions {
@@ -55,7 +56,7 @@ func (v view) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl
 	})
 }
 
-// Unpin implements [cluster.DirectiveStore].
+// Unpin implements [handoff.DirectiveStore].
 func (v view) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) error {
 	return v.call(ctx, v.of, func() error {
 		if stands, pinned := v.mu.pins[p]; pinned && stands.Same(wish) {
@@ -65,7 +66,7 @@ func (v view) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) e
 	})
 }
 
-// Drain implements [cluster.DirectiveStore].
+// Drain implements [handoff.DirectiveStore].
 func (v view) Drain(ctx context.Context, node string, wish cluster.Drain) error {
 	return v.call(ctx, v.of, func() error {
 		if _, drained := v.mu.drains[node]; !drained {
@@ -76,7 +77,7 @@ func (v view) Drain(ctx context.Context, node string, wish cluster.Drain) error 
 	})
 }
 
-// Undrain implements [cluster.DirectiveStore].
+// Undrain implements [handoff.DirectiveStore].
 func (v view) Undrain(ctx context.Context, node string) error {
 	return v.call(ctx, v.of, func() error {
 		if _, drained := v.mu.drains[node]; drained {

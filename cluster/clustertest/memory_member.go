@@ -79,7 +79,7 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 }
 
 // Hand implements [cluster.Membership].
-func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition,
+func (m *membership) Transfer(ctx context.Context, to cluster.Member, partitions []change.Partition,
 	epochs []change.Epoch) (owners []cluster.Owner, err error) {
 	err = m.do(ctx, func() error {
 		other, there := m.mu.seats[to.Node]
@@ -105,7 +105,7 @@ func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []c
 }
 
 // Give implements [cluster.Membership].
-func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+func (m *membership) Return(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	return m.call(ctx, m.of, func() error {
 		given := false
 		for i, p := range partitions {

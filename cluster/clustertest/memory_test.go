@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/handoff"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -137,6 +138,6 @@ func TestMemoryIsAStore(t *testing.T) {
 		return StoreHarness{Partitions: 256, Store: func() cluster.Store {
 			nodes++
 			return m.For(string(rune('a' + nodes)))
-		}, Directives: func() cluster.DirectiveStore { return m.Operator("operator") }}
+		}, Directives: func() handoff.DirectiveStore { return m.Operator("operator") }}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff"
 )
 
 // A StoreHarness is an empty cluster.
@@ -17,7 +18,7 @@ type StoreHarness struct {
 	// Store returns the store as a further process reaches it.
 	Store func() cluster.Store
 	// Directives returns it as an operator reaches it.
-	Directives func() cluster.DirectiveStore
+	Directives func() handoff.DirectiveStore
 	// Partitions is N, at least 256.
 	Partitions int
 }
@@ -95,7 +96,7 @@ func (h storeHarness) claim(m cluster.Membership, partitions ...change.Partition
 
 func (h storeHarness) give(m cluster.Membership, p change.Partition, e change.Epoch) {
 	h.Helper()
-	if err := m.Give(h.Context(), []change.Partition{p}, []change.Epoch{e}); err != nil {
+	if err := m.Return(h.Context(), []change.Partition{p}, []change.Epoch{e}); err != nil {
 		h.Errorf("give: %v", err)
 	}
 }
@@ -302,7 +303,7 @@ func testHand(h storeHarness) {
 	stranger := seat("b")
 	stranger.Process = "before"
 	for _, to := range []cluster.Member{seat("nobody"), stranger} {
-		if _, err := a.Hand(h.Context(), to, h.all(), epochs); !errors.Is(err, cluster.ErrAbsent) {
+		if _, err := a.Transfer(h.Context(), to, h.all(), epochs); !errors.Is(err, cluster.ErrAbsent) {
 			h.Errorf("to %s, process %s: %v", to.Node, to.Process, err)
 		}
 	}
@@ -310,7 +311,7 @@ func testHand(h storeHarness) {
 	epochs[2].Revision++
 	epochs[3].Incarnation++
 	for range 2 { // once more says the same
-		owners, err := a.Hand(h.Context(), seat("b"), h.all(), epochs)
+		owners, err := a.Transfer(h.Context(), seat("b"), h.all(), epochs)
 		if err != nil || !slices.Equal(owners, h.view(h.Store()).Owners) {
 			h.Fatalf("%v: %+v", err, owners)
 		}
@@ -324,7 +325,7 @@ func testHand(h storeHarness) {
 		}
 	}
 	handed := h.view(h.Store()).Owners
-	if _, err := b.Hand(h.Context(), seat("a"), []change.Partition{2}, []change.Epoch{of[2].Epoch}); err != nil {
+	if _, err := b.Transfer(h.Context(), seat("a"), []change.Partition{2}, []change.Epoch{of[2].Epoch}); err != nil {
 		h.Error(err)
 	}
 	if now := h.claim(b, 0, 2); now[0] != handed[0] || now[1] != of[2] {
@@ -342,7 +343,7 @@ func testHand(h storeHarness) {
 	if now := h.view(h.Store()).Owners; now[0] != (cluster.Owner{}) {
 		h.Errorf("after the other has left: %+v", now[0])
 	}
-	if _, err := a.Hand(h.Context(), seat("b"), h.all(), epochs); !errors.Is(err, cluster.ErrLeft) {
+	if _, err := a.Transfer(h.Context(), seat("b"), h.all(), epochs); !errors.Is(err, cluster.ErrLeft) {
 		h.Errorf("after it has left: %v", err)
 	}
 }
@@ -375,7 +376,7 @@ func testGive(h storeHarness) {
 	for p, o := range of {
 		epochs[p] = o.Epoch
 	}
-	if err := a.Give(h.Context(), h.all(), epochs); err != nil {
+	if err := a.Return(h.Context(), h.all(), epochs); err != nil {
 		h.Error(err)
 	}
 	if now := h.view(h.Store()).Owners; now[0] != (cluster.Owner{}) || now[h.Partitions-1] != (cluster.Owner{}) || now[1] != next[1] {

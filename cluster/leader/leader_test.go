@@ -66,7 +66,7 @@ func (c *nodes) start(process string, names ...string) {
 		store := c.memory.For(name)
 		n.share = member.New(member.Config{
 			Member: cluster.Identity{Node: name, Process: name + "/" + process}, TTL: ttl, Clock: clock,
-			Report: n.report, Resume: n.resume, Release: n.release,
+			Report: n.report, Resume: n.resume, Offer: n.release,
 		}, store)
 		cfg := c.cfg
 		cfg.Node, cfg.TTL, cfg.Clock, cfg.Board, cfg.Registerer = name, ttl, clock, n.board, n.reg
@@ -102,7 +102,7 @@ func (n *node) resume(_ context.Context, terms []change.Term) error {
 	defer n.mu.Unlock()
 	n.mu.terms = append(n.mu.terms, terms...)
 	for _, term := range terms {
-		context.AfterFunc(term.Context, func() { n.share.Ended(term) })
+		context.AfterFunc(term.Context, func() { n.share.Return(term) })
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (n *node) release(terms []change.Term) {
 	defer n.mu.Unlock()
 	for _, term := range terms {
 		n.mu.terms = slices.DeleteFunc(n.mu.terms, func(t change.Term) bool { return t.Partition == term.Partition && t.Epoch == term.Epoch })
-		n.share.Ended(term)
+		n.share.Return(term)
 	}
 }
 

@@ -247,12 +247,12 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 		if d.Ended > 0 {
 			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
 		}
-		if len(d.Give) > 0 && !a.giving {
-			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.give(ctx, d.Give) })
+		if len(d.Return) > 0 && !a.giving {
+			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.giveBack(ctx, d.Return) })
 		}
-		if len(d.Release) > 0 {
-			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Release), "plan", view.Plan.Version)
-			a.cfg.Release(d.Release)
+		if len(d.Offer) > 0 {
+			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Offer), "plan", view.Plan.Version)
+			a.cfg.Offer(d.Offer)
 		}
 		if a.stopping {
 			return nil
@@ -400,7 +400,7 @@ func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *
 	}
 	if len(terms) == 1 || *attempts < 2 || ctx.Err() != nil {
 		for _, term := range terms {
-			a.terms.Back(term)
+			a.terms.Return(term)
 		}
 		return 0, err
 	}
@@ -410,16 +410,16 @@ func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *
 }
 
 // give gives back the keys of terms that nobody serves any more.
-func (a *attachment) give(ctx context.Context, terms []change.Term) func() error {
+func (a *attachment) giveBack(ctx context.Context, terms []change.Term) func() error {
 	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
 	for i, term := range terms {
 		partitions[i], epochs[i] = term.Partition, term.Epoch
 	}
-	err := a.membership.Give(ctx, partitions, epochs)
+	err := a.membership.Return(ctx, partitions, epochs)
 	return func() error {
 		if err == nil {
 			a.viewAt = 0 // the plan may have them come back
-			a.terms.Given(terms)
+			a.terms.Returned(terms)
 			a.metrics.released.Add(float64(len(terms)))
 		}
 		return onlyLeft(err)

@@ -50,7 +50,7 @@ func TestNodeThatComesBackWaitsForWhatIsInTheWay(t *testing.T) {
 				var log strings.Builder
 				s := member.New(member.Config{
 					Member: cluster.Identity{Node: "a", Process: "p"}, Clock: func() time.Duration { return time.Since(began) },
-					Resume: func(context.Context, []change.Term) error { return nil }, Release: func([]change.Term) {},
+					Resume: func(context.Context, []change.Term) error { return nil }, Offer: func([]change.Term) {},
 					Log: slog.New(slog.NewTextHandler(&log, nil)),
 				}, store)
 				ctx, stop := context.WithCancel(t.Context())

@@ -45,7 +45,7 @@ func TestLateAnswerOfAnEarlierClaimIsNotBelieved(t *testing.T) {
 	join()
 	r.meanwhile = join
 	given, _ := c.known()
-	if err := c.Give(t.Context(), []change.Partition{1}, []change.Epoch{given[1].Epoch}); err != nil {
+	if err := c.Return(t.Context(), []change.Partition{1}, []change.Epoch{given[1].Epoch}); err != nil {
 		t.Fatal(err)
 	}
 	owners, err := c.Claim(t.Context(), []change.Partition{0, 1})

@@ -8,7 +8,7 @@
 //	         always with a new lease and new epochs
 //
 // A [Member] does not decide who owns what: it reads the plan, and claims in transactions which succeed only where nobody else owns the
-// partition. What the plan gives to others it has its server give up softly ([Config].Release), and then gives the key back. Hints only
+// partition. What the plan gives to others it has its server give up softly ([Config].Offer), and then gives the key back. Hints only
 // say when to look; what counts is the next view, and there is one every 2 s without any.
 //
 // # Alone

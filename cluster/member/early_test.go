@@ -44,12 +44,12 @@ func TestTermThatIsToGoBeforeItIsServedGoes(t *testing.T) {
 					served[node] = terms[0]
 					return nil
 				},
-				Release: func(terms []change.Term) { // as a node does: terms that it does not serve are none of its business
+				Offer: func(terms []change.Term) { // as a node does: terms that it does not serve are none of its business
 					mu.Lock()
 					defer mu.Unlock()
 					if term, ok := served[node]; ok && term.Epoch == terms[0].Epoch {
 						delete(served, node)
-						running.Go(func() { s.Ended(term) })
+						running.Go(func() { s.Return(term) })
 					}
 				},
 			}, memory.For(node))

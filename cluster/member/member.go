@@ -34,9 +34,9 @@ type Config struct {
 	// asked to take them in parts; partitions of those that it does not take at all are given back and claimed once more, a little later.
 	// Required.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Release asks for terms that the plan gives to another node: whoever serves them comes to an end with them, in its own time, and calls
-	// Hand, or Ended, or Keep. It must not block. Required.
-	Release func(terms []change.Term)
+	// Offer offers terms whose partitions the plan assigns to other nodes: it ends in Transfer, Return or Keep, in its own time. It must not
+	// block. Required.
+	Offer func(terms []change.Term)
 	// Detached hears that the node has left the cluster because its lease may have run out, Attached that it is back. Neither may block.
 	// Default to nothing.
 	Detached func(cause error)
@@ -189,15 +189,15 @@ func ignoring(err error, those ...error) error {
 }
 
 // Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
-func (s *Member) Ended(term change.Term) {
+func (s *Member) Return(term change.Term) {
 	if held := s.held.Load(); held != nil {
-		held.terms.Back(term)
+		held.terms.Return(term)
 	}
 }
 
-// Hand gives terms of which nothing is done any more to a member that the plan gives their partitions to. It returns for how many that is
-// known to have been done. The others are claimed by whoever the plan wants, once they have been given back.
-func (s *Member) Hand(ctx context.Context, to cluster.Member, terms []change.Term) (handed int, err error) {
+// Transfer makes another member the owner of the partitions of terms under which nothing is done any more. It returns for how many that is
+// known. All of the terms are returned: what could not be transferred is claimed by the node that the plan names.
+func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (transferred int, err error) {
 	held := s.held.Load()
 	if held == nil {
 		return 0, fault.Newf(fault.NodeDetached, "the node is not a member of its cluster now")
@@ -206,19 +206,19 @@ func (s *Member) Hand(ctx context.Context, to cluster.Member, terms []change.Ter
 	for i, term := range terms {
 		partitions[i], epochs[i] = term.Partition, term.Epoch
 	}
-	owners, err := held.membership.Hand(ctx, to, partitions, epochs)
+	owners, err := held.membership.Transfer(ctx, to, partitions, epochs)
 	for i := range owners {
 		if owners[i].Process == to.Process {
-			handed++
+			transferred++
 		}
 	}
 	for _, term := range terms {
-		held.terms.Back(term)
+		held.terms.Return(term)
 	}
-	return handed, err
+	return transferred, err
 }
 
-// Keep takes back that a term is to be given up: the plan is looked at again with the next view.
+// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its partition to another node.
 func (s *Member) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Keep(term.Partition, term.Epoch)

@@ -98,7 +98,7 @@ func (tr *troupe) enter(node, process string) *actor {
 	}
 	a.share = member.New(member.Config{
 		Member: cluster.Identity{Node: node, Process: process}, TTL: 9 * time.Second, Clock: a.clock, Log: tr.Logger().With("of", node),
-		Resume: a.resume, Release: a.release,
+		Resume: a.resume, Offer: a.release,
 		Detached: func(error) { tr.Say("%s: detached", node) }, Attached: func() { tr.Say("%s: attached", node) },
 	}, tr.memory.For(node))
 	tr.nodes.Go(func() {
@@ -148,7 +148,7 @@ func (a *actor) release(terms []change.Term) {
 		time.Sleep(moment + a.slow)
 		if a.to != "" {
 			seat := cluster.Member{Heartbeat: cluster.Heartbeat{Node: "b", Process: a.to}}
-			handed, err := a.share.Hand(a.troupe.t.Context(), seat, terms)
+			handed, err := a.share.Transfer(a.troupe.t.Context(), seat, terms)
 			a.troupe.Say("%s: handed over %d of %d: %v", a.name, handed, len(terms), err)
 		}
 		for _, term := range terms {
@@ -163,7 +163,7 @@ func (a *actor) over(term change.Term) {
 		delete(a.mu.terms, term.Partition)
 	}
 	a.mu.Unlock()
-	a.share.Ended(term)
+	a.share.Return(term)
 }
 
 // tell says what a node serves, and whether it may.

@@ -35,16 +35,16 @@ func (g *gauged) run(ctx context.Context, running *sync.WaitGroup, memory *clust
 			for _, term := range terms {
 				running.Go(func() {
 					<-term.Context.Done()
-					s.Ended(term)
+					s.Return(term)
 				})
 			}
 			return nil
 		},
-		Release: func(terms []change.Term) {
+		Offer: func(terms []change.Term) {
 			running.Go(func() {
 				time.Sleep(slow)
 				for _, term := range terms {
-					s.Ended(term)
+					s.Return(term)
 				}
 			})
 		},

@@ -34,7 +34,7 @@ func TestPartitionThatCannotBeServedKeepsNoOthers(t *testing.T) {
 		began := time.Now()
 		unreadable := errors.New("the mark cannot be read")
 		s := member.New(member.Config{
-			Member: cluster.Identity{Node: "a", Process: "p"}, Release: func([]change.Term) {},
+			Member: cluster.Identity{Node: "a", Process: "p"}, Offer: func([]change.Term) {},
 			Clock: func() time.Duration { return time.Since(began) },
 			Resume: func(_ context.Context, terms []change.Term) error {
 				mu.Lock()

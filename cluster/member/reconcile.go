@@ -11,8 +11,8 @@ import (
 // A difference is what lies between what a member owns and what the plan gives it.
 type difference struct {
 	Claim   []change.Partition // owned by nobody: to be claimed
-	Release []change.Term      // for others: whoever serves them is to give them up
-	Give    []change.Term      // served by nobody any more: their keys are to be given back
+	Offer   []change.Term      // assigned to others: to be handed over
+	Return  []change.Term      // served by nobody any more: their keys are to be returned
 	Blocked []change.Partition // still owned by others
 	Ended   int                // terms that ended because somebody took their partitions
 	Next    time.Duration      // when to look again, if there is anything to wait for
@@ -34,7 +34,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 			case !mine && owner.Process == process && !claiming: // claimed by a request that nobody heard the answer of
 				term := change.Term{Partition: p, Epoch: owner.Epoch}
 				h.mu.tenures[p] = &termState{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is given back
-				d.Give = append(d.Give, term)
+				d.Return = append(d.Return, term)
 			case !mine:
 			case t != nil && t.again > now:
 				d.Next = min(d.Next, t.again)
@@ -49,24 +49,24 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 				d.Next = min(d.Next, max(t.again, now))
 			}
 		case t.back:
-			d.Give = append(d.Give, t.term)
+			d.Return = append(d.Return, t.term)
 		case t.begun >= asked || t.over:
 		case owner.Process != process || owner.Epoch != t.epoch:
 			t.over = true
 			t.end(change.ErrTermLost)
-			if !t.released {
+			if !t.offered {
 				d.Ended++
 			}
-		case !mine && !t.released:
-			t.released = true
-			d.Release = append(d.Release, t.term)
+		case !mine && !t.offered:
+			t.offered = true
+			d.Offer = append(d.Offer, t.term)
 		}
 	}
 	return d
 }
 
-// Given notes that the keys of terms have been given back.
-func (h *termSet) Given(terms []change.Term) {
+// Returned notes that the keys of terms have been given back.
+func (h *termSet) Returned(terms []change.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, term := range terms {
@@ -89,11 +89,11 @@ func (h *termSet) Held() (terms []change.Term) {
 	return terms
 }
 
-// Keep forgets that a term was asked to be released: the next view may ask again.
+// Keep forgets that a term was offered: the next view may offer it again.
 func (h *termSet) Keep(p change.Partition, e change.Epoch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.mu.tenures[p]; t != nil && t.epoch == e {
-		t.released = false
+		t.offered = false
 	}
 }

@@ -44,7 +44,7 @@ func TestTermsEndWhileWhatIsUnderWayTakesItsTime(t *testing.T) {
 				}
 				return ctx.Err()
 			},
-			Release: func([]change.Term) {},
+			Offer: func([]change.Term) {},
 		}, memory.For("a"))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -22,7 +22,7 @@ type SoloConfig struct {
 	TTL time.Duration
 	// TakeOver ends the claim of another process instead of waiting for it.
 	TakeOver bool
-	// Resume takes the further terms of partitions whose terms were given back ([Member.Ended]) and which were claimed again, as that of
+	// Resume takes the further terms of partitions whose terms were given back ([Member.Return]) and which were claimed again, as that of
 	// [Config] does. Defaults to nothing.
 	Resume func(ctx context.Context, terms []change.Term) error
 	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to SinceBoot.
@@ -212,12 +212,12 @@ func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cl
 }
 
 // Hand implements cluster.Membership: there is nobody to hand anything to.
-func (c *claims) Hand(context.Context, cluster.Member, []change.Partition, []change.Epoch) ([]cluster.Owner, error) {
+func (c *claims) Transfer(context.Context, cluster.Member, []change.Partition, []change.Epoch) ([]cluster.Owner, error) {
 	return nil, cluster.ErrAbsent
 }
 
 // Give implements cluster.Membership. The registry keeps others out of what is given back; it is claimed again with a new epoch.
-func (c *claims) Give(_ context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+func (c *claims) Return(_ context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	c.change(func(owners []cluster.Owner) {
 		for i, p := range partitions {
 			if owners[p].Epoch == epochs[i] {

@@ -193,7 +193,7 @@ func (r *registry) fence(p change.Partition) {
 	r.partitions.Unlock()
 	r.Say("the store refuses a mark of partition %d, served: %t", p, served)
 	if served {
-		r.solo.Ended(term)
+		r.solo.Return(term)
 	}
 }
 
@@ -242,8 +242,8 @@ func (r *registry) watch(terms []change.Term) {
 				return
 			}
 			r.Say("serve: partition %d, epoch %s ends: %v", term.Partition, term.Epoch, context.Cause(term.Context))
-			r.solo.Ended(term)
-			r.solo.Ended(term) // once more harms nobody
+			r.solo.Return(term)
+			r.solo.Return(term) // once more harms nobody
 		})
 	}
 }

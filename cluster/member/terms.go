@@ -36,8 +36,8 @@ type termState struct {
 	begun time.Duration // the reading of the clock when the partition was claimed
 	again time.Duration // the reading before which the partition is not claimed again
 
-	released bool // whoever serves it has been asked to give it up
-	given    bool // its key has been given back
+	offered bool // to other nodes
+	given   bool // its key has been returned
 }
 
 // newTermSet makes a termSet whose terms end with owned, by a clock that counts suspension.
@@ -83,8 +83,8 @@ func (h *termSet) Had(p change.Partition, e change.Epoch) bool {
 	return t != nil && t.epoch == e
 }
 
-// Back takes a term back from whoever served it. One that is not the latest of its partition is left out.
-func (h *termSet) Back(term change.Term) {
+// Return takes a term back from whoever served it. One that is not the latest of its partition is left out.
+func (h *termSet) Return(term change.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.mu.tenures[term.Partition]

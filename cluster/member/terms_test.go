@@ -41,7 +41,7 @@ func TestTermOfAnEpochIsMadeOnce(t *testing.T) {
 	epoch := change.Epoch{Incarnation: 1, Revision: 7}
 	adopted := held.Begin([]change.Partition{3}, []change.Epoch{epoch}, clock())[0]
 	claimed := held.Begin([]change.Partition{3}, []change.Epoch{epoch}, clock())[0]
-	held.Back(claimed)
+	held.Return(claimed)
 	if adopted.Context != claimed.Context || adopted.Context.Err() == nil {
 		t.Error("a second term of the same epoch")
 	}

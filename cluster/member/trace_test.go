@@ -95,11 +95,11 @@ func TestOnlyTheClaimAfterAHandoffIsInItsTrace(t *testing.T) {
 				served = append(served, terms[0].Epoch)
 				serving.Go(func() {
 					<-terms[0].Context.Done()
-					s.Ended(terms[0])
+					s.Return(terms[0])
 				})
 				return nil
 			},
-			Release: func([]change.Term) {},
+			Offer: func([]change.Term) {},
 		}, store)
 		ended := make(chan error, 1)
 		go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/supervisor"
 )
@@ -19,7 +20,7 @@ import (
 // Operations are what operators may do with a cluster over HTTP, as with the command line.
 type Operations struct {
 	// Cluster is where partitions move; its Directives are nil if one node owns all partitions.
-	Cluster  Cluster
+	Cluster  handoff.Cluster
 	Restarts supervisor.Control
 	Board    *notice.Board
 	// Trusted says that only this machine reaches the node, so that an anonymous identity may operate.
@@ -58,11 +59,10 @@ func (o Operations) ServeDrain() http.Handler {
 		}
 		switch r.PathValue("do") {
 		case "drain":
-			d := Drain{Node: node, By: by, Confirm: func(int) error { record("drain", node); return nil }}
-			_, err := d.request(r.Context(), o.Cluster, time.Now())
-			return err
+			d := handoff.Drain{Node: node, By: by, Confirm: func(int) error { record("drain", node); return nil }}
+			return d.Write(r.Context(), o.Cluster)
 		case "undrain":
-			return Undrain(r.Context(), o.Cluster, node, func() error { record("drain", node, "--undo"); return nil })
+			return handoff.Undrain(r.Context(), o.Cluster, node, func() error { record("drain", node, "--undo"); return nil })
 		}
 		return fault.Newf(fault.CommandBadArgument, "a node can be drained or undrained")
 	})
@@ -78,9 +78,9 @@ func (o Operations) ServeHandoff() http.Handler {
 		if err != nil {
 			return fault.Newf(fault.CommandBadArgument, "there is no partition %.20q", r.PathValue("partition"))
 		}
-		h := Handoff{Partition: change.Partition(n), To: r.URL.Query().Get("to"), By: by, For: requestedFor}
+		h := handoff.Request{Partition: change.Partition(n), To: r.URL.Query().Get("to"), By: by, For: requestedFor}
 		h.Confirm = func(string) error { record("handoff", r.PathValue("partition"), "--to", h.To); return nil }
-		return h.pending(o.Cluster).request(r.Context())
+		return h.Write(r.Context(), o.Cluster)
 	})
 }
 

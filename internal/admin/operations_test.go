@@ -1,13 +1,20 @@
 package admin_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/supervisor"
@@ -52,6 +59,45 @@ func operated(board *notice.Board) (commands []string) {
 	return commands
 }
 
+// A stage is a cluster of two nodes, of which node a owns everything.
+type stage struct {
+	t       *testing.T
+	cluster handoff.Cluster
+}
+
+// play has a test play on a stage whose nodes send heartbeats, in virtual time.
+func play(t *testing.T, run func(s *stage)) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := clustertest.NewMemory(partitions, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var beating sync.WaitGroup
+		for _, node := range []string{"a", "b"} {
+			beat := cluster.Heartbeat{Node: node, Process: "p" + node, Status: cluster.StatusHealthy, Version: "v1.0.0"}
+			m, err := memory.For(node).Join(t.Context(), beat, time.Hour)
+			if err == nil && node == "a" {
+				_, err = m.Claim(t.Context(), []change.Partition{0, 1, 2, 3})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			beating.Go(func() {
+				tick := time.NewTicker(2 * time.Second)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					_ = m.Beat(ctx, beat)
+					select {
+					case <-tick.C:
+					case <-ctx.Done():
+					}
+				}
+			})
+		}
+		run(&stage{t, handoff.Cluster{View: memory.For("operator"), Directives: memory.Operator("operator")}})
+		stop()
+		beating.Wait()
+	})
+}
+
 func TestOperatorsActOverHTTP(t *testing.T) {
 	play(t, func(s *stage) {
 		t := s.t
@@ -80,7 +126,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 		} {
 			answers(t, h, step.target, step.status, step.says)
 		}
-		view, err := s.cluster.Roster.View(t.Context())
+		view, err := s.cluster.View.View(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +164,7 @@ func TestStrangersDoNotOperate(t *testing.T) {
 				answers(t, server(t, o), target, http.StatusForbidden, "STRM-ACCESS-FOREIGN", header...)
 			}
 		}
-		view, err := s.cluster.Roster.View(t.Context())
+		view, err := s.cluster.View.View(t.Context())
 		if err != nil || len(view.Directives.Drained)+len(view.Directives.Pinned) > 0 || len(operated(board)) > 0 {
 			t.Errorf("%+v, %v, %v", view.Directives, operated(board), err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -181,29 +182,29 @@ func (c *Conn) Members() cluster.Store {
 
 // OpenCluster returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
 // OpenForOperator comes first.
-func (c *Conn) OpenCluster(ctx context.Context) (admin.Cluster, error) {
+func (c *Conn) OpenCluster(ctx context.Context) (handoff.Cluster, error) {
 	alone := fault.Newf(fault.CommandBadArgument, "the nodes of cluster %s do not share partitions: a single node owns all of them", c.Config.Cluster.ID)
 	if c.inMongo() {
 		if shared, err := c.shared(ctx); err != nil || !shared {
-			return admin.Cluster{}, cmp.Or(err, error(alone))
+			return handoff.Cluster{}, cmp.Or(err, error(alone))
 		}
 	}
 	if _, err := c.OpenRoster(ctx); err != nil {
-		return admin.Cluster{}, err
+		return handoff.Cluster{}, err
 	}
 	if _, err := c.VerifyOrigin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
-		return admin.Cluster{}, err
+		return handoff.Cluster{}, err
 	}
 	view, err := c.Roster.View(ctx)
 	if err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
-		return admin.Cluster{}, err
+		return handoff.Cluster{}, err
 	}
 	if owned := slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o != (cluster.Owner{}) }); owned && len(view.Members) == 0 {
-		return admin.Cluster{}, alone
+		return handoff.Cluster{}, alone
 	}
 	council := c.Roster.(*etcd.ClusterStore)
 	notices := etcd.NewNoticeStore(c.etcd, etcd.NoticeConfig{Process: "operator", Keep: c.Config.Notices.Keep})
-	return admin.Cluster{Roster: council, Directives: council, History: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
+	return handoff.Cluster{View: council, Directives: council, Notices: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
 }
 
 // Announce puts a notice into the cluster's history, from where its nodes take it. It is false where they keep none, because one node alone has

@@ -141,7 +141,7 @@ func TestGiftWhoseAnswerGotLostTakesNothingMore(t *testing.T) {
 		taken = p.claim(other, 1)[0]
 		return lost
 	})
-	if err := m.Give(t.Context(), []change.Partition{1}, []change.Epoch{of.Epoch}); err != nil {
+	if err := m.Return(t.Context(), []change.Partition{1}, []change.Epoch{of.Epoch}); err != nil {
 		t.Error(err)
 	}
 	if now := p.view(s).Owners[1]; now != taken || now.Process != "b" {

@@ -14,9 +14,10 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/handoff"
 )
 
-var _ cluster.DirectiveStore = (*ClusterStore)(nil)
+var _ handoff.DirectiveStore = (*ClusterStore)(nil)
 
 // directivesOf reads the keys of wishes. What cannot be read is nobody's wish.
 func directivesOf(keys keys, partitions int, kvs []*mvccpb.KeyValue) (w cluster.Directives) {
@@ -57,7 +58,7 @@ func pinOf(kv *mvccpb.KeyValue) (pin cluster.Pin) {
 	return pin
 }
 
-// Pin implements [cluster.DirectiveStore]. The ttl is rounded up to seconds.
+// Pin implements [handoff.DirectiveStore]. The ttl is rounded up to seconds.
 func (s *ClusterStore) Pin(ctx context.Context, p change.Partition, wish cluster.Pin, ttl time.Duration) error {
 	if int(p) >= s.cfg.Partitions {
 		return fmt.Errorf("pin partition %d of %d", p, s.cfg.Partitions)
@@ -113,7 +114,7 @@ func (s *ClusterStore) pin(
 	return clientv3.LeaseID(there[0].Lease) == id, nil
 }
 
-// Unpin implements [cluster.DirectiveStore].
+// Unpin implements [handoff.DirectiveStore].
 func (s *ClusterStore) Unpin(ctx context.Context, p change.Partition, wish cluster.Pin) error {
 	err := retryUncertain(ctx, func() error {
 		resp, err := s.etcd.Get(ctx, s.keys.pin(p))
@@ -134,7 +135,7 @@ func (s *ClusterStore) Unpin(ctx context.Context, p change.Partition, wish clust
 	return nil
 }
 
-// Drain implements [cluster.DirectiveStore].
+// Drain implements [handoff.DirectiveStore].
 func (s *ClusterStore) Drain(ctx context.Context, node string, wish cluster.Drain) error {
 	stands, err := s.client.origin(ctx, s.cfg.Partitions)
 	if err != nil {
@@ -155,7 +156,7 @@ func (s *ClusterStore) Drain(ctx context.Context, node string, wish cluster.Drai
 	return nil
 }
 
-// Undrain implements [cluster.DirectiveStore].
+// Undrain implements [handoff.DirectiveStore].
 func (s *ClusterStore) Undrain(ctx context.Context, node string) error {
 	err := retryUncertain(ctx, func() error {
 		_, err := s.etcd.Delete(ctx, s.keys.drain(node))

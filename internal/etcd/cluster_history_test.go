@@ -195,7 +195,7 @@ func (p *player) save() {
 func (p *player) give() {
 	for partition, term := range p.terms {
 		call := time.Since(p.began)
-		if err := p.seat.Give(p.Context(), []change.Partition{partition}, []change.Epoch{term.Epoch}); err != nil {
+		if err := p.seat.Return(p.Context(), []change.Partition{partition}, []change.Epoch{term.Epoch}); err != nil {
 			p.Errorf("give gave %v", err)
 		}
 		p.note(p.client, call, deed{kind: "give", partition: partition, process: p.process, epoch: term.Epoch.Revision}, outcome{})

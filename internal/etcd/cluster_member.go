@@ -218,7 +218,7 @@ func (m *membership) claimSome(ctx context.Context, partitions []change.Partitio
 }
 
 // Hand implements [cluster.Membership].
-func (m *membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
+func (m *membership) Transfer(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
 	owners := make([]cluster.Owner, 0, len(partitions))
 	const most = maxNested - 2 // they are nested in one that asks for the other member
 	for from := 0; from < len(partitions); from += most {
@@ -286,7 +286,7 @@ func (m *membership) handSome(ctx context.Context, to cluster.Member, partitions
 }
 
 // Give implements [cluster.Membership].
-func (m *membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+func (m *membership) Return(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	gifts := make([]clientv3.Op, 0, len(partitions))
 	for i, p := range partitions {
 		if key := m.keys.owner(p); !m.stands.Fences(epochs[i]) {

@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	devetcd "github.com/mongostream/streamer/dev/etcd"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
@@ -118,7 +119,7 @@ func testStore(t *testing.T, endpoints []string) {
 		p := newClusterPlace(t, endpoints[:1])
 		p.cfg.Endpoints = endpoints
 		return clustertest.StoreHarness{
-			Store: func() cluster.Store { return p.store(nil) }, Directives: func() cluster.DirectiveStore { return p.store(nil) }, Partitions: n,
+			Store: func() cluster.Store { return p.store(nil) }, Directives: func() handoff.DirectiveStore { return p.store(nil) }, Partitions: n,
 		}
 	})
 }

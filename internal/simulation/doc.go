@@ -1,7 +1,7 @@
 // Package simulation is a whole cluster in one process and in virtual time, with an adversary: only tests are in it.
 //
-// A world has three to five nodes, each made of what a real one is made of (internal/member with its share and leader, streamer's node and hub,
-// the log), a log, a roster and a store of checkpoints in memory, and exclusive subscribers that keep their position: some have one session
+// A world has three to five nodes, each made of what a real one is made of (wiring.Membership with its member, donor and leader, streamer's node
+// and hub, the log), a log, a roster and a store of checkpoints in memory, and exclusive subscribers that keep their position: some have one session
 // with everything, others follow the owners and attach partitions. One shared subscriber, the sink, is served by all nodes together. Between a
 // process and the stores lies a network that delays, loses requests, or loses only answers, and that carries out what was sent before it was
 // cut. Everything lives in a bubble of testing/synctest, so that minutes take milliseconds.

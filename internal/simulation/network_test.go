@@ -228,13 +228,13 @@ func (m membership) Claim(ctx context.Context, partitions []change.Partition) ([
 }
 
 // Hand implements [cluster.Membership].
-func (m membership) Hand(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
+func (m membership) Transfer(ctx context.Context, to cluster.Member, partitions []change.Partition, epochs []change.Epoch) ([]cluster.Owner, error) {
 	m.process.handing(partitions, epochs)
 	if m.process.hoards.Load() {
 		return nil, clustertest.ErrCut
 	}
 	return asked(ctx, m.network, func(ctx context.Context) ([]cluster.Owner, error) {
-		owners, err := m.of.Hand(ctx, to, partitions, epochs)
+		owners, err := m.of.Transfer(ctx, to, partitions, epochs)
 		for _, o := range owners {
 			if o.Process == to.Process {
 				m.process.world.count(func(f *figures) { f.handed++ })
@@ -245,11 +245,11 @@ func (m membership) Hand(ctx context.Context, to cluster.Member, partitions []ch
 }
 
 // Give implements [cluster.Membership].
-func (m membership) Give(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
+func (m membership) Return(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	if m.process.hoards.Load() {
 		return clustertest.ErrCut
 	}
-	return m.call(ctx, func(ctx context.Context) error { return m.of.Give(ctx, partitions, epochs) })
+	return m.call(ctx, func(ctx context.Context) error { return m.of.Return(ctx, partitions, epochs) })
 }
 
 // Leave implements [cluster.Membership].

@@ -17,7 +17,7 @@ import (
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/member"
+	"github.com/mongostream/streamer/internal/wiring"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
@@ -45,7 +45,7 @@ type process struct {
 	log    *oplog.Log
 	run    *streamer.Node
 	sink   *streamer.Shared
-	member *member.Member
+	member *wiring.Membership
 
 	stop     context.CancelFunc // the soft stop
 	stopping atomic.Bool
@@ -107,7 +107,7 @@ func (n *node) start() {
 		Policy:  checkpoint.Policy{Interval: time.Second, MinInterval: 300 * time.Millisecond, EventCount: 20, IdleInterval: 5 * time.Second, MaxUnsaved: 2000},
 		Overlap: time.Second, FlushTimeout: 2 * time.Second, CheckpointTimeout: saving, Logger: logger,
 	}, hub, p.log, checkpoints{network: p.network, shelf: w.shelf, process: p})
-	p.member = member.New(member.Config{
+	p.member = wiring.NewMembership(wiring.MembershipConfig{
 		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
 		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, DrainTimeout: 2 * ttl,
 		Announce: func(delivery.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,

@@ -11,10 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/listen"
@@ -109,8 +109,8 @@ func (s *Service) self() health.Node {
 // operations returns what operators may do over HTTP.
 func (s *Service) operations() admin.Operations {
 	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
-	if directives, ok := s.conn.Roster.(cluster.DirectiveStore); ok && !s.member.Alone() {
-		o.Cluster = admin.Cluster{Roster: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
+	if directives, ok := s.conn.Roster.(handoff.DirectiveStore); ok && !s.member.Alone() {
+		o.Cluster = handoff.Cluster{View: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
 	}
 	return o
 }

@@ -32,7 +32,6 @@ import (
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/listen"
-	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/profile"
@@ -92,7 +91,7 @@ type Service struct {
 	profiler   *profile.Profiler
 	sinks      []*sink.Sink
 	roster     cluster.Store // nil without etcd
-	member     *member.Member
+	member     *Membership
 	components *health.Components
 	supervisor *supervisor.Supervisor
 	supervised supervisor.Store
@@ -214,7 +213,7 @@ const silence = 10 * time.Second
 // buildMember makes the node's place in its cluster.
 func (s *Service) buildMember() {
 	cfg := s.opts.Config
-	s.member = member.New(member.Config{
+	s.member = NewMembership(MembershipConfig{
 		Member: cluster.Identity{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,

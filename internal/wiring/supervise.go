@@ -16,7 +16,6 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
-	"github.com/mongostream/streamer/internal/member"
 	"github.com/mongostream/streamer/supervisor"
 )
 
@@ -104,7 +103,7 @@ func hostname() string {
 
 // vitalsURL is where other nodes ask how the node's components do.
 func (s *Service) vitalsURL() string {
-	u := url.URL{Scheme: "http", Host: member.Advertised(s.Probes())}
+	u := url.URL{Scheme: "http", Host: Advertised(s.Probes())}
 	cfg := s.opts.Config.HTTP
 	if s.probing == nil && cfg.TLS.CertFile != "" {
 		u.Scheme = "https"

@@ -578,7 +578,7 @@ func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
-		n.service.Node().Release(context.Background(), terms)
+		n.service.Node().Drain(context.Background(), terms)
 	}()
 	r.writes(1, 2) // which the next owner publishes
 	close(held)    // before the sink finds that its target stands still

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/backend"
 )
 
 func handoffCommand() *cobra.Command {
 	var o command
-	h := admin.Handoff{By: operatorName()}
+	h := handoff.Request{By: operatorName()}
 	cmd := o.build("handoff PARTITION --to NODE", "Move a partition to another node", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if h.To == "" {
@@ -39,7 +39,7 @@ func handoffCommand() *cobra.Command {
 				return o.confirm(ctx, fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
 			}
 			if o.output == "" {
-				h.Progress = func(s admin.HandoffStep) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
+				h.Progress = func(s handoff.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
 			}
 			done, err := h.Run(ctx, c)
 			if err != nil {
@@ -70,7 +70,7 @@ const (
 
 // A drained is what became of a drain, or of taking one back.
 type drained struct {
-	admin.DrainResult
+	handoff.DrainResult
 
 	Wished bool `json:"wished"` // the wish stands
 }
@@ -78,7 +78,7 @@ type drained struct {
 func drainCommand() *cobra.Command {
 	var o command
 	var undo bool
-	d := admin.Drain{By: operatorName()}
+	d := handoff.Drain{By: operatorName()}
 	cmd := o.build("drain NODE", "Move all partitions away from a node before it is stopped", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			c, err := conn.OpenCluster(ctx)
@@ -89,10 +89,10 @@ func drainCommand() *cobra.Command {
 				ask := func() error {
 					return o.confirm(ctx, fmt.Sprintf("Assign node %s its share of the partitions again?", d.Node))
 				}
-				if err := admin.Undrain(ctx, c, d.Node, ask); err != nil {
+				if err := handoff.Undrain(ctx, c, d.Node, ask); err != nil {
 					return err
 				}
-				return o.print(w, drained{DrainResult: admin.DrainResult{Node: d.Node}}, func(t *tabwriter.Writer) {
+				return o.print(w, drained{DrainResult: handoff.DrainResult{Node: d.Node}}, func(t *tabwriter.Writer) {
 					fmt.Fprintf(t, "Node %s gets its share of the partitions again.\n", d.Node)
 				})
 			}
@@ -135,7 +135,7 @@ func showHandoffs(o *command) action {
 		if err != nil {
 			return err
 		}
-		list, err := admin.ListMoves(ctx, c)
+		list, err := handoff.ReadHistory(ctx, c)
 		if err != nil {
 			return err
 		}

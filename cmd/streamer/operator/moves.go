@@ -9,11 +9,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/handoff"
 )
 
 // writeMoves writes for people what has moved, and what is wished.
-func writeMoves(t *tabwriter.Writer, l *admin.MoveList) {
+func writeMoves(t *tabwriter.Writer, l *handoff.History) {
 	if len(l.Pinned)+len(l.Drained) == 0 {
 		fmt.Fprintln(t, "No directives.")
 	} else {
@@ -38,7 +38,7 @@ func writeMoves(t *tabwriter.Writer, l *admin.MoveList) {
 func formatLocal(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // sortedKeys returns the keys in their order, numbers by their size.
-func sortedKeys(m map[string]admin.Directive) []string {
+func sortedKeys(m map[string]handoff.Directive) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {
 		keys = append(keys, key)

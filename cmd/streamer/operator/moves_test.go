@@ -6,13 +6,13 @@ import (
 	"text/tabwriter"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/handoff"
 )
 
 func TestMovesAreShownShortly(t *testing.T) {
-	list := &admin.MoveList{
-		Recent: []admin.RecentHandoff{{From: "a", To: "c", Partitions: []change.Partition{1, 2, 3, 7, 9, 10}, HandedOver: 5, TookMS: 12, Plan: 4, Cause: "b joined"}},
-		Pinned: map[string]admin.Directive{"10": {To: "b"}, "9": {To: "c"}}, Drained: map[string]admin.Directive{"a": {By: "ann"}},
+	list := &handoff.History{
+		Recent: []handoff.Ended{{From: "a", To: "c", Partitions: []change.Partition{1, 2, 3, 7, 9, 10}, HandedOver: 5, TookMS: 12, Plan: 4, Cause: "b joined"}},
+		Pinned: map[string]handoff.Directive{"10": {To: "b"}, "9": {To: "c"}}, Drained: map[string]handoff.Directive{"a": {By: "ann"}},
 	}
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)

@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 
 // Overview returns what there is to show of the cluster: the last view of it, which has no members before the first. In a cluster of one the
 // node itself is the only member, the leader, and planned to own everything.
-func (m *Member) Overview() cluster.View {
+func (m *Membership) Overview() cluster.View {
 	if !m.Alone() {
 		view, _ := m.View()
 		return view

@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func (s *solitary) step(now time.Duration, h cluster.Heartbeat) plan.Decision {
 }
 
 // runSolitary looks at the node's gateways with every beat until the context ends.
-func (m *Member) runSolitary(ctx context.Context) {
+func (m *Membership) runSolitary(ctx context.Context) {
 	tick := time.NewTicker(m.cfg.HeartbeatInterval)
 	defer tick.Stop()
 	for {
@@ -84,7 +84,7 @@ func (m *Member) runSolitary(ctx context.Context) {
 }
 
 // gateways returns what the node tells of its gateways.
-func (m *Member) gateways() (listed []cluster.Gateway, unlisted int) {
+func (m *Membership) gateways() (listed []cluster.Gateway, unlisted int) {
 	if m.cfg.Gateways == nil {
 		return nil, 0
 	}

@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type terms struct {
 }
 
 // resume hands terms to the node: all of them at first, later those of partitions that were claimed again.
-func (m *Member) resume(ctx context.Context, terms []change.Term) error {
+func (m *Membership) resume(ctx context.Context, terms []change.Term) error {
 	if err := m.cfg.Node.Serve(ctx, terms); err != nil {
 		return err
 	}
@@ -68,17 +68,17 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 }
 
 // An owner takes back terms of which nothing is done any more.
-type owner interface{ Ended(change.Term) }
+type owner interface{ Return(change.Term) }
 
 var _ owner = (*member.Member)(nil)
 
 // givingBack tells the agent, while run runs, which terms the node has ended.
-func (m *Member) givingBack(ctx context.Context, run func() error) error {
+func (m *Membership) givingBack(ctx context.Context, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, m.agent) })
+	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, m.member) })
 	return run()
 }
 
@@ -95,7 +95,7 @@ func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o owner) {
 		}
 		node.Ended(t.over()) // nothing is to be done under them any more
 		for _, term := range t.ended(node) {
-			o.Ended(term)
+			o.Return(term)
 		}
 	}
 }

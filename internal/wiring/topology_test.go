@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"errors"
@@ -6,14 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/gateway"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 	seat := func(node, process, gateway string) cluster.Member {
@@ -77,7 +73,7 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 }
 
 func TestNodesThatReadSomethingElseAreFound(t *testing.T) {
-	m := &Member{cfg: Config{Fingerprint: "a"}}
+	m := &Membership{cfg: MembershipConfig{Fingerprint: "a"}}
 	if err := m.Alike(); err != nil {
 		t.Errorf("alone: %v", err)
 	}

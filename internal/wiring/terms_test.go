@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 // told are the terms that an owner has been given back.
 type told chan change.Term
 
-func (t told) Ended(term change.Term) { t <- term }
+func (t told) Return(term change.Term) { t <- term }
 
 // A term whose context has ended, because the claim has run out while the store was away, is given back: its partition would have no owner for
 // ever.
 func TestTermThatIsOverIsGivenBack(t *testing.T) {
 	node, _ := newNode(t, 4, checkpointtest.NewMemory(4))
-	m := &Member{cfg: Config{Node: node}}
+	m := &Membership{cfg: MembershipConfig{Node: node}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
 	go func() { running <- node.Run(ctx) }()
@@ -56,7 +56,7 @@ func TestTermThatIsOverIsGivenBack(t *testing.T) {
 func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 	const partitions, rounds = 64, 200
 	node, _ := newNode(t, partitions, checkpointtest.NewMemory(partitions))
-	m := &Member{cfg: Config{Node: node}}
+	m := &Membership{cfg: MembershipConfig{Node: node}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
 	go func() { running <- node.Run(ctx) }()
@@ -84,7 +84,7 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 		if err := m.resume(ctx, terms); err != nil {
 			t.Error(err)
 		}
-		node.Release(ctx, terms)
+		node.Drain(ctx, terms)
 	}
 	close(begun)
 	looking.Wait()
@@ -98,7 +98,7 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, _ := newNode(t, 2, checkpointtest.NewMemory(2))
-		m := New(Config{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})
+		m := NewMembership(MembershipConfig{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})
 		owned, end := context.WithCancel(t.Context())
 		term := change.Term{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: 7}, Context: owned}
 		if err := m.resume(t.Context(), []change.Term{term}); err != nil {
@@ -121,4 +121,4 @@ func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 
 type takes chan change.Term
 
-func (t takes) Ended(term change.Term) { t <- term }
+func (t takes) Return(term change.Term) { t <- term }

@@ -1,4 +1,4 @@
-package admin
+package handoff
 
 import (
 	"context"
@@ -9,35 +9,35 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Drain is an operator's wish that a node be emptied, and stay so until Undrain.
+// A Drain is an operator's directive to move all partitions away from a node, until Undrain.
 type Drain struct {
 	Node, By string
-	// For is how long it is watched at most. The wish stands whatever that sees.
+	// For is how long Run watches the drain. The directive stays whatever it sees.
 	For time.Duration
-	// Confirm is asked, with how many partitions the node owns, when nothing stands against the drain and before anything is written; an error
-	// ends it. nil is yes.
+	// Confirm is called with the number of partitions that the node owns, after the checks and before anything is written; an error ends the
+	// drain. nil is yes.
 	Confirm func(owned int) error
-	// Progress is told how many partitions are left, whenever that changes; nil for nobody.
+	// Progress is called with the number of partitions that are left, whenever it changes. Optional.
 	Progress func(left int)
 }
 
-// A DrainResult is what became of a Drain.
+// A DrainResult is the outcome of a Drain.
 type DrainResult struct {
 	Node string `json:"node"`
-	// Had and Left are how many partitions the node had, and has.
+	// Had and Left are how many partitions the node had and has.
 	Had  int `json:"had"`
 	Left int `json:"left"`
-	// Gone says that the node is no member any more.
+	// Gone says that the node has left the cluster.
 	Gone   bool  `json:"gone"`
 	TookMS int64 `json:"took_ms"`
 }
 
-// Run asks for the drain and returns when the node has nothing, and nothing is on its way from it or to it: then it may be stopped. The wish stands
-// until it is taken back, also when the context ends.
+// Run writes the directive and returns when the node owns nothing and the plan assigns nothing to it: then it may be stopped. The directive
+// stays until Undrain, also when the context ends.
 func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 	done, begun := DrainResult{Node: d.Node, Left: -1}, time.Now()
 	var err error
-	if done.Had, err = d.request(ctx, c, begun); err != nil {
+	if done.Had, err = d.write(ctx, c, begun); err != nil {
 		return done, err
 	}
 	err = c.watch(ctx, func(v cluster.View) (over bool, err error) {
@@ -46,11 +46,11 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 			d.Progress(left)
 		}
 		done.Left, done.Gone, done.TookMS = left, absent(v, d.Node), time.Since(begun).Milliseconds()
-		given := !done.Gone && slices.Contains(v.Plan.Owners, d.Node) // by a plan from before the wish, or where nobody else can take it
-		if left == 0 && !given {
+		planned := !done.Gone && slices.Contains(v.Plan.Owners, d.Node) // by a plan from before the directive, or because no other node can take it
+		if left == 0 && !planned {
 			return true, nil
 		}
-		if time.Since(begun) > d.For && given {
+		if time.Since(begun) > d.For && planned {
 			return true, fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s, and plan %d assigns some to it", d.Node, left, d.For, v.Plan.Version)
 		}
 		if time.Since(begun) > d.For {
@@ -61,9 +61,15 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 	return done, err
 }
 
-// request writes the directive if nothing stands against it, and returns how many partitions the node owns.
-func (d Drain) request(ctx context.Context, c Cluster, now time.Time) (had int, err error) {
-	view, err := c.Roster.View(ctx)
+// Write writes the directive if the drain is possible, and does not wait for it.
+func (d Drain) Write(ctx context.Context, c Cluster) error {
+	_, err := d.write(ctx, c, time.Now())
+	return err
+}
+
+// write writes the directive if the drain is possible, and returns how many partitions the node owns.
+func (d Drain) write(ctx context.Context, c Cluster, now time.Time) (had int, err error) {
+	view, err := c.View.View(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -79,15 +85,15 @@ func (d Drain) request(ctx context.Context, c Cluster, now time.Time) (had int, 
 	return had, c.Directives.Drain(ctx, d.Node, cluster.Drain{By: d.By, At: now.UTC()})
 }
 
-// check refuses to drain who is not there, and where nobody could take what it has.
+// check returns the fault that says why the node cannot be drained: it is not there, or no other node could take its partitions.
 func (d Drain) check(v cluster.View) error {
-	s, there := seat(v, d.Node)
+	m, there := memberOf(v, d.Node)
 	switch {
 	case !there && (slices.Contains(v.Plan.Owners, d.Node) || owned(v, d.Node) > 0):
 		return fault.Newf(fault.HandoffDead, "node %q is in the plan but not running: there is nothing to drain", d.Node)
 	case !there:
 		return fault.Newf(fault.HandoffUnknown, "node %q", d.Node)
-	case s.Kind == cluster.KindGateway:
+	case m.Kind == cluster.KindGateway:
 		return fault.Newf(fault.HandoffUnknown, "%q is a gateway", d.Node)
 	}
 	takes := func(s cluster.Member) bool {
@@ -100,18 +106,18 @@ func (d Drain) check(v cluster.View) error {
 	return nil
 }
 
-// Undrain takes a drain back: the node gets its share again. Where there was none it is the fault CommandBadArgument. ask is asked before
-// anything is written; an error ends it. nil is yes.
-func Undrain(ctx context.Context, c Cluster, node string, ask func() error) error {
-	view, err := c.Roster.View(ctx)
+// Undrain removes the drain of a node, which gets its share again. Without a drain it is the fault CommandBadArgument. confirm is called
+// before anything is written; an error ends it. nil is yes.
+func Undrain(ctx context.Context, c Cluster, node string, confirm func() error) error {
+	view, err := c.View.View(ctx)
 	if err != nil {
 		return err
 	}
 	if _, known := view.Directives.Drained[node]; !known {
 		return fault.Newf(fault.CommandBadArgument, "node %q is not being drained", node)
 	}
-	if ask != nil {
-		if err := ask(); err != nil {
+	if confirm != nil {
+		if err := confirm(); err != nil {
 			return err
 		}
 	}

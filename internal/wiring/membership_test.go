@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := &registry{partitions: partitions}
-	m := New(Config{Node: node, Registry: registry, Partitions: partitions, Member: cluster.Identity{Node: "n", Process: "p"}})
+	m := NewMembership(MembershipConfig{Node: node, Registry: registry, Partitions: partitions, Member: cluster.Identity{Node: "n", Process: "p"}})
 	if err := m.Run(ctx); err != nil {
 		t.Errorf("it ends with %v", err)
 	}

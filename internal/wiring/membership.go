@@ -1,4 +1,4 @@
-package member
+package wiring
 
 import (
 	"cmp"
@@ -24,13 +24,14 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
 )
 
-// Config says who the member is, and what it serves with. Everything is required unless it says more.
-type Config struct {
+// MembershipConfig configures a Membership. Everything is required unless it says more.
+type MembershipConfig struct {
 	Member     cluster.Identity
 	Partitions int
 	TTL        time.Duration // of the lease
@@ -95,22 +96,23 @@ type Config struct {
 	Tracer trace.Tracer
 }
 
-// A Member is a node's place in its cluster.
-type Member struct {
-	cfg      Config
-	agent    *member.Member
-	solo     *member.Solo   // the agent in a cluster of one
+// A Membership is a node's place in its cluster: alone, or with others. It joins what decides which partitions are the node's with the node that
+// serves them.
+type Membership struct {
+	cfg      MembershipConfig
+	member   *member.Member
+	solo     *member.Solo   // the member in a cluster of one
 	leader   *leader.Leader // nil in a cluster of one
 	solitary *solitary      // in a cluster of one
-	mover    *mover
+	donor    *handoff.Donor // nil in a cluster of one
 	terms    terms
 	view     atomic.Pointer[cluster.View] // the last one, nil before
 	told     *topologist                  // nil in a cluster of one
 	begun    atomic.Bool                  // the log has been open
 }
 
-// New makes a Member.
-func New(cfg Config) *Member {
+// NewMembership returns a Membership. Run runs it.
+func NewMembership(cfg MembershipConfig) *Membership {
 	if cfg.Clock == nil {
 		cfg.Clock = cluster.SinceBoot
 	}
@@ -118,22 +120,26 @@ func New(cfg Config) *Member {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.Tracer{}
 	}
-	m := &Member{cfg: cfg}
+	m := &Membership{cfg: cfg}
 	if cfg.Expected < 2 {
 		m.solo = member.NewSolo(member.SoloConfig{
 			Member: cfg.Member, Partitions: cfg.Partitions, TTL: cfg.TTL, TakeOver: cfg.TakeOver, Resume: m.resume, Clock: cfg.Clock,
 			Log: cfg.Logger,
 		}, cfg.Registry)
-		m.agent = m.solo.Member
+		m.member = m.solo.Member
 		m.solitary = newSolitary(m.planConfig())
 		return m
 	}
 	m.told = newTopologist()
-	m.agent = member.New(member.Config{
-		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume, Release: func(terms []change.Term) { m.mover.release(terms) },
+	m.member = member.New(member.Config{
+		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume,
+		Offer:  func(terms []change.Term) { m.donor.Offer(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	}, cfg.Cluster)
-	m.mover = newMover(m)
+	m.donor = handoff.NewDonor(handoff.Config{
+		Node: cfg.Member.Node, Partitions: cfg.Partitions, Server: donorServer{m}, Owner: m.member, View: m.View, Board: cfg.Board, Logger: cfg.Logger,
+		Registerer: cfg.Registerer, Tracer: cfg.Tracer,
+	})
 	c := cfg.Leader
 	c.Config = m.planConfig()
 	c.Trusted, c.Board, c.Clock, c.Log, c.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
@@ -142,7 +148,7 @@ func New(cfg Config) *Member {
 }
 
 // planConfig returns how the cluster is planned while the node leads it.
-func (m *Member) planConfig() plan.Config {
+func (m *Membership) planConfig() plan.Config {
 	cfg, c := m.cfg, m.cfg.Leader.Config
 	c.Node, c.Partitions, c.Expected, c.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
 	c.TTL, c.Beat, c.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
@@ -151,9 +157,9 @@ func (m *Member) planConfig() plan.Config {
 }
 
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
-func (m *Member) Run(ctx context.Context) error {
+func (m *Membership) Run(ctx context.Context) error {
 	if !m.Alone() {
-		return m.givingBack(ctx, func() error { return m.agent.Run(ctx, m.serveShare) })
+		return m.givingBack(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
 	}
 	return m.givingBack(ctx, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
@@ -175,7 +181,7 @@ func (m *Member) Run(ctx context.Context) error {
 }
 
 // serve runs the node until the context ends.
-func (m *Member) serve(ctx context.Context) error {
+func (m *Membership) serve(ctx context.Context) error {
 	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "address", m.cfg.Address, "version", m.cfg.Version)
 	if m.cfg.Beside != nil {
 		beside, stop := context.WithCancel(ctx)
@@ -188,12 +194,12 @@ func (m *Member) serve(ctx context.Context) error {
 }
 
 // serveShare runs the node while terms come and go, and the leader until the node has come to its end: it may have to plan its own leave.
-func (m *Member) serveShare(ctx context.Context) error {
+func (m *Membership) serveShare(ctx context.Context) error {
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var moving sync.WaitGroup
 	defer moving.Wait()
-	moving.Go(func() { m.mover.run(lifetime) })
+	moving.Go(func() { m.donor.Run(lifetime) })
 	ended := make(chan error, 1)
 	go func() { ended <- m.leader.Run(lifetime) }()
 	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -209,13 +215,13 @@ func (m *Member) serveShare(ctx context.Context) error {
 }
 
 // viewed takes a view of the cluster.
-func (m *Member) viewed(v cluster.View) {
+func (m *Membership) viewed(v cluster.View) {
 	m.view.Store(&v)
 	m.told.viewed(v)
 }
 
 // Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the context ends.
-func (m *Member) Topology() gateway.Topologist {
+func (m *Membership) Topology() gateway.Topologist {
 	if m.told == nil {
 		return newTopologist()
 	}
@@ -223,25 +229,25 @@ func (m *Member) Topology() gateway.Topologist {
 }
 
 // leads reports whether the node may lead: it is a member, and can read what the cluster shares.
-func (m *Member) leads() bool { return m.agent.Trusted() && m.agent.Sees() == nil }
+func (m *Membership) leads() bool { return m.member.Trusted() && m.member.Sees() == nil }
 
 // Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
-func (m *Member) Sees() error { return m.agent.Sees() }
+func (m *Membership) Sees() error { return m.member.Sees() }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
-func (m *Member) DeadlineLag() time.Duration { return m.agent.DeadlineLag() }
+func (m *Membership) DeadlineLag() time.Duration { return m.member.DeadlineLag() }
 
 // Trusted reports whether the node may hand anything to anybody now.
-func (m *Member) Trusted() bool { return m.Alone() || m.agent.Trusted() }
+func (m *Membership) Trusted() bool { return m.Alone() || m.member.Trusted() }
 
 // Alone reports whether this is a cluster of one.
-func (m *Member) Alone() bool { return m.solo != nil }
+func (m *Membership) Alone() bool { return m.solo != nil }
 
 // Leads reports whether what one node of the cluster does for all of them is this node's to do.
-func (m *Member) Leads() bool { return m.Alone() || m.leader.Leading() }
+func (m *Membership) Leads() bool { return m.Alone() || m.leader.Leading() }
 
 // View returns the last view of the cluster; none before the first and in a cluster of one.
-func (m *Member) View() (cluster.View, bool) {
+func (m *Membership) View() (cluster.View, bool) {
 	if v := m.view.Load(); v != nil {
 		return *v, true
 	}
@@ -249,21 +255,21 @@ func (m *Member) View() (cluster.View, bool) {
 }
 
 // Supervised returns the members whose components are to be looked after, and how long ago they were read: in a cluster of one the node itself.
-func (m *Member) Supervised() (cluster.View, time.Duration) {
+func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	if m.Alone() {
 		h := m.report()
 		h.Node, h.Process, h.Kind = m.cfg.Member.Node, m.cfg.Member.Process, cluster.KindNode
 		return cluster.View{Members: []cluster.Member{{Heartbeat: h}}}, 0
 	}
 	view, _ := m.View()
-	return view, m.agent.ViewAge()
+	return view, m.member.ViewAge()
 }
 
 // LeaseAge returns for how long the loop that keeps the lease has had something to do and has not got on, LeaderAge the same of the leader's.
-func (m *Member) LeaseAge() time.Duration { return m.agent.Age() }
+func (m *Membership) LeaseAge() time.Duration { return m.member.Age() }
 
 // LeaderAge is documented with LeaseAge.
-func (m *Member) LeaderAge() time.Duration {
+func (m *Membership) LeaderAge() time.Duration {
 	if m.leader == nil {
 		return 0
 	}
@@ -271,7 +277,7 @@ func (m *Member) LeaderAge() time.Duration {
 }
 
 // Served returns what the node does not serve yet of what is its own, nil where that is nothing.
-func (m *Member) Served() error {
+func (m *Membership) Served() error {
 	if m.Alone() {
 		if served := len(m.cfg.Node.Status()); served < m.cfg.Partitions {
 			return fmt.Errorf("%d of %d partitions are served", served, m.cfg.Partitions)
@@ -280,7 +286,7 @@ func (m *Member) Served() error {
 	}
 	view, known := m.View()
 	switch {
-	case !m.agent.Trusted():
+	case !m.member.Trusted():
 		return errors.New("the node is not a member of its cluster now")
 	case !known || view.Plan.Version == 0:
 		return errors.New("the cluster has no plan yet")
@@ -298,14 +304,14 @@ func (m *Member) Served() error {
 }
 
 // reads reports whether MongoDB lets the node read its log. A log that waits for those who read it asks nothing, which is no silence.
-func (m *Member) reads() bool {
+func (m *Membership) reads() bool {
 	log := m.cfg.Log.Stats()
 	return log.Open && (log.Paused || log.Full || time.Since(log.LastReply) < m.cfg.Silence)
 }
 
 // Alike returns which other nodes open their streams otherwise, nil where there are none: a gateway that goes from one to the other may get
 // less than it asked for.
-func (m *Member) Alike() error {
+func (m *Membership) Alike() error {
 	view, _ := m.View()
 	var others []string
 	for _, s := range view.Members {
@@ -320,7 +326,7 @@ func (m *Member) Alike() error {
 }
 
 // report is what the node says of itself to the others.
-func (m *Member) report() cluster.Heartbeat {
+func (m *Membership) report() cluster.Heartbeat {
 	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
 	if open {
 		m.begun.Store(true)
@@ -336,7 +342,7 @@ func (m *Member) report() cluster.Heartbeat {
 	}
 	if m.begun.Load() { // before that, nothing is known
 		h.Checks = map[string]bool{
-			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.agent.Renewed() && m.agent.Sees() == nil,
+			cluster.CheckMongoDB: open, cluster.CheckEtcd: m.member.Renewed() && m.member.Sees() == nil,
 			cluster.CheckCheckpoint: !failing, cluster.CheckGateway: load.Ready,
 		}
 	}

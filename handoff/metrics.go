@@ -1,4 +1,4 @@
-package member
+package handoff
 
 import (
 	"time"
@@ -7,13 +7,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// metrics are what a node counts of the partitions that it hands over.
+// metrics count the partitions that a donor hands over.
 type metrics struct {
 	handed *prometheus.CounterVec
 	took   prometheus.Histogram
 }
 
-// newMetrics makes the metrics and registers them; nil registers them nowhere.
+// newMetrics returns the metrics and registers them; nil registers them nowhere.
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		handed: prometheus.NewCounterVec(prometheus.CounterOpts{

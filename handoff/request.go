@@ -1,4 +1,4 @@
-package admin
+package handoff
 
 import (
 	"cmp"
@@ -12,45 +12,45 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Handoff is an operator's wish that a partition be handed over to a node.
-type Handoff struct {
+// A Request is an operator's directive to move a partition to a node.
+type Request struct {
 	Partition change.Partition
 	To, By    string
 	// AllowOlder lets it go to a node of an older version.
 	AllowOlder bool
-	// For is how long it is wished, and waited for, at most. The partition stays where it is when that is over.
+	// For is how long the directive lives, and how long Run waits. After that the partition stays where it is.
 	For time.Duration
-	// Confirm is asked, with the owner's name, when nothing stands against the handoff and before anything is written; an error ends it. nil is yes.
+	// Confirm is called with the owner's name after the checks and before anything is written; an error ends the request. nil is yes.
 	Confirm func(from string) error
-	// Progress is told of every step as it is seen; nil for nobody.
-	Progress func(HandoffStep)
+	// Progress is called with every step as it is seen. Optional.
+	Progress func(Step)
 }
 
-// A HandoffStep is what was seen of a handoff, and when after it was asked for.
-type HandoffStep struct {
+// A Step is what was seen of a handoff, and how long after the request.
+type Step struct {
 	AfterMS int64  `json:"after_ms"`
 	Text    string `json:"text"`
 }
 
-// A HandoffResult is what became of a Handoff.
-type HandoffResult struct {
+// A Result is the outcome of a Request.
+type Result struct {
 	Partition change.Partition `json:"partition"`
 	From      string           `json:"from"`
 	To        string           `json:"to"`
 	By        string           `json:"by"`
-	Plan      uint64           `json:"plan"`  // that gave it there
+	Plan      uint64           `json:"plan"`  // that assigned it
 	Epoch     string           `json:"epoch"` // of the term there
 	TookMS    int64            `json:"took_ms"`
-	Steps     []HandoffStep    `json:"steps"`
+	Steps     []Step           `json:"steps"`
 }
 
-// A pendingHandoff is a Handoff under way.
-type pendingHandoff struct {
-	Handoff
+// A pending is a Request under way.
+type pending struct {
+	Request
 
 	cluster Cluster
 	started time.Time
-	done    HandoffResult
+	done    Result
 	pin     cluster.Pin
 	// requested says that the directive may be in the store.
 	requested bool
@@ -59,11 +59,11 @@ type pendingHandoff struct {
 	heard time.Time // when that was
 }
 
-// Run asks for the handoff and returns when the partition is served where it is wished, or with the fault for which it will not be. A wish
-// that came to nothing is taken back, also when the context ends.
-func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
-	w := h.pending(c)
-	err := w.request(ctx)
+// Run writes the directive and returns when the target serves the partition, or with the fault that says why it will not. A directive that
+// failed is withdrawn, also when the context ends.
+func (r Request) Run(ctx context.Context, c Cluster) (Result, error) {
+	w := r.pending(c)
+	err := w.write(ctx)
 	if err != nil && !w.requested {
 		return w.done, err
 	}
@@ -72,24 +72,26 @@ func (h Handoff) Run(ctx context.Context, c Cluster) (HandoffResult, error) {
 		err = w.wait(ctx)
 	}
 	if err != nil {
-		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+		withdrawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 		defer cancel()
-		return w.done, errors.Join(err, c.Directives.Unpin(giving, h.Partition, w.pin))
+		return w.done, errors.Join(err, c.Directives.Unpin(withdrawing, r.Partition, w.pin))
 	}
 	w.done.TookMS = time.Since(w.started).Milliseconds()
 	return w.done, nil
 }
 
-// pending returns the handoff before it is requested.
-func (h Handoff) pending(c Cluster) *pendingHandoff {
-	w := &pendingHandoff{Handoff: h, cluster: c, started: time.Now()}
-	w.done = HandoffResult{Partition: h.Partition, To: h.To, By: h.By, Steps: []HandoffStep{}}
-	w.pin = cluster.Pin{To: h.To, By: h.By, At: w.started.UTC()}
+// Write writes the directive if the handoff is possible, and does not wait for it.
+func (r Request) Write(ctx context.Context, c Cluster) error { return r.pending(c).write(ctx) }
+
+func (r Request) pending(c Cluster) *pending {
+	w := &pending{Request: r, cluster: c, started: time.Now()}
+	w.done = Result{Partition: r.Partition, To: r.To, By: r.By, Steps: []Step{}}
+	w.pin = cluster.Pin{To: r.To, By: r.By, At: w.started.UTC()}
 	return w
 }
 
-// request writes the directive if nothing stands against it. After an error with requested the directive may have been written.
-func (w *pendingHandoff) request(ctx context.Context) error {
+// write writes the directive if the handoff is possible. After an error with requested the directive may have been written.
+func (w *pending) write(ctx context.Context) error {
 	if err := w.validate(ctx); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (w *pendingHandoff) request(ctx context.Context) error {
 }
 
 // validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a member without heartbeats may be detached.
-func (w *pendingHandoff) validate(ctx context.Context) error {
+func (w *pending) validate(ctx context.Context) error {
 	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		owner, err := w.check(v, w.silentFor(v), w.cluster.silenceLimit())
 		if err != nil {
@@ -119,29 +121,29 @@ func (w *pendingHandoff) validate(ctx context.Context) error {
 }
 
 // silentFor notes heartbeats of the recipient and returns the time since the last one. The first one seen may be old.
-func (w *pendingHandoff) silentFor(v cluster.View) time.Duration {
+func (w *pending) silentFor(v cluster.View) time.Duration {
 	now := time.Now()
-	s, there := seat(v, w.To)
+	m, there := memberOf(v, w.To)
 	switch {
 	case !there:
 	case w.beat == 0:
-		w.beat, w.heard = s.Beat, w.started
-	case s.Beat != w.beat:
-		w.beat, w.heard = s.Beat, now
+		w.beat, w.heard = m.Beat, w.started
+	case m.Beat != w.beat:
+		w.beat, w.heard = m.Beat, now
 	}
 	return now.Sub(cmp.Or(w.heard, now))
 }
 
-func (w *pendingHandoff) report(format string, args ...any) {
-	s := HandoffStep{AfterMS: time.Since(w.started).Milliseconds(), Text: fmt.Sprintf(format, args...)}
+func (w *pending) report(format string, args ...any) {
+	s := Step{AfterMS: time.Since(w.started).Milliseconds(), Text: fmt.Sprintf(format, args...)}
 	w.done.Steps = append(w.done.Steps, s)
 	if w.Progress != nil {
 		w.Progress(s)
 	}
 }
 
-// wait returns when the partition is served where it is wished.
-func (w *pendingHandoff) wait(ctx context.Context) error {
+// wait returns when the target serves the partition.
+func (w *pending) wait(ctx context.Context) error {
 	until := time.Now().Add(w.For)
 	planned := false
 	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
@@ -169,12 +171,12 @@ func (w *pendingHandoff) wait(ctx context.Context) error {
 }
 
 func absent(v cluster.View, node string) bool {
-	_, there := seat(v, node)
+	_, there := memberOf(v, node)
 	return !there
 }
 
-// timeoutError says why the time was not enough.
-func (w *pendingHandoff) timeoutError(v cluster.View, planned bool) error {
+// timeoutError says why the handoff took too long.
+func (w *pending) timeoutError(v cluster.View, planned bool) error {
 	switch {
 	case v.Leader == "":
 		return fault.Newf(fault.HandoffAbandoned, "the cluster has no leader, after %s", w.For)

@@ -1,4 +1,4 @@
-package admin
+package handoff
 
 import (
 	"errors"
@@ -47,31 +47,31 @@ func sampleView() cluster.View {
 func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		order  Handoff
+		order  Request
 		silent time.Duration
 		code   fault.Code // none: it is taken
 	}{
-		{"a healthy node", Handoff{To: "b"}, 0, ""},
-		{"a newer one", Handoff{To: "newer"}, 0, ""},
-		{"one of a version that cannot be compared", Handoff{To: "odd"}, 0, ""},
-		{"an older one", Handoff{To: "older"}, 0, fault.HandoffOlder},
-		{"an older one than the newest", Handoff{Partition: 2, To: "b"}, 0, fault.HandoffOlder},
-		{"an older one that may", Handoff{To: "older", AllowOlder: true}, 0, ""},
-		{"an unknown one", Handoff{To: "nobody"}, 0, fault.HandoffUnknown},
-		{"a gateway", Handoff{To: "gate"}, 0, fault.HandoffUnknown},
-		{"a dead one", Handoff{To: "d"}, 0, fault.HandoffDead},
-		{"itself", Handoff{To: "a"}, 0, fault.HandoffOwner},
-		{"one that is cut off", Handoff{To: "cut"}, 0, fault.HandoffDetached},
-		{"one that is silent", Handoff{To: "b"}, 6 * time.Second, fault.HandoffDetached},
-		{"one that was heard lately", Handoff{To: "b"}, 5 * time.Second, ""},
-		{"a degraded one", Handoff{To: "sick"}, 0, fault.HandoffUnfit},
-		{"an unhealthy one", Handoff{To: "ill"}, 0, fault.HandoffUnfit},
-		{"a starting one", Handoff{To: "new"}, 0, fault.HandoffUnfit},
-		{"a stopping one", Handoff{To: "leaving"}, 0, fault.HandoffUnfit},
-		{"one that cannot be read", Handoff{To: "garbled"}, 0, fault.HandoffUnfit},
-		{"one with fewer partitions", Handoff{To: "fewer"}, 0, fault.HandoffUnfit},
-		{"of what nobody owns", Handoff{Partition: 3, To: "b"}, 0, fault.HandoffNoOwner},
-		{"of no partition", Handoff{Partition: 4, To: "b"}, 0, fault.CommandBadArgument},
+		{"a healthy node", Request{To: "b"}, 0, ""},
+		{"a newer one", Request{To: "newer"}, 0, ""},
+		{"one of a version that cannot be compared", Request{To: "odd"}, 0, ""},
+		{"an older one", Request{To: "older"}, 0, fault.HandoffOlder},
+		{"an older one than the newest", Request{Partition: 2, To: "b"}, 0, fault.HandoffOlder},
+		{"an older one that may", Request{To: "older", AllowOlder: true}, 0, ""},
+		{"an unknown one", Request{To: "nobody"}, 0, fault.HandoffUnknown},
+		{"a gateway", Request{To: "gate"}, 0, fault.HandoffUnknown},
+		{"a dead one", Request{To: "d"}, 0, fault.HandoffDead},
+		{"itself", Request{To: "a"}, 0, fault.HandoffOwner},
+		{"one that is cut off", Request{To: "cut"}, 0, fault.HandoffDetached},
+		{"one that is silent", Request{To: "b"}, 6 * time.Second, fault.HandoffDetached},
+		{"one that was heard lately", Request{To: "b"}, 5 * time.Second, ""},
+		{"a degraded one", Request{To: "sick"}, 0, fault.HandoffUnfit},
+		{"an unhealthy one", Request{To: "ill"}, 0, fault.HandoffUnfit},
+		{"a starting one", Request{To: "new"}, 0, fault.HandoffUnfit},
+		{"a stopping one", Request{To: "leaving"}, 0, fault.HandoffUnfit},
+		{"one that cannot be read", Request{To: "garbled"}, 0, fault.HandoffUnfit},
+		{"one with fewer partitions", Request{To: "fewer"}, 0, fault.HandoffUnfit},
+		{"of what nobody owns", Request{Partition: 3, To: "b"}, 0, fault.HandoffNoOwner},
+		{"of no partition", Request{Partition: 4, To: "b"}, 0, fault.CommandBadArgument},
 	} {
 		owner, err := c.order.check(sampleView(), c.silent, 6*time.Second)
 		if fault.Of(err) != c.code || (err == nil) != (c.code == "") {
@@ -91,7 +91,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 		refused := func(from, to string) bool {
 			v := sampleView()
 			v.Members = []cluster.Member{seatOf("a", from, cluster.StatusHealthy), seatOf("b", to, cluster.StatusHealthy)}
-			_, err := Handoff{To: "b"}.check(v, 0, 6*time.Second)
+			_, err := Request{To: "b"}.check(v, 0, 6*time.Second)
 			return fault.Of(err) == fault.HandoffOlder
 		}
 		if refused(one, other) && refused(other, one) || refused(one, one) {

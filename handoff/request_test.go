@@ -1,4 +1,4 @@
-package admin_test
+package handoff_test
 
 import (
 	"context"
@@ -15,11 +15,14 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/notice"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// partitions is how many there are.
+const partitions = 4
 
 // A book is a history that a test writes.
 type book struct{ notices []notice.Notice }
@@ -31,7 +34,7 @@ type stage struct {
 	t       *testing.T
 	memory  *clustertest.Memory
 	book    *book
-	cluster admin.Cluster
+	cluster handoff.Cluster
 	members map[string]cluster.Membership
 	owners  []cluster.Owner
 	held    map[string][]cluster.HeldPartition
@@ -44,7 +47,7 @@ func play(t *testing.T, run func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, memory: clustertest.NewMemory(partitions, nil), book: &book{}, members: map[string]cluster.Membership{},
 			held: map[string][]cluster.HeldPartition{}, mute: map[string]bool{}}
-		s.cluster = admin.Cluster{Roster: s.memory.For("operator"), Directives: s.memory.Operator("operator"), History: s.book}
+		s.cluster = handoff.Cluster{View: s.memory.For("operator"), Directives: s.memory.Operator("operator"), Notices: s.book}
 		ctx, stop := context.WithCancel(t.Context())
 		var beating sync.WaitGroup
 		for _, node := range []string{"a", "b"} {
@@ -101,7 +104,7 @@ func (s *stage) claim(node string, all ...change.Partition) []cluster.Owner {
 
 // give moves a partition from a to b, as a handoff does.
 func (s *stage) give(p change.Partition) {
-	if err := s.members["a"].Give(s.t.Context(), []change.Partition{p}, []change.Epoch{s.owners[p].Epoch}); err != nil {
+	if err := s.members["a"].Return(s.t.Context(), []change.Partition{p}, []change.Epoch{s.owners[p].Epoch}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.claim("b", p)
@@ -137,7 +140,7 @@ func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			s.give(0)
 		}()
-		done, err := admin.Handoff{Partition: 0, To: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
+		done, err := handoff.Request{Partition: 0, To: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
 		var told []string
 		for _, step := range done.Steps {
 			told = append(told, step.Text)
@@ -181,7 +184,7 @@ func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
 				s.mu.Lock()
 				c.before(s)
 				s.mu.Unlock()
-				_, err := admin.Handoff{Partition: 0, To: "b", By: "ann", For: 20 * time.Second}.Run(s.t.Context(), s.cluster)
+				_, err := handoff.Request{Partition: 0, To: "b", By: "ann", For: 20 * time.Second}.Run(s.t.Context(), s.cluster)
 				if fault.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v", err)
 				}
@@ -197,7 +200,7 @@ func TestHandoffIsWithdrawnWhenItIsInterrupted(t *testing.T) {
 	play(t, func(s *stage) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := admin.Handoff{Partition: 0, To: "b", By: "ann", For: time.Minute}.Run(ctx, s.cluster)
+		_, err := handoff.Request{Partition: 0, To: "b", By: "ann", For: time.Minute}.Run(ctx, s.cluster)
 		if !errors.Is(err, context.DeadlineExceeded) || len(s.wishes().Pinned) != 0 {
 			t.Errorf("%v, %+v", err, s.wishes())
 		}
@@ -213,20 +216,20 @@ func TestDrainIsFollowedUntilNothingIsLeft(t *testing.T) {
 			}
 		}()
 		var left []int
-		done, err := admin.Drain{Node: "a", By: "ann", For: time.Minute, Progress: func(n int) { left = append(left, n) }}.Run(s.t.Context(), s.cluster)
+		done, err := handoff.Drain{Node: "a", By: "ann", For: time.Minute, Progress: func(n int) { left = append(left, n) }}.Run(s.t.Context(), s.cluster)
 		if err != nil || done.Had != 4 || done.Left != 0 || done.TookMS < 4000 || len(left) != 5 {
 			t.Errorf("%+v, %v, %v", done, left, err)
 		}
 		if s.wishes().Drained["a"].By != "ann" {
 			t.Error("the wish does not stand")
 		}
-		if _, err := (admin.Drain{Node: "b", By: "ann", For: time.Minute}).Run(s.t.Context(), s.cluster); fault.Of(err) != fault.DrainNobody {
+		if _, err := (handoff.Drain{Node: "b", By: "ann", For: time.Minute}).Run(s.t.Context(), s.cluster); fault.Of(err) != fault.DrainNobody {
 			t.Errorf("to drain the last one gave %v", err)
 		}
-		if err := admin.Undrain(s.t.Context(), s.cluster, "a", nil); err != nil || len(s.wishes().Drained) != 0 {
+		if err := handoff.Undrain(s.t.Context(), s.cluster, "a", nil); err != nil || len(s.wishes().Drained) != 0 {
 			t.Error(err)
 		}
-		if err := admin.Undrain(s.t.Context(), s.cluster, "a", nil); fault.Of(err) != fault.CommandBadArgument {
+		if err := handoff.Undrain(s.t.Context(), s.cluster, "a", nil); fault.Of(err) != fault.CommandBadArgument {
 			t.Error(err)
 		}
 	})
@@ -240,12 +243,12 @@ func TestDrainWaitsForThePlan(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			s.plan(2, "a")
 		}()
-		done, err := admin.Drain{Node: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
+		done, err := handoff.Drain{Node: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
 		if err != nil || done.Left != 0 || done.TookMS < 5000 {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.plan(3, "b")
-		done, err = admin.Drain{Node: "b", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
+		done, err = handoff.Drain{Node: "b", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
 		if fault.Of(err) != fault.DrainUnfinished || !strings.Contains(err.Error(), "plan 3 assigns some to it") {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -254,12 +257,12 @@ func TestDrainWaitsForThePlan(t *testing.T) {
 
 func TestDrainThatTakesLongGoesOnByItself(t *testing.T) {
 	play(t, func(s *stage) {
-		done, err := admin.Drain{Node: "a", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
+		done, err := handoff.Drain{Node: "a", By: "ann", For: 5 * time.Second}.Run(s.t.Context(), s.cluster)
 		if fault.Of(err) != fault.DrainUnfinished || done.Left != 4 || s.wishes().Drained["a"].By != "ann" {
 			t.Errorf("%+v, %v", done, err)
 		}
 		for node, code := range map[string]fault.Code{"x": fault.HandoffUnknown} {
-			if _, err := (admin.Drain{Node: node, For: time.Second}).Run(s.t.Context(), s.cluster); fault.Of(err) != code {
+			if _, err := (handoff.Drain{Node: node, For: time.Second}).Run(s.t.Context(), s.cluster); fault.Of(err) != code {
 				t.Errorf("%s: %v", node, err)
 			}
 		}
@@ -285,7 +288,7 @@ func TestListTellsTheNewestFirstAndNoMoreThanIsKept(t *testing.T) {
 		}
 		_ = s.cluster.Directives.Pin(s.t.Context(), 2, cluster.Pin{To: "b", By: "ann"}, time.Hour)
 		_ = s.cluster.Directives.Drain(s.t.Context(), "a", cluster.Drain{By: "bob"})
-		list, err := admin.ListMoves(s.t.Context(), s.cluster)
+		list, err := handoff.ReadHistory(s.t.Context(), s.cluster)
 		if err != nil || len(list.Recent) != 2 || list.Recent[0].To != "c" || list.Recent[1].To != "b" {
 			t.Fatalf("%+v, %v", list, err)
 		}
