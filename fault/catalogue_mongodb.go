@@ -41,9 +41,9 @@ func mongodbEntries() []Entry {
 		},
 		{
 			Code:    MongoConnections,
-			Summary: "MongoDB has few connections left, or the connection string allows fewer than the node needs",
+			Summary: "MongoDB has few connections left",
 			Meaning: "Each change stream holds a connection while it waits. If none is left, catch-up streams and checkpoints wait.",
-			Remedy:  "Raise maxPoolSize in mongodb.uri or leave it out, raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
+			Remedy:  "Raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
 		},
 		{
 			Code:    MongoExposed,
@@ -62,6 +62,12 @@ func mongodbEntries() []Entry {
 			Summary: "a majority of the replica set lags behind",
 			Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing is delivered.",
 			Remedy:  "Check rs.status() for members that are down or lag. A set of primary, secondary and arbiter has no data majority if one of the first two is down.",
+		},
+		{
+			Code:    MongoOption,
+			Summary: "an option of the connection string does not do what it says",
+			Meaning: "The node sets it itself, because the reading of the log depends on it, or it leaves out what a cluster needs. The message names the options and what stands for them; nothing else is affected.",
+			Remedy:  "Remove the option from mongodb.uri. docs/reference/connection-string.md has what becomes of each option.",
 		},
 		{
 			Code:    MongoRefused,

@@ -68,6 +68,7 @@ const (
 	MongoExposed          Code = "STRM-MONGODB-EXPOSED"
 	MongoImages           Code = "STRM-MONGODB-IMAGES"
 	MongoMajority         Code = "STRM-MONGODB-MAJORITY"
+	MongoOption           Code = "STRM-MONGODB-OPTION"
 	MongoRefused          Code = "STRM-MONGODB-REFUSED"
 	MongoResume           Code = "STRM-MONGODB-RESUME"
 	MongoShards           Code = "STRM-MONGODB-SHARDS"

@@ -302,7 +302,7 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 func TestSecretsAreNeverShown(t *testing.T) {
 	const secret = "hush"
 	c, err := parse("", nil, []string{
-		"STREAMER_MONGODB_URI=mongodb://user:a@" + secret + "/" + secret + "@h:1/db?w=1&tlsCertificateKeyFilePassword=" + secret + "&authMechanismProperties=AWS_SESSION_TOKEN:" + secret,
+		"STREAMER_MONGODB_URI=mongodb://user:a%40" + secret + "%2F" + secret + "@h:1/db?w=1&tlsCertificateKeyFilePassword=" + secret + "&authMechanismProperties=AWS_SESSION_TOKEN:" + secret,
 		"STREAMER_ETCD_USERNAME=u", "STREAMER_ETCD_PASSWORD=" + secret,
 		"STREAMER_NOTICES_WEBHOOK_URL=https://h/" + secret + "?" + secret, "STREAMER_NOTICES_WEBHOOK_SECRET=" + strings.Repeat(secret, 4),
 	}, noFile)
@@ -329,7 +329,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	if want := "mongodb.uri: mongodb://***@h:1/db?w=1&tlsCertificateKeyFilePassword=***&authMechanismProperties=***\n"; !strings.Contains(c.String(), want) {
 		t.Errorf("lacks %s:\n%s", want, c)
 	}
-	for _, bad := range []string{"MONGODB_URI=http://u:" + secret + "@h", "ETCD_ENDPOINTS=http://u:" + secret + "@h:1", "NOTICES_WEBHOOK_URL=ftp://" + secret} {
+	for _, bad := range []string{"MONGODB_URI=http://u:" + secret + "@h", "MONGODB_URI=mongodb://u:a@" + secret + "/@h", "MONGODB_URI=mongodb://u:" + secret, "ETCD_ENDPOINTS=http://u:" + secret + "@h:1", "NOTICES_WEBHOOK_URL=ftp://" + secret} {
 		if _, err := parse("", nil, []string{envPrefix + bad}, noFile); err == nil || strings.Contains(err.Error(), secret) {
 			t.Error(err)
 		}

@@ -2,9 +2,10 @@ package config
 
 import (
 	"net"
-	"net/url"
 	"os"
 	"strings"
+
+	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
 // A Link is what the configuration says about the way to MongoDB or etcd.
@@ -17,40 +18,29 @@ type Link struct {
 	keyFile string // of the node's own certificate
 }
 
-// Link reads the connection string.
+// Link says where the connection string leads.
 func (u URI) Link() (l Link) {
-	scheme, rest, _ := strings.Cut(string(u), "://")
-	rest, query, _ := strings.Cut(rest, "?")
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		l.Credentials, rest = true, rest[at+1:]
+	read, err := uri.Parse(string(u))
+	if err != nil {
+		return l // the configuration was checked
 	}
-	hosts, _, _ := strings.Cut(rest, "/")
-	tls := scheme == "mongodb+srv"
-	for option := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		name, value, _ := strings.Cut(option, "=")
-		switch name = strings.ToLower(name); {
-		case name == "tls" || name == "ssl":
-			tls = value == "true"
-		case name == "tlsinsecure" || name == "sslinsecure":
-			l.Unverified = value == "true"
-		case name == "tlscertificatekeyfile" || name == "sslclientcertificatekeyfile":
-			l.keyFile, _ = url.QueryUnescape(value) // the driver refuses what cannot be read
-			tls = true
-		case strings.HasPrefix(name, "tls") && strings.HasSuffix(name, "file"): // with files, the driver uses TLS
-			tls = true
-		case name == "authmechanism":
-			l.Credentials = true
-		}
-	}
-	for host := range strings.SplitSeq(hosts, ",") {
+	encrypted, verified := read.TLS()
+	l.Unverified, l.Credentials, l.keyFile = encrypted && !verified, read.Authenticates(), read.KeyFile()
+	for _, host := range read.Hosts() {
 		if name := hostOf(host); !isHere(name) && !strings.HasSuffix(name, ".sock") {
 			l.Remote = append(l.Remote, host)
 		}
 	}
-	if !tls {
+	if !encrypted {
 		l.Plain = l.Remote
 	}
 	return l
+}
+
+// Remarks returns what an operator should know of the connection string's options.
+func (u URI) Remarks() []string {
+	read, _ := uri.Parse(string(u)) // the configuration was checked
+	return read.Remarks()
 }
 
 // Link reads the endpoints and files.

@@ -27,7 +27,7 @@ func TestWaysToMongoDBAndEtcd(t *testing.T) {
 		"mongodb://db:27017,127.0.0.1":                                      "db:27017 db:27017",
 		"mongodb://u:p@db-1,db-2/?ssl=false":                                "db-1,db-2 db-1 db-2 credentials",
 		"mongodb://u:p@[2001:db8::1]/?tls=true":                             "[2001:db8::1] credentials",
-		"mongodb://u:a/b@c@db/?retryWrites=true;TLS=true":                   "db credentials",
+		"mongodb://u:a%2Fb%40c@db/?retryWrites=true;TLS=true":               "db credentials",
 		"mongodb://localhost.example.com/?tls=true":                         "localhost.example.com",
 		"mongodb://db/?tls=true&tlsInsecure=true":                           "db unverified",
 		"mongodb://db/?tlsCAFile=/ca.pem":                                   "db",

@@ -1,10 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+
+	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
 // mask stands for what is not shown.
@@ -39,44 +39,22 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // A URI is a MongoDB connection string, shown without its credentials; string(u) is the whole.
 type URI string
 
-// UnmarshalText takes a connection string; the driver knows the rest of its form.
+// UnmarshalText takes a connection string that is valid, and good for a node.
 func (u *URI) UnmarshalText(text []byte) error {
-	_, rest, _ := strings.Cut(string(text), "://")
-	if rest == "" || !strings.HasPrefix(string(text), "mongodb://") && !strings.HasPrefix(string(text), "mongodb+srv://") {
-		return errors.New("a connection string begins with mongodb:// or mongodb+srv:// and names a host")
+	if _, err := uri.Parse(string(text)); err != nil {
+		return err
 	}
 	*u = URI(text)
 	return nil
 }
 
-// String returns the connection string with its credentials masked: everything before the last @, because a password may
-// stand there unescaped, and the options that carry secrets.
+// String returns the connection string without its secrets; nothing of one that is not valid.
 func (u URI) String() string {
-	scheme, rest, found := strings.Cut(string(u), "://")
-	if !found {
+	read, err := uri.Parse(string(u))
+	if err != nil {
 		return Secret(u).String()
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = mask + rest[at:]
-	}
-	hosts, query, found := strings.Cut(rest, "?")
-	if !found {
-		return scheme + "://" + hosts
-	}
-	options := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
-	for i, option := range options {
-		if name, _, _ := strings.Cut(option, "="); carriesSecret(name) {
-			options[i] = name + "=" + mask
-		}
-	}
-	return scheme + "://" + hosts + "?" + strings.Join(options, "&")
-}
-
-// carriesSecret reports whether an option of a connection string holds a secret, such as tlsCertificateKeyFilePassword or
-// the session token among authMechanismProperties.
-func carriesSecret(option string) bool {
-	option = strings.ToLower(option)
-	return strings.Contains(option, "password") || option == "authmechanismproperties"
+	return read.String()
 }
 
 // GoString masks the credentials for %#v.

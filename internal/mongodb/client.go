@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
 // Config configures the connection to a deployment.
@@ -37,6 +38,7 @@ type Client struct {
 	logger  *slog.Logger
 	host    string          // of the one member that it is connected to, empty where it is connected to the deployment
 	pools   []*mongo.Client // the first is for everything that has none of its own
+	direct  bool            // the connection string names one server, which is read whatever it is
 	sharded bool            // reached through mongos
 	blind   bool            // the oplog cannot be looked at: through mongos, or for want of the right
 	atTime  bool            // documents can be read as they were at a time
@@ -67,7 +69,15 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 // Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern, and from the primary whatever
 // the URI prefers: whether a stream's position is in the log can be told only by the member that the stream reads.
 func (c *Client) Pool(adjust func(*options.ClientOptions)) (*mongo.Client, error) {
-	o := options.Client().ApplyURI(c.cfg.URI)
+	read, err := uri.Parse(c.cfg.URI)
+	if err != nil {
+		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
+	}
+	o, err := read.Options()
+	if err != nil {
+		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
+	}
+	c.direct = o.Direct != nil && *o.Direct
 	if c.host != "" {
 		o = direct(o, c.host)
 	}
@@ -87,6 +97,9 @@ func (c *Client) Driver() *mongo.Client { return c.pools[0] }
 
 // Application returns the name under which the server shows this client.
 func (c *Client) Application() string { return c.cfg.Application }
+
+// Direct reports whether the connection string names one server, which is read whatever it is.
+func (c *Client) Direct() bool { return c.direct }
 
 // Logger returns the client's logger.
 func (c *Client) Logger() *slog.Logger { return c.logger }

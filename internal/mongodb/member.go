@@ -55,7 +55,7 @@ func direct(o *options.ClientOptions, host string) *options.ClientOptions {
 	d := options.Client().SetHosts([]string{host}).SetDirect(true)
 	d.Auth, d.TLSConfig, d.ReplicaSet = o.Auth, o.TLSConfig, o.ReplicaSet
 	d.ConnectTimeout, d.Compressors, d.ServerAPIOptions = o.ConnectTimeout, o.Compressors, o.ServerAPIOptions
-	d.HeartbeatInterval, d.MaxConnIdleTime, d.Timeout = o.HeartbeatInterval, o.MaxConnIdleTime, o.Timeout
+	d.HeartbeatInterval, d.MaxConnIdleTime, d.MaxConnecting = o.HeartbeatInterval, o.MaxConnIdleTime, o.MaxConnecting
 	d.DisableOCSPEndpointCheck, d.DisableCertificateRevocationCheck = o.DisableOCSPEndpointCheck, o.DisableCertificateRevocationCheck
 	d.ZlibLevel, d.ZstdLevel, d.Dialer = o.ZlibLevel, o.ZstdLevel, o.Dialer
 	return d

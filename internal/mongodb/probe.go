@@ -50,14 +50,6 @@ func Connections(ctx context.Context, c *Client) (available int, known bool, err
 	return *status.Connections.Available, true, nil
 }
 
-// PoolSize returns the maxPoolSize of a connection string, 0 where it sets none.
-func PoolSize(uri string) int {
-	if size := options.Client().ApplyURI(uri).MaxPoolSize; size != nil {
-		return int(*size)
-	}
-	return 0
-}
-
 // OplogSize returns how full the oplog is; known is false where that cannot be looked at.
 func OplogSize(ctx context.Context, c *Client) (size, most int64, known bool, err error) {
 	if c.Blind() {

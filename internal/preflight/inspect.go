@@ -107,7 +107,11 @@ func (s *inspector) reachMongo(ctx context.Context) (f finding, err error) {
 		return f, err
 	}
 	identity, err := s.mongo.Identity(ctx)
-	return finding{Level: OK, Text: identity}, err
+	if err != nil || !s.mongo.Direct() {
+		return finding{Level: OK, Text: identity}, err
+	}
+	others, err := s.mongo.Members(ctx)
+	return judgeDirect(identity, others), err
 }
 
 func (s *inspector) version(ctx context.Context) (finding, error) {
@@ -192,7 +196,7 @@ func (s *inspector) clock(ctx context.Context) (finding, error) {
 func (s *inspector) connections(ctx context.Context) (finding, error) {
 	available, known, err := mongodb.Connections(ctx, s.mongo)
 	cfg := s.conn.Config.MongoDB
-	return judgeConnections(cfg.MaxStreams, mongodb.PoolSize(string(cfg.URI)), available, known), err
+	return judgeConnections(cfg.MaxStreams, available, known), err
 }
 
 func (s *inspector) members(ctx context.Context) (f finding, err error) {

@@ -40,6 +40,14 @@ func judgeVersion(text string) finding {
 	return fine("%s", text)
 }
 
+// judgeDirect judges a deployment of which one server is read, whatever it is, by its other members.
+func judgeDirect(identity string, others []string) finding {
+	if len(others) > 0 {
+		return warning(fault.MongoOption, "%s: directConnection reads one server and follows no election; the set has others: %s", identity, few(others))
+	}
+	return fine("%s", identity)
+}
+
 // judgeStreams judges what change streams can do.
 func judgeStreams(progress, startAfter bool) finding {
 	switch {
@@ -184,19 +192,24 @@ func judgeClock(server, sent, received time.Time) finding {
 // ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots, and the driver's own monitors.
 const ownConnections = 10
 
-// judgeConnections judges whether there are enough of them for so many streams. pool is the connection string's maxPoolSize, 0 where it sets
-// none; available what the server still takes, unknown where known is false.
-func judgeConnections(streams, pool, available int, known bool) finding {
+// judgeConnections judges whether there are enough of them for so many streams. available is what the server still takes, unknown where known is false.
+func judgeConnections(streams, available int, known bool) finding {
 	need := 2*streams + ownConnections
 	switch {
-	case pool > 0 && pool < ownConnections:
-		return warning(fault.MongoConnections, "mongodb.uri allows %d beside the streams' own; a node may need %d", pool, ownConnections)
 	case known && available < need:
 		return warning(fault.MongoConnections, "the server takes %d more; a node may need %d", available, need)
 	case !known:
 		return fine("a node may need %d; the server does not tell how many it still takes", need)
 	}
 	return fine("a node may need %d; the server takes %d more", need, available)
+}
+
+// judgeOptions judges the options of the connection string by what is to be known of them.
+func judgeOptions(remarks []string) finding {
+	if len(remarks) > 0 {
+		return warning(fault.MongoOption, "%s", strings.Join(remarks, "; "))
+	}
+	return fine("the options of mongodb.uri are used as they are")
 }
 
 // checkpointFacts is what is known of the checkpoints that there are.

@@ -122,6 +122,9 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 func (s *Service) connect(ctx context.Context) (err error) {
 	cfg := s.opts.Config
 	s.logger.Info("connecting to MongoDB", "uri", cfg.MongoDB.URI, "at_most", cfg.MongoDB.ServerSelectionTimeout)
+	for _, remark := range cfg.MongoDB.URI.Remarks() {
+		s.logger.Warn("option of mongodb.uri does not do what it says", "option", remark, "code", fault.MongoOption)
+	}
 	s.mongo, err = mongodb.Dial(ctx, mongodb.Config{
 		URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + cfg.Node.ID,
 		SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: s.logger,
