@@ -56,7 +56,7 @@ func commands() map[string]command {
 			"deletes", "ordered", "stmtId", "stmtIds",
 		}},
 		"findAndModify": {run: runFindAndModify, writes: true, retryable: true, transactional: true, named: true, fields: []string{
-			"query", "sort", "remove", "update", "new", "fields", "upsert", "bypassDocumentValidation", "hint", "stmtId",
+			"query", "sort", "remove", "update", "new", "fields", "upsert", "bypassDocumentValidation", "hint", "stmtId", "arrayFilters",
 		}},
 		"find": {run: runFind, transactional: true, named: true, fields: []string{
 			"filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "noCursorTimeout",

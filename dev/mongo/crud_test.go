@@ -45,10 +45,10 @@ func TestUpdates(t *testing.T) {
 		{"another _id", d("a", 1), d("$set", d("_id", 2)), nil, 66},
 		{"push to a number", d("a", 1), d("$push", d("a", 1)), nil, 2},
 		{"unknown modifier", d("a", 1), d("$frobnicate", d("a", 1)), nil, 9},
-		{"unsupported modifier", d("a", 1), d("$pull", d("a", 1)), nil, 115},
+		{"pull from a number", d("a", 1), d("$pull", d("a", 1)), nil, 2},
 		{"unsupported expression", d("a", 1), bson.A{d("$set", d("a", d("$concat", bson.A{"x"})))}, nil, 115},
 		{"unknown variable", d("a", 1), bson.A{d("$set", d("a", "$$NOPE"))}, nil, 17276},
-		{"unsupported stage", d("a", 1), bson.A{d("$unset", "a")}, nil, 115},
+		{"unsupported stage", d("a", 1), bson.A{d("$project", d("a", 1))}, nil, 115},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			id := bson.E{Key: "_id", Value: tc.name}
@@ -404,4 +404,26 @@ func TestCollections(t *testing.T) {
 	wantCode(t, db.RunCommand(t.Context(), d("noSuchCommand", 1)).Err(), 59)
 	wantCode(t, db.RunCommand(t.Context(), d("mapReduce", "x")).Err(), 115)
 	wantCode(t, db.RunCommand(t.Context(), d("insert", "x.$y", "documents", bson.A{d()})).Err(), 73)
+}
+
+// What stands for elements of arrays is resolved by the statement's filter and its arrayFilters, also in findAndModify.
+func TestPositionalUpdates(t *testing.T) {
+	_, client := start(t, devmongo.Config{Release: "7.0"})
+	c := client.Database("a").Collection("x")
+	stream := watch(t, c, nil, func(o *options.ChangeStreamOptionsBuilder) { o.SetShowExpandedEvents(true) })
+	insert(t, c, d("_id", 1, "l", bson.A{d("k", 1), d("k", 2)}))
+	byKey := bson.A{d("e.k", 2)}
+	if _, err := c.UpdateOne(t.Context(), d("l.k", 1), d("$set", d("l.$.v", "a", "l.$[e].v", "b")), options.UpdateOne().SetArrayFilters(byKey)); err != nil {
+		t.Fatal(err)
+	}
+	modified := c.FindOneAndUpdate(t.Context(), d("_id", 1), d("$set", d("l.$[e].v", "c")),
+		options.FindOneAndUpdate().SetArrayFilters(byKey).SetReturnDocument(options.After))
+	raw, err := modified.Raw()
+	if err != nil || text(raw, "l", "0", "v") != "a" || text(raw, "l", "1", "v") != "c" {
+		t.Errorf("%s, %v", raw, err)
+	}
+	equal(t, stream.types(3), []string{"create", "insert", "update"})
+	if e := stream.next(); text(e, "updateDescription", "updatedFields", "l.1.v") != "c" {
+		t.Error(e)
+	}
 }

@@ -145,7 +145,7 @@ func runInsert(ctx context.Context, r *request, b *doc.Builder) error {
 
 func parseChange(d bsoncore.Document) (store.Change, error) {
 	var ch store.Change
-	if err := onlyFields(d, "update", "q", "u", "multi", "upsert", "hint"); err != nil {
+	if err := onlyFields(d, "update", "q", "u", "multi", "upsert", "hint", "arrayFilters"); err != nil {
 		return ch, err
 	}
 	var err error
@@ -153,7 +153,8 @@ func parseChange(d bsoncore.Document) (store.Change, error) {
 		return ch, err
 	}
 	u, _ := doc.Field(d, "u")
-	if ch.Update, err = query.ParseUpdate(u); err != nil {
+	arrayFilters, _ := doc.Field(d, "arrayFilters")
+	if ch.Update, err = query.ParseUpdate(u, arrayFilters); err != nil {
 		return ch, err
 	}
 	multi, _ := doc.Field(d, "multi")
@@ -257,7 +258,8 @@ func parseModification(r *request) (store.Modification, *query.Projection, error
 	case !remove && !updates:
 		return m, nil, wire.Errorf(wire.FailedToParse, "Either an update or remove=true must be specified")
 	case !remove:
-		m.Update, err = query.ParseUpdate(u)
+		arrayFilters, _ := r.field("arrayFilters")
+		m.Update, err = query.ParseUpdate(u, arrayFilters)
 	}
 	return m, projection, err
 }

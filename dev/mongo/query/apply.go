@@ -68,71 +68,90 @@ func withID(d, old bsoncore.Document) bsoncore.Document {
 }
 
 func (u *Update) modify(old bsoncore.Document, c UpdateContext) (UpdateResult, error) {
-	m := &modification{context: c, root: newTree(old), updated: doc.New()}
+	m := &modification{context: c, old: old, root: newTree(old)}
 	for _, one := range u.modifiers {
 		if one.op == "$setOnInsert" && !c.Insert {
 			continue
 		}
-		if err := m.apply(one); err != nil {
+		all, err := m.concrete(u, one)
+		if err != nil {
 			return UpdateResult{}, err
 		}
+		first := len(m.log)
+		for _, one := range all {
+			if err := m.apply(one); err != nil {
+				return UpdateResult{}, err
+			}
+		}
+		if len(all) > 1 {
+			m.whole(first)
+		}
 	}
-	if !m.changed {
+	if len(m.log) == 0 {
 		return UpdateResult{Doc: old}, nil
 	}
-	r := UpdateResult{
-		Doc: m.root.current().Data, Changed: true, Updated: m.updated.Document(), Removed: m.removed,
-	}
-	if m.ambiguous != nil {
-		r.Disambiguated = m.ambiguous.Document()
-	}
-	return r, nil
+	return m.result(), nil
 }
 
 // modification is one document on its way through the modifiers.
 type modification struct {
-	context   UpdateContext
-	root      *updateTree
-	changed   bool
-	updated   *doc.Builder
-	removed   []string
-	ambiguous *doc.Builder
+	context UpdateContext
+	old     bsoncore.Document
+	root    *updateTree
+	log     []logged
+}
+
+// logged is a field that has changed, as the oplog names it.
+type logged struct {
+	path    []string
+	value   bsoncore.Value
+	removed bool
+}
+
+// result describes what has changed.
+func (m *modification) result() UpdateResult {
+	r := UpdateResult{Doc: m.root.current().Data, Changed: true}
+	updated, ambiguous := doc.New(), doc.New()
+	for _, one := range m.log {
+		name := strings.Join(one.path, ".")
+		if one.removed {
+			r.Removed = append(r.Removed, name)
+		} else {
+			updated.Value(name, one.value)
+		}
+		m.explain(ambiguous, name, one.path)
+	}
+	r.Updated = updated.Document()
+	if d := ambiguous.Document(); !doc.Empty(d) {
+		r.Disambiguated = d
+	}
+	return r
 }
 
 func (m *modification) apply(one modifier) error {
 	at := m.root
-	numericName := false
 	for i, part := range one.path {
 		if !at.container() || at.isArray() && !isIndex(part) {
-			if one.op == "$unset" {
+			if one.culls() {
 				return nil
 			}
 			return wire.Errorf(wire.PathNotViable, "Cannot create field '%s' in element {%s}", part, doc.Element(at.name, at.current()))
 		}
-		numericName = numericName || !at.isArray() && isIndex(part)
 		last := i == len(one.path)-1
 		kid := at.child(part)
-		var err error
 		switch {
-		case kid == nil && one.op == "$unset":
+		case kid == nil && one.culls():
 			return nil
 		case kid == nil:
-			numericName = numericName || slices.ContainsFunc(one.path[i+1:], isIndex)
-			err = m.create(at, one, i)
-		case last && one.op == "$unset":
+			return m.create(at, one, i)
+		case last && (one.op == "$unset" || one.op == removal):
 			at.remove(part)
-			m.changed = true
-			m.removed = append(m.removed, one.String())
+			m.log = append(m.log, logged{path: one.path, removed: true})
+			return nil
 		case last:
-			err = m.change(kid, one)
-		default:
-			at = kid
-			continue
+			return m.change(kid, one)
 		}
-		if err == nil && numericName {
-			m.note(one)
-		}
-		return err
+		at = kid
 	}
 	return nil
 }
@@ -143,32 +162,75 @@ func (m *modification) create(at *updateTree, one modifier, i int) error {
 		return wire.Errorf(wire.CannotBackfillArray, "can't backfill more than %d elements", maxPadding)
 	}
 	v, err := m.initial(one)
-	if err != nil {
+	if err != nil || v.Type == 0 {
 		return err
 	}
-	m.set(one.String(), v)
+	path, leaf := one.path, v
 	for j := len(one.path) - 1; j > i; j-- {
 		v = bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: doc.New().Value(one.path[j], v).Bytes()}
 	}
 	at.add(one.path[i], v)
+	if m.context.Deltas {
+		path, leaf = one.path[:i+1], v
+	}
+	m.set(path, leaf)
 	return nil
 }
 
-func (m *modification) set(path string, v bsoncore.Value) {
-	m.changed = true
-	m.updated.Value(path, v)
+func (m *modification) set(path []string, v bsoncore.Value) {
+	m.log = append(m.log, logged{path: path, value: v})
 }
 
-// initial is the value of a field that was missing.
+// whole logs an array as a whole where an update of its elements has changed several: that of all changes since the first.
+func (m *modification) whole(first int) {
+	changes := m.log[first:]
+	if len(changes) < 2 {
+		return
+	}
+	common := changes[0].path
+	for _, one := range changes[1:] {
+		n := 0
+		for n < min(len(common), len(one.path)) && common[n] == one.path[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	at := m.root.find(common)
+	if at == nil || !at.isArray() {
+		return
+	}
+	m.log = append(m.log[:first], logged{path: common, value: at.current()})
+}
+
+// initial is the value of a field that was missing; zero where the operator does not make it.
 func (m *modification) initial(one modifier) (bsoncore.Value, error) {
 	switch one.op {
 	case "$push":
-		return Array([]bsoncore.Value{one.arg}), nil
+		p, err := one.pushed()
+		return Array(p.apply(nil)), err
+	case "$addToSet":
+		list, _, err := m.array(nil, one)
+		return Array(list), err
+	case "$mul":
+		return zeroOf(one.arg), nil
+	case "$bit":
+		return one.bits(bsoncore.Value{Type: bsoncore.TypeInt32, Data: bsoncore.AppendInt32(nil, 0)})
+	case "$rename":
+		return m.renamed(one), nil
 	case "$currentDate":
 		return m.now(one)
 	default:
 		return one.arg, nil
 	}
+}
+
+// renamed returns the value of the field that a $rename names, zero if there is none.
+func (m *modification) renamed(one modifier) bsoncore.Value {
+	at := newTree(m.old).find(strings.Split(one.arg.StringValue(), "."))
+	if at == nil {
+		return bsoncore.Value{}
+	}
+	return at.current()
 }
 
 func (m *modification) now(one modifier) (bsoncore.Value, error) {
@@ -186,30 +248,29 @@ func (m *modification) now(one modifier) (bsoncore.Value, error) {
 // change applies an operator to a field that exists.
 func (m *modification) change(at *updateTree, one modifier) error {
 	before := at.current()
-	if one.op == "$push" {
-		return m.push(at, before, one)
+	switch one.op {
+	case "$push", "$addToSet", "$pop", "$pull", "$pullAll":
+		return m.changeArray(at, before, one)
 	}
 	after, err := m.next(before, at.name, one)
 	if err != nil || Same(before, after) {
 		return err
 	}
 	at.set(after)
-	m.set(one.String(), after)
+	m.set(one.path, after)
 	return nil
 }
 
 func (m *modification) next(before bsoncore.Value, name string, one modifier) (bsoncore.Value, error) {
 	switch one.op {
-	case "$inc":
-		if !before.IsNumber() {
-			return before, wire.Errorf(wire.TypeMismatch, "Cannot apply $inc to a value of non-numeric type. {%s} has the field '%s' of non-numeric type %s",
+	case "$inc", "$mul":
+		return m.computed(before, name, one)
+	case "$bit":
+		if _, ok := integer(before); !ok {
+			return before, wire.Errorf(wire.BadValue, "Cannot apply $bit to a value of non-integral type.{%s} has the field %s of non-integer type %s",
 				m.id(), name, doc.TypeName(before.Type))
 		}
-		after, ok := sumOf(before, one.arg)
-		if !ok {
-			return before, wire.Errorf(wire.BadValue, "Failed to apply $inc operations to current value (%s) for document {%s}", doc.Literal(before), m.id())
-		}
-		return after, nil
+		return one.bits(before)
 	case "$max":
 		if Compare(one.arg, before) > 0 {
 			return one.arg, nil
@@ -220,6 +281,11 @@ func (m *modification) next(before bsoncore.Value, name string, one modifier) (b
 			return one.arg, nil
 		}
 		return before, nil
+	case "$rename":
+		if v := m.renamed(one); v.Type != 0 {
+			return v, nil
+		}
+		return before, nil
 	case "$currentDate":
 		return m.now(one)
 	default:
@@ -227,13 +293,53 @@ func (m *modification) next(before bsoncore.Value, name string, one modifier) (b
 	}
 }
 
-func (m *modification) push(at *updateTree, before bsoncore.Value, one modifier) error {
+// computed is what $inc and $mul make of a value.
+func (m *modification) computed(before bsoncore.Value, name string, one modifier) (bsoncore.Value, error) {
+	if !before.IsNumber() {
+		return before, wire.Errorf(wire.TypeMismatch, "Cannot apply %s to a value of non-numeric type. {%s} has the field '%s' of non-numeric type %s",
+			one.op, m.id(), name, doc.TypeName(before.Type))
+	}
+	compute := sumOf
+	if one.op == "$mul" {
+		compute = productOf
+	}
+	after, ok := compute(before, one.arg)
+	if !ok {
+		return before, wire.Errorf(wire.BadValue, "Failed to apply %s operations to current value (%s) for document {%s}", one.op, doc.Literal(before), m.id())
+	}
+	return after, nil
+}
+
+// changeArray applies an operator on arrays. Elements that are only added at the end are logged by their indexes, everything else as the whole array.
+func (m *modification) changeArray(at *updateTree, before bsoncore.Value, one modifier) error {
 	if before.Type != bsoncore.TypeArray {
 		return wire.Errorf(wire.BadValue, "The field '%s' must be an array but is of type %s in document {%s}", one, doc.TypeName(before.Type), m.id())
 	}
-	index := strconv.Itoa(doc.Len(before.Data))
-	at.add(index, one.arg)
-	m.set(one.String()+"."+index, one.arg)
+	list := slices.Collect(doc.Values(before.Data))
+	if one.op != "$push" {
+		after, changed, err := m.array(list, one)
+		if err == nil && changed {
+			at.set(Array(after))
+			m.set(one.path, at.current())
+		}
+		return err
+	}
+	p, err := one.pushed()
+	if err != nil {
+		return err
+	}
+	if p.appends() {
+		for i, v := range p.elements {
+			index := strconv.Itoa(len(list) + i)
+			at.add(index, v)
+			m.set(append(slices.Clone(one.path), index), v)
+		}
+		return nil
+	}
+	if after := Array(p.apply(list)); !Same(before, after) {
+		at.set(after)
+		m.set(one.path, after)
+	}
 	return nil
 }
 
@@ -245,24 +351,25 @@ func (m *modification) id() string {
 	return doc.Element("_id", v)
 }
 
-// note remembers a path in which a number is a field's name.
-func (m *modification) note(one modifier) {
-	if m.ambiguous == nil {
-		m.ambiguous = doc.New()
-	}
-	m.ambiguous.OpenArray(one.String())
+// explain adds a path in which a number, or what has a dot, is a field's name.
+func (m *modification) explain(b *doc.Builder, name string, path []string) {
+	ambiguous := false
 	at := m.root
-	for i, part := range one.path {
+	steps := doc.New()
+	for i, part := range path {
 		if n, err := strconv.Atoi(part); at != nil && at.isArray() && err == nil {
-			m.ambiguous.Int32(doc.Index(i), int32(n))
+			steps.Int32(doc.Index(i), int32(n))
 		} else {
-			m.ambiguous.String(doc.Index(i), part)
+			steps.String(doc.Index(i), part)
+			ambiguous = ambiguous || isIndex(part)
 		}
 		if at != nil && at.container() {
 			at = at.child(part)
 		}
 	}
-	m.ambiguous.End()
+	if ambiguous {
+		b.Value(name, bsoncore.Value{Type: bsoncore.TypeArray, Data: steps.Bytes()})
+	}
 }
 
 func isIndex(s string) bool {

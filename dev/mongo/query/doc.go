@@ -8,8 +8,8 @@
 // A [Filter] knows which fields it reads (Fields) and which _id values it can match (IDs), so a caller can cache its results or look
 // documents up instead of scanning.
 //
-// An [Update] is a replacement, the modifiers $set, $setOnInsert, $unset, $inc, $min, $max, $push and $currentDate with dotted paths and
-// array indexes, or a pipeline of $set. Apply makes a new document from an old one and returns also the fields that were set and removed,
+// An [Update] is a replacement, MongoDB's modifiers with dotted paths, array indexes, $, $[] and $[identifier], or a pipeline of $set, $unset and
+// $replaceWith. Apply makes a new document from an old one and returns also the fields that were set and removed,
 // as an oplog entry and a change event name them. An update that changes nothing causes neither. Fields change in the server's order:
 // sorted by path, array indexes as numbers; new fields are appended.
 package query

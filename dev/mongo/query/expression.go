@@ -2,6 +2,7 @@ package query
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -17,7 +18,8 @@ type Scope struct {
 }
 
 // Evaluate computes an aggregation expression over a document: literals, "$field", "$$NOW", "$$CLUSTER_TIME",
-// "$$ROOT", $literal, $add, $ifNull and $slice. A missing field gives the zero Value.
+// "$$ROOT", "$$REMOVE", $literal, $add, $ifNull, $slice, $concatArrays, $mergeObjects, $setField and $unsetField. A missing field gives the zero
+// Value.
 func Evaluate(v bsoncore.Value, d bsoncore.Document, s Scope) (bsoncore.Value, error) {
 	switch v.Type {
 	case bsoncore.TypeString:
@@ -69,6 +71,8 @@ func (s Scope) text(v bsoncore.Value, d bsoncore.Document) (bsoncore.Value, erro
 			return fieldPath(d, parsePath(rest)), nil
 		}
 		return bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: d}, nil
+	case "REMOVE":
+		return bsoncore.Value{}, nil
 	default:
 		return bsoncore.Value{}, wire.Errorf(17276, "Use of undefined variable: %s", name)
 	}
@@ -129,8 +133,11 @@ func (s Scope) operator(name string, arg bsoncore.Value, spec []byte, d bsoncore
 	if doc.Len(spec) != 1 {
 		return bsoncore.Value{}, wire.Errorf(15983, "An object representing an expression must have exactly one field")
 	}
-	if name == "$literal" {
+	switch name {
+	case "$literal":
 		return arg, nil
+	case "$setField", "$unsetField":
+		return s.setField(name, arg, d)
 	}
 	var args []bsoncore.Value
 	var err error
@@ -151,6 +158,10 @@ func (s Scope) operator(name string, arg bsoncore.Value, spec []byte, d bsoncore
 		return ifNull(args)
 	case "$slice":
 		return slice(args)
+	case "$concatArrays":
+		return concatArrays(args)
+	case "$mergeObjects":
+		return mergeObjects(args)
 	default:
 		return bsoncore.Value{}, wire.Errorf(wire.CommandNotSupported, "devmongo does not support the expression %s", name)
 	}
@@ -245,4 +256,86 @@ func slice(args []bsoncore.Value) (bsoncore.Value, error) {
 	}
 	from = min(from, length)
 	return Array(items[from : from+min(n, length-from)]), nil
+}
+
+// setField is $setField: {field, input, value}, and $unsetField: {field, input}. The name of the field may have dots and begin with a dollar.
+func (s Scope) setField(name string, arg bsoncore.Value, d bsoncore.Document) (bsoncore.Value, error) {
+	part := func(of string) bsoncore.Value {
+		v, _ := doc.Field(arg.Data, of)
+		return v
+	}
+	if arg.Type != bsoncore.TypeEmbeddedDocument || part("field").Type == 0 || part("input").Type == 0 || name == "$setField" && part("value").Type == 0 {
+		return bsoncore.Value{}, wire.Errorf(4161100, "%s requires 'field', 'input' and, to set it, 'value'", name)
+	}
+	field, err := Evaluate(part("field"), d, s)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	key, ok := field.StringValueOK()
+	if !ok {
+		return bsoncore.Value{}, wire.Errorf(4161107, "%s requires 'field' to evaluate to type String, but got %s", name, doc.TypeName(field.Type))
+	}
+	input, err := Evaluate(part("input"), d, s)
+	if err != nil {
+		return bsoncore.Value{}, err
+	}
+	switch input.Type {
+	case 0, bsoncore.TypeNull, bsoncore.TypeUndefined:
+		return bsoncore.Value{Type: bsoncore.TypeNull}, nil
+	case bsoncore.TypeEmbeddedDocument:
+	default:
+		return bsoncore.Value{}, wire.Errorf(4161105, "%s requires 'input' to evaluate to type Object", name)
+	}
+	var value bsoncore.Value
+	if name == "$setField" {
+		if value, err = Evaluate(part("value"), d, s); err != nil {
+			return value, err
+		}
+	}
+	root := &updateTree{value: input}
+	kid := root.child(key)
+	switch {
+	case value.Type == 0:
+		root.remove(key)
+	case kid == nil:
+		root.add(key, value)
+	default:
+		kid.set(value)
+	}
+	return root.current(), nil
+}
+
+func concatArrays(args []bsoncore.Value) (bsoncore.Value, error) {
+	var items []bsoncore.Value
+	for _, v := range args {
+		switch v.Type {
+		case 0, bsoncore.TypeNull, bsoncore.TypeUndefined:
+			return bsoncore.Value{Type: bsoncore.TypeNull}, nil
+		case bsoncore.TypeArray:
+			items = slices.AppendSeq(items, doc.Values(v.Data))
+		default:
+			return bsoncore.Value{}, wire.Errorf(28664, "$concatArrays only supports arrays, not %s", doc.TypeName(v.Type))
+		}
+	}
+	return Array(items), nil
+}
+
+func mergeObjects(args []bsoncore.Value) (bsoncore.Value, error) {
+	root := newTree(doc.New().Document())
+	for _, v := range args {
+		switch v.Type {
+		case 0, bsoncore.TypeNull, bsoncore.TypeUndefined:
+		case bsoncore.TypeEmbeddedDocument:
+			for name, field := range doc.All(v.Data) {
+				if kid := root.child(name); kid != nil {
+					kid.set(field)
+				} else {
+					root.add(name, field)
+				}
+			}
+		default:
+			return bsoncore.Value{}, wire.Errorf(40400, "$mergeObjects requires object inputs, but input %s is of type %s", doc.Literal(v), doc.TypeName(v.Type))
+		}
+	}
+	return root.current(), nil
 }

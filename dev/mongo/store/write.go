@@ -93,7 +93,7 @@ func (s *Store) Update(n Name, ch Change, w Writer) (WriteResult, error) {
 		return out, err
 	}
 	for _, row := range rows {
-		_, changed, err := s.change(c, row, ch.Update, w)
+		_, changed, err := s.change(c, row, ch.Filter, ch.Update, w)
 		if err != nil {
 			return out, err
 		}
@@ -105,9 +105,9 @@ func (s *Store) Update(n Name, ch Change, w Writer) (WriteResult, error) {
 	return out, nil
 }
 
-// change applies an update to one document and logs it.
-func (s *Store) change(c *collection, row foundRow, u *query.Update, w Writer) (bsoncore.Document, bool, error) {
-	r, err := u.Apply(row.doc, query.UpdateContext{Scope: s.scope()})
+// change applies an update to one document, which the filter has found, and logs it.
+func (s *Store) change(c *collection, row foundRow, f *query.Filter, u *query.Update, w Writer) (bsoncore.Document, bool, error) {
+	r, err := u.Apply(row.doc, query.UpdateContext{Scope: s.scope(), Filter: f, Deltas: s.log.Release().Deltas()})
 	if err != nil || !r.Changed {
 		return row.doc, false, err
 	}
@@ -256,7 +256,7 @@ func (s *Store) Modify(n Name, m Modification, w Writer) (Modified, error) {
 		s.delete(c, *row, w)
 		return Modified{Value: row.doc, Found: true}, nil
 	}
-	after, _, err := s.change(c, *row, m.Update, w)
+	after, _, err := s.change(c, *row, m.Filter, m.Update, w)
 	if err != nil {
 		return Modified{}, err
 	}
