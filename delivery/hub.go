@@ -43,6 +43,9 @@ type Config struct {
 	SnapshotRate *rate.Limiter
 	// SnapshotPage is how many documents are read at a time. Defaults to 512.
 	SnapshotPage int
+	// Covers reports whether changes of a namespace are read, of some collection with an empty Coll, of some database with an empty DB. Nobody
+	// subscribes to another one, or reads its documents. nil covers all.
+	Covers func(change.Namespace) bool
 	// Range is the extent of the oplog. Required for Page.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.

@@ -37,6 +37,9 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	if h.cfg.Snapshots == nil {
 		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
 	}
+	if err := h.covered(r.Namespace); err != nil {
+		return a, err
+	}
 	of := h.tenants.enter(r.Account)
 	defer h.tenants.exit(of)
 	if of != nil {

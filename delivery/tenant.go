@@ -494,6 +494,9 @@ func (h *Hub) suspend(sub *Subscription) {
 // of them together use half of the cores at most, so Compile may block; it returns the context's cause if that ends first. A filter that was suspended for
 // the identity of late is refused with the fault SessionFilterCostly.
 func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*match.Program, error) {
+	if err := h.covered(change.Namespace{DB: f.DB, Coll: f.Coll}); err != nil {
+		return nil, err
+	}
 	of := h.tenants.enter(account)
 	if of == nil {
 		return h.tenants.compiler.Compile(f)

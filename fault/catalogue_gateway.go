@@ -183,5 +183,11 @@ func gatewayEntries() []Entry {
 			Meaning: "It asked to resume, but sent no position, and there is no checkpoint under its name. Nothing was delivered.",
 			Remedy:  "Read the documents that it needs, and connect with a start: now, earliest or a time. If it had a checkpoint, check its name and the cluster.",
 		},
+		{
+			Code:    SessionUnwatched,
+			Summary: "the node reads nothing of the namespace",
+			Meaning: "The node reads what mongodb.watch lists, and never admin, config, local, collections of MongoDB's own (system.…), or the database of the checkpoints. Nothing would ever come, so nothing was subscribed or read.",
+			Remedy:  "Correct db and coll, or have the operator add the namespace to mongodb.watch of all nodes.",
+		},
 	}
 }

@@ -98,6 +98,7 @@ const (
 	SessionTooWide        Code = "STRM-SESSION-TOO-WIDE"
 	SessionUnacknowledged Code = "STRM-SESSION-UNACKNOWLEDGED"
 	SessionUnknown        Code = "STRM-SESSION-UNKNOWN"
+	SessionUnwatched      Code = "STRM-SESSION-UNWATCHED"
 	SinkHalted            Code = "STRM-SINK-HALTED"
 	SinkTarget            Code = "STRM-SINK-TARGET"
 	SupervisorBudget      Code = "STRM-SUPERVISOR-RESTART-BUDGET-EXHAUSTED"

@@ -178,7 +178,7 @@ func holdBack(ctx context.Context, accounts *access.Accounts, err error) {
 
 func statusCode(c fault.Code) codes.Code {
 	switch c {
-	case fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck:
+	case fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck, fault.SessionUnwatched:
 		return codes.InvalidArgument
 	case fault.SessionUnknown:
 		return codes.NotFound

@@ -178,6 +178,7 @@ func (s *Service) buildNode(context.Context) error {
 	hub := delivery.New(delivery.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
 		QueueBytes: int(cfg.Gateway.QueueBytes),
+		Covers:     backend.Watch(cfg).Covers,
 		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,

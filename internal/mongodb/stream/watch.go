@@ -115,10 +115,25 @@ func (w Watch) Keeps() func(*change.Event) bool {
 	}
 }
 
-// Covers reports whether the changes of a collection are read.
+// Covers reports whether changes of a collection are read: of some collection of the database with an empty Coll, of some database with an empty
+// DB. What MongoDB keeps for itself, and our own checkpoints, are not: change streams leave them out, and nobody else may read them through a node.
 func (w Watch) Covers(ns change.Namespace) bool {
-	return ns.DB != w.Exclude && (len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, ns.String()) || slices.Contains(w.Namespaces, ns.DB+".*"))
+	switch {
+	case slices.Contains(ownDatabases, ns.DB), w.Exclude != "" && ns.DB == w.Exclude, strings.HasPrefix(ns.Coll, "system."):
+		return false
+	case len(w.Namespaces) == 0:
+		return true
+	}
+	return slices.ContainsFunc(w.Namespaces, func(watched string) bool {
+		db, coll, _ := strings.Cut(watched, ".")
+		return (ns.DB == "" || ns.DB == db) && (ns.Coll == "" || coll == "*" || ns.Coll == coll)
+	})
 }
+
+// ownDatabases are those that MongoDB keeps for itself (manual: "Change Streams", "Watch a Deployment").
+//
+//nolint:gochecknoglobals // a constant table
+var ownDatabases = []string{"admin", "config", "local"}
 
 // fingerprint is a hash of what decides which events there are and what their tokens mean.
 func (w Watch) fingerprint(can abilities) string {
