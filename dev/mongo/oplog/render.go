@@ -88,6 +88,10 @@ func (s *Stream) updateDescription(b *doc.Builder, v bsoncore.Value, e *Entry) {
 	for name, field := range doc.All(v.Data) {
 		b.Value(name, field)
 	}
+	if !s.env.Log.Release().Since(R70) { // since 6.1
+		b.End()
+		return
+	}
 	b.Open("disambiguatedPaths")
 	if e.Detail != nil && e.Detail.Disambiguated != nil {
 		for name, path := range doc.All(e.Detail.Disambiguated) {

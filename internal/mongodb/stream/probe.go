@@ -15,19 +15,25 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// codeUnknownStage is the server's code of a pipeline stage that it does not know.
-const codeUnknownStage = 40324
+// Codes of servers that do not know a part of what a stream is opened with: a stage of the pipeline, an option of $changeStream.
+const (
+	codeUnknownStage  = 40324
+	codeUnknownOption = 40415
+)
 
 // abilities are what streams are opened with, beside the watch: what the deployment can do and the user may do.
 type abilities struct {
-	split    bool   // large events come in fragments ($changeStreamSplitLargeEvent, since 6.0.9)
+	split bool // large events come in fragments ($changeStreamSplitLargeEvent, since 6.0.9)
+	// expanded asks for expanded events (showExpandedEvents, since 6.0): only in these an update says what a field's name with a dot or of digits
+	// is (disambiguatedPaths, since 6.1).
+	expanded bool
 	database string // the database to watch, where the user may not watch the cluster
 }
 
 // Probe finds out what the deployment can do and the user may do, by opening and closing a stream; nobody's version is trusted. It
 // must be called before Open. Its error says what a person must act upon, or that the deployment does not answer.
 func (s *Source) Probe(ctx context.Context) error {
-	s.can = abilities{split: true}
+	s.can = abilities{split: true, expanded: true}
 	database, one := s.cfg.Watch.database()
 	for {
 		err := s.try(ctx)
@@ -40,6 +46,8 @@ func (s *Source) Probe(ctx context.Context) error {
 			return nil
 		case s.can.split && server != nil && server.HasErrorCode(codeUnknownStage):
 			s.can.split = false
+		case s.can.expanded && server != nil && server.HasErrorCode(codeUnknownOption):
+			s.can.expanded = false
 		case one && s.can.database == "" && mongodb.Denied(err):
 			s.can.database = database
 		default:
@@ -51,7 +59,7 @@ func (s *Source) Probe(ctx context.Context) error {
 // try opens a stream once and closes it.
 func (s *Source) try(ctx context.Context) error {
 	opts := options.ChangeStream().SetBatchSize(0)
-	s.cfg.Watch.images(opts, false)
+	s.ask(opts, false)
 	cursor, err := s.watch(ctx, s.home.pool, s.pipeline(whole), opts)
 	if err != nil {
 		return err
@@ -97,7 +105,7 @@ func (s *Source) watch(
 // pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the server demands.
 func (s *Source) pipeline(view view) mongo.Pipeline {
 	pipeline := mongo.Pipeline{}
-	if match := s.cfg.Watch.match(); match != nil {
+	if match := s.cfg.Watch.match(s.can); match != nil {
 		pipeline = append(pipeline, bson.D{{Key: "$match", Value: match}})
 	}
 	if project := view.project(); project != nil {
@@ -107,6 +115,14 @@ func (s *Source) pipeline(view view) mongo.Pipeline {
 		pipeline = append(pipeline, bson.D{{Key: "$changeStreamSplitLargeEvent", Value: bson.D{}}})
 	}
 	return pipeline
+}
+
+// ask asks for what events are to have.
+func (s *Source) ask(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
+	if s.can.expanded {
+		opts.SetShowExpandedEvents(true)
+	}
+	s.cfg.Watch.images(opts, lenient)
 }
 
 // Fingerprint names what streams are opened with. An event's token is good only for streams of the same fingerprint.

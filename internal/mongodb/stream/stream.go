@@ -318,7 +318,7 @@ func (st *stream) openOnce(ctx context.Context) error {
 	src := st.source
 	// An empty first reply brings a post-batch token before the first event.
 	opts := options.ChangeStream().SetBatchSize(0).SetMaxAwaitTime(src.cfg.MaxAwait).SetComment(src.client.Application())
-	st.source.cfg.Watch.images(opts, st.lenient)
+	src.ask(opts, st.lenient)
 	if st.position.IsZero() {
 		// "Now" is an operation time too, so that nothing is between the question and the opening.
 		now, err := st.at.client.Now(ctx)

@@ -32,6 +32,11 @@ type Watch struct {
 //nolint:gochecknoglobals // a constant table
 var collectionEvents = []string{"drop", "rename", "dropDatabase", "invalidate"}
 
+// documentEvents are the operations that name a document. Streams with expanded events have more than these and those of collections, which nobody asks for.
+//
+//nolint:gochecknoglobals // a constant table
+var documentEvents = []string{"insert", "update", "replace", "delete"}
+
 // split sorts the namespaces into whole databases and collections.
 func (w Watch) split() (databases []string, collections []change.Namespace) {
 	for _, ns := range w.Namespaces {
@@ -47,7 +52,7 @@ func (w Watch) split() (databases []string, collections []change.Namespace) {
 
 // match builds the $match stage, nil when there is nothing to filter. The databases and the collections are matched apart, which
 // the server scans ten times faster than pairs; the pairs that nobody asked for are dropped by Keeps.
-func (w Watch) match() bson.D {
+func (w Watch) match(can abilities) bson.D {
 	var all bson.A
 	if databases, collections := w.split(); len(w.Namespaces) > 0 {
 		var dbs, colls []string
@@ -76,8 +81,12 @@ func (w Watch) match() bson.D {
 	if w.Exclude != "" {
 		all = append(all, bson.D{{Key: "ns.db", Value: bson.D{{Key: "$ne", Value: w.Exclude}}}})
 	}
-	if len(w.Operations) > 0 {
-		operations := unique(append(slices.Clone(w.Operations), collectionEvents...))
+	asked := w.Operations
+	if len(asked) == 0 && can.expanded {
+		asked = documentEvents
+	}
+	if len(asked) > 0 {
+		operations := unique(append(slices.Clone(asked), collectionEvents...))
 		all = append(all, bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: operations}}}})
 	}
 	switch len(all) {
@@ -138,7 +147,10 @@ var ownDatabases = []string{"admin", "config", "local"}
 // fingerprint is a hash of what decides which events there are and what their tokens mean.
 func (w Watch) fingerprint(can abilities) string {
 	opened := bson.D{
-		{Key: "scope", Value: cmp.Or(can.database, "cluster")}, {Key: "match", Value: w.match()}, {Key: "split", Value: can.split},
+		{Key: "scope", Value: cmp.Or(can.database, "cluster")}, {Key: "match", Value: w.match(can)}, {Key: "split", Value: can.split},
+	}
+	if can.expanded {
+		opened = append(opened, bson.E{Key: "expanded", Value: true})
 	}
 	if w.BeforeChange != "" {
 		opened = append(opened, bson.E{Key: "before", Value: w.BeforeChange})
