@@ -122,6 +122,7 @@ func (s *Session) ready() bool {
 	return !s.mu.live && !s.paused && s.hasRoom()
 }
 
+// Ended reports whether the session has ended.
 func (s *Session) Ended() bool {
 	select {
 	case <-s.done:
