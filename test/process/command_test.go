@@ -25,7 +25,7 @@ func command(t *testing.T, args ...string) (p *process, output string) {
 
 func TestConfigCheckPassesWhatIsShippedAndFindsAMisspeltKey(t *testing.T) {
 	t.Parallel()
-	if _, output := command(t, "config", "check", "-f", filepath.Join("..", "config.yaml")); output != "configuration ok" {
+	if _, output := command(t, "config", "check", "-f", filepath.Join("..", "..", "config.yaml")); output != "configuration ok" {
 		t.Errorf("output %q", output)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")

@@ -26,7 +26,9 @@ func TestPlannedStopSavesTheLastMarksAndFreesThePartitions(t *testing.T) {
 			l := newLab(t, backend).with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=1h")
 			p := start(t, launch{args: []string{"run", "-o", "json"}, env: l.settings})
 			p.await(nodeRuns)
-			l.insert(0, 500)
+			l.insert(0, 100)
+			until(t, "every partition has its first checkpoint", func() bool { return len(l.stored()) == partitions })
+			l.insert(100, 500)
 			until(t, "all events are printed", func() bool { return len(p.output.all()) == 500 })
 			p.signal(syscall.SIGTERM)
 			if code := p.wait(); code != 0 {
