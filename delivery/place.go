@@ -12,7 +12,7 @@ import (
 
 // A page is a page of documents, encoded for its readers.
 type page struct {
-	to        change.Timestamp
+	after, to change.Timestamp
 	until     change.Value
 	next      change.Value
 	documents []document
@@ -44,7 +44,7 @@ type pageWriter struct {
 // write writes a page as its readers want it.
 func (h *Hub) write(w *pageWriter, q snapshot.Query, read snapshot.Page, takers []*reader) *page {
 	p := &page{
-		to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)), hits: w.hits[:0], payloads: w.payloads[:0],
+		after: q.After, to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)), hits: w.hits[:0], payloads: w.payloads[:0],
 	}
 	defer func() { w.hits, w.payloads = p.hits, p.payloads }()
 	index, readers := &match.Index{}, make(map[match.ID]*reader, len(takers))
@@ -150,6 +150,13 @@ func (h *Hub) place(c *scan) {
 	c.again = nil
 	for s, sub := range p.costly {
 		h.evictReader(s, sub)
+	}
+	for _, r := range slices.Clone(c.Readers()) {
+		if r.Who.session.documentsFrom.Compare(p.after) > 0 { // it has got partitions meanwhile, and reads the page again
+			c.Leave(r)
+			h.waiting = append(h.waiting, r)
+			h.early = true
+		}
 	}
 	takers := slices.Clone(c.Readers())
 	ref := h.at.Ref()

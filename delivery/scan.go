@@ -80,7 +80,7 @@ func (h *Hub) offer(r *reader) {
 // hasRoom reports whether a reader may get a page: its session is with the Hub, and has credit.
 func (h *Hub) hasRoom(r *reader) bool {
 	s := r.Who.session
-	if s.from.After(h.at) {
+	if s.from.After(h.at) || s.documentsFrom.Compare(h.at.Time) > 0 {
 		h.early = true
 		return false
 	}
@@ -131,6 +131,11 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		})
 		await(ctx, c.placed, 0)
 	}
+}
+
+// isEarlyFor reports whether the page is of a time at which the session of a reader takes no documents yet.
+func (f *fetch) isEarlyFor(r *reader) bool {
+	return r.Who.session.documentsFrom.Compare(f.query.After) > 0
 }
 
 // noteFetch notes how to end the reading of a page; nil: it is over.
@@ -294,7 +299,7 @@ func (h *Hub) next(c *scan) (f *fetch, takers []*reader, over bool) {
 	if len(c.again) == 0 {
 		from, until := c.Next()
 		f, c.ahead = c.ahead, nil
-		if f != nil && !f.touched.Spoiled() && f.query.From.Equal(from) && f.query.Until.Equal(until) {
+		if f != nil && !slices.ContainsFunc(takers, f.isEarlyFor) && !f.touched.Spoiled() && f.query.From.Equal(from) && f.query.Until.Equal(until) {
 			c.touched = f.touched
 			return f, takers, false
 		}

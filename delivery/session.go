@@ -106,8 +106,9 @@ type Session struct {
 	leaving       []*Subscription // for which a document has stopped to match with the current event
 	leaver        Writer
 	leavers       leavers
-	remembered    int  // bytes that its subscriptions remember of what they were sent
-	paused        bool // reading has stopped
+	remembered    int              // bytes that its subscriptions remember of what they were sent
+	documentsFrom change.Timestamp // earlier documents are not for it; see DocumentsFrom
+	paused        bool             // reading has stopped
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
@@ -136,8 +137,8 @@ type Session struct {
 		reads         bool                // a snapshot is not complete
 		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
-		cuts          map[change.Partition]attachment // of partitions that leave: the last batch whose events are handed over, and its end
-		rewound       attachment                      // the last rewind, and its batch
+		cuts          map[change.Partition]cut // of partitions that leave
+		rewound       attachment               // the last rewind, and its batch
 		notices       []Notice
 		cause         error
 	}
@@ -189,6 +190,13 @@ func newReading(rest Place, of map[change.Partition]Place, generation uint64) *r
 type attachment struct {
 	at  change.Position
 	seq uint64
+}
+
+// A cut is where a partition leaves: the last batch whose events are handed over, its end, and the progress of the snapshots after it.
+type cut struct {
+	attachment
+
+	snapshots []snapshot.Progress
 }
 
 // A Notice is information about the service without a place in the log.
@@ -671,8 +679,9 @@ type SessionState struct {
 	Owes time.Time
 	// Acked counts acknowledged events.
 	Acked uint64
-	// Snapshots is the progress of its snapshots.
+	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave: what is read afterwards is not handed over for them.
 	Snapshots []snapshot.Progress
+	Leaving   map[change.Partition][]snapshot.Progress
 	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier batches are acknowledged.
 	Generation uint64
 }
@@ -705,8 +714,15 @@ func (s *Session) State() SessionState {
 			} else {
 				st.Partitions[p] = reading.place(p, acked)
 			}
-			if cut, leaves := s.mu.cuts[p]; leaves && st.Partitions[p].After(cut.at) {
+			cut, leaves := s.mu.cuts[p]
+			if leaves && st.Partitions[p].After(cut.at) {
 				st.Partitions[p] = cut.at
+			}
+			if leaves && oldest > cut.seq {
+				if st.Leaving == nil {
+					st.Leaving = make(map[change.Partition][]snapshot.Progress)
+				}
+				st.Leaving[p] = cut.snapshots
 			}
 		}
 		return st
@@ -734,20 +750,22 @@ func (s *Session) idle() bool {
 	return len(s.mu.sent) == 0
 }
 
-// Cut ends what is handed over of partitions with the last batch that was received, and returns its number. Their checkpoints do not pass it.
+// Cut ends what is handed over of partitions with the last batch that was received, and returns its number. Their checkpoints do not pass it, nor
+// the progress of snapshots in them.
 func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last = s.mu.given
-	end, reading := s.mu.considered, s.mu.reading
+	end, reading, snapshots := s.mu.considered, s.mu.reading, s.mu.snapshots
 	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
-		end, reading = s.mu.sent[i].before, s.mu.sent[i].reading
+		first := s.mu.sent[i]
+		end, reading, snapshots = first.before, first.reading, first.snapshots
 	}
 	if s.mu.cuts == nil {
-		s.mu.cuts = make(map[change.Partition]attachment)
+		s.mu.cuts = make(map[change.Partition]cut)
 	}
 	for _, p := range partitions {
-		s.mu.cuts[p] = attachment{at: reading.place(p, end), seq: last}
+		s.mu.cuts[p] = cut{attachment{at: reading.place(p, end), seq: last}, snapshots}
 	}
 	return last
 }

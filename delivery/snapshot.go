@@ -188,6 +188,17 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
+// DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber that is served by several nodes needs this where
+// it gets partitions: the owner before may have delivered any change up to the time at which its term ended, and a document that is older than
+// such a change must not follow it.
+func (s *Session) DocumentsFrom(t change.Timestamp) {
+	s.await(func() {
+		if t.Compare(s.documentsFrom) > 0 {
+			s.documentsFrom = t
+		}
+	})
+}
+
 // Reread has the session read again what is left of snapshots by another session of the subscriber, from the beginning of each collection. Until it
 // has, that is left wherever the subscriber is by its acknowledgements.
 func (s *Session) Reread(left []snapshot.Progress) {

@@ -35,6 +35,8 @@ type world struct {
 	halt   bool
 	policy checkpoint.Policy
 	stall  func(context.Context) // of the hubs; nil for none
+
+	documents snapshot.Source // nil for none
 }
 
 // A flaky store is one that may be away.
@@ -116,7 +118,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
-	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall}, log)
+	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall, Snapshots: w.documents}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
@@ -159,10 +161,13 @@ func (n *node) own(t *testing.T, epoch uint64) []change.Term {
 	return terms
 }
 
-func (n *node) allTerms(epoch uint64) []change.Term {
+func (n *node) allTerms(epoch uint64) []change.Term { return termsOf(n.terms, epoch) }
+
+// termsOf returns terms of all partitions that end with a context.
+func termsOf(ctx context.Context, epoch uint64) []change.Term {
 	terms := make([]change.Term, partitions)
 	for p := range terms {
-		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Context: n.terms}
+		terms[p] = change.Term{Partition: change.Partition(p), Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Context: ctx}
 	}
 	return terms
 }

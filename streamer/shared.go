@@ -156,6 +156,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	for _, c := range claimed {
 		left = delivery.Together(left, delivery.Unread(c.Snapshots))
 	}
+	if err := s.placeDocuments(ctx, left); err != nil {
+		return err
+	}
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
@@ -176,6 +179,22 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	for i, t := range terms {
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition] = t, claimed[i].Generation
 	}
+	return nil
+}
+
+// placeDocuments has documents come after everything that the owners before may have handed over, before it gets partitions: what is left of their
+// snapshots, and those of its own.
+func (s *Shared) placeDocuments(ctx context.Context, left []snapshot.Progress) error {
+	if len(left) == 0 && len(delivery.Unread(s.session.Snapshots())) == 0 {
+		return nil
+	}
+	reach, err := s.node.cfg.Range.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("place documents: %w", err)
+	}
+	from := reach.Last
+	from.T += uint32(reach.Slack.Seconds())
+	s.session.DocumentsFrom(from)
 	return nil
 }
 
@@ -218,6 +237,10 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		term, there := terms[p]
 		if !there || term.Err() != nil {
 			continue
+		}
+		left := left
+		if cut, leaves := st.Leaving[p]; leaves {
+			left = delivery.Unread(cut)
 		}
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
