@@ -44,6 +44,7 @@ type progress struct {
 	Subscription string             `json:"subscription"`
 	Filter       uint64             `json:"filter"`
 	Reason       snapshot.Reason    `json:"reason"`
+	Some         []left             `json:"some,omitempty"`
 	Partitions   []change.Partition `json:"partitions,omitempty"`
 	Listed       bool               `json:"listed,omitempty"`
 	Left         []left             `json:"left,omitempty"`
@@ -211,6 +212,9 @@ func progressOf(p snapshot.Progress) progress {
 	if !p.At.IsZero() {
 		s.At = &position{T: p.At.T, I: p.At.I}
 	}
+	for _, ns := range p.Some {
+		s.Some = append(s.Some, left{DB: ns.DB, Coll: ns.Coll})
+	}
 	for _, l := range p.Left {
 		s.Left = append(s.Left, left{DB: l.Namespace.DB, Coll: l.Namespace.Coll, From: valueOf(l.From), Until: valueOf(l.Until), Round: l.Round})
 	}
@@ -225,6 +229,9 @@ func (s *progress) parse() (snapshot.Progress, error) {
 	}
 	if s.At != nil {
 		p.At = change.Timestamp{T: s.At.T, I: s.At.I}
+	}
+	for _, l := range s.Some {
+		p.Some = append(p.Some, change.Namespace{DB: l.DB, Coll: l.Coll})
 	}
 	for _, l := range s.Left {
 		from, err := l.From.parse()

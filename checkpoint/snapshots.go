@@ -14,7 +14,7 @@ import (
 func cloneSnapshots(all []snapshot.Progress) []snapshot.Progress {
 	all = slices.Clone(all)
 	for i, p := range all {
-		all[i].Partitions, all[i].Left = slices.Clone(p.Partitions), slices.Clone(p.Left)
+		all[i].Partitions, all[i].Left, all[i].Some = slices.Clone(p.Partitions), slices.Clone(p.Left), slices.Clone(p.Some)
 		for j, l := range all[i].Left {
 			all[i].Left[j].From.Data, all[i].Left[j].Until.Data = slices.Clone(l.From.Data), slices.Clone(l.Until.Data)
 		}
@@ -114,6 +114,9 @@ func storedSize(p snapshot.Progress) int {
 	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
 		n += 192
 	}
+	for _, ns := range p.Some {
+		n += 32 + escaped(ns.DB) + escaped(ns.Coll)
+	}
 	for _, l := range p.Left {
 		n += 160 + escaped(l.Namespace.DB) + escaped(l.Namespace.Coll) + (len(l.From.Data)+len(l.Until.Data))*4/3
 	}
@@ -133,7 +136,7 @@ func escaped(s string) (n int) {
 
 func sameProgress(p, q snapshot.Progress) bool {
 	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
-		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.EqualFunc(p.Left, q.Left, sameLeft)
+		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.Equal(p.Some, q.Some) && slices.EqualFunc(p.Left, q.Left, sameLeft)
 }
 
 func sameLeft(l, m snapshot.Left) bool {

@@ -370,10 +370,9 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	c.writer.cost, c.writer.copied = 0, 0
 	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
 	s.leave(e, e.Position().Ref(), p, s.leaving, &c.writer)
+	s.closeUnit(e.Position())
 	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
-	clear(s.matched)
-	clear(s.leaving)
-	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
+	s.forgetMatched()
 	return true
 }
 

@@ -435,24 +435,32 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		opened := s.opened()
 		switch {
 		case s.tenant != nil && len(s.matched) > 1 && !h.affordsForms(s, e):
+			s.forgetMatched() // before it belongs to its own loop
 			h.evict(s, before)
 		case h.budget.tight(h.pending) && !h.bound && !s.affords():
+			s.forgetMatched()
 			h.shed(s, before)
 		default:
 			h.writer.cost, h.writer.copied = 0, 0
 			s.event(e, ref, p, keyed, s.matched, &h.writer)
 			s.leave(e, ref, p, s.leaving, &h.writer)
+			s.closeUnit(position)
 			h.spend(s, h.writer.cost)
 			h.sends(s, h.writer.copied)
 			h.pending += s.opened() - opened
 			h.touched[s] = struct{}{}
+			s.forgetMatched()
 		}
-		clear(s.matched)
-		clear(s.leaving)
-		s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 	}
 	clear(h.getting)
 	h.getting = h.getting[:0]
+}
+
+// forgetMatched clears what the current event concerns. Called by the owner.
+func (s *Session) forgetMatched() {
+	clear(s.matched)
+	clear(s.leaving)
+	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 }
 
 // shed removes a session from the live path before the current event, because the budget allows it no more. before is the position of the

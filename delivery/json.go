@@ -47,12 +47,13 @@ type snapshotMark struct {
 	Reason       string        `json:"reason"`
 	Read         uint64        `json:"read"`
 	Estimated    uint64        `json:"estimated"`
+	Namespaces   []string      `json:"namespaces,omitempty"` // none: all that the subscription selects
 }
 
 // AppendMark appends the state of a snapshot as a JSON object.
 func AppendMark(b []byte, id string, m *SnapshotMark) []byte {
 	text, err := json.Marshal(snapshotMark{
-		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated,
+		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated, Namespaces: m.Namespaces,
 	})
 	if err != nil {
 		panic("delivery: " + err.Error()) // plain values

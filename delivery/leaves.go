@@ -131,6 +131,8 @@ func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
 // sendsEvent remembers what an event that the subscriber is sent says of a document.
 func (sub *Subscription) sendsEvent(e *change.Event) {
 	if e.Key() == nil {
+		// The subscriber may keep the documents under their new name.
+		sub.sent.whole = sub.sent.whole && e.Op() != change.OpRename
 		return
 	}
 	if ns := e.Namespace(); e.Op() == change.OpDelete || string(e.OpName()) == change.LeftName {
@@ -143,6 +145,11 @@ func (sub *Subscription) sendsEvent(e *change.Event) {
 // left reports whether a document has, with an event that does not match, stopped to match: by its image before, otherwise by what the subscriber
 // was sent. Where that is not known it may have. It returns what it costs to ask, too.
 func (sub *Subscription) left(e *change.Event) (left bool, units int) {
+	if !sub.Program.Admits(e.Op()) && e.Op() != change.OpDelete {
+		if holds, err := sub.Program.Holds(e); holds && err == nil { // the change is hidden, the document is there
+			return false, imageUnits
+		}
+	}
 	if sub.session.tenant == nil || sub.Program.IsDecided() { // evaluating costs what is not limited, or little
 		if before := e.Lookup("fullDocumentBeforeChange").Document(); before != nil {
 			image, err := change.Snapshotted(e.Namespace(), before, e.Time())

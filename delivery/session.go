@@ -30,6 +30,8 @@ type Subscription struct {
 	// Leaves also tells when a document stops matching: an event of the operation type left, with the key. A document counts that matched by its
 	// image before, otherwise one that was sent; where that is not known, any.
 	Leaves bool
+	// Fresh says that the subscriber has no document of this subscription, so that the sent ones are all that can leave.
+	Fresh bool
 
 	session *Session
 	key     match.ID
@@ -70,8 +72,6 @@ type SessionConfig struct {
 	Snapshots []snapshot.Progress
 	// Generation is the checkpoint generation of the position.
 	Generation uint64
-	// Fresh says that nothing was sent to the subscriber before.
-	Fresh bool
 	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
 	Attached bool
 	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
@@ -474,7 +474,7 @@ func (s *Session) add(subscriptions []Subscription) {
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
 		if sub.Leaves {
 			s.leavers.add(sub)
-			sub.sent = &sentDocuments{whole: s.cfg.Fresh, of: make(map[uint64]sentDocument)}
+			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[uint64]sentDocument)}
 		}
 		if s.isLive() {
 			s.hub.include(sub)
@@ -605,8 +605,13 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 		}
 	}
 	clear(s.matching)
+}
+
+// closeUnit queues the open batch if it is full. Called when everything of a position is in it: a batch never ends among the entries of
+// one, because whoever has had its end drops the rest of them as repeated.
+func (s *Session) closeUnit(at change.Position) {
 	if s.open != nil && !s.open.grows() {
-		s.queue(e.Position().Clone())
+		s.queue(at.Clone())
 	}
 }
 
@@ -637,8 +642,8 @@ func (s *Session) queue(to change.Position) {
 	}
 	b.To = to
 	events := len(b.Events)
-	if events > 0 {
-		s.usual = usual{events + events/8, len(b.payloads) + len(b.payloads)/8}
+	if events > 0 { // one large event says nothing of the next batch
+		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads)+len(b.payloads)/8, MaxBatchBytes)}
 	}
 	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // a session that does not receive must run out of credit

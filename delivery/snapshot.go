@@ -29,6 +29,8 @@ type SnapshotMark struct {
 	Subscription string
 	State        SnapshotState
 	Reason       snapshot.Reason
+	// Namespaces are those whose documents come; empty means all that the subscription selects.
+	Namespaces []string
 	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
 }
@@ -92,7 +94,7 @@ func (s *Session) operate(sub *Subscription, do Operation) bool {
 	if do == CancelSnapshot {
 		next.Done, next.Paused, next.Listed, next.Left = true, false, true, nil
 		next.At = change.Later(s.at(), s.position()).Time
-		s.mark(sub, SnapshotCancelled, next)
+		s.mark(sub, SnapshotCancelled, next, next.Some)
 		return true
 	}
 	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
@@ -160,9 +162,18 @@ func FilterHash(p *match.Program) uint64 {
 // Called by the owner.
 func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Listed: len(some) > 0}
+	p.Some = some
 	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
 		p = *before
 		p.Paused = false
+		if len(before.Some) > 0 {
+			p.Some = slices.Clone(before.Some)
+			for _, ns := range some {
+				if !slices.Contains(p.Some, ns) {
+					p.Some = append(p.Some, ns)
+				}
+			}
+		}
 	}
 	if p.Listed {
 		p.Left = slices.DeleteFunc(slices.Clone(p.Left), func(l snapshot.Left) bool { return slices.Contains(some, l.Namespace) })
@@ -181,7 +192,7 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 		s.hub.abandon(sub)
 	}
 	if s.setProgress(sub.ID, &p); p.Listed {
-		s.mark(sub, SnapshotBegun, p)
+		s.mark(sub, SnapshotBegun, p, some)
 	}
 	if live {
 		s.hub.advance(sub)
@@ -263,9 +274,6 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
 	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
-		if sub.sent != nil {
-			sub.sent.whole = true // it is new
-		}
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != FilterHash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
@@ -285,7 +293,7 @@ func (h *Hub) advance(sub *Subscription) {
 		h.gone(sub)
 		done := *p
 		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
-		sub.session.mark(sub, SnapshotDone, done)
+		sub.session.mark(sub, SnapshotDone, done, done.Some)
 	default:
 		for _, left := range p.Left {
 			if !slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Left.Namespace == left.Namespace }) {
@@ -314,13 +322,14 @@ func (h *Hub) leaveScan(r *reader) {
 	h.waiting = slices.DeleteFunc(h.waiting, is)
 }
 
-// mark queues a snapshot mark and then updates the progress.
-func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress) {
+// mark queues a snapshot mark, which concerns some collections or, if there are none, all of the subscription, and then updates the progress.
+func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress, some []change.Namespace) {
 	s.queue(s.position())
-	s.open = &Batch{
-		Snapshot: &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated},
-		Stamp:    Stamp(replaced(s.Snapshots(), sub.ID, &p)),
+	m := &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}
+	for _, ns := range some {
+		m.Namespaces = append(m.Namespaces, ns.String())
 	}
+	s.open = &Batch{Snapshot: m, Stamp: Stamp(replaced(s.Snapshots(), sub.ID, &p))}
 	s.queue(change.Later(s.at(), s.position()))
 	s.setProgress(sub.ID, &p)
 	sub.marked(state, p)
@@ -390,5 +399,5 @@ func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snaps
 		p.Left = append(p.Left, snapshot.Left{Namespace: c.Namespace})
 		p.Estimated += uint64(max(0, c.Documents))
 	}
-	sub.session.mark(sub, SnapshotBegun, p)
+	sub.session.mark(sub, SnapshotBegun, p, p.Some)
 }

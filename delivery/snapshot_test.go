@@ -209,6 +209,7 @@ type replica struct {
 	coll    string // empty: all
 	credit  int
 	recover bool
+	fresh   bool // it has nothing
 	leaves  bool // it has the documents of an even v only
 
 	has    contents
@@ -230,8 +231,8 @@ func (r *replica) open(t *testing.T, b *bench) {
 	if r.leaves {
 		filter.Source = "doc.v % 2 == 0"
 	}
-	r.session = b.open(r.cfg, []delivery.Subscription{{ID: "docs", Program: deliverytest.Compile(t, filter), Snapshot: true, Recover: r.recover, Leaves: r.leaves}})
-	r.cfg.Fresh = false
+	r.session = b.open(r.cfg, []delivery.Subscription{{ID: "docs", Program: deliverytest.Compile(t, filter), Snapshot: true, Recover: r.recover, Leaves: r.leaves, Fresh: r.fresh}})
+	r.fresh = false
 }
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
@@ -424,7 +425,7 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 	var replicas []*replica
 	open := func(m int) {
 		r := &replica{
-			cfg: delivery.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: delivery.Place{At: b.log.End()}, Fresh: true},
+			cfg: delivery.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: delivery.Place{At: b.log.End()}}, fresh: true,
 			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
 			credit: 1 + m%40, recover: m%2 == 0, leaves: leaves,
 		}

@@ -306,9 +306,9 @@ func TestManyLeaversLeaveTheLivePath(t *testing.T) {
 			var leavers []delivery.Subscription
 			for i := range 3000 {
 				f := match.Filter{DB: db, Source: fmt.Sprintf("key._id == %d", 1000+i)}
-				leavers = append(leavers, delivery.Subscription{ID: fmt.Sprint(i), Program: deliverytest.Compile(t, f), Leaves: true})
+				leavers = append(leavers, delivery.Subscription{ID: fmt.Sprint(i), Program: deliverytest.Compile(t, f), Leaves: true, Fresh: true})
 			}
-			return b.open(delivery.SessionConfig{Account: account, Fresh: true}, leavers)
+			return b.open(delivery.SessionConfig{Account: account}, leavers)
 		}
 		asked, quiet := open("asked", "shop"), open("quiet", "quiet")
 		synctest.Wait()

@@ -170,7 +170,7 @@ func readSubscription(m *streampb.Subscription, carries match.Carries) (sub deli
 		filter.Deletes = match.DeletesAll
 	}
 	sub = delivery.Subscription{
-		ID: m.GetId(), Form: delivery.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT, Leaves: m.GetLeaves(),
+		ID: m.GetId(), Form: delivery.Form{Fields: m.GetFields()}, Recover: m.GetOnLoss() == streampb.OnLoss_ON_LOSS_SNAPSHOT, Leaves: m.GetLeaves(), Fresh: m.GetFresh(),
 	}
 	if m.GetFormat() == streampb.Format_FORMAT_JSON {
 		sub.Form.Format = delivery.JSON

@@ -49,7 +49,7 @@ func snapshotMessage(m *delivery.SnapshotMark) *streampb.Snapshot {
 		state = streampb.Snapshot_STATE_CANCELLED
 	case delivery.SnapshotBegun:
 	}
-	return &streampb.Snapshot{Subscription: m.Subscription, State: state, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated}
+	return &streampb.Snapshot{Subscription: m.Subscription, State: state, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated, Namespaces: m.Namespaces}
 }
 
 // timeOf returns the time of a position, nil if it is unknown.

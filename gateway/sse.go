@@ -69,7 +69,7 @@ func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Seco
 // ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
 // with a checkpoint), start (now, earliest, an RFC 3339 time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify,
 // or snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left comes when a document stops
-// matching). Snapshots need a subscriber. The header or parameter Last-Event-ID
+// matching), fresh (true: the client has no document yet, so that left comes only for those that it is sent). Snapshots need a subscriber. The header or parameter Last-Event-ID
 // resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
@@ -109,7 +109,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
 	subscriber, err := h.node.Connect(r.Context(), request, []delivery.Subscription{
-		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves},
+		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh},
 	})
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
@@ -219,10 +219,14 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 			if sub.Leaves = values[0] == "true"; !sub.Leaves && values[0] != "false" {
 				return bad("parameter leaves: true or false")
 			}
+		case "fresh":
+			if sub.Fresh = values[0] == "true"; !sub.Fresh && values[0] != "false" {
+				return bad("parameter fresh: true or false")
+			}
 		case "Last-Event-ID":
 			last = cmp.Or(last, values[0])
 		default:
-			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss, leaves", name)
+			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss, leaves, fresh", name)
 		}
 	}
 	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
@@ -232,6 +236,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if last == "" {
 		return f, request, sub, nil
 	}
+	sub.Fresh = false // an EventSource that connects again repeats its parameters
 	text, rest, _ := strings.Cut(last, idMark)
 	generation, stamp, _ := strings.Cut(rest, idMark)
 	ref, err := change.ParseRefText(text, h.cfg.Cluster)

@@ -38,13 +38,29 @@ func (p *Program) Match(e *change.Event) (bool, error) {
 	return p.match(&m.facts, p.expression.Eval)
 }
 
-// match calls eval; for a rename, for the source and for the target namespace, as far as the filter selects them: its subscriber may be one that may
-// not read the name of the other.
+// Admits reports whether events of an operation may match: the filter's operations, and its policy for deletes, say so.
+func (p *Program) Admits(op change.Op) bool { return always(op) || p.wants(op) }
+
+// Holds is Match whatever the event's operation is.
+func (p *Program) Holds(e *change.Event) (bool, error) {
+	m := takeMatcher()
+	defer m.giveBack()
+	m.facts.Of(e)
+	return p.evaluate(&m.facts, p.expression.Eval)
+}
+
+// match calls evaluate if the filter admits the event's operation.
 func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
-	e := f.Event()
-	if !p.admits(e) || !p.selector.reaches(e) {
+	if e := f.Event(); !p.admits(e) || !p.selector.reaches(e) {
 		return false, nil
 	}
+	return p.evaluate(f, eval)
+}
+
+// evaluate calls eval; for a rename, for the source and for the target namespace, as far as the filter selects them: its subscriber may be one that may
+// not read the name of the other.
+func (p *Program) evaluate(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
+	e := f.Event()
 	f.ImageAsDoc(p.filter.Deletes == DeletesBefore)
 	v, err := expr.No, error(nil)
 	if p.selector.fits(e.DB(), e.Coll()) {
@@ -62,7 +78,7 @@ func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, err
 }
 
 // admits reports whether the filter admits the event's operation.
-func (p *Program) admits(e *change.Event) bool { return always(e.Op()) || p.wants(e.Op()) }
+func (p *Program) admits(e *change.Event) bool { return p.Admits(e.Op()) }
 
 // always reports whether an operation is delivered regardless of filters: a skipped event may be any, and a snapshot's document was
 // filtered before.

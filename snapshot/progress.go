@@ -24,6 +24,8 @@ type Progress struct {
 	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
 	Filter uint64
 	Reason Reason
+	// Some are the only collections that it is of; empty means all that the filter selects.
+	Some []change.Namespace
 	// Partitions are the partitions whose documents remain; empty means all.
 	Partitions []change.Partition
 	// Listed says that Left lists all collections; before, they are unknown.
@@ -55,6 +57,9 @@ func (p Progress) AppendState(b []byte) []byte {
 	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
 	for _, l := range p.Left {
 		b = fmt.Appendf(b, " %q %q %d %x %d %x %t", l.Namespace.DB, l.Namespace.Coll, l.From.Type, l.From.Data, l.Until.Type, l.Until.Data, l.Round)
+	}
+	for _, ns := range p.Some {
+		b = fmt.Appendf(b, " %q.%q", ns.DB, ns.Coll)
 	}
 	return b
 }

@@ -248,7 +248,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 	default:
-		e.begin, cfg.Fresh = BeginStart, true
+		e.begin = BeginStart
 		switch r.Start {
 		case StartEarliest:
 			if reach.First.IsZero() {

@@ -1137,7 +1137,11 @@ type Subscription struct {
 	// Also tell when a document stops matching: an event of operationType left, with documentKey only. It is known by the pre-image where MongoDB
 	// keeps one, otherwise by the documents that the session has been sent. Where that is not known either, because the session resumed or was sent
 	// too many, left comes for every change after which a document does not match.
-	Leaves        bool `protobuf:"varint,10,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	Leaves bool `protobuf:"varint,10,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	// The client has no document of this subscription: it has never been sent one under this id, in this session or an earlier one. The server believes
+	// it, and then tells of documents that leave only where it has sent them. Without it, left comes for every change after which a document does not
+	// match. Of no effect with PARTITIONS_OWNED, where other nodes may have sent some.
+	Fresh         bool `protobuf:"varint,11,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,6 +1242,13 @@ func (x *Subscription) GetOnLoss() OnLoss {
 func (x *Subscription) GetLeaves() bool {
 	if x != nil {
 		return x.Leaves
+	}
+	return false
+}
+
+func (x *Subscription) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
 	}
 	return false
 }
@@ -2010,8 +2021,11 @@ type Snapshot struct {
 	// start: the subscription begins with it; loss: changes may have been missed; operator: an operator asked for it.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The documents read so far, of all that the filter was evaluated on, and how many there were at the beginning, by MongoDB's estimate.
-	Read          uint64 `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
-	Estimated     uint64 `protobuf:"varint,5,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	Read      uint64 `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
+	Estimated uint64 `protobuf:"varint,5,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	// The namespaces (db.coll) whose documents come; none: all that the subscription selects. What a client does at STATE_BEGUN and at STATE_DONE
+	// concerns its documents of these and of no others: between the two it gets all that exist, so those that it has not got by then are gone.
+	Namespaces    []string `protobuf:"bytes,6,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2079,6 +2093,13 @@ func (x *Snapshot) GetEstimated() uint64 {
 		return x.Estimated
 	}
 	return 0
+}
+
+func (x *Snapshot) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
 }
 
 // Loss has its place among the events. It is acknowledged like them and redelivered until then.
@@ -2448,7 +2469,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\"M\n" +
 	"\x11PartitionPosition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\fR\bposition\"\xa7\x02\n" +
+	"\bposition\x18\x02 \x01(\fR\bposition\"\xbd\x02\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02db\x18\x02 \x01(\tR\x02db\x12\x12\n" +
@@ -2460,7 +2481,8 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\adeletes\x18\b \x01(\x0e2\x14.streamer.v1.DeletesR\adeletes\x12,\n" +
 	"\aon_loss\x18\t \x01(\x0e2\x13.streamer.v1.OnLossR\x06onLoss\x12\x16\n" +
 	"\x06leaves\x18\n" +
-	" \x01(\bR\x06leaves\"L\n" +
+	" \x01(\bR\x06leaves\x12\x14\n" +
+	"\x05fresh\x18\v \x01(\bR\x05fresh\"L\n" +
 	"\tSubscribe\x12?\n" +
 	"\rsubscriptions\x18\x01 \x03(\v2\x19.streamer.v1.SubscriptionR\rsubscriptions\"\x1f\n" +
 	"\vUnsubscribe\x12\x10\n" +
@@ -2514,13 +2536,16 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06change\x18\x04 \x01(\fR\x06change\x12+\n" +
 	"\x06format\x18\x05 \x01(\x0e2\x13.streamer.v1.FormatR\x06format\x12$\n" +
 	"\rsubscriptions\x18\x06 \x03(\tR\rsubscriptions\x12\x1a\n" +
-	"\bsnapshot\x18\a \x01(\bR\bsnapshot\"\x81\x02\n" +
+	"\bsnapshot\x18\a \x01(\bR\bsnapshot\"\xa1\x02\n" +
 	"\bSnapshot\x12\"\n" +
 	"\fsubscription\x18\x01 \x01(\tR\fsubscription\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.streamer.v1.Snapshot.StateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04read\x18\x04 \x01(\x04R\x04read\x12\x1c\n" +
-	"\testimated\x18\x05 \x01(\x04R\testimated\"T\n" +
+	"\testimated\x18\x05 \x01(\x04R\testimated\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x06 \x03(\tR\n" +
+	"namespaces\"T\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTATE_BEGUN\x10\x01\x12\x0e\n" +
