@@ -2,9 +2,13 @@ package streamer_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
@@ -69,4 +73,30 @@ func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A partition that comes for the first time is no restart; one that comes again is.
+func TestRestartsOfPartitionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		n := newWorld(t, source).start("n", nil)
+		counts := func(want int) {
+			t.Helper()
+			expected := fmt.Sprintf(`
+				# HELP streamer_partition_restarts_total Partitions that the node serves again in a new term after it served them before.
+				# TYPE streamer_partition_restarts_total counter
+				streamer_partition_restarts_total %d
+			`, want)
+			if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(expected), "streamer_partition_restarts_total"); err != nil {
+				t.Error(err)
+			}
+		}
+		first := n.own(t, 1)
+		counts(0)
+		n.Ended(first)
+		n.own(t, 2)
+		counts(partitions)
+		n.stop(t)
+	})
 }

@@ -58,10 +58,13 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 		}
 	}
 	events := n.hub.Events()
-	n.restarts.Add(float64(len(fresh)))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range fresh {
+		if n.mu.served[t.Partition] {
+			n.restarts.Inc()
+		}
+		n.mu.served[t.Partition] = true
 		n.mu.consumers[t.Partition] = &consumer{term: t, begun: events[t.Partition], counted: events[t.Partition]}
 	}
 	return nil

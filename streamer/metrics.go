@@ -71,11 +71,12 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// restarts counts the terms that a node has begun to serve.
+// restarts counts the partitions that the node serves again in a new term.
 type restarts struct{ prometheus.Counter }
 
 func newRestarts() restarts {
 	return restarts{prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "streamer", Name: "partition_restarts_total", Help: "Terms of partitions that the node has begun to serve.",
+		Namespace: "streamer", Name: "partition_restarts_total",
+		Help: "Partitions that the node serves again in a new term after it served them before.",
 	})}
 }

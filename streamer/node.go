@@ -88,7 +88,8 @@ type Node struct {
 	mu      struct {
 		sync.Mutex
 		consumers map[change.Partition]*consumer
-		exclusive map[string]*Exclusive // by name
+		served    map[change.Partition]bool // partitions that it serves or served before
+		exclusive map[string]*Exclusive     // by name
 		shared    []*Shared
 		stopping  bool
 	}
@@ -111,7 +112,8 @@ func NewNode(cfg NodeConfig, hub *delivery.Hub, log *oplog.Log, store Checkpoint
 	}
 	n.restarts = newRestarts()
 	n.lifetime, n.stop = context.WithCancelCause(context.Background())
-	n.mu.consumers, n.mu.exclusive = make(map[change.Partition]*consumer), make(map[string]*Exclusive)
+	n.mu.consumers, n.mu.served = make(map[change.Partition]*consumer), make(map[change.Partition]bool)
+	n.mu.exclusive = make(map[string]*Exclusive)
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(gauges{n.Status, n.Subscribers}, n.restarts)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
@@ -101,10 +103,11 @@ func newWorld(t *testing.T, source *oplogtest.Log) *world {
 type node struct {
 	*streamer.Node
 
-	cancel context.CancelFunc
-	kill   context.CancelCauseFunc // ends its terms
-	terms  context.Context
-	ended  chan error
+	metrics *prometheus.Registry
+	cancel  context.CancelFunc
+	kill    context.CancelCauseFunc // ends its terms
+	terms   context.Context
+	ended   chan error
 }
 
 // start starts a node; prepare may share subscribers before it runs.
@@ -114,12 +117,14 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 		first, last := w.source.Reach()
 		return gap.Reach{First: first, Last: last}, nil
 	}})
-	n := &node{ended: make(chan error, 1)}
+	n := &node{metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	log := oplog.New(oplog.Config{
 		Partitions: partitions, Reach: reach.Now, Lost: func(l oplog.Loss) { n.Lost(l) },
 	}, w.source)
 	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall, Snapshots: w.documents}, log)
-	n.Node = streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: name, Range: reach, Policy: w.policy}, hub, log, w.store)
+	n.Node = streamer.NewNode(streamer.NodeConfig{
+		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics,
+	}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
 	n.terms, n.kill = context.WithCancelCause(w.t.Context())
