@@ -46,12 +46,6 @@ func supervisorEntries() []Entry {
 			Remedy:  "Nothing for a single one. For many, check the network to the node, and its load.",
 		},
 		{
-			Code:    SupervisorStale,
-			Summary: "the list of components is old",
-			Meaning: "The members of the cluster have not been read for 5 minutes; it is a page after 10. Nodes that have joined since are not looked after.",
-			Remedy:  "Check etcd and the connection of the node that sweeps.",
-		},
-		{
 			Code:    SupervisorBudget,
 			Summary: "a component's restarts are used up",
 			Meaning: "It was restarted supervisor.restart_budget times within supervisor.restart_window and did not recover. It is not restarted until the window ends, because further restarts would hide the cause.",

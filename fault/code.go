@@ -108,7 +108,6 @@ const (
 	SupervisorPaused      Code = "STRM-SUPERVISOR-RESTART-PAUSED"
 	SupervisorRecovered   Code = "STRM-SUPERVISOR-COMPONENT-RECOVERED"
 	SupervisorRestarted   Code = "STRM-SUPERVISOR-AUTO-RESTART"
-	SupervisorStale       Code = "STRM-SUPERVISOR-REGISTRY-STALE"
 	SupervisorSwept       Code = "STRM-SUPERVISOR-SWEEP-COMPLETE"
 	SupervisorTimeout     Code = "STRM-SUPERVISOR-ENDPOINT-TIMEOUT"
 )

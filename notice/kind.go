@@ -23,7 +23,6 @@ const (
 	KindComponentRestarted     = "component_restarted"
 	KindRestartBudgetExhausted = "restart_budget_exhausted"
 	KindRestartsDamped         = "restarts_damped"
-	KindRegistryStale          = "registry_stale"
 	KindSweepReport            = "sweep_report"
 	KindSweepMissing           = "sweep_missing"
 	KindSweepResumed           = "sweep_resumed"
@@ -92,8 +91,6 @@ func Table() []Rule {
 			"a component was restarted too often and did not recover; it is not restarted until the window ends"},
 		{Health, KindRestartsDamped, []Severity{Critical}, []string{"code", "slugs", "cause"},
 			"so much fails at once that the cause is probably elsewhere; not everything of it is restarted"},
-		{Health, KindRegistryStale, []Severity{Warning, Critical}, []string{"code", "age_seconds"},
-			"the supervisor has not read the cluster's members for long"},
 		{Health, KindSweepReport, []Severity{Info}, []string{"code", "report_id", "total_components", "healthy_count", "unhealthy_count", "missed_count", "restarted_count"},
 			"a sweep in which something was not as before; at most one a minute"},
 		{Health, KindSweepMissing, []Severity{Critical}, []string{"code", "last_sweep", "last_by", "silence_seconds"},

@@ -62,31 +62,3 @@ func (s *Supervisor) notice(e Event) notice.Notice {
 	}
 	return n
 }
-
-// From when on the registry is old, and from when on that is a page.
-const (
-	staleWarning  = 5 * time.Minute
-	staleCritical = 10 * time.Minute
-)
-
-// tellOfRegistry tells that the members were not read for long.
-func (s *Supervisor) tellOfRegistry(age time.Duration) {
-	level := notice.Severity("")
-	switch {
-	case age > staleCritical:
-		level = notice.Critical
-	case age > staleWarning:
-		level = notice.Warning
-	}
-	if level == s.stale {
-		return
-	}
-	if s.stale = level; level == "" {
-		return
-	}
-	s.cfg.Board.Post(notice.Notice{
-		Channel: notice.Health, Kind: notice.KindRegistryStale, Level: level,
-		Text:   fmt.Sprintf("the members of the cluster have not been read for %s", age.Truncate(time.Second)),
-		Fields: map[string]any{"code": string(fault.SupervisorStale), "age_seconds": age.Seconds()},
-	})
-}

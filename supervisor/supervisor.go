@@ -70,7 +70,6 @@ type Supervisor struct {
 	settings Settings  // in force
 	warned   Settings  // those of which the log has warned, if they delay pages
 	tellAt   time.Time // from when on a report may be told of again
-	stale    notice.Severity
 }
 
 // maxPending bounds the reports that wait for the store; beyond it the oldest are dropped.
@@ -243,7 +242,6 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 		in.Paused[p.Slug] = true
 	}
 	v := s.judge.Step(in)
-	s.tellOfRegistry(age)
 	r := s.report(began, v, len(checks), age)
 	r.Paused, r.Unwatched = standing.Paused, round.unwatched
 	s.count(ctx, checks, v, &r)

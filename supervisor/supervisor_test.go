@@ -450,18 +450,6 @@ func TestLockedSettingsAndHardLimitsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOldRegistryIsPaged(t *testing.T) {
-	board := notice.NewBoard(notice.Config{Node: "a"})
-	s := New(Config{Board: board}, NewMemory(time.Minute))
-	for _, age := range []time.Duration{0, 4 * time.Minute, 6 * time.Minute, 7 * time.Minute, 11 * time.Minute, 12 * time.Minute, 0} {
-		s.tellOfRegistry(age)
-	}
-	posted, _ := board.Since(0)
-	if len(posted) != 2 || posted[0].Level != notice.Warning || posted[1].Level != notice.Critical {
-		t.Errorf("%+v", posted)
-	}
-}
-
 // The external deadman hears of every sweep whose report was written, and of no other.
 func TestExternalDeadmanIsPinged(t *testing.T) {
 	var pings atomic.Int32
