@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/reference/metrics.md anew")
@@ -20,7 +22,7 @@ const reference = "../../docs/reference/metrics.md"
 // TestMetricsAreDocumented compares docs/reference/metrics.md with what a node with all its parts registers.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	r := sinkRig(t, toHTTP(t, &endpoint{}))
+	r := sinkRigOn(t, devmongo.Config{Release: "7.0", Preset: "sharded"}, "now", toHTTP(t, &endpoint{})) // a router's nodes have metrics of its shards, too
 	settings := append(several("n"), "STREAMER_NOTICES_WEBHOOK_URL=http://127.0.0.1:9/", "STREAMER_NOTICES_WEBHOOK_SECRET="+strings.Repeat("s", 32))
 	n := r.beginWith(nil, settings...)
 	n.status()

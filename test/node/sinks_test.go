@@ -120,9 +120,15 @@ func (n *live) arrived(l *landing, to int) {
 // sinkRig makes a rig whose nodes have a sink.
 func sinkRig(t *testing.T, settings string) *rig {
 	t.Helper()
-	r := newRig(t, devmongo.Config{}, "STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=1m", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=10ms")
+	return sinkRigOn(t, devmongo.Config{}, "earliest", settings)
+}
+
+// sinkRigOn is sinkRig, with a MongoDB of its own kind and another start.
+func sinkRigOn(t *testing.T, server devmongo.Config, start, settings string) *rig {
+	t.Helper()
+	r := newRig(t, server, "STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=1m", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=10ms")
 	r.file = filepath.Join(t.TempDir(), "config.yaml")
-	r.sink(settings)
+	r.sinkFrom(start, settings)
 	return r
 }
 
