@@ -335,6 +335,7 @@ func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (
 		c.cfg.Logger.Warn("number of partitions changed, some changes will be redelivered", "before", len(before.mu.lanes), "now", partitions)
 		if p := before.position(); !p.IsZero() {
 			g.known, g.floor, g.generation = true, p.lowest(), p.generation
+			c.readLive()
 		}
 	}
 	w := newWork(ctx, c, g)

@@ -6,25 +6,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A Document is a document in relaxed Extended JSON; its numbers are json.Number. It must not be modified.
 type Document = map[string]any
 
 // A LiveQuery is the documents that match a subscription, kept up to date. Its methods are safe for concurrent use.
+//
+// It is whole while its documents are known to be all that match, each as MongoDB has it. What may have been missed makes it not whole, for the
+// collections that it concerns: a loss, a collection that was replaced, an update that does not say which fields it means. The documents are read
+// again, and the query is whole again.
 type LiveQuery struct {
-	on LiveCallbacks
+	client *Client
+	sub    Subscription // as it was asked for: the ID has no suffix
+	on     LiveCallbacks
 
 	calls sync.Mutex // held during callbacks, which are in the order of the changes of a document
 	mu    struct {
 		sync.Mutex
-		docs  map[string]*liveDocument
-		whole bool
+		id       string // of the current subscription
+		docs     map[string]*liveDocument
+		missing  map[string]place // namespaces of which documents may be missing or gone, and since where; "" is all of them
+		doubtful map[string]bool  // documents that are not known to be as MongoDB has them, by key; "" is all of them
+		waiting  bool             // the documents will be read again
+		begun    time.Time        // when they were last read again
+		took     time.Duration    // how long that took
 	}
 }
 
@@ -40,12 +50,19 @@ type LiveCallbacks struct {
 type liveDocument struct {
 	ns    string
 	doc   Document
-	stale bool // not seen since the snapshot has begun
+	stale bool // it is from before a loss: a snapshot brings it again, or it is gone
 }
+
+// The least and the longest wait before documents are read again. A doubt often ends with the next change of the document.
+const (
+	firstDoubt = 100 * time.Millisecond
+	longDoubt  = time.Minute
+)
 
 // Live subscribes to the documents that match a subscription. Config.Start must be StartSnapshot. The ID gets a suffix, so that each run of the
 // program begins with the documents; Format, Leaves and OnLoss are set. Without mongodb.full_document, changes are applied to the documents as
-// MongoDB describes them.
+// MongoDB describes them. MongoDB 5.0 and 6.0 do not say whether a path with dots is the name of a field: there the documents are read again after
+// each update of a field in a document, unless mongodb.full_document is updateLookup.
 func (c *Client) Live(sub Subscription, on LiveCallbacks) (*LiveQuery, error) {
 	if c.cfg.Start != StartSnapshot {
 		return nil, errors.New("live query: Config.Start must be StartSnapshot")
@@ -53,81 +70,164 @@ func (c *Client) Live(sub Subscription, on LiveCallbacks) (*LiveQuery, error) {
 	if sub.ID == "" || len(sub.Ops) > 0 {
 		return nil, errors.New("live query: ID is required, and Ops must be empty")
 	}
-	q := &LiveQuery{on: on}
-	q.mu.docs = make(map[string]*liveDocument)
-	sub.ID, sub.Format, sub.Leaves, sub.OnLoss = sub.ID+"~"+rand.Text(), JSON, true, LossSnapshot
-	c.live.Store(sub.ID, q)
-	if err := c.Subscribe(sub, q.handle); err != nil {
-		c.live.Delete(sub.ID)
-		return nil, err
-	}
-	return q, nil
+	sub.Format, sub.Leaves, sub.OnLoss = JSON, true, LossSnapshot
+	sub.Fields = slices.Clone(sub.Fields)
+	q := &LiveQuery{client: c, sub: sub, on: on}
+	q.mu.docs, q.mu.missing, q.mu.doubtful = make(map[string]*liveDocument), make(map[string]place), make(map[string]bool)
+	return q, q.read()
 }
 
-// Documents returns the documents, and whether these are all: before the first snapshot is complete, and after a loss, some may be missing.
+// Documents returns the documents, and whether the query is whole.
 func (q *LiveQuery) Documents() (all []Document, whole bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, d := range q.mu.docs {
 		all = append(all, d.doc)
 	}
-	return all, q.mu.whole
+	return all, q.whole()
+}
+
+// whole is for callers that hold the mutex.
+func (q *LiveQuery) whole() bool { return len(q.mu.missing) == 0 && len(q.mu.doubtful) == 0 }
+
+// read makes a new subscription, which begins with the documents. What the one before it brings is ignored from here on.
+func (q *LiveQuery) read() error {
+	sub := q.sub
+	sub.ID += "~" + rand.Text()
+	q.calls.Lock() // so that no change of before is being applied
+	q.mu.Lock()
+	before := q.mu.id
+	q.mu.id, q.mu.waiting, q.mu.begun = sub.ID, false, time.Now()
+	clear(q.mu.missing)
+	clear(q.mu.doubtful)
+	q.lose("", place{})
+	q.mu.Unlock()
+	q.calls.Unlock()
+	if before != "" {
+		q.client.live.Delete(before)
+		q.client.Unsubscribe(before)
+	}
+	q.client.live.Store(sub.ID, q)
+	err := q.client.Subscribe(sub, func(_ context.Context, c Change) error { return q.handle(sub.ID, c) })
+	if err != nil {
+		q.client.live.Delete(sub.ID)
+	}
+	return err
+}
+
+// doubt notes that a document may not be as MongoDB has it. Unless that is known soon, the documents are read again, after as long as they took to
+// read the last time. The caller holds the mutex.
+func (q *LiveQuery) doubt(key string) {
+	q.mu.doubtful[key] = true
+	q.resolve()
+}
+
+func (q *LiveQuery) resolve() {
+	if _, all := q.mu.missing[""]; all || q.mu.waiting || len(q.mu.doubtful) == 0 {
+		return
+	}
+	q.mu.waiting = true
+	time.AfterFunc(min(max(firstDoubt, q.mu.took), longDoubt), func() {
+		q.mu.Lock()
+		q.mu.waiting = false
+		again := len(q.mu.doubtful) > 0
+		q.mu.Unlock()
+		if again {
+			_ = q.read() // its ID is new
+		}
+	})
+}
+
+// lose notes that documents of a namespace may be missing or gone since a place; "" is all of them. The caller holds the mutex.
+func (q *LiveQuery) lose(ns string, at place) {
+	if since, ok := q.mu.missing[ns]; !ok || since.compare(&at) < 0 {
+		q.mu.missing[ns] = at
+	}
+	for _, d := range q.mu.docs {
+		d.stale = d.stale || ns == "" || d.ns == ns
+	}
 }
 
 // A liveEvent is a change event in relaxed Extended JSON.
 type liveEvent struct {
-	Op   string                     `json:"operationType"`
-	NS   struct{ DB, Coll string }  `json:"ns"`
-	Key  map[string]json.RawMessage `json:"documentKey"`
-	Full Document                   `json:"fullDocument"`
-
-	Update struct {
-		Updated   map[string]any `json:"updatedFields"`
-		Removed   []string       `json:"removedFields"`
-		Truncated []struct {
-			Field string      `json:"field"`
-			Size  json.Number `json:"newSize"`
-		} `json:"truncatedArrays"`
-		Paths map[string][]any `json:"disambiguatedPaths"`
-	} `json:"updateDescription"`
+	Op     string                     `json:"operationType"`
+	NS     liveNamespace              `json:"ns"`
+	To     liveNamespace              `json:"to"`
+	Key    map[string]json.RawMessage `json:"documentKey"`
+	Full   Document                   `json:"fullDocument"`
+	Update *liveUpdate                `json:"updateDescription"`
 }
 
-// handle applies a change.
-func (q *LiveQuery) handle(_ context.Context, c Change) error {
+type liveNamespace struct{ DB, Coll string }
+
+func (n liveNamespace) String() string { return n.DB + "." + n.Coll }
+
+// handle applies a change of the subscription with an ID.
+func (q *LiveQuery) handle(id string, c Change) error {
 	var e liveEvent
 	decoder := json.NewDecoder(strings.NewReader(string(c.Data)))
 	decoder.UseNumber()
 	if err := decoder.Decode(&e); err != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.doubt("") // the program may skip it
 		return fmt.Errorf("live query: read change: %w", err)
 	}
 	q.calls.Lock()
 	defer q.calls.Unlock()
-	ns := e.NS.DB + "." + e.NS.Coll
-	if c.AllPartitions {
-		switch e.Op {
-		case "drop", "rename":
-			q.removeAll(func(d *liveDocument) bool { return d.ns == ns })
-		case "dropDatabase":
-			q.removeAll(func(d *liveDocument) bool { return strings.HasPrefix(d.ns, e.NS.DB+".") })
-		}
-		return nil
-	}
-	key := ns + " " + string(e.Key["_id"])
-	if e.Op == "delete" || e.Op == "left" {
-		q.remove(key)
-		return nil
-	}
 	q.mu.Lock()
-	before := q.mu.docs[key]
+	current := q.mu.id == id
+	q.mu.Unlock()
+	if !current {
+		return nil
+	}
+	switch key := e.NS.String() + " " + string(e.Key["_id"]); {
+	case c.AllPartitions:
+		q.replaced(&e)
+	case e.Op == "delete", e.Op == "left":
+		q.remove(key)
+	default:
+		q.change(key, &e)
+	}
+	return nil
+}
+
+// replaced applies a change of collections. What a rename brings under a name comes with a snapshot, of which a loss before it has told.
+func (q *LiveQuery) replaced(e *liveEvent) {
+	switch e.Op {
+	case "drop":
+		q.removeAll(func(d *liveDocument) bool { return d.ns == e.NS.String() })
+	case "rename":
+		q.removeAll(func(d *liveDocument) bool { return d.ns == e.NS.String() || d.ns == e.To.String() })
+	case "dropDatabase":
+		q.removeAll(func(d *liveDocument) bool { return strings.HasPrefix(d.ns, e.NS.DB+".") })
+	}
+}
+
+// change applies the change of a document, or a document of a snapshot.
+func (q *LiveQuery) change(key string, e *liveEvent) {
+	ns := e.NS.String()
+	q.mu.Lock()
+	was, before := q.whole(), q.mu.docs[key]
 	after := &liveDocument{ns: ns, doc: e.Full}
-	if after.doc == nil {
-		if before == nil { // a snapshot brings it
-			q.mu.Unlock()
-			return nil
+	switch _, isMissing := q.mu.missing[ns]; {
+	case e.Full != nil:
+		delete(q.mu.doubtful, key)
+	case before == nil:
+		if _, all := q.mu.missing[""]; !all && !isMissing { // else a snapshot brings it
+			q.doubt(key)
 		}
-		after.doc = e.applied(before.doc)
+		q.mu.Unlock()
+		return
+	default:
+		var sure bool
+		after.stale = before.stale
+		if after.doc, sure = e.applied(before.doc, q.sub.Fields); !sure && !before.stale {
+			q.doubt(key)
+		}
 	}
 	q.mu.docs[key] = after
+	became := !was && q.whole()
 	q.mu.Unlock()
 	switch {
 	case before == nil && q.on.Added != nil:
@@ -135,18 +235,29 @@ func (q *LiveQuery) handle(_ context.Context, c Change) error {
 	case before != nil && q.on.Changed != nil:
 		q.on.Changed(before.doc, after.doc)
 	}
-	return nil
+	q.tell(became)
+}
+
+// applied returns the document after an update that does not carry it, and whether it is known to be so.
+func (e *liveEvent) applied(doc Document, fields []string) (after Document, sure bool) {
+	if e.Op != "update" || e.Update == nil { // an event without what was too large
+		return doc, false
+	}
+	return e.Update.apply(doc, fields)
 }
 
 // remove removes a document, and removeAll all of some kind. The caller holds calls.
 func (q *LiveQuery) remove(key string) {
 	q.mu.Lock()
-	d := q.mu.docs[key]
+	was, d := q.whole(), q.mu.docs[key]
 	delete(q.mu.docs, key)
+	delete(q.mu.doubtful, key)
+	became := !was && q.whole()
 	q.mu.Unlock()
 	if d != nil && q.on.Removed != nil {
 		q.on.Removed(d.doc)
 	}
+	q.tell(became)
 }
 
 func (q *LiveQuery) removeAll(which func(*liveDocument) bool) {
@@ -163,121 +274,87 @@ func (q *LiveQuery) removeAll(which func(*liveDocument) bool) {
 	}
 }
 
-// begun and done apply the marks of the query's snapshots: what is not seen between them is gone.
-func (q *LiveQuery) begun() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.mu.whole = false
-	for _, d := range q.mu.docs {
-		d.stale = true
-	}
-}
-
-func (q *LiveQuery) done() {
-	q.calls.Lock()
-	defer q.calls.Unlock()
-	q.removeAll(func(d *liveDocument) bool { return d.stale })
-	q.mu.Lock()
-	q.mu.whole = true
-	q.mu.Unlock()
-	if q.on.Whole != nil {
+// tell tells that the query has become whole. The caller holds calls.
+func (q *LiveQuery) tell(became bool) {
+	if became && q.on.Whole != nil {
 		q.on.Whole()
 	}
 }
 
-// told passes a notice to the live query that it is about.
-func (c *Client) told(n Notice) {
-	switch n := n.(type) {
-	case SnapshotBegun:
-		c.liveQuery(n.Subscription, (*LiveQuery).begun)
-	case SnapshotDone:
-		c.liveQuery(n.Subscription, (*LiveQuery).done)
-	case Resync:
-		c.live.Range(func(_, of any) bool {
-			q, _ := of.(*LiveQuery)
-			q.mu.Lock()
-			q.mu.whole = false
-			q.mu.Unlock()
-			return true
-		})
+// done applies the end of a snapshot at a place: of namespaces, or of all if there are none. What was lost before has come again, or is gone.
+func (q *LiveQuery) done(namespaces []string, at *place) {
+	q.calls.Lock()
+	defer q.calls.Unlock()
+	q.mu.Lock()
+	was := q.whole()
+	read := make(map[string]bool)
+	for ns, since := range q.mu.missing {
+		if since.compare(at) <= 0 && (len(namespaces) == 0 || slices.Contains(namespaces, ns)) {
+			read[ns] = true
+		}
+	}
+	q.mu.Unlock()
+	q.removeAll(func(d *liveDocument) bool { return d.stale && (read[""] || read[d.ns]) })
+	q.mu.Lock()
+	for ns := range read {
+		delete(q.mu.missing, ns)
+	}
+	if read[""] {
+		q.mu.took = time.Since(q.mu.begun)
+	}
+	q.resolve()
+	became := !was && q.whole()
+	q.mu.Unlock()
+	q.tell(became)
+}
+
+// lost notes a loss at a place: of namespaces, db.coll or db.*, or of everything.
+func (q *LiveQuery) lost(namespaces []string, at place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(namespaces) == 0 {
+		q.lose("", at)
+	}
+	for _, name := range namespaces {
+		db, coll, _ := strings.Cut(name, ".")
+		switch {
+		case q.sub.DB != "" && q.sub.DB != db, q.sub.Coll != "" && coll != "*" && q.sub.Coll != coll:
+		case coll == "*":
+			q.lose("", at)
+		default:
+			q.lose(name, at)
+		}
 	}
 }
 
-func (c *Client) liveQuery(subscription string, f func(*LiveQuery)) {
-	if of, ok := c.live.Load(subscription); ok {
+// told passes a notice at a place to the live queries that it concerns.
+func (c *Client) told(n Notice, at place) {
+	switch n := n.(type) {
+	case SnapshotDone:
+		if of, ok := c.live.Load(n.Subscription); ok {
+			q, _ := of.(*LiveQuery)
+			q.done(n.Namespaces, &at)
+		}
+	case Resync:
+		c.eachLive(func(q *LiveQuery) { q.lost(n.Namespaces, at) })
+	case Rewound:
+		c.readLive()
+	}
+}
+
+// readLive has all live queries read their documents again: older changes will be delivered, which would take documents back.
+func (c *Client) readLive() {
+	c.eachLive(func(q *LiveQuery) { _ = q.read() }) // its ID is new
+}
+
+func (c *Client) eachLive(f func(*LiveQuery)) {
+	var all []*LiveQuery // f may change the map
+	c.live.Range(func(_, of any) bool {
 		q, _ := of.(*LiveQuery)
+		all = append(all, q)
+		return true
+	})
+	for _, q := range all {
 		f(q)
 	}
 }
-
-// applied returns a document after the update. Containers on the way to what changes are copied.
-func (e *liveEvent) applied(doc Document) Document {
-	var after any = doc
-	for _, t := range e.Update.Truncated {
-		if n, err := strconv.Atoi(t.Size.String()); err == nil {
-			after = changed(after, e.path(t.Field), func(v any) (any, bool) {
-				list, _ := v.([]any)
-				return slices.Clone(list[:min(n, len(list))]), true
-			})
-		}
-	}
-	for field, v := range e.Update.Updated {
-		after = changed(after, e.path(field), func(any) (any, bool) { return v, true })
-	}
-	for _, field := range e.Update.Removed {
-		after = changed(after, e.path(field), func(any) (any, bool) { return nil, false })
-	}
-	result, _ := after.(Document)
-	return result
-}
-
-// path returns the steps of a field: by disambiguatedPaths where the event has it, otherwise between dots.
-func (e *liveEvent) path(field string) (steps []string) {
-	for _, step := range e.Update.Paths[field] {
-		steps = append(steps, fmt.Sprint(step))
-	}
-	if len(steps) > 0 {
-		return steps
-	}
-	return strings.Split(field, ".")
-}
-
-// changed returns a container with what is at the path changed. Missing documents on the way are made.
-func changed(in any, path []string, change func(any) (v any, keep bool)) any {
-	if list, ok := in.([]any); ok {
-		i, err := strconv.Atoi(path[0])
-		if err != nil || i < 0 {
-			return in
-		}
-		list = slices.Clone(list)
-		for len(list) <= i && i < maxElements {
-			list = append(list, nil)
-		}
-		if i >= len(list) {
-			return in
-		}
-		if len(path) > 1 {
-			list[i] = changed(list[i], path[1:], change)
-		} else {
-			list[i], _ = change(list[i])
-		}
-		return list
-	}
-	doc, _ := in.(Document)
-	if doc = maps.Clone(doc); doc == nil {
-		doc = make(Document)
-	}
-	if len(path) > 1 {
-		doc[path[0]] = changed(doc[path[0]], path[1:], change)
-		return doc
-	}
-	if v, keep := change(doc[path[0]]); keep {
-		doc[path[0]] = v
-	} else {
-		delete(doc, path[0])
-	}
-	return doc
-}
-
-// maxElements bounds an array that an update makes longer: MongoDB allows no document that has more.
-const maxElements = 1_500_000

@@ -42,6 +42,8 @@ type SnapshotCancelled struct{ Snapshot }
 type Snapshot struct {
 	Subscription string
 	Reason       string // start, loss or operator
+	// Namespaces are those whose documents come; empty: all of the subscription.
+	Namespaces []string
 	// Read counts the documents that the node has read, whether they match the filter or not, and Estimated how many there were at the beginning.
 	Read, Estimated uint64
 }

@@ -346,7 +346,7 @@ func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 			}
 			return errRewound // this session ends, too
 		}
-		if err := w.tell(ctx, b.notice()); err != nil {
+		if err := w.tell(ctx, b.notice(), b.to); err != nil {
 			return err
 		}
 		if f.over {
@@ -527,9 +527,9 @@ func (w *work) pause(ctx context.Context, d time.Duration) error {
 	return w.alive(ctx, nil)
 }
 
-// tell passes a notice that has a place among the changes to OnNotice until that succeeds or the notice is skipped. The caller holds the mutex,
+// tell passes a notice with its place among the changes to OnNotice until that succeeds or the notice is skipped. The caller holds the mutex,
 // which tell releases meanwhile.
-func (w *work) tell(ctx context.Context, n Notice) error {
+func (w *work) tell(ctx context.Context, n Notice, at place) error {
 	defer w.step()()
 	switch n.(type) {
 	case Resync, Rewound:
@@ -538,7 +538,7 @@ func (w *work) tell(ctx context.Context, n Notice) error {
 	for attempts := 1; ; attempts++ {
 		err := w.client.cfg.OnNotice(w.ctx, n)
 		if err == nil {
-			w.client.told(n)
+			w.client.told(n, at)
 			return nil
 		}
 		wait, err := w.client.failed(w.ctx, Poison{Notice: n, Attempts: attempts, Err: err})
@@ -660,7 +660,7 @@ func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, gene
 		close(w.mu.rewinding)
 		w.mu.rewinding = nil
 	}()
-	if err := w.tell(ctx, told); err != nil {
+	if err := w.tell(ctx, told, *to); err != nil {
 		return err
 	}
 	w.mu.era++

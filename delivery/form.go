@@ -155,7 +155,7 @@ func appendStripped(b, raw []byte, fields []string) []byte {
 			continue
 		case "fullDocument", "fullDocumentBeforeChange":
 			if len(fields) > 0 && v.Document() != nil {
-				b = change.AppendDocument(b, string(name), keep(v.Document(), fields, topLevel))
+				b = change.AppendDocument(b, string(name), keep(v.Document(), func(name string) bool { return slices.Contains(fields, name) }))
 				continue
 			}
 		case "updateDescription":
@@ -171,6 +171,7 @@ func appendStripped(b, raw []byte, fields []string) []byte {
 // stripUpdate keeps the parts of an update description that concern the fields.
 func stripUpdate(doc []byte, fields []string) []byte {
 	var b []byte
+	within := func(path string) bool { return leadsInto(path, fields) }
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
 		if err != nil || name == nil {
@@ -179,25 +180,24 @@ func stripUpdate(doc []byte, fields []string) []byte {
 		at = next
 		switch {
 		case string(name) == "updatedFields" && v.Document() != nil:
-			b = change.AppendDocument(b, "updatedFields", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "updatedFields", keep(v.Document(), within))
 		case string(name) == "disambiguatedPaths" && v.Document() != nil:
-			b = change.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), fields, firstPart))
+			b = change.AppendDocument(b, "disambiguatedPaths", keep(v.Document(), within))
 		default:
 			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}
 }
 
-func topLevel(name string) string { return name }
-
-// firstPart returns the top-level field of a dotted path.
-func firstPart(path string) string {
-	field, _, _ := strings.Cut(path, ".")
-	return field
+// leadsInto reports whether a path may be of one of the fields or in it. The name of a field may have dots.
+func leadsInto(path string, fields []string) bool {
+	return slices.ContainsFunc(fields, func(field string) bool {
+		return strings.HasPrefix(path, field) && (len(path) == len(field) || path[len(field)] == '.')
+	})
 }
 
-// keep copies _id and the elements for whose name field returns one of the fields.
-func keep(doc []byte, fields []string, field func(string) string) []byte {
+// keep copies _id and the elements whose names are wanted.
+func keep(doc []byte, wanted func(name string) bool) []byte {
 	var b []byte
 	for at := 4; ; {
 		name, v, next, err := change.Element(doc, at)
@@ -205,7 +205,7 @@ func keep(doc []byte, fields []string, field func(string) string) []byte {
 			return change.WrapDocument(b)
 		}
 		at = next
-		if string(name) == "_id" || slices.Contains(fields, field(string(name))) {
+		if string(name) == "_id" || wanted(string(name)) {
 			b = change.AppendElement(b, v.Type, string(name), v.Data)
 		}
 	}

@@ -1,0 +1,167 @@
+package client
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A liveUpdate is what an update event says about the change of a document. The names of fields may have dots or be numbers, so that a path of names
+// between dots can mean several fields. Since MongoDB 6.1 paths says which one is meant.
+type liveUpdate struct {
+	Updated   map[string]any `json:"updatedFields"`
+	Removed   []string       `json:"removedFields"`
+	Truncated []struct {
+		Field string      `json:"field"`
+		Size  json.Number `json:"newSize"`
+	} `json:"truncatedArrays"` // nil below MongoDB 5.0, where an update cannot name a field with dots
+	Paths map[string][]any `json:"disambiguatedPaths"` // nil where the server does not say it
+}
+
+// apply returns a document after the update, without the fields that are not among some; none means all of them. sure is false where it cannot be
+// known which fields the update means, or where it does not fit the document. Containers on the way to what changes are copied.
+func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bool) {
+	sure = true
+	var all any = doc
+	step := func(field string, change func(any) (any, bool)) {
+		path, known := u.path(field)
+		if !selects(some, field, path, known) {
+			return
+		}
+		next, fits := u.changed(all, path, change)
+		sure = sure && known && fits
+		all = next
+	}
+	for _, t := range u.Truncated {
+		step(t.Field, func(v any) (any, bool) {
+			list, isList := v.([]any)
+			n, err := strconv.Atoi(t.Size.String())
+			if !isList || err != nil || n < 0 || n > len(list) {
+				return v, false
+			}
+			return slices.Clone(list[:n]), true
+		})
+	}
+	for field, v := range u.Updated {
+		step(field, func(any) (any, bool) { return v, true })
+	}
+	for _, field := range u.Removed {
+		step(field, func(any) (any, bool) { return removed{}, true })
+	}
+	after, isDocument := all.(Document)
+	return after, sure && isDocument
+}
+
+// selects reports whether a field may be one of some, or in one of them.
+func selects(some []string, field string, path []pathStep, known bool) bool {
+	if len(some) == 0 {
+		return true
+	}
+	if known {
+		return path[0].name == "_id" || slices.Contains(some, path[0].name)
+	}
+	return slices.ContainsFunc(some, func(name string) bool { return field == name || strings.HasPrefix(field, name+".") })
+}
+
+// A pathStep is one step of a path: the name of a field or, in an array, an index.
+type pathStep struct {
+	name    string
+	index   int
+	isIndex bool
+	either  bool // the container decides
+}
+
+// path returns the steps of a field, and whether they are known.
+func (u *liveUpdate) path(field string) (steps []pathStep, known bool) {
+	for _, step := range u.Paths[field] {
+		switch step := step.(type) {
+		case string:
+			steps = append(steps, pathStep{name: step})
+		case json.Number:
+			i, err := strconv.Atoi(step.String())
+			if err != nil {
+				return []pathStep{{name: field}}, false
+			}
+			steps = append(steps, pathStep{index: i, isIndex: true})
+		default:
+			return []pathStep{{name: field}}, false
+		}
+	}
+	if len(steps) > 0 {
+		return steps, true
+	}
+	said := u.Paths != nil
+	for name := range strings.SplitSeq(field, ".") {
+		step := pathStep{name: name}
+		if i, ok := indexOf(name); ok && len(steps) > 0 {
+			step.index, step.isIndex, step.either = i, true, !said // a number that was a name would be told
+		}
+		steps = append(steps, step)
+	}
+	return steps, said || u.Truncated == nil || len(steps) == 1
+}
+
+// indexOf reads an index of an array: digits without a zero in front.
+func indexOf(name string) (i int, ok bool) {
+	if name == "" || strings.Trim(name, "0123456789") != "" || name[0] == '0' && name != "0" {
+		return 0, false
+	}
+	i, err := strconv.Atoi(name)
+	return i, err == nil
+}
+
+// removed is what a change returns for a field that is to go.
+type removed struct{}
+
+// changed returns a container with what is at the path changed. fits is false where the path does not fit the container, which is then returned as
+// it is.
+func (u *liveUpdate) changed(in any, path []pathStep, change func(any) (any, bool)) (out any, fits bool) {
+	step := path[0]
+	deeper := func(at any) (any, bool) {
+		if len(path) == 1 {
+			return change(at)
+		}
+		return u.changed(at, path[1:], change)
+	}
+	switch in := in.(type) {
+	case []any:
+		if !step.isIndex || step.index >= maxElements {
+			return in, false
+		}
+		list := slices.Clone(in)
+		for len(list) <= step.index {
+			list = append(list, nil)
+		}
+		v, fits := deeper(list[step.index])
+		if _, gone := v.(removed); gone {
+			v = nil // an array keeps its length
+		}
+		list[step.index] = v
+		return list, fits
+	case nil:
+		if u.Truncated != nil { // since 5.0 a new document is told as a whole
+			return nil, false
+		}
+		return u.changed(Document{}, path, change)
+	case Document:
+		if step.isIndex && !step.either {
+			return in, false
+		}
+		before, has := in[step.name]
+		v, fits := deeper(before)
+		doc := maps.Clone(in)
+		if _, gone := v.(removed); gone {
+			delete(doc, step.name)
+			return doc, fits && has
+		}
+		doc[step.name] = v
+		return doc, fits
+	default:
+		return in, false
+	}
+}
+
+// maxElements bounds an array that an update makes longer: MongoDB allows no document that has more.
+const maxElements = 1_500_000
