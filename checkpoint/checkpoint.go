@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,6 +114,8 @@ type Checkpoint struct {
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
+	// Began is where a shared checkpoint began; zero if it is of an earlier version.
+	Began Beginning
 	// Claim is set for an exclusive subscriber, Epoch for a shared one; its revision is 0 if an operator wrote the checkpoint.
 	Claim Claim
 	Epoch change.Epoch
@@ -123,6 +126,24 @@ type Checkpoint struct {
 	By     string
 	Reason Reason
 	Note   string
+}
+
+// A Beginning is where a shared subscriber's checkpoint of a partition began.
+type Beginning struct {
+	// At is the cluster time at which the subscriber began, in all partitions.
+	At change.Timestamp
+	// ID is random: a checkpoint that was deleted, lost or imported begins again with another one.
+	ID string
+}
+
+// NewBeginning returns a Beginning at a time.
+func NewBeginning(at change.Timestamp) Beginning { return Beginning{At: at, ID: rand.Text()[:10]} }
+
+// Incarnation names the life of a shared checkpoint in an incarnation of the origin. Within one, the position only advances by acknowledgements,
+// so that a target may skip what it has up to a position. A rewind, an import, a deletion, a repartition and an adoption begin another one: what
+// is repeated then is repeated on purpose.
+func (c Checkpoint) Incarnation(origin uint64) string {
+	return fmt.Sprintf("%d-%s-%d", origin, c.Began.ID, c.Generation)
 }
 
 // In returns the position in a partition.
@@ -193,7 +214,7 @@ func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	if c.Shared {
 		c.Claim = Claim{}
 	} else {
-		c.Epoch = change.Epoch{}
+		c.Epoch, c.Began = change.Epoch{}, Beginning{}
 	}
 	var err error
 	if c.Snapshots, err = trimmedSnapshots(c.Snapshots, c.Partitions); err != nil {
@@ -248,8 +269,11 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	case c.Generation < stored.Generation:
 		return *stored, false, fmt.Errorf("%s: %w", c.Key, ErrRewound)
 	}
+	if c.Began == (Beginning{}) { // a node of an earlier version
+		c.Began = stored.Began
+	}
 	newer := c.Generation > stored.Generation
-	changed = newer || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
+	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
 	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		return c, true, nil
@@ -370,7 +394,7 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 }
 
 // Imported returns the checkpoint that an import writes over the stored one (nil if there is none): with the next generation, the stored
-// claim, and an epoch that fences no owner of the incarnation.
+// claim, and an epoch that fences no owner of the incarnation. Its beginning is the caller's to draw.
 func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 	if c.Shared && c.Partitions != o.Partitions {
 		return Checkpoint{}, fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, o.Partitions)

@@ -22,6 +22,7 @@ type stored struct {
 	Generation  uint64                        `json:"generation,omitempty"`
 	Claim       *claim                        `json:"claim,omitempty"` // of an exclusive one
 	Epoch       string                        `json:"epoch,omitempty"` // of a shared one
+	Began       *beginning                    `json:"began,omitempty"` // likewise
 	Fingerprint string                        `json:"fingerprint"`
 	At          time.Time                     `json:"at"`
 	By          string                        `json:"by"`
@@ -37,6 +38,12 @@ type claim struct {
 	Started time.Time `json:"started"`
 	Node    string    `json:"node"`
 	By      string    `json:"by,omitempty"`
+}
+
+// A beginning is a Beginning as it is stored.
+type beginning struct {
+	At position `json:"at"`
+	ID string   `json:"id"`
 }
 
 // A progress is a snapshot.Progress as it is stored.
@@ -105,6 +112,9 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 	}
 	if c.Shared {
 		s.Partition, s.Epoch = &c.Partition, c.Epoch.String()
+		if c.Began != (Beginning{}) {
+			s.Began = &beginning{At: positionOf(change.At(c.Began.At)), ID: c.Began.ID}
+		}
 	} else {
 		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By}
 	}
@@ -173,6 +183,13 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 		c.Shared, c.Partition = true, *s.Partition
 		if c.Epoch, err = parseEpoch(s.Epoch); err != nil {
 			return c, t, err
+		}
+		if s.Began != nil {
+			at, err := s.Began.At.bound()
+			if err != nil {
+				return c, t, fmt.Errorf("beginning: %w", err)
+			}
+			c.Began = Beginning{At: at.Time, ID: s.Began.ID}
 		}
 	case s.Claim == nil:
 		return c, t, errors.New("it has neither a partition nor a claim")

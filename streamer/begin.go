@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -15,14 +16,10 @@ import (
 func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = start, at }
 
 // begin gives the partitions without a checkpoint the one where the subscriber begins, and saves it before anything is served: the next owner must
-// not begin later. After a repartition or an adoption (a later incarnation) it is unknown whether the subscriber is new, and it begins at the
-// origin, which is no later than it was. With StartSnapshot it then reads the documents, too.
+// not begin later, and must know what targets have had. After a repartition or an adoption (a later incarnation) it is unknown whether the
+// subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot it then reads the documents, too.
 func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) error {
 	n := s.node
-	later := n.cfg.Origin.Incarnation > 1
-	if s.start == 0 || later && s.start != StartSnapshot {
-		return nil
-	}
 	var first []checkpoint.Checkpoint
 	var places []int
 	for i, t := range terms {
@@ -37,16 +34,20 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	if len(first) == 0 {
 		return nil
 	}
-	at := n.cfg.Origin.Start
-	if !later {
-		var err error
+	others, err := n.store.Load(ctx, s.name)
+	if err != nil && len(others) == 0 {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(c checkpoint.Checkpoint) bool { return !c.Shared || c.Partitions != n.cfg.Origin.Partitions })
+	at := beginningOf(others)
+	if at.IsZero() {
 		if at, err = s.startTime(ctx); err != nil {
 			return err
 		}
 	}
 	for i := range first {
-		if first[i].Position = change.At(at); s.start == StartSnapshot {
-			first[i].Snapshots = s.documents
+		if err := s.beginAt(ctx, &first[i], at); err != nil {
+			return err
 		}
 	}
 	if err := errors.Join(n.store.Save(ctx, first)...); err != nil {
@@ -58,9 +59,48 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	return nil
 }
 
-// startTime returns the cluster time of the start.
+// beginningOf returns where a subscriber began by its checkpoints in other partitions, zero if it has none. A partition without a checkpoint has never
+// begun, or has lost it, so that it begins where all did. If they do not say so, that is the earliest of them.
+func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
+	for _, c := range others {
+		began := c.Began.At
+		if began.IsZero() {
+			began = c.Position.Time
+		}
+		if at.IsZero() || at.Compare(began) > 0 {
+			at = began
+		}
+	}
+	return at
+}
+
+// beginAt sets where a checkpoint begins: at the last entry of its history if it has been lost, otherwise at a time.
+func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at change.Timestamp) error {
+	n := s.node
+	entries, err := n.store.History(ctx, c.Key)
+	if err != nil && len(entries) == 0 {
+		return err
+	}
+	if len(entries) > 0 && entries[0].Partitions == c.Partitions {
+		last := entries[0]
+		c.Position, c.Fingerprint, c.Generation, c.Began = last.Position, last.Fingerprint, last.Generation, last.Began
+		n.logger.Warn("checkpoint was lost, the partition begins at the last one of its history",
+			"subscriber", s.name, "partition", c.Partition, "position", last.Position.String())
+	} else {
+		c.Position, c.Began = change.At(at), checkpoint.NewBeginning(at)
+	}
+	if s.start == StartSnapshot { // nobody knows which documents were left
+		c.Snapshots = s.documents
+	}
+	return nil
+}
+
+// startTime returns the cluster time at which the subscriber begins.
 func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 	n := s.node
+	if s.start == 0 || n.cfg.Origin.Incarnation > 1 {
+		return n.cfg.Origin.Start, nil
+	}
 	switch s.start {
 	case StartTime:
 		reach, err := n.cfg.Range.Now(ctx)

@@ -102,3 +102,71 @@ func TestRestartsOfPartitionsAreCounted(t *testing.T) {
 		n.stop(t)
 	})
 }
+
+// A partition whose checkpoint is lost begins where nothing is missed: at the last entry of its history, or where the subscriber began. What it
+// receives then has another incarnation, unless the history tells it.
+func TestLostCheckpointsMissNothing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		history bool
+		start   streamer.StartPolicy
+	}{
+		{"with its history", true, streamer.StartNow},
+		{"without its history", false, streamer.StartNow},
+		{"from the origin", false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				w := newWorld(t, source)
+				var s *streamer.Shared
+				begins := func(n *streamer.Node) {
+					sharing(t, &s)(n)
+					if c.start != 0 {
+						s.Begin(c.start, time.Time{})
+					}
+				}
+				n := w.start("a", begins)
+				n.own(t, 1)
+				source.Append(deliverytest.Inserts(40, 0)...)
+				if err := s.Ack(deliverytest.Last(receiveShared(t, s, 40)).Seq); err != nil {
+					t.Fatal(err)
+				}
+				n.stop(t)
+				stored := func() []checkpoint.Checkpoint {
+					all, err := w.store.Load(t.Context(), "stdout")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return all
+				}
+				before := stored()[0]
+				w.store.Lose(before.Key, !c.history)
+				missed := source.Append(deliverytest.Inserts(40, 100)...)
+				n = w.start("b", begins)
+				n.own(t, 2)
+				got := map[string]bool{}
+				for _, ref := range deliverytest.Refs(receiveShared(t, s, len(missed))) {
+					got[ref] = true
+				}
+				time.Sleep(time.Minute)
+				for len(got) < len(missed) {
+					for _, ref := range deliverytest.Refs(receiveShared(t, s, 1)) {
+						got[ref] = true
+					}
+				}
+				for _, ref := range deliverytest.Wanted(missed) {
+					if !got[ref] {
+						t.Errorf("%s is missing", ref)
+					}
+				}
+				after := stored()[0]
+				if after.Key != before.Key || (after.Incarnation(1) == before.Incarnation(1)) != c.history {
+					t.Errorf("%s began %+v, then %+v", after.Key, before.Began, after.Began)
+				}
+				n.stop(t)
+			})
+		})
+	}
+}

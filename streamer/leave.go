@@ -12,6 +12,27 @@ func (s *Shared) Term(p change.Partition, seq uint64) (change.Term, bool) {
 	return s.session.Term(p, seq)
 }
 
+// Lease returns the term under which events of a partition in a batch may be handed over, as Term does, and the incarnation of the checkpoint that they
+// belong to.
+func (s *Shared) Lease(p change.Partition, seq uint64) (term change.Term, incarnation string, ok bool) {
+	s.mu.Lock()
+	incarnation = s.mu.incarnations[p] // before the term: a rewind ends what was received before, and then changes the incarnation
+	s.mu.Unlock()
+	term, ok = s.session.Term(p, seq)
+	return term, incarnation, ok
+}
+
+// AwaitPlaces waits until what follows a rewind has the incarnation of its checkpoint. The caller has received the rewind, and nothing after it.
+func (s *Shared) AwaitPlaces(ctx context.Context) error {
+	select {
+	case s.placing <- struct{}{}:
+		<-s.placing
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Stall says whether the subscriber acknowledges nothing of what it has received before somebody acts. Nobody waits for it then.
 func (s *Shared) Stall(stalled bool) {
 	s.stalled.Store(stalled)

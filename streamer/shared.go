@@ -38,8 +38,13 @@ type Shared struct {
 		sync.Mutex
 		terms       map[change.Partition]change.Term
 		generations map[change.Partition]uint64
+		begun       map[change.Partition]checkpoint.Beginning
 		received    []receivedBatch
 		acked       map[change.Partition]uint64 // events
+
+		// incarnations are those of the checkpoints: of a partition that is attached before anything of it is received, of one that is rewound
+		// while placing is held.
+		incarnations map[change.Partition]string
 	}
 }
 
@@ -55,7 +60,8 @@ var _ checkpoint.Source = (*Shared)(nil)
 func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.Subscription) (*Shared, error) {
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
-	s.mu.acked = make(map[change.Partition]uint64)
+	s.mu.acked, s.mu.begun = make(map[change.Partition]uint64), make(map[change.Partition]checkpoint.Beginning)
+	s.mu.incarnations = make(map[change.Partition]string)
 	for _, sub := range subscriptions {
 		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start})
 	}
@@ -159,6 +165,11 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	if err := s.placeDocuments(ctx, left); err != nil {
 		return err
 	}
+	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
+	for _, c := range claimed {
+		s.mu.incarnations[c.Partition] = c.Incarnation(n.cfg.Origin.Incarnation)
+	}
+	s.mu.Unlock()
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
@@ -177,7 +188,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
 	defer s.mu.Unlock()
 	for i, t := range terms {
-		s.mu.terms[t.Partition], s.mu.generations[t.Partition] = t, claimed[i].Generation
+		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
 	}
 	return nil
 }
@@ -229,7 +240,7 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 // Progress implements checkpoint.Source.
 func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Lock()
-	terms, generations, acked := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked)
+	terms, generations, acked, begun := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked), maps.Clone(s.mu.begun)
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
 	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), delivery.Unread(st.Snapshots)
@@ -245,6 +256,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch, Snapshots: left,
+				Began: begun[p],
 			},
 			Events: acked[p],
 		})
@@ -294,12 +306,11 @@ func (s *Shared) goBack() error {
 		return err
 	}
 	places, held := make(map[change.Partition]delivery.Place), make(map[change.Partition]change.Term)
-	generations := make(map[change.Partition]uint64)
 	var moved []checkpoint.Checkpoint
 	s.mu.Lock()
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
-			moved, generations[c.Partition] = append(moved, c), c.Generation
+			moved = append(moved, c)
 			places[c.Partition], held[c.Partition] = n.openable(c.Position, c.Fingerprint), term
 		}
 	}
@@ -314,9 +325,10 @@ func (s *Shared) goBack() error {
 	n.cfg.Board.Post(rewoundNotice(moved[0]))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p, generation := range generations { // only now: the previous position belongs to the previous generation
-		if s.mu.terms[p].Epoch == held[p].Epoch {
-			s.mu.generations[p] = generation
+	for _, c := range moved { // only now: the previous position belongs to the previous generation
+		if p := c.Partition; s.mu.terms[p].Epoch == held[p].Epoch {
+			s.mu.generations[p], s.mu.begun[p] = c.Generation, c.Began
+			s.mu.incarnations[p] = c.Incarnation(n.cfg.Origin.Incarnation)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ type Memory struct {
 
 		origin *checkpoint.Origin
 		kept   map[checkpoint.Key]*kept
-		owners map[checkpoint.Key]change.Epoch // of shared checkpoints
+		lost   map[checkpoint.Key][]checkpoint.Checkpoint // histories of checkpoints that are lost
+		owners map[checkpoint.Key]change.Epoch            // of shared checkpoints
 		gaps   map[string]checkpoint.Gap
 		saved  uint64
 	}
@@ -42,6 +44,7 @@ var _ Store = (*Memory)(nil)
 // NewMemory returns an empty store for a number of partitions.
 func NewMemory(partitions int) *Memory {
 	m := &Memory{partitions: partitions}
+	m.mu.lost = make(map[checkpoint.Key][]checkpoint.Checkpoint)
 	m.mu.kept, m.mu.owners, m.mu.gaps = make(map[checkpoint.Key]*kept), make(map[checkpoint.Key]change.Epoch), make(map[string]checkpoint.Gap)
 	return m
 }
@@ -163,12 +166,20 @@ func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 		return err
 	}
 	defer m.mu.Unlock()
-	for key := range m.mu.kept {
-		if key.Subscriber == subscriber {
-			delete(m.mu.kept, key)
-		}
-	}
+	ofSubscriber := func(k checkpoint.Key) bool { return k.Subscriber == subscriber }
+	maps.DeleteFunc(m.mu.kept, func(k checkpoint.Key, _ *kept) bool { return ofSubscriber(k) })
+	maps.DeleteFunc(m.mu.lost, func(k checkpoint.Key, _ []checkpoint.Checkpoint) bool { return ofSubscriber(k) })
 	return nil
+}
+
+// Lose removes a checkpoint as an accident does, with its history or without. A checkpoint of which only the history is left is not listed.
+func (m *Memory) Lose(k checkpoint.Key, history bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if there := m.mu.kept[k]; there != nil && !history {
+		m.mu.lost[k] = there.history
+	}
+	delete(m.mu.kept, k)
 }
 
 // History implements [checkpoint.Store].
@@ -181,6 +192,10 @@ func (m *Memory) History(ctx context.Context, k checkpoint.Key) (entries []check
 		for _, c := range slices.Backward(there.history) {
 			entries = append(entries, c.Clone())
 		}
+		return entries, nil
+	}
+	for _, c := range slices.Backward(m.mu.lost[k]) {
+		entries = append(entries, c.Clone())
 	}
 	return entries, nil
 }

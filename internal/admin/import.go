@@ -173,6 +173,9 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		}
 		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport
 		c.Note = fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
+		if c.Shared { // targets must not take what follows for what they have had
+			c.Began = checkpoint.NewBeginning(c.Began.At)
+		}
 		if err := s.Put(ctx, c); err != nil {
 			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
 		}
