@@ -584,7 +584,7 @@ func TestServiceNoticesHaveTheirKind(t *testing.T) {
 	p := start(t, config(j, n.address), j.handle)
 	v := n.welcomed(t, 1, "a")
 	kinds := []client.ServiceKind{
-		client.ShuttingDown, client.Detached, client.Moving, client.Moved, client.Stale, client.Degraded, client.Recovered, client.FilterFailed, client.FilterSuspended, "new",
+		client.ShuttingDown, client.Moved, client.Degraded, client.Recovered, client.FilterFailed, client.FilterSuspended, "new",
 	}
 	for _, kind := range kinds {
 		v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{

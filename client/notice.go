@@ -100,10 +100,7 @@ type ServiceKind string
 // The kinds.
 const (
 	ShuttingDown ServiceKind = "shutting_down" // the node is about to stop; the client connects to another node before it leaves
-	Detached     ServiceKind = "detached"      // the node has lost contact with its cluster
-	Moving       ServiceKind = "moving"        // partitions are about to move to another node
 	Moved        ServiceKind = "moved"         // partitions have moved
-	Stale        ServiceKind = "stale"         // partitions lag or have an unacknowledged loss
 	Degraded     ServiceKind = "degraded"      // the service is degraded
 	Recovered    ServiceKind = "recovered"     // the service has recovered
 	// SubscriberReplaced says that the program has taken its subscriber's name over from another process, which is disconnected if it still runs.

@@ -252,7 +252,7 @@ func (s *session) notify(ctx context.Context, n Notice) error {
 func (s *session) heard(n Service) {
 	s.client.offer(n)
 	switch {
-	case s.client.fleet != nil && (n.Kind == ShuttingDown || n.Kind == Detached):
+	case s.client.fleet != nil && n.Kind == ShuttingDown:
 		s.client.fleet.retreat(s)
 	case s.client.fleet == nil && n.Kind == ShuttingDown:
 		notify(s.stopping)
