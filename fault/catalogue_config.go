@@ -1,6 +1,6 @@
 package fault
 
-// configEntries are what whoever configures and commands meets, in the order of their codes.
+// configEntries are the faults of configuration and of commands, in the order of their codes.
 func configEntries() []Entry {
 	return []Entry{
 		{

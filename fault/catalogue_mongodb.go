@@ -1,6 +1,6 @@
 package fault
 
-// mongodbEntries are what is met with MongoDB and its log, in the order of their codes.
+// mongodbEntries are the faults of MongoDB and its log, in the order of their codes.
 func mongodbEntries() []Entry {
 	return []Entry{
 		{

@@ -1,6 +1,6 @@
 package fault
 
-// supervisorEntries are what the supervisor reports and refuses, in the order of their codes.
+// supervisorEntries are the reports and refusals of the supervisor, in the order of their codes.
 func supervisorEntries() []Entry {
 	return []Entry{
 		{

@@ -1,5 +1,5 @@
-// Package fault holds the errors that reach a person: each has a stable code (STRM-…), says in one sentence what is wrong,
-// and what to do about it.
+// Package fault holds the errors that reach a person. Each has a stable code (STRM-…), a sentence about
+// the problem, and a remedy.
 //
 // A package that meets such a condition returns fault.New(code, cause); the command line, /health and the notices show code,
 // cause and remedy, `streamer explain CODE` and docs/codes.md show the whole entry of the catalogue. Codes are never reused

@@ -10,12 +10,12 @@ import (
 // A Code names one condition for ever: STRM-SUBJECT-CONDITION.
 type Code string
 
-// An Entry is what the catalogue says of a code.
+// An Entry is the entry of a code in the catalogue.
 type Entry struct {
 	Code Code
-	// Summary says in one line what is wrong.
+	// Summary names the problem in one line.
 	Summary string
-	// Meaning says what led here and what was, or was not, harmed.
+	// Meaning explains the cause and the consequences.
 	Meaning string
 	// Remedy says what to do, as an instruction.
 	Remedy string
@@ -60,9 +60,10 @@ func Of(err error) Code {
 	return ""
 }
 
-// Public returns what a client may be told of an error: its code, a text, and the remedy. The text of an error is its own where the client's own
-// request or session is at fault. Other texts may contain hosts of MongoDB and etcd, files, or names of other subscribers, because they wrap
-// what a driver said: the summary of the catalogue stands for them, and the log has the text.
+// Public returns the public part of an error: its code, a text, and the remedy. The text is the error's
+// own if the client's request or session is at fault. Other texts may contain hosts of MongoDB and etcd,
+// files, or names of other subscribers, because they wrap errors of drivers: they are replaced by the
+// summary of the catalogue, and only the log has them.
 func Public(err error) (code Code, text, remedy string) {
 	f, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -75,7 +76,7 @@ func Public(err error) (code Code, text, remedy string) {
 	return f.Code, entry.Summary, entry.Remedy
 }
 
-// IsPublic reports whether clients are told the text of an error.
+// IsPublic reports whether clients may see the text of an error.
 func IsPublic(err error) bool {
 	switch code := Of(err); code {
 	case LogHistoryLost, NodeStopping, CommandBadArgument:

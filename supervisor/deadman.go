@@ -21,7 +21,8 @@ type deadman struct {
 	posted uint64 // the last notice then
 }
 
-// look takes what the store says, if it says something, and returns since when no new sweep was seen.
+// look evaluates the store's answer, if there is one, and returns the time since which no new sweep was
+// seen.
 func (d *deadman) look(now time.Time, standing Standing, known bool, last uint64) (resumed bool) {
 	if d.since.IsZero() {
 		d.since = now

@@ -23,7 +23,7 @@ const (
 	Failing      Cause = "failing_checks"
 )
 
-// A Target is a component that is looked after.
+// A Target is a supervised component.
 type Target struct {
 	// Slug is unique in the cluster: NODE/COMPONENT, or gateway/NAME.
 	Slug            string
@@ -33,7 +33,7 @@ type Target struct {
 	URL string
 }
 
-// A Check is what was seen of a component.
+// A Check is an observation of a component.
 type Check struct {
 	Target
 
@@ -43,7 +43,7 @@ type Check struct {
 	Lane, Silent bool
 }
 
-// An Action is what was done about a component.
+// An Action is the reaction to a failing component.
 type Action string
 
 // The actions.
@@ -105,13 +105,13 @@ type Order struct {
 	At      time.Time `json:"at"` // by the clock of who gave it; informative
 }
 
-// An Input is what a Judge decides from.
+// An Input is the basis of a decision.
 type Input struct {
 	Now    time.Time
 	Checks []Check
 	// Nodes is how many nodes were asked.
 	Nodes int
-	// Known says that the store told of Used, the restarts of the window by slug, and of Paused.
+	// Known says that Used, the restarts of the window by slug, and Paused could be read.
 	Known    bool
 	Used     map[string]int
 	Paused   map[string]bool
@@ -121,7 +121,7 @@ type Input struct {
 	Keep int
 }
 
-// A Verdict is what a Judge decides.
+// A Verdict is the decision of a Judge.
 type Verdict struct {
 	Healthy, Missed int
 	Findings        []Finding
@@ -131,15 +131,15 @@ type Verdict struct {
 	Charges []string
 }
 
-// A state is what a Judge remembers of a component.
+// A state is the memory of a Judge about a component.
 type state struct {
 	process  string
 	misses   int
 	attempts int // restarts since it was last well
 	next     int // the miss at which the next one is due; 0 before the first
 	down     bool
-	spent    bool // it was told that its budget is used up
-	held     bool // it was told that its restarts are paused
+	spent    bool // a notice said that its budget is used up
+	held     bool // a notice said that its restarts are paused
 	absent   int  // sweeps since it was checked
 	seen     time.Time
 }
@@ -149,7 +149,7 @@ type Judge struct {
 	states  map[string]*state
 	pending map[string]string // processes of nodes that were ordered to restart, by node
 	waited  map[string]int    // sweeps since
-	cascade bool              // it was told
+	cascade bool              // a notice said so
 }
 
 // processSlug is what restarts of a whole process are charged to.
@@ -218,7 +218,8 @@ func (j *Judge) Step(in Input) (v Verdict) {
 	return v
 }
 
-// told says what the recovery of a component is to be told for: nothing where nobody heard that it was not well.
+// told returns the action whose end the notice about a recovery reports, none if no notice reported the
+// failure.
 func (s *state) told() Action {
 	if s.down || s.attempts > 0 {
 		return ActionRestarted
@@ -241,7 +242,7 @@ func (j *Judge) settle(checks []Check, misses int) {
 	}
 }
 
-// silentNodes returns the nodes of which nothing answered.
+// silentNodes returns the nodes without any answer.
 func silentNodes(checks []Check) map[string]bool {
 	silent := make(map[string]bool)
 	for _, c := range checks {
@@ -267,14 +268,14 @@ type want struct {
 	level Level
 }
 
-// A decision is what goes on in a Step.
+// A decision is the working state of a Step.
 type decision struct {
 	*Judge
 
 	in       Input
 	silent   map[string]bool
 	split    bool
-	cascades bool // more nodes are to be restarted than can have failed by themselves
+	cascades bool // more nodes need a restart than can have failed by themselves
 	lanes    int  // that were restarted
 	charged  map[string]int
 	ordered  map[string]bool // nodes
@@ -303,7 +304,7 @@ func (d *decision) wants(c Check, s *state) Level {
 // laneMisses is after how many misses a lane is restarted: one may be the moment after a process was suspended.
 const laneMisses = 2
 
-// measure looks how much is to be restarted.
+// measure counts the components that need a restart.
 func (d *decision) measure(all []want) {
 	nodes := make(map[string]bool)
 	for _, w := range all {
@@ -314,7 +315,7 @@ func (d *decision) measure(all []want) {
 	d.cascades = len(nodes) > 1 && 2*len(nodes) > d.in.Nodes
 }
 
-// atOnce returns how many of n may be restarted in a sweep: what is written about them is one transaction.
+// atOnce returns how many of n may be restarted in a sweep, because their orders are one transaction.
 func atOnce(n, share, least int) int { return min(max(least, n/share), mostAtOnce) }
 
 const mostAtOnce = 16

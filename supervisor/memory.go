@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Memory is a Store of one process: for a node alone that has no etcd. What it keeps ends with the process.
+// Memory is the Store of a node without etcd. Its content ends with the process.
 type Memory struct {
 	// Window is how long restarts count, Keep how many reports are kept. Default to 10 min and 10000.
 	Window time.Duration

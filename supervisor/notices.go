@@ -18,7 +18,7 @@ func (s *Supervisor) tell(events []Event, r *Report) {
 		}
 		if e.Code == fault.SupervisorPaused {
 			s.logger.Info("component not restarted: its restarts are paused", "slug", e.Slug, "misses", e.finding.Misses, "code", string(e.Code))
-			continue // whoever has paused them knows; that it is down is told
+			continue // the operator who paused them knows; a notice says that it is down
 		}
 		s.cfg.Board.Post(s.notice(e))
 	}
@@ -35,7 +35,7 @@ func (s *Supervisor) tell(events []Event, r *Report) {
 	}
 }
 
-// notice is how an event is told.
+// notice returns the notice about an event.
 func (s *Supervisor) notice(e Event) notice.Notice {
 	f := e.finding
 	n := notice.Notice{Channel: notice.Health, Fields: map[string]any{"code": string(e.Code), "slug": e.Slug, "member": e.Node}}

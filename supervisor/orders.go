@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// runOrders does what this process is ordered.
+// runOrders executes the orders for this process.
 func (s *Supervisor) runOrders(ctx context.Context) {
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 5 * time.Second}
 	done := make(map[Order]bool) // whose removal is not certain
@@ -39,7 +39,7 @@ func (s *Supervisor) runOrders(ctx context.Context) {
 	}
 }
 
-// obey does what an order says, if it is for this process.
+// obey executes an order if it is for this process.
 func (s *Supervisor) obey(o Order) {
 	logger := s.logger.With("slug", o.Slug, "restart", string(o.Level), "cause", string(o.Cause), "by", o.By, "sweep", o.Sweep)
 	switch {

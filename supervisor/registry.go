@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// A registry knows what is to be looked after. It is used by one goroutine.
+// A registry knows the supervised components. It is used by one goroutine.
 type registry struct {
 	host  string        // of this machine
 	keep  time.Duration // how long a node is missed that has left without a word
@@ -24,7 +24,7 @@ type known struct {
 	gone   time.Time // since when it is not there; zero while it is
 }
 
-// A round is what one sweep asks, and what it knows without asking.
+// A round is the requests of one sweep, and the checks that need no request.
 type round struct {
 	ask       []Target
 	seen      []Check
@@ -32,7 +32,7 @@ type round struct {
 	nodes     int
 }
 
-// round returns what a view of the cluster has to be looked after. Nodes that start or stop are let alone.
+// round returns the components of a view of the cluster. Nodes that start or stop are skipped.
 func (r *registry) round(now time.Time, view cluster.View) (all round) {
 	if r.known == nil {
 		r.known = make(map[string]known)
@@ -41,7 +41,7 @@ func (r *registry) round(now time.Time, view cluster.View) (all round) {
 	for _, m := range view.Members {
 		there[m.Node] = true
 		if m.Garbled != nil {
-			continue // what was known of it stands
+			continue // the previous knowledge remains valid
 		}
 		r.known[m.Node] = known{member: m}
 	}

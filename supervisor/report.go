@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Report is what a sweep has found and done. Its names are those of the design.
+// A Report is the result of a sweep. Its names are those of the design.
 type Report struct {
 	ID    string `json:"report_id"`
 	Kind  string `json:"report_kind"` // OperationsReport
@@ -38,8 +38,8 @@ type Report struct {
 	// FiredAt is when the sweep began, by the clock of the node that sweeps.
 	FiredAt int64 `json:"fired_at_ms"`
 
-	// Sweeps is how many sweeps in a row the report stands for, which all found and did the same. The first began at FirstAt; the other numbers are
-	// those of the last.
+	// Sweeps is the number of consecutive sweeps with the same result that the report covers. The
+	// first began at FirstAt; the other numbers are those of the last.
 	Sweeps  int   `json:"sweeps"`
 	FirstAt int64 `json:"first_at_ms"`
 }

@@ -12,7 +12,8 @@ const (
 	MaxMisses   = 10
 )
 
-// Settings are what may be changed while the cluster runs, within the hard limits, and what may not.
+// Settings are the settings of the supervisor: those that may be changed at runtime, within hard limits,
+// and those that may not.
 type Settings struct {
 	Interval    time.Duration
 	Misses      int
@@ -28,12 +29,12 @@ const (
 // late reports whether a component that fails is found later than the design expects.
 func (s Settings) late() bool { return s.Interval > usualInterval || s.Misses > usualMisses }
 
-// A Change is what an operator has changed of the settings, for all nodes. What is nil is as configured.
+// A Change is an operator's change of the settings, for all nodes. Nil fields are as configured.
 type Change struct {
 	Interval    *float64 `json:"heartbeat_interval_s,omitempty"`
 	Misses      *int     `json:"missed_heartbeats_to_alert,omitempty"`
 	AutoRestart *bool    `json:"auto_restart,omitempty"`
-	// PageOnFailure is locked: whoever sets it to false is refused.
+	// PageOnFailure is locked: setting it to false is refused.
 	PageOnFailure *bool  `json:"page_on_failure,omitempty"`
 	By            string `json:"by,omitempty"`
 }

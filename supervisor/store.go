@@ -18,7 +18,7 @@ type Pause struct {
 	Until time.Time `json:"until"`
 }
 
-// A Standing is what the store knows beside the reports.
+// A Standing is the content of the store beside the reports.
 type Standing struct {
 	// Sweep is the number of the last sweep, By whose it was.
 	Sweep uint64
@@ -39,14 +39,15 @@ type Commit struct {
 	Charges []string
 }
 
-// A Reader reads what the supervisor knows. Its methods may block on the network until the context ends, like those of the other ports.
+// A Reader reads the supervisor's state. Its methods may block on the network until the context ends, like
+// those of the other ports.
 type Reader interface {
 	Look(ctx context.Context) (Standing, error)
 	// Reports returns the last reports, at most n, the newest first.
 	Reports(ctx context.Context, n int) ([]Report, error)
 }
 
-// A Keeper is what the node that sweeps writes with.
+// A Keeper writes for the sweeping node.
 type Keeper interface {
 	Reader
 	// Begin makes this process the one that sweeps, and returns the number of the last sweep.
@@ -56,7 +57,7 @@ type Keeper interface {
 	Commit(ctx context.Context, c Commit) error
 }
 
-// Orders is where a node finds what it is ordered.
+// Orders returns the orders for a node.
 type Orders interface {
 	// Next returns the orders for a node as soon as there are any, and none after a while.
 	Next(ctx context.Context, node string) ([]Order, error)
@@ -64,12 +65,12 @@ type Orders interface {
 	Done(ctx context.Context, o Order) error
 }
 
-// A Control is what operators change.
+// A Control is changed by operators.
 type Control interface {
 	// Pause adds a pause, or replaces that of the slug, for ttl. Unpause removes it, and is idempotent.
 	Pause(ctx context.Context, p Pause, ttl time.Duration) error
 	Unpause(ctx context.Context, slug string) error
-	// Set replaces what operators have changed of the settings.
+	// Set replaces the operators' changes of the settings.
 	Set(ctx context.Context, c Change) error
 }
 

@@ -58,7 +58,7 @@ type Supervisor struct {
 	metrics metrics
 	logger  *slog.Logger
 	turning *health.Loop
-	asked   chan chan struct{} // for a sweep at once; what is sent is closed after it
+	asked   chan chan struct{} // requests an immediate sweep; the sent channel is closed after it
 
 	// Of the loop that sweeps.
 	registry registry
@@ -68,8 +68,8 @@ type Supervisor struct {
 	last     *Report   // that was written
 	pending  []Commit  // that could not be written
 	settings Settings  // in force
-	warned   Settings  // those of which the log has warned, if they delay pages
-	tellAt   time.Time // from when on a report may be told of again
+	warned   Settings  // those that delay pages and have been logged
+	tellAt   time.Time // when the next notice about a report is due
 }
 
 // maxPending bounds the reports that wait for the store; beyond it the oldest are dropped.
@@ -99,7 +99,8 @@ func New(cfg Config, store Store) *Supervisor {
 // maxConns bounds the connections to a node.
 const maxConns = 16
 
-// Age returns for how long the Supervisor has had something to do and has not got on: a sweep is due every interval and over before the next.
+// Age returns how long the Supervisor has had work without making progress: a sweep is due every interval
+// and must end before the next.
 func (s *Supervisor) Age() time.Duration { return s.turning.Age() }
 
 // Run looks after the components until the context ends.
@@ -119,7 +120,7 @@ const lookAtLeadership = time.Second
 func (s *Supervisor) runSweeps(ctx context.Context) {
 	defer s.turning.Rest()
 	next := time.Now()
-	var asked chan struct{} // who has asked for the sweep that is due, nil for nobody
+	var asked chan struct{} // the requests for the sweep that is due, nil if there are none
 	for said := false; ctx.Err() == nil; {
 		now := time.Now()
 		switch {
@@ -156,7 +157,7 @@ func (s *Supervisor) runSweeps(ctx context.Context) {
 	}
 }
 
-// await waits for so long, or until somebody asks for a sweep, whom it returns.
+// await waits for a duration, or until a sweep is requested; it returns the requests.
 func (s *Supervisor) await(ctx context.Context, d time.Duration) (asked chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -232,7 +233,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	round := s.registry.round(began, view)
 	checks := append(s.poll(ctx, round.ask, s.timeout()), round.seen...)
 	if ctx.Err() != nil {
-		return // what was not answered then is nobody's failure
+		return // unanswered requests are nobody's failure then
 	}
 	in := Input{
 		Now: began, Checks: checks, Nodes: round.nodes, Known: known, Used: standing.Used, Paused: make(map[string]bool), Settings: s.settings,
@@ -293,12 +294,12 @@ func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Dura
 	return r
 }
 
-// count counts what a sweep has seen.
+// count counts the results of a sweep.
 func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Report) {
 	m := s.metrics
 	for _, c := range checks {
 		if c.Component != "" {
-			m.restarts.WithLabelValues(c.Slug) // from 0: Prometheus does not count what a series begins with
+			m.restarts.WithLabelValues(c.Slug) // from 0: Prometheus ignores the first value of a series
 		}
 		if c.Miss != "" {
 			m.misses.WithLabelValues(c.Slug).Inc()

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// Config says who leads, and how.
+// Config configures a Leader.
 type Config struct {
 	plan.Config
 
@@ -20,12 +20,13 @@ type Config struct {
 	RoundFloor, Debounce time.Duration
 	// Trusted says whether the node may lead: it is attached to the cluster. Defaults to always.
 	Trusted func() bool
-	// Resynced hears of every step of a resync: gateways are to be sent the notices. It must not block. Defaults to nothing.
+	// Resynced is called at every step of a resync and sends the notices to gateways. It must not
+	// block. Defaults to nothing.
 	Resynced func(plan.Resync)
 	// Board takes the notices. Nil discards them.
 	Board *notice.Board
-	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to Go's monotonic clock, which may
-	// not.
+	// Clock should also count the time in which the machine is suspended; only differences between
+	// readings matter. Defaults to Go's monotonic clock, which may not count it.
 	Clock func() time.Duration
 	// Log defaults to none.
 	Log *slog.Logger

@@ -14,7 +14,7 @@ import (
 
 const (
 	resignTimeout = 3 * time.Second
-	// A leader that is asked to look all the time looks for a tenth of the time at most.
+	// After each turn the leader pauses for this many times its duration.
 	share = 9
 )
 
@@ -40,8 +40,8 @@ func New(cfg Config, store cluster.Store) *Leader {
 	return l
 }
 
-// Run stands for election whenever the node is trusted, and leads while it is elected. It returns nil when the context ends, after it has
-// resigned.
+// Run campaigns whenever the node is trusted, and leads while it is elected. When the context ends, it
+// resigns and returns nil.
 func (l *Leader) Run(ctx context.Context) error {
 	hints := l.store.Hints(ctx)
 	wait := retry.Backoff{First: 100 * time.Millisecond, Longest: l.cfg.Beat}
@@ -56,7 +56,7 @@ func (l *Leader) Run(ctx context.Context) error {
 		l.turning.Work()
 		if err != nil {
 			if failures++; failures == 1 && ctx.Err() == nil {
-				l.cfg.Log.Warn("the node cannot stand for election", "error", err)
+				l.cfg.Log.Warn("campaign failed", "error", err)
 			}
 			_ = wait.Wait(ctx, failures)
 			continue
@@ -77,11 +77,11 @@ func (l *Leader) Run(ctx context.Context) error {
 }
 
 var (
-	errUntrusted = errors.New("the node is cut off from its cluster")
+	errUntrusted = errors.New("node is not attached to its cluster")
 	errElsewhere = errors.New("another node is elected")
 )
 
-// lead governs until that is over, and says why it is.
+// lead leads until the leadership ends, and returns the reason.
 func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints <-chan struct{}) error {
 	l.mu.Lock()
 	l.mu.state, l.mu.plan = plan.New(l.cfg.Config), cluster.Plan{}
@@ -111,12 +111,12 @@ func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints 
 			return err
 		case err != nil:
 			if failures++; failures == 1 {
-				l.cfg.Log.Warn("cannot lead the cluster for now", "error", err)
+				l.cfg.Log.Warn("leading the cluster failed", "error", err)
 			}
 			l.metrics.failures.Inc()
 			next = l.cfg.Clock() + min(l.cfg.Beat, 100*time.Millisecond<<min(failures, 5))
 		case failures > 0:
-			l.cfg.Log.Info("leading the cluster again", "failures", failures)
+			l.cfg.Log.Info("leading the cluster recovered", "failures", failures)
 			failures = 0
 		}
 		now := l.cfg.Clock()
@@ -142,7 +142,7 @@ func (l *Leader) pause(ctx context.Context, hints <-chan struct{}, d time.Durati
 	}
 }
 
-// turn looks once, has done what is decided, and returns when to look again.
+// turn reads the state once, applies the decision, and returns when the next turn is due.
 func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.TTL)
 	defer cancel()
@@ -173,7 +173,7 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 	return d.Next, l.carryOut(ctx, leadership, d)
 }
 
-// carryOut publishes and evicts. What fails is decided anew from the next view.
+// carryOut publishes the plan and evicts owners. After an error the next view leads to a new decision.
 func (l *Leader) carryOut(ctx context.Context, leadership cluster.Leadership, d plan.Decision) error {
 	if d.Publish != nil {
 		plan := *d.Publish
@@ -192,7 +192,7 @@ func (l *Leader) carryOut(ctx context.Context, leadership cluster.Leadership, d 
 		if err := leadership.Evict(ctx, e.Partition, e.Epoch); err != nil {
 			return err
 		}
-		l.cfg.Log.Warn("owner evicted: it does not serve the partition, or does not give it up", "partition", int(e.Partition), "epoch", e.Epoch.String())
+		l.cfg.Log.Warn("owner evicted", "partition", int(e.Partition), "epoch", e.Epoch.String())
 		l.metrics.evictions.Inc()
 	}
 	return nil
@@ -203,11 +203,12 @@ func (l *Leader) resign(ctx context.Context, leadership cluster.Leadership) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 	defer cancel()
 	if err := leadership.Resign(ctx); err != nil {
-		l.cfg.Log.Warn("cannot resign cluster leadership: it expires by itself", "error", err)
+		l.cfg.Log.Warn("resigning cluster leadership failed, it expires by itself", "error", err)
 	}
 }
 
-// Age returns for how long the leader's loop has had something to do and has not got on; it waits for the store no longer than the TTL at a time.
+// Age returns how long the leader's loop has had work without making progress. Each wait for the store
+// is bounded by the TTL.
 func (l *Leader) Age() time.Duration { return l.turning.Age() }
 
 // Leading reports whether this node leads. It may be called from any goroutine.
@@ -217,7 +218,7 @@ func (l *Leader) Leading() bool {
 	return l.mu.state != nil
 }
 
-// An Explanation is what the leader knows.
+// An Explanation is the knowledge of the leader.
 type Explanation struct {
 	// Leading says that this node leads; everything else is empty where it does not.
 	Leading bool
@@ -225,7 +226,7 @@ type Explanation struct {
 	Plan    cluster.Plan
 }
 
-// Explain says how the members stand. It may be called from any goroutine.
+// Explain returns the state of the members. It may be called from any goroutine.
 func (l *Leader) Explain() Explanation {
 	l.mu.Lock()
 	defer l.mu.Unlock()

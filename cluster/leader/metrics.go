@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 )
 
-// metrics are the leader's; they stand still on nodes that do not lead.
+// metrics are the leader's metrics. They do not change on other nodes.
 type metrics struct {
 	replans   *prometheus.CounterVec
 	moves     prometheus.Counter
@@ -43,7 +43,7 @@ func newMetrics(reg prometheus.Registerer, l *Leader) metrics {
 	return m
 }
 
-// gauges collects what is measured when it is asked for.
+// gauges are collected at scrape time.
 type gauges struct{ leader *Leader }
 
 //nolint:gochecknoglobals // descriptions are constants

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// matches reports whether a path fits a pattern: itself, or with /... behind it the package and all below it.
+// matches reports whether a path fits a pattern: itself, or, if it ends in /..., the package and all
+// below it.
 func matches(pattern, path string) bool {
 	base, below := strings.CutSuffix(pattern, "...")
 	if !below {

@@ -18,7 +18,7 @@ type Linked struct {
 	Imports    []string
 }
 
-// Link lists what a program contains, as the go command sees it.
+// Link lists the packages of a program, as the go command sees it.
 func Link(ctx context.Context, root, program string) ([]Linked, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Imports", "./"+program)
 	list.Dir = root
@@ -41,8 +41,8 @@ func Link(ctx context.Context, root, program string) ([]Linked, error) {
 	}
 }
 
-// CheckLinked complains of what must never be linked, with the way by which it came in. The program is the last of linked, as
-// go list -deps has it: every package behind those that it imports.
+// CheckLinked reports packages that must never be linked, with the chain of imports that links them. The
+// program is the last of linked, as in the output of go list -deps: every package comes after its imports.
 func CheckLinked(linked []Linked) (broken []string) {
 	importer := map[string]string{}
 	for _, l := range slices.Backward(linked) {

@@ -8,7 +8,8 @@ type rule struct {
 	why  string
 }
 
-// rules are the arrows that are not plain. Packages without a rule put others together: commands, the wiring, what operators do.
+// rules are the arrows that are not plain. Packages without a rule put others together: commands, the
+// wiring, the actions of operators.
 func rules() []rule {
 	of := func(patterns ...string) []string { return patterns }
 	return []rule{
@@ -109,13 +110,13 @@ func neverLinked() []string {
 	return []string{Module + "/dev/mongo", Module + "/dev/etcd", Module + "/dev/broker", Module + "/dev/workload", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake", "go.etcd.io/etcd/server"}
 }
 
-// Sizes in lines of what a reader opens first. Other files and packages are as long as their idea.
+// Sizes in lines of the files that a reader opens first. Others are as long as their idea.
 const (
 	maxMain = 80
 	maxDoc  = 120
 )
 
-// emptyNames say nothing about what is inside.
+// emptyNames say nothing about the content of a package.
 func emptyNames() []string {
 	return []string{"util", "utils", "common", "core", "types", "manager", "helper", "helpers"}
 }

@@ -18,7 +18,7 @@ import (
 // Module is the path of our module.
 const Module = "github.com/mongostream/streamer"
 
-// prometheusPath is the package whose use is looked at name by name.
+// prometheusPath is the package whose use is checked name by name.
 const prometheusPath = "github.com/prometheus/client_golang/prometheus"
 
 // A Package is a folder with Go files.
@@ -33,7 +33,7 @@ func (p Package) helper() bool {
 	return p.Path != "internal/archtest" && strings.HasSuffix(p.Path, "test")
 }
 
-// A File is what the checks need of a source file.
+// A File is a source file, reduced to the needs of the checks.
 type File struct {
 	Name       string
 	Lines      int
@@ -85,7 +85,7 @@ func Read(root string) ([]Package, error) {
 	return packages, nil
 }
 
-// module reports whether a folder is a module of its own: what it needs never enters the program.
+// module reports whether a folder is a module of its own, whose dependencies never enter the program.
 func module(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil

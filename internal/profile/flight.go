@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What a recording holds: at least the last seconds, while they fit.
+// The length and size of a recording: at least the last seconds, if they fit.
 const (
 	flightAge   = 10 * time.Second
 	flightBytes = 10 << 20
@@ -44,8 +44,8 @@ func newFlight(dir string, keep int) (*flight, error) {
 // unfinished is the name of a recording while it is written.
 const unfinished = "flight-writing-*"
 
-// tidy removes what a process left behind that was killed while it wrote; otherwise a node that is killed again and again would fill
-// the disk.
+// tidy removes unfinished recordings of killed processes. Otherwise a node that is killed again and
+// again would fill the disk.
 func tidy(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, unfinished))
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *flight) start() error {
 
 func (f *flight) stop() { f.recorder.Stop() }
 
-// write writes what is recorded.
+// write writes the recording.
 func (f *flight) write(w io.Writer) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()

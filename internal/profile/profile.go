@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Listen is a loopback address, host:port. Empty means no listener.
 	Listen string
-	// Protect wraps what is served at Listen, and says who may ask. Defaults to everybody.
+	// Protect wraps the handler at Listen and authorizes requests. By default everybody is allowed.
 	Protect func(http.Handler) http.Handler
 	// DumpDir is the folder for flight recordings; it is made where it is missing. Empty means that none are written.
 	DumpDir string
@@ -29,8 +29,8 @@ type Config struct {
 	DumpMax int
 	// LagThreshold is the lag from which a recording is written. Defaults to 30 s.
 	LagThreshold time.Duration
-	// StallThreshold is for how long a partition that is behind may stand at one position before a recording is written. Defaults
-	// to 30 s.
+	// StallThreshold is how long a late partition may make no progress before a recording is written.
+	// Defaults to 30 s.
 	StallThreshold time.Duration
 	// Partitions tells how the partitions do now; it must answer at once. Required with DumpDir.
 	Partitions func() []Partition
@@ -75,7 +75,7 @@ func New(ctx context.Context, cfg Config) (*Profiler, error) {
 // errPublic says that an address can be reached from elsewhere.
 var errPublic = errors.New("is no loopback address: profiles are for this machine only")
 
-// listen binds a loopback address. A name is resolved once, and what it stands for decides.
+// listen binds a loopback address. A name is resolved once, and its address is checked.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Profiler) Addr() string {
 	return p.listener.Addr().String()
 }
 
-// Close lets go of the address where Run never was.
+// Close releases the address if Run was never called.
 func (p *Profiler) Close() {
 	if p.listener != nil {
 		_ = p.listener.Close()
@@ -132,7 +132,7 @@ func (p *Profiler) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// runServer serves HTTP until the context ends; who is in the middle of a profile then does without it.
+// runServer serves HTTP until the context ends. Profiles in progress are cut off then.
 func (p *Profiler) runServer(ctx context.Context) {
 	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()

@@ -60,7 +60,7 @@ type standing struct {
 	since    time.Time
 }
 
-// A trouble is what is wrong with a partition, and how much.
+// A trouble is a problem of a partition, and its extent.
 type trouble struct {
 	reason    string
 	partition int
