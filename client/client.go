@@ -51,6 +51,15 @@ type subscribed struct {
 	handler Handler
 	early   bool        // made before Run
 	gone    atomic.Bool // the subscription has been removed
+	isNew   bool        // no process has had this ID before
+	had     atomic.Bool // an event has come for it
+}
+
+// message returns the wire form. alone says that the client has no other session, which could bring it documents.
+func (s *subscribed) message(alone bool) *streampb.Subscription {
+	m := s.Subscription.message()
+	m.Fresh = s.isNew && alone && !s.had.Load()
+	return m
 }
 
 // maxNotices bounds the notices that wait for OnNotice.
@@ -79,6 +88,11 @@ func New(cfg Config) (*Client, error) {
 // the ID is in use. When an ID is reused after Unsubscribe, its new handler may receive changes that were in flight for the old
 // subscription.
 func (c *Client) Subscribe(sub Subscription, handler Handler) error {
+	return c.subscribe(&subscribed{Subscription: sub, handler: handler})
+}
+
+func (c *Client) subscribe(s *subscribed) error {
+	sub, handler := &s.Subscription, s.handler
 	if sub.ID == "" || handler == nil {
 		return errors.New("subscribe: ID and handler are required")
 	}
@@ -88,14 +102,15 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	c.subscriptions.Lock()
 	_, used := c.subscriptions.all[sub.ID]
 	if !used {
-		c.subscriptions.all[sub.ID] = &subscribed{Subscription: sub, handler: handler, early: !c.ran.Load()}
+		s.early = !c.ran.Load()
+		c.subscriptions.all[sub.ID] = s
 	}
 	c.subscriptions.Unlock()
 	if used {
 		return fmt.Errorf("subscribe: ID %q is already in use", sub.ID)
 	}
-	for s := range c.mu.sessions {
-		s.outbox.changed(sub.ID, true)
+	for session := range c.mu.sessions {
+		session.outbox.changed(sub.ID, true)
 	}
 	return nil
 }
@@ -260,13 +275,16 @@ func (c *Client) working() *work {
 
 // wanted returns the wire form of a subscription, if it exists.
 func (c *Client) wanted(id string) (*streampb.Subscription, bool) {
+	c.mu.Lock()
+	alone := len(c.mu.sessions) == 1
+	c.mu.Unlock()
 	c.subscriptions.RLock()
 	defer c.subscriptions.RUnlock()
 	sub := c.subscriptions.all[id]
 	if sub == nil {
 		return nil, false
 	}
-	return sub.message(), true
+	return sub.message(alone), true
 }
 
 // reject removes a subscription that a node has rejected, and ends Run if OnRejected says so.
@@ -300,7 +318,7 @@ func (c *Client) hello(s *session) *streampb.Hello {
 	c.subscriptions.RLock()
 	defer c.subscriptions.RUnlock()
 	for _, id := range slices.Sorted(maps.Keys(c.subscriptions.all)) {
-		m.Subscriptions = append(m.Subscriptions, c.subscriptions.all[id].message())
+		m.Subscriptions = append(m.Subscriptions, c.subscriptions.all[id].message(len(c.mu.sessions) == 0))
 		s.outbox.ask(id)
 	}
 	c.mu.sessions[s] = struct{}{}

@@ -108,7 +108,8 @@ func (q *LiveQuery) read() error {
 		q.client.Unsubscribe(before)
 	}
 	q.client.live.Store(sub.ID, q)
-	err := q.client.Subscribe(sub, func(_ context.Context, c Change) error { return q.handle(sub.ID, c) })
+	handler := func(_ context.Context, c Change) error { return q.handle(sub.ID, c) }
+	err := q.client.subscribe(&subscribed{Subscription: sub, handler: handler, isNew: true})
 	if err != nil {
 		q.client.live.Delete(sub.ID)
 	}

@@ -84,9 +84,11 @@ func (w *watcher) document(query, place, ns string, id, v int) {
 	w.sends(query, place, fmt.Sprintf(`{"operationType":"snapshot","ns":{"db":"shop","coll":"%s"},"documentKey":{"_id":%d},"fullDocument":{"_id":%d,"v":%d}}`, coll, id, id, v))
 }
 
-func (w *watcher) mark(query, place string, state streampb.Snapshot_State, reason string) {
+func (w *watcher) mark(query, place string, state streampb.Snapshot_State, reason string, namespaces ...string) {
 	w.t.Helper()
-	w.visit.acked(w.visit.sendBatch(&streampb.Batch{To: at(place), Snapshot: &streampb.Snapshot{Subscription: w.ids[query], State: state, Reason: reason}}))
+	w.visit.acked(w.visit.sendBatch(&streampb.Batch{To: at(place), Snapshot: &streampb.Snapshot{
+		Subscription: w.ids[query], State: state, Reason: reason, Namespaces: namespaces,
+	}}))
 }
 
 func (w *watcher) lost(place string, namespaces ...string) {
@@ -151,10 +153,11 @@ func TestLossConcernsItsNamespaces(t *testing.T) {
 	w.lost("c", "shop.a")
 	w.has("shop", false, "1=1", "2=1", "3=1")
 	w.has("shop.b", true)
-	w.mark("shop", "c", begun, "loss")
+	w.mark("shop", "c", begun, "loss", "shop.a")
 	w.document("shop", "d", "shop.a", 2, 5)
+	w.mark("shop", "d", done, "operator", "shop.b")
 	w.has("shop", false, "1=1", "2=5", "3=1")
-	w.mark("shop", "d", done, "loss")
+	w.mark("shop", "d", done, "loss", "shop.a")
 	w.has("shop", true, "2=5", "3=1")
 }
 
@@ -264,6 +267,29 @@ func TestRepartitionedQueriesAreReadAgain(t *testing.T) {
 	w.document("shop", "c", "shop.a", 2, 3)
 	w.mark("shop", "c", done, "start")
 	w.has("shop", true, "2=3")
+}
+
+// A node may believe that a query has no documents, until one has come.
+func TestQueryIsFreshUntilItHasDocuments(t *testing.T) {
+	w := watch(t, "shop", "shop.b")
+	w.document("shop", "b", "shop.a", 1, 1)
+	w.has("shop", false, "1=1")
+	fresh := func() (all []string) {
+		for _, sub := range w.visit.hello.GetSubscriptions() {
+			if asked, _, _ := strings.Cut(sub.GetId(), "~"); sub.GetFresh() {
+				all = append(all, asked)
+			}
+		}
+		return all
+	}
+	if got := fresh(); !slices.Equal(got, []string{"shop.b", "shop"}) && !slices.Equal(got, []string{"shop", "shop.b"}) {
+		t.Errorf("%v", got)
+	}
+	w.visit.close(errBroken)
+	w.begin("b")
+	if got := fresh(); !slices.Equal(got, []string{"shop.b"}) {
+		t.Errorf("then %v", got)
+	}
 }
 
 // A change that a program skips because it cannot be read may be of any document.

@@ -128,7 +128,7 @@ func (b *batch) notice() Notice {
 	if m == nil {
 		return lossOf(b.loss)
 	}
-	s := Snapshot{Subscription: m.GetSubscription(), Reason: m.GetReason(), Read: m.GetRead(), Estimated: m.GetEstimated()}
+	s := Snapshot{Subscription: m.GetSubscription(), Reason: m.GetReason(), Namespaces: m.GetNamespaces(), Read: m.GetRead(), Estimated: m.GetEstimated()}
 	switch m.GetState() {
 	case streampb.Snapshot_STATE_DONE:
 		return SnapshotDone{s}

@@ -301,7 +301,9 @@ func (d *decoder) event(b []byte) error {
 				d.last.id, d.last.sub = bytes, d.find(bytes)
 			}
 			if d.last.sub != nil {
-				d.subs = append(d.subs, d.last.sub)
+				if d.subs = append(d.subs, d.last.sub); d.last.sub.isNew {
+					d.last.sub.had.Store(true)
+				}
 			}
 		}
 		return nil
