@@ -81,6 +81,23 @@ func (v Value) Int64() (n int64, ok bool) {
 	return 0, false
 }
 
+// CodeScope returns the code and the scope of a code with scope.
+func (v Value) CodeScope() (code, scope []byte, err error) {
+	if v.Type != TypeCodeScope || len(v.Data) < 14 {
+		return nil, nil, errMalformed
+	}
+	rest := v.Data[8:]
+	n := uint64(binary.LittleEndian.Uint32(v.Data[4:]))
+	if n < 1 || n > uint64(len(rest)) || rest[n-1] != 0 {
+		return nil, nil, errMalformed
+	}
+	scope, err = documentAt(rest[n:])
+	if err != nil || len(scope) != len(rest)-int(n) {
+		return nil, nil, errMalformed
+	}
+	return rest[:n-1], scope, nil
+}
+
 // Element reads the element at an offset of a document or array; the first is at 4. It returns the name, the value, and the offset of the
 // next element. At the end of the document the name is nil. It does not check the inside of the value.
 func Element(doc []byte, at int) (name []byte, v Value, next int, err error) { return element(doc, at) }

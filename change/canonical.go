@@ -3,13 +3,17 @@ package change
 import (
 	"encoding/binary"
 	"math"
-	"math/big"
-	"strings"
+	"strconv"
 )
 
-// MongoDB considers two _ids the same when they compare equal: 1, NumberLong(1), 1.0 and NumberDecimal("1") are one _id, also
-// inside an embedded document, and so are a string and a symbol with the same text. The canonical form of equal values has the
-// same bytes, that of different values different bytes. (MongoDB manual, "Comparison/Sort Order".)
+// MongoDB considers two _ids the same when they compare equal: 1, NumberLong(1), 1.0 and
+// NumberDecimal("1") are one _id, also inside an embedded document, and so are a string and a
+// symbol with the same text. The canonical form of equal values has the same bytes, that of
+// different values different bytes. (MongoDB manual, "Comparison/Sort Order"; the index on _id
+// compares likewise.)
+//
+// A collation of a collection is not considered: there "a" and "A" may be one _id, and are two
+// here.
 
 // Tags of the canonical form. They never change, because the partition of every checkpoint depends on them.
 const (
@@ -18,25 +22,53 @@ const (
 	canonicalDecimal = 0x03 // any other number: its shortest decimal text, 0-terminated
 	canonicalText    = 0x04 // string or symbol: length, bytes
 	canonicalOther   = 0x05 // BSON type, length, bytes
-	canonicalDoc     = 0x06 // BSON type, then name, 0, value per element, then 0xFF
+	canonicalDoc     = 0x06 // BSON type, then name, 0, value per element, then canonicalEnd
+	canonicalScope   = 0x07 // code with scope: length and bytes of the code, the scope as a document
+	canonicalEscape  = 0xFE // precedes a name that begins with it or with canonicalEnd, as no UTF-8 does
+	canonicalEnd     = 0xFF
 )
 
-// maxCanonicalDepth bounds the recursion; MongoDB stores at most 100 levels.
-const maxCanonicalDepth = 200
+// maxCanonicalDepth bounds the recursion; MongoDB stores at most 250 levels.
+const maxCanonicalDepth = 256
+
+// An IDFormat is a version of the canonical form. A cluster's origin names the one by which its
+// documents have their partitions.
+type IDFormat int
+
+const (
+	// FirstIDFormat is that of origins that name none. It differs for rare values: scopes of code
+	// count by their bytes, elements of arrays by their names, names that are not UTF-8 are not
+	// escaped, and values nest 200 levels deep.
+	FirstIDFormat IDFormat = 0
+	// LatestIDFormat is that of new clusters and of AppendCanonical.
+	LatestIDFormat IDFormat = 1
+)
 
 // AppendCanonical appends the canonical form of a value: the same bytes for values that MongoDB considers equal, and different bytes for
 // others. Unlike in arithmetic, NaN equals NaN.
-func AppendCanonical(b []byte, v Value) []byte { return appendNested(b, v, 0) }
+func AppendCanonical(b []byte, v Value) []byte { return LatestIDFormat.append(b, v, 0) }
 
-func appendNested(b []byte, v Value, depth int) []byte {
-	if v.isNested() && depth < maxCanonicalDepth {
-		return appendDocument(b, v, depth)
+func (f IDFormat) append(b []byte, v Value, depth int) []byte {
+	if f.nests(v) && depth < f.maxDepth() {
+		if v.Type == TypeCodeScope {
+			return f.appendCodeScope(b, v, depth)
+		}
+		return f.appendDocument(b, v, depth)
 	}
 	return appendScalar(b, v)
 }
 
-// isNested reports whether the value contains values.
-func (v Value) isNested() bool { return v.Type == TypeDocument || v.Type == TypeArray }
+func (f IDFormat) maxDepth() int {
+	if f == FirstIDFormat {
+		return 200
+	}
+	return maxCanonicalDepth
+}
+
+// nests reports whether the value contains values that may be equal and of other bytes.
+func (f IDFormat) nests(v Value) bool {
+	return v.Type == TypeDocument || v.Type == TypeArray || v.Type == TypeCodeScope && f != FirstIDFormat
+}
 
 // appendScalar appends the canonical form of a value that is not nested. It is not recursive, so that the caller's buffer stays on the
 // stack.
@@ -46,10 +78,8 @@ func appendScalar(b []byte, v Value) []byte {
 		return appendInt(b, int64(int32(binary.LittleEndian.Uint32(v.Data))))
 	case TypeInt64:
 		return appendInt(b, int64(binary.LittleEndian.Uint64(v.Data)))
-	case TypeDouble:
-		return appendDouble(b, math.Float64frombits(binary.LittleEndian.Uint64(v.Data)))
-	case TypeDecimal128:
-		return appendDecimal(b, v.Data)
+	case TypeDouble, TypeDecimal128:
+		return appendNumber(b, v)
 	case TypeString, TypeSymbol:
 		text := v.Data[4 : len(v.Data)-1]
 		b = binary.BigEndian.AppendUint32(append(b, canonicalText), uint32(len(text)))
@@ -63,96 +93,45 @@ func appendInt(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, canonicalInt), uint64(n))
 }
 
-func appendDouble(b []byte, f float64) []byte {
-	// Doubles from -2^63 up to, but without, 2^63 that have no fraction are int64s.
-	if f == math.Trunc(f) && f >= -(1<<63) && f < 1<<63 {
-		return appendInt(b, int64(f))
+func appendNumber(b []byte, v Value) []byte {
+	n, _ := v.Number()
+	switch n.Type {
+	case TypeInt64:
+		return appendInt(b, n.Int)
+	case TypeDouble:
+		return binary.BigEndian.AppendUint64(append(b, canonicalDouble), math.Float64bits(n.Double))
 	}
-	if math.IsNaN(f) {
-		f = math.NaN()
-	}
-	return binary.BigEndian.AppendUint64(append(b, canonicalDouble), math.Float64bits(f))
+	b = append(append(b, canonicalDecimal), n.Digits...)
+	return append(strconv.AppendInt(append(b, 'e'), int64(n.Exponent), 10), 0)
 }
 
-func appendDocument(b []byte, v Value, depth int) []byte {
+func (f IDFormat) appendDocument(b []byte, v Value, depth int) []byte {
 	b = append(b, canonicalDoc, v.Type)
-	for at := 4; ; {
+	for at, i := 4, int64(0); ; i++ {
 		name, inner, next, err := element(v.Data, at)
 		if err != nil || name == nil {
-			return append(b, 0xFF)
+			return append(b, canonicalEnd)
 		}
-		b = append(append(b, name...), 0)
-		b = appendNested(b, inner, depth+1)
+		switch {
+		case f == FirstIDFormat:
+			b = append(b, name...)
+		case v.Type == TypeArray: // whose elements have no names in an index
+			b = strconv.AppendInt(b, i, 10)
+		case len(name) > 0 && name[0] >= canonicalEscape:
+			b = append(append(b, canonicalEscape), name...)
+		default:
+			b = append(b, name...)
+		}
+		b = f.append(append(b, 0), inner, depth+1)
 		at = next
 	}
 }
 
-// appendDecimal appends a Decimal128 (IEEE 754-2008, binary integer significand, little endian) in the form of the equal int64 or double,
-// if there is one.
-func appendDecimal(b, data []byte) []byte {
-	lo, hi := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
-	negative := hi>>63 == 1
-	switch {
-	case hi>>58&0x1F == 0x1F:
-		return appendDouble(b, math.NaN())
-	case hi>>58&0x1F == 0x1E && negative:
-		return appendDouble(b, math.Inf(-1))
-	case hi>>58&0x1F == 0x1E:
-		return appendDouble(b, math.Inf(1))
+func (f IDFormat) appendCodeScope(b []byte, v Value, depth int) []byte {
+	code, scope, err := v.CodeScope()
+	if err != nil {
+		return appendScalar(b, v)
 	}
-	exponent, significand := decimalParts(hi, lo)
-	if significand.Sign() == 0 {
-		return appendInt(b, 0)
-	}
-	if negative {
-		significand.Neg(significand)
-	}
-	ten, rest := big.NewInt(10), new(big.Int)
-	for {
-		quotient, remainder := new(big.Int).QuoRem(significand, ten, rest)
-		if remainder.Sign() != 0 {
-			break
-		}
-		significand, exponent = quotient, exponent+1
-	}
-	return appendNumber(b, significand, exponent)
-}
-
-// decimalParts returns the exponent and the significand of a finite Decimal128. A significand above 10^34-1 counts as zero.
-func decimalParts(hi, lo uint64) (exponent int, significand *big.Int) {
-	const bias = 6176
-	if hi>>61&3 == 3 {
-		return int(hi>>47&0x3FFF) - bias, new(big.Int)
-	}
-	significand = new(big.Int).SetUint64(hi & (1<<49 - 1))
-	significand.Lsh(significand, 64).Or(significand, new(big.Int).SetUint64(lo))
-	if len(significand.Text(10)) > 34 {
-		significand.SetInt64(0)
-	}
-	return int(hi>>49&0x3FFF) - bias, significand
-}
-
-// appendNumber appends significand × 10^exponent, which is not zero; the significand has no trailing zeros.
-func appendNumber(b []byte, significand *big.Int, exponent int) []byte {
-	// Beyond these powers no double and no int64 is near.
-	if exponent >= -1100 && exponent <= 310 {
-		value := new(big.Rat).SetInt(significand)
-		power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil))
-		if exponent < 0 {
-			value.Quo(value, power)
-		} else {
-			value.Mul(value, power)
-		}
-		if value.IsInt() && value.Num().IsInt64() {
-			return appendInt(b, value.Num().Int64())
-		}
-		if f, exact := value.Float64(); exact {
-			return appendDouble(b, f)
-		}
-	}
-	var text strings.Builder
-	text.WriteString(significand.Text(10))
-	text.WriteByte('e')
-	text.WriteString(big.NewInt(int64(exponent)).Text(10))
-	return append(append(append(b, canonicalDecimal), text.String()...), 0)
+	b = binary.BigEndian.AppendUint32(append(b, canonicalScope), uint32(len(code)))
+	return f.append(append(b, code...), Value{Type: TypeDocument, Data: scope}, depth+1)
 }

@@ -51,6 +51,12 @@ func documentValue(kind byte, elements ...any) Value {
 	return Value{kind, append(append(b, body...), 0)}
 }
 
+// scopeValue makes a code with scope.
+func scopeValue(code string, scope Value) Value {
+	body := append(textValue(code).Data, scope.Data...)
+	return Value{TypeCodeScope, append(binary.LittleEndian.AppendUint32(nil, uint32(len(body)+4)), body...)}
+}
+
 // Values in one row are one _id to MongoDB, values of different rows are not.
 func canonicalRows() [][]Value {
 	return [][]Value{
@@ -97,9 +103,33 @@ func canonicalRows() [][]Value {
 	}
 }
 
+// rareRows are those of which the first form took equal values for different ones, or different
+// ones for equal ones.
+func rareRows() [][]Value {
+	number := func(v Value) Value { return documentValue(TypeDocument, "n", v) }
+	deep := func(v Value) Value {
+		for range 220 {
+			v = documentValue(TypeDocument, "a", v)
+		}
+		return v
+	}
+	return [][]Value{
+		{scopeValue("f", number(int32Value(1))), scopeValue("f", number(doubleValue(1))), scopeValue("f", number(decimalValue(10, -1)))},
+		{scopeValue("f", number(int32Value(2)))},
+		{scopeValue("g", number(int32Value(1)))},
+		{documentValue(TypeArray, "0", textValue("a")), documentValue(TypeArray, "7", textValue("a")), documentValue(TypeArray, "", textValue("a"))},
+		{documentValue(TypeArray, "0", textValue("a"), "1", textValue("a")), documentValue(TypeArray, "1", textValue("a"), "0", textValue("a"))},
+		{deep(int32Value(1)), deep(int64Value(1))},
+		{documentValue(TypeDocument, "a", documentValue(TypeDocument, "\xffb", int32Value(1)), "c", int32Value(2))},
+		{documentValue(TypeDocument, "a", documentValue(TypeDocument), "b", int32Value(1), "\xffc", int32Value(2))},
+		{documentValue(TypeDocument, "\xff", int32Value(1))},
+		{documentValue(TypeDocument, "\xfe\xff", int32Value(1))},
+	}
+}
+
 func TestEqualIDsHaveOneCanonicalForm(t *testing.T) {
 	seen := make(map[string]string)
-	for row, values := range canonicalRows() {
+	for row, values := range append(canonicalRows(), rareRows()...) {
 		want := AppendCanonical(nil, values[0])
 		if at, twice := seen[string(want)]; twice {
 			t.Errorf("rows %s and %d have one form", at, row)
@@ -125,31 +155,61 @@ func TestNonCanonicalDecimalsAreZero(t *testing.T) {
 	}
 }
 
-// The golden file holds the partitions of known documents. It may grow, but no line of it may ever change: marks depend on it.
+// The golden files hold the partitions of known documents, by each format. They may grow, but no
+// line of them may ever change: checkpoints depend on it.
 func TestPartitionsAreTheSameForEver(t *testing.T) {
-	var b strings.Builder
-	for row, values := range canonicalRows() {
-		for _, n := range []int{1, 7, 64, 1024} {
-			e := eventOf("shop", "orders", values[0])
-			p, keyed := NewPartitioner(n).Of(&e)
-			if !keyed {
-				t.Fatalf("row %d has no partition", row)
+	for name, c := range map[string]struct {
+		format IDFormat
+		rows   [][]Value
+	}{
+		"testdata/partition.golden":       {LatestIDFormat, canonicalRows()},
+		"testdata/partition.rare.golden":  {LatestIDFormat, rareRows()},
+		"testdata/partition.first.golden": {FirstIDFormat, rareRows()},
+	} {
+		var b strings.Builder
+		for row, values := range c.rows {
+			for _, n := range []int{1, 7, 64, 1024} {
+				for i, v := range values {
+					e := eventOf("shop", "orders", v)
+					p, keyed := c.format.Partitioner(n).Of(&e)
+					if !keyed {
+						t.Fatalf("row %d has no partition", row)
+					}
+					if i == 0 {
+						fmt.Fprintf(&b, "shop.orders type=%02x value=%s n=%d partition=%d\n", v.Type, hex.EncodeToString(v.Data), n, p)
+					}
+					first := eventOf("shop", "orders", values[0])
+					if want, _ := c.format.Partitioner(n).Of(&first); p != want && c.format == LatestIDFormat {
+						t.Errorf("row %d: equal _ids are in the partitions %d and %d", row, want, p)
+					}
+				}
 			}
-			fmt.Fprintf(&b, "shop.orders type=%02x value=%s n=%d partition=%d\n", values[0].Type, hex.EncodeToString(values[0].Data), n, p)
 		}
-	}
-	const name = "testdata/partition.golden"
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+		if *rewrite {
+			if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if b.String() != string(want) {
+			t.Errorf("partitions differ from %s", name)
+		}
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("partitions differ from %s", name)
+}
+
+// The formats differ in nothing but what is rare.
+func TestFormatsAgree(t *testing.T) {
+	for row, values := range canonicalRows() {
+		for _, v := range values {
+			e := eventOf("shop", "orders", v)
+			first, _ := FirstIDFormat.Partitioner(MaxPartitions).Of(&e)
+			if latest, _ := NewPartitioner(MaxPartitions).Of(&e); latest != first {
+				t.Errorf("row %d: partition %d, was %d", row, latest, first)
+			}
+		}
 	}
 }
 

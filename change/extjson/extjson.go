@@ -137,7 +137,7 @@ func (o Options) value(b []byte, v change.Value, depth int) ([]byte, error) {
 	case change.TypeSymbol:
 		return append(appendString(append(b, `{"$symbol":`...), textOf(v)), '}'), nil
 	case change.TypeCodeScope:
-		return o.appendCodeScope(b, v.Data, depth)
+		return o.appendCodeScope(b, v, depth)
 	case change.TypeDBPointer:
 		id := len(v.Data) - 12
 		b = appendString(append(b, `{"$dbPointer":{"$ref":`...), v.Data[4:id-1])
@@ -206,14 +206,13 @@ func appendBinary(b, bin []byte) ([]byte, error) {
 	return append(b, `"}}`...), nil
 }
 
-// appendCodeScope appends code with scope: length, a string, a document.
-func (o Options) appendCodeScope(b, data []byte, depth int) ([]byte, error) {
-	rest := data[8:]
-	n := uint64(binary.LittleEndian.Uint32(data[4:]))
-	if n < 1 || n > uint64(len(rest)) || rest[n-1] != 0 || !isWhole(rest[n:]) {
-		return b, fmt.Errorf("%w: code with scope", errMalformed)
+// appendCodeScope appends code with scope.
+func (o Options) appendCodeScope(b []byte, v change.Value, depth int) ([]byte, error) {
+	code, scope, err := v.CodeScope()
+	if err != nil {
+		return b, err //nolint:wrapcheck // Append wraps it
 	}
-	b = appendString(append(b, `{"$code":`...), rest[:n-1])
-	b, err := o.nested(append(b, `,"$scope":`...), rest[n:], false, depth+1)
+	b = appendString(append(b, `{"$code":`...), code)
+	b, err = o.nested(append(b, `,"$scope":`...), scope, false, depth+1)
 	return append(b, '}'), err
 }

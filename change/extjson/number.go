@@ -59,7 +59,11 @@ func appendDecimal(b []byte, hi, lo uint64) []byte {
 	if len(digits) == 0 || len(digits) > decimalDigits {
 		digits = append(digits[:0], '0')
 	}
-	exponent -= decimalBias
+	return appendScientific(b, digits, exponent-decimalBias)
+}
+
+// appendScientific appends digits × 10^exponent.
+func appendScientific(b, digits []byte, exponent int) []byte {
 	adjusted := exponent + len(digits) - 1
 	switch point := len(digits) + exponent; {
 	case exponent > 0 || adjusted < -6:

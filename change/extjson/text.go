@@ -1,9 +1,11 @@
 package extjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -18,6 +20,47 @@ func appendString(b, text []byte) []byte {
 	return append(b, '"')
 }
 
+// appendExact appends text as a JSON string that differs for every text: a byte that is not UTF-8
+// is \udcXX, half of a surrogate pair, which no UTF-8 is. Control characters and code points that
+// are no characters are escaped, because they may not be in attributes of CloudEvents.
+func appendExact(b, text []byte) []byte {
+	b = append(b, '"')
+	for len(text) > 0 {
+		if n := plain(text); n > 0 {
+			if control := bytes.IndexByte(text[:n], 0x7F); control >= 0 {
+				n = control
+			}
+			if n > 0 {
+				b, text = append(b, text[:n]...), text[n:]
+				continue
+			}
+		}
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = appendUnit(b, lowSurrogate|rune(text[0]))
+		case r < 0x7F:
+			b = appendEscape(b, text[0])
+		case r <= 0x9F, r == '\u2028', r == '\u2029', r >= 0xFDD0 && r <= 0xFDEF, r&0xFFFE == 0xFFFE:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = appendUnit(b, rune(unit))
+			}
+		default:
+			b = append(b, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return append(b, '"')
+}
+
+// lowSurrogate is half of a surrogate pair. With a byte it stands for the byte.
+const lowSurrogate = 0xDC00
+
+// appendUnit appends a unit of UTF-16 as an escape.
+func appendUnit(b []byte, r rune) []byte {
+	return append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
+}
+
 // appendEscaped appends text of which some may have to be escaped. Line separators are, for readers that take JSON for JavaScript.
 func appendEscaped(b, text []byte) []byte {
 	done := 0 // text[:done] has been appended
@@ -30,7 +73,7 @@ func appendEscaped(b, text []byte) []byte {
 		for at < len(text) && text[at] >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(text[at:])
 			if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' {
-				b = append(append(b, text[done:at]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
+				b = appendUnit(append(b, text[done:at]...), r)
 				done = at + size
 			}
 			at += size

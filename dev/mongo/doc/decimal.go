@@ -44,6 +44,9 @@ func decimalOf(h, l uint64) decimal {
 	if err != nil {
 		return decimal{kind: decimalInfinite, negative: negative}
 	}
+	if coefficient.CmpAbs(pow10(decimalDigits)) >= 0 { // which is not of the standard: zero
+		coefficient.SetInt64(0)
+	}
 	return decimal{negative: negative, coefficient: coefficient.Abs(coefficient), exponent: exponent}
 }
 

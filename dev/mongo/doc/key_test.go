@@ -274,3 +274,27 @@ func itoa(n int) string {
 	}
 	return doc.Index(n)
 }
+
+// The key of old binary data has its inner length, and a decimal of 35 digits, which is not of the
+// standard, is a zero.
+func TestKeysOfOldBinaryDataAndLargeDecimals(t *testing.T) {
+	old := bsoncore.Value{Type: bsoncore.TypeBinary, Data: []byte{7, 0, 0, 0, 2, 3, 0, 0, 0, 'a', 'b', 'c'}}
+	var e doc.KeyEncoder
+	if err := e.Append(old); err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(e.Bytes()); got != "5a070203000000616263" {
+		t.Errorf("key %s", got)
+	}
+	if back, err := doc.DecodeKey(e.Bytes(), e.TypeBits()); err != nil || len(back) != 1 || !bytes.Equal(back[0].Data, old.Data) {
+		t.Errorf("decoded %v, %v", back, err)
+	}
+	zero, err := doc.SortKey(parse(t, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const high, low = 0x3041ED09BEAD87C0, 0x378D8E6400000000 // 10^34
+	if key, err := doc.SortKey(bsoncore.Value{Type: bsoncore.TypeDecimal128, Data: bsoncore.AppendDecimal128(nil, high, low)}); err != nil || key != zero {
+		t.Errorf("key %x, %v", key, err)
+	}
+}

@@ -261,7 +261,7 @@ func (d *keyDecoder) binary() (bsoncore.Value, error) {
 	if err != nil {
 		return bsoncore.Value{}, err
 	}
-	return value(bsoncore.TypeBinary, bsoncore.AppendBinary(nil, subtype, data), nil)
+	return value(bsoncore.TypeBinary, append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), subtype), data...), nil)
 }
 
 func (d *keyDecoder) pointer() (bsoncore.Value, error) {

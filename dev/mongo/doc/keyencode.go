@@ -144,7 +144,7 @@ func (e *KeyEncoder) value(v bsoncore.Value, depth int) error {
 		}
 		e.buf = append(e.buf, 0)
 	case bsoncore.TypeBinary:
-		e.Binary(v.Binary())
+		e.Binary(v.Data[4], v.Data[5:]) // old binary data with its inner length
 	default:
 		return e.plain(v, depth)
 	}
