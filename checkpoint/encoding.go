@@ -153,7 +153,7 @@ func DecodeEntry(name string, k Key, text []byte) (Checkpoint, Trail, error) {
 
 func decodeCheckpoint(name string, partitions int, text []byte, is func(Key) bool) (c Checkpoint, t Trail, err error) {
 	var s stored
-	if err := decode(name, text, &s); err != nil {
+	if err := decode(name, text, version, &s); err != nil {
 		return c, t, err
 	}
 	if s.Partition == nil {

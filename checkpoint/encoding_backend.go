@@ -33,7 +33,7 @@ func DecodeBackend(key string, value []byte) (Backend, error) {
 		return Backend{}, nil
 	}
 	var s backend
-	if err := decode(key, value, &s); err != nil {
+	if err := decode(key, value, version, &s); err != nil {
 		return Backend{}, err
 	}
 	if s.Store != "" && s.Store != BackendEtcd && s.Store != BackendMongo {

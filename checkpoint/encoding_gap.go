@@ -44,7 +44,7 @@ func EncodeGap(g Gap) ([]byte, error) {
 // DecodeGap reads the entry of the gap log that is stored under name.
 func DecodeGap(name string, text []byte) (Gap, error) {
 	var s gap
-	if err := decode(name, text, &s); err != nil {
+	if err := decode(name, text, version, &s); err != nil {
 		return Gap{}, err
 	}
 	g, err := s.parse()

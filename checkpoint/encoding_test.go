@@ -121,6 +121,14 @@ func TestStoredOriginIsReadableByAPerson(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
+	// One that names a format of _ids has a version which earlier programs refuse.
+	o.IDFormat, want = change.LatestIDFormat, strings.Replace(want, `{"v":1,"n":256,`, `{"v":2,"n":256,"id_format":1,`, 1)
+	if value, err = checkpoint.EncodeOrigin(o); err != nil || string(value) != want {
+		t.Errorf("%s, %v", value, err)
+	}
+	if got, err := checkpoint.DecodeOrigin("origin", 256, value); err != nil || got != o {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 func TestStoredBackendIsReadableByAPerson(t *testing.T) {
@@ -254,6 +262,7 @@ func TestDecodeOriginRefuses(t *testing.T) {
 		"no partition count": {`"n":256,`, ``, fault.CheckpointCorrupt},
 		"no start":           {`"start":{"t":1699999999,"i":3},`, ``, fault.CheckpointCorrupt},
 		"no object":          {`{`, ``, fault.CheckpointCorrupt},
+		"an unknown format":  {`"n":256,`, `"n":256,"id_format":7,`, fault.CheckpointCorrupt},
 	} {
 		broken := strings.Replace(string(value), c.old, c.replacement, 1)
 		if o, err := checkpoint.DecodeOrigin("origin", 256, []byte(broken)); fault.Of(err) != c.code {

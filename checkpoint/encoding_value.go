@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// version is what this code writes, and the highest that it reads.
+// version is what this code writes, and the highest that it reads, but for origins.
 const version = 1
 
 // A position is a change.Position as it is stored.
@@ -52,16 +52,17 @@ func (s position) parse() (change.Position, error) {
 	return p, nil
 }
 
-// decode reads the version first, because of a newer one nothing else need be as expected.
-func decode(key string, value []byte, into any) error {
+// decode reads the version first, because of one above the newest that is known nothing else need
+// be as expected.
+func decode(key string, value []byte, newest int, into any) error {
 	var head struct {
 		Version int `json:"v"`
 	}
 	if err := json.Unmarshal(value, &head); err != nil {
 		return corrupt(key, err)
 	}
-	if head.Version > version {
-		return fault.Newf(fault.CheckpointNewer, "%s has version %d, this program reads up to %d", key, head.Version, version)
+	if head.Version > newest {
+		return fault.Newf(fault.CheckpointNewer, "%s has version %d, this program reads up to %d", key, head.Version, newest)
 	}
 	if head.Version < 1 {
 		return corrupt(key, errors.New("it has no version"))

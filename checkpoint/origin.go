@@ -15,8 +15,9 @@ type Origin struct {
 	Cluster string
 	// Incarnation is 1; an operator raises it after a restore.
 	Incarnation uint64
-	// Partitions is N.
+	// Partitions is N. IDFormat is that of the _ids by which documents have their partitions.
 	Partitions int
+	IDFormat   change.IDFormat
 	// Source identifies the MongoDB deployment of the positions.
 	Source string
 	// Start is the operation time at which a shared subscriber without a checkpoint begins.
@@ -66,7 +67,7 @@ func (o Origin) Equal(p Origin) bool {
 
 // Follows returns an error unless the origin may replace the last one.
 func (o Origin) Follows(last Origin) error {
-	if o.Partitions != last.Partitions || o.Incarnation <= last.Incarnation {
+	if o.Partitions != last.Partitions || o.IDFormat != last.IDFormat || o.Incarnation <= last.Incarnation {
 		return fmt.Errorf("incarnation %d of %d partitions cannot follow incarnation %d of %d",
 			o.Incarnation, o.Partitions, last.Incarnation, last.Partitions)
 	}

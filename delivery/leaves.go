@@ -182,7 +182,7 @@ func (h *Hub) gone(sub *Subscription) {
 	if sub.sent == nil {
 		return
 	}
-	partitioner := change.NewPartitioner(h.cfg.Partitions)
+	partitioner := h.log.Partitioner()
 	s := sub.session
 	ref := h.at.Ref()
 	for key, doc := range sub.sent.of {

@@ -52,7 +52,7 @@ func (h *Hub) write(w *pageWriter, q snapshot.Query, read snapshot.Page, takers 
 		index.Add(r.Who.key, r.Who.Program)
 		readers[r.Who.key] = r
 	}
-	partitioner := change.NewPartitioner(h.cfg.Partitions)
+	partitioner := h.log.Partitioner()
 	var found []match.ID
 	meter := &pageMeter{hub: h, readers: readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly

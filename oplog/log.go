@@ -59,6 +59,8 @@ type Log struct {
 	metrics *metrics
 	kick    chan struct{} // wakes the loop that opens catch-ups
 
+	partitioner change.Partitioner
+
 	mu        sync.Mutex
 	tail      *reader
 	catchups  map[*reader]struct{}
@@ -77,17 +79,30 @@ func New(cfg Config, source Source) *Log {
 	cfg.Neighbourhood = cmp.Or(cfg.Neighbourhood, time.Minute)
 	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
 	l := &Log{
-		cfg:      cfg,
-		source:   source,
-		logger:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		kick:     make(chan struct{}, 1),
-		catchups: make(map[*reader]struct{}),
-		waiting:  make(map[*Cursor]struct{}),
+		cfg: cfg,
+
+		partitioner: change.NewPartitioner(cfg.Partitions),
+		source:      source,
+		logger:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		kick:        make(chan struct{}, 1),
+		catchups:    make(map[*reader]struct{}),
+		waiting:     make(map[*Cursor]struct{}),
 	}
 	l.metrics = newMetrics(cfg.Registerer, l.Stats)
 	l.tail = newReader(l, true, change.Position{})
 	return l
 }
+
+// UseIDFormat assigns documents to partitions by the format that the cluster's origin names,
+// instead of the latest one. It must be called before Run, because an origin may be made from what
+// the log says.
+func (l *Log) UseIDFormat(f change.IDFormat) {
+	l.partitioner = f.Partitioner(l.cfg.Partitions)
+	l.tail.splitter.partitioner = l.partitioner
+}
+
+// Partitioner assigns documents to partitions as the log does.
+func (l *Log) Partitioner() change.Partitioner { return l.partitioner }
 
 // Cursor returns a cursor of everything after the start.
 func (l *Log) Cursor(start Start) *Cursor {

@@ -56,7 +56,7 @@ func newReader(l *Log, tail bool, from change.Position) *reader {
 		limit /= 4
 	}
 	s := &splitter{
-		partitioner: change.NewPartitioner(l.cfg.Partitions), keep: l.cfg.Keep, watched: l.cfg.Namespaces,
+		partitioner: l.partitioner, keep: l.cfg.Keep, watched: l.cfg.Namespaces,
 		detector: gap.NewDetector(l.cfg.MaxGap, from), end: from,
 	}
 	if l.cfg.Dedup != nil {

@@ -72,6 +72,8 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 		return nil, err
 	case origin.Partitions != a.Origin.Partitions:
 		return nil, fault.Newf(fault.CheckpointPartitions, "the archive was made for %d partitions, the checkpoints here for %d", a.Origin.Partitions, origin.Partitions)
+	case origin.IDFormat != a.Origin.IDFormat:
+		return nil, fault.Newf(fault.CheckpointPartitions, "the archive divides documents by the format %d of _ids, the checkpoints here by %d", a.Origin.IDFormat, origin.IDFormat)
 	case !origin.Of(identity):
 		return nil, fault.Newf(fault.CheckpointSource, "the checkpoints here are of %s, mongodb.uri leads to %s", origin.Source, identity)
 	}

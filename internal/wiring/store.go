@@ -53,7 +53,7 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	}
 	cfg := s.opts.Config
 	first := checkpoint.Origin{
-		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, Source: source, At: time.Now(), By: cfg.Node.ID,
+		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, IDFormat: change.LatestIDFormat, Source: source, At: time.Now(), By: cfg.Node.ID,
 	}
 	s.origin, err = s.conn.EnsureOrigin(ctx, source, func(ctx context.Context) (o checkpoint.Origin, err error) {
 		first.Start, err = s.startTime(ctx)
@@ -62,6 +62,7 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the origin: %w", err)
 	}
+	s.log.UseIDFormat(s.origin.IDFormat)
 	if s.origin.Cluster == first.Cluster {
 		s.logger.Info("first start: shared subscribers without a checkpoint begin here", "start", s.origin.Start.String(), "start_from", cfg.StartFrom.String())
 	}
