@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -154,7 +155,8 @@ type liveEvent struct {
 	Op     string                     `json:"operationType"`
 	NS     liveNamespace              `json:"ns"`
 	To     liveNamespace              `json:"to"`
-	Key    map[string]json.RawMessage `json:"documentKey"`
+	Key    string                     `json:"key"` // nodes of earlier versions send none
+	IDs    map[string]json.RawMessage `json:"documentKey"`
 	Full   Document                   `json:"fullDocument"`
 	Update *liveUpdate                `json:"updateDescription"`
 }
@@ -182,7 +184,7 @@ func (q *LiveQuery) handle(id string, c Change) error {
 	if !current {
 		return nil
 	}
-	switch key := e.NS.String() + " " + string(e.Key["_id"]); {
+	switch key := e.NS.String() + "\x00" + cmp.Or(e.Key, string(e.IDs["_id"])); {
 	case c.AllPartitions:
 		q.replaced(&e)
 	case e.Op == "delete", e.Op == "left":

@@ -14,7 +14,7 @@ type Format uint8
 // The formats.
 const (
 	BSON Format = iota // the change event as MongoDB sent it, without its token
-	JSON               // the same in relaxed Extended JSON
+	JSON               // the same in relaxed Extended JSON, with the document's key (extjson.AppendKey)
 )
 
 // A Form is the encoding and projection that a subscription requests.
@@ -43,6 +43,7 @@ type Writer struct {
 	byKey   map[string]int // places in written, if there are many
 	bytes   int            // of the buffers
 	bson    []byte
+	key     []byte
 	cost    int // of what it has encoded, in units of match.MaxCost; without what is copied
 	copied  int // what it costs to copy and to deliver that
 }
@@ -124,8 +125,12 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
 	} else {
 		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
+		w.key = w.key[:0]
+		if id := w.event.ID(); !id.IsZero() {
+			w.key = extjson.AppendKey(w.key, id)
+		}
 		var err error
-		if next.payload, err = extjson.Append(next.payload, w.bson); err != nil {
+		if next.payload, err = (extjson.Options{}).AppendKeyed(next.payload, w.key, w.bson); err != nil {
 			return b, err
 		}
 	}

@@ -27,6 +27,7 @@ type PageRequest struct {
 // that happened later, the changes after At say so again.
 type PageAnswer struct {
 	Documents [][]byte
+	Keys      []string // of the documents (extjson.AppendKey)
 	At        change.Timestamp
 	Next      change.Value // zero: there are no more
 }
@@ -84,6 +85,7 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	defer slice.giveBack()
 	index.Add(1, r.Program)
 	events := change.NewSnapshotter(r.Namespace, r.At)
+	var key []byte
 	for _, doc := range page.Documents {
 		e, err := events.Event(doc)
 		if err != nil {
@@ -104,6 +106,8 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 			return a, fault.New(fault.SessionEncoding, err)
 		}
 		a.Documents = append(a.Documents, text)
+		key = extjson.AppendKey(key[:0], e.ID())
+		a.Keys = append(a.Keys, string(key))
 	}
 	return a, nil
 }

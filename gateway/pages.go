@@ -39,6 +39,8 @@ func NewPages(cfg EventsConfig, node *streamer.Node) *Pages {
 // A pageBody is the answer.
 type pageBody struct {
 	Documents []json.RawMessage `json:"documents"`
+	// Keys are those of the documents, as changes of them have.
+	Keys []string `json:"keys"`
 	// Next is from of the next page; it is missing if there is none.
 	Next string `json:"next,omitempty"`
 	// Position is the id of an event of /v1/events before everything that the pages do not show.
@@ -97,7 +99,7 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	if err != nil {
 		return nil, err
 	}
-	body := &pageBody{Documents: make([]json.RawMessage, len(page.Documents)), Position: string(change.At(page.At).Ref().AppendText(nil, p.cfg.Cluster))}
+	body := &pageBody{Documents: make([]json.RawMessage, len(page.Documents)), Keys: append([]string{}, page.Keys...), Position: string(change.At(page.At).Ref().AppendText(nil, p.cfg.Cluster))}
 	for i, d := range page.Documents {
 		body.Documents[i] = d
 	}

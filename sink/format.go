@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -128,8 +127,8 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc [
 	}
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
 	if event.Snapshot { // which has the position of its reading
-		sum := sha256.Sum256(append(f.id.Data, f.db+"."+f.coll...))
-		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:8])
+		sum := sha256.Sum256(change.AppendCanonical(append([]byte(f.db+"."+f.coll), 0), f.id))
+		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:16])
 	}
 	at := e.ids.Len()
 	e.ids.Write(e.scratch)
@@ -138,9 +137,7 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc [
 	}
 	if !f.id.IsZero() {
 		begun := len(arena)
-		if arena, err = e.appendKey(arena, f.id); err != nil {
-			return arena, err
-		}
+		arena = extjson.AppendKey(arena, f.id)
 		m.Key = arena[begun:len(arena):len(arena)]
 	}
 	begun := len(arena)
@@ -149,16 +146,6 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc [
 	}
 	m.Value = arena[begun:len(arena):len(arena)]
 	return arena, nil
-}
-
-// appendKey appends an _id as Extended JSON: numbers without their type, so that equal ones are equal keys.
-func (e *encoder) appendKey(b []byte, id change.Value) ([]byte, error) {
-	if id.Type == change.TypeDouble {
-		if n := math.Float64frombits(binary.LittleEndian.Uint64(id.Data)); n == math.Trunc(n) && math.Abs(n) < 1<<63 {
-			return strconv.AppendInt(b, int64(n), 10), nil
-		}
-	}
-	return extjson.Options{}.AppendValue(b, id)
 }
 
 func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fields, doc []byte) ([]byte, error) {
@@ -178,7 +165,7 @@ func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fi
 
 // appendEvent appends the event as Extended JSON.
 func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, doc []byte) ([]byte, error) {
-	text, err := e.json.Append(e.scratch[:0], doc)
+	text, err := e.json.AppendKeyed(e.scratch[:0], m.Key, doc)
 	e.scratch = text
 	if err != nil {
 		return b, fmt.Errorf("write change: %w", err)

@@ -17,7 +17,8 @@ type Message struct {
 	ID  string
 	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty where the change has none.
 	Op, DB, Coll string
-	// Key is the document's _id as relaxed Extended JSON, the same for all _ids that MongoDB considers equal numbers; nil without a document.
+	// Key is the document's key (extjson.AppendKey), the same for all _ids that MongoDB considers
+	// equal; nil without a document.
 	Key []byte
 	// Value is the change in the sink's format.
 	Value []byte

@@ -24,8 +24,15 @@ async function* messages(response) {
   }
 }
 
-// replicate replicates shop.orders, say, from a node into an RxDB collection. read turns a document of MongoDB into one of RxDB, and must keep the
-// key: _id becomes the primary key. It returns RxDB's replication state, with online(boolean).
+// primaryKey makes RxDB's primary key, which must not contain quotes, from the key of a document: its _id as text, the same for all _ids that MongoDB
+// considers equal, and different for others.
+export const primaryKey = (key) => encodeURIComponent(key);
+
+// maxPrimaryKey bounds its length.
+export const maxPrimaryKey = 3 * 512;
+
+// replicate replicates shop.orders, say, from a node into an RxDB collection. read turns a document of MongoDB into one of RxDB, of which it must not set
+// the primary key. It returns RxDB's replication state, with online(boolean).
 export function replicate({ url, db, coll, collection, read, retry = 200 }) {
   const stream$ = new Subject();
   const primary = collection.schema.primaryPath;
@@ -58,9 +65,10 @@ export function replicate({ url, db, coll, collection, read, retry = 200 }) {
       }
       if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
       const body = await response.json();
-      for (const d of body.documents) {
-        seen?.add(d._id);
-        documents.push({ ...read(d), _deleted: false });
+      for (const [i, d] of body.documents.entries()) {
+        const id = primaryKey(body.keys[i]);
+        seen?.add(id);
+        documents.push({ ...read(d), [primary]: id, _deleted: false });
       }
       checkpoint = { from: body.next ?? '', position: body.next ? '' : body.position }; // RxDB merges checkpoints
     }
@@ -90,8 +98,9 @@ export function replicate({ url, db, coll, collection, read, retry = 200 }) {
       if (event === '' && data !== '') {
         const change = JSON.parse(data);
         if (change.documentKey === undefined) { over = true; return; } // the collection was dropped or renamed
-        if (change.operationType === 'delete') documents.push({ [primary]: change.documentKey._id, _deleted: true });
-        else if (change.fullDocument) documents.push({ ...read(change.fullDocument), _deleted: false });
+        const id = primaryKey(change.key);
+        if (change.operationType === 'delete') documents.push({ [primary]: id, _deleted: true });
+        else if (change.fullDocument) documents.push({ ...read(change.fullDocument), [primary]: id, _deleted: false });
       }
       if (id) position = id;
       if (documents.length > 0) stream$.next({ documents, checkpoint: { from: '', position } });

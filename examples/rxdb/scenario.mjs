@@ -4,7 +4,7 @@
 import assert from 'node:assert';
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
-import { MongoClient } from 'mongodb';
+import { Binary, BSONSymbol, Code, Decimal128, Long, MaxKey, MinKey, MongoClient, Timestamp } from 'mongodb';
 
 const bin = new URL('../../bin/', import.meta.url).pathname;
 
@@ -34,6 +34,13 @@ const lines = (child, pattern) => new Promise((resolve, reject) => {
   });
   child.once('exit', (code) => reject(new Error(`it ended with ${code}: ${text}`)));
 });
+
+// mixed are _ids that are easily taken for each other.
+const mixed = () => [
+  5, '5', new Date(5), new Timestamp(5n), 5.5, Decimal128.fromString('5.6'), null, new MinKey(), new MaxKey(), new Binary(Buffer.from('ab')),
+  new Binary(Buffer.from('ab'), 4), new Code('ab'), 'ab', { a: 1 }, { a: '1' }, { a: 1, b: 2 }, { b: 2, a: 1 }, Long.fromString('9007199254740993'),
+  Long.fromString('9007199254740994'), 'x'.repeat(2000), `${'x'.repeat(2000)}y`, 'ä"\\ %22', new BSONSymbol('symbol'),
+];
 
 // beginning matches the request for the first page of a collection.
 export const beginning = /\/v1\/snapshot\?(?!.*\bfrom=)/;
@@ -68,15 +75,16 @@ export async function scenario(t, { open, origin = '' }) {
   const mongo = await new MongoClient(uri).connect();
   t.after(() => mongo.close());
   const orders = mongo.db('shop').collection('orders');
-  const all = Array.from({ length: 10_000 }, (_, i) => ({ _id: `d${i}`, n: 0 }));
+  const all = [...mixed(), ...Array.from({ length: 10_000 }, (_, i) => `d${i}`)].map((_id, i) => ({ _id, name: `${i} ${_id}`, n: 0 }));
   for (let i = 0; i < all.length; i += 1000) await orders.insertMany(all.slice(i, i + 1000));
   let n = 0;
   const change = async (from, to) => {
     n++;
     const operations = [];
     for (let i = from; i < to; i++) {
-      if (i % 10 === n % 10) operations.push({ deleteOne: { filter: { _id: `d${i}` } } });
-      else operations.push({ updateOne: { filter: { _id: `d${i}` }, update: { $set: { n } }, upsert: true } });
+      const { _id, name } = all[i];
+      if (i % 10 === n % 10) operations.push({ deleteOne: { filter: { _id } } });
+      else operations.push({ replaceOne: { filter: { _id }, replacement: { name, n }, upsert: true } });
     }
     await orders.bulkWrite(operations);
   };
@@ -84,7 +92,7 @@ export async function scenario(t, { open, origin = '' }) {
   const local = await open(url);
   t.after(() => local.close());
   const differences = async () => {
-    const want = new Map((await orders.find().toArray()).map((d) => [d._id, d.n]));
+    const want = new Map((await orders.find().toArray()).map((d) => [d.name, d.n]));
     const has = new Map(await local.documents());
     return [...want].filter(([id, n]) => has.get(id) !== n).length + [...has].filter(([id]) => !want.has(id)).length;
   };
@@ -93,6 +101,7 @@ export async function scenario(t, { open, origin = '' }) {
   await change(0, 500); // while the pages are read
   await local.initial();
   await equal('after the beginning');
+  await change(0, mixed().length);
   await change(400, 900);
   await equal('after changes');
 

@@ -256,7 +256,8 @@ const (
 	Format_FORMAT_UNSPECIFIED Format = 0
 	// The change event as BSON, as MongoDB sent it.
 	Format_FORMAT_BSON Format = 1
-	// The change event as relaxed Extended JSON.
+	// The change event as relaxed Extended JSON, with the document's key as the field "key": its _id as text, one for all _ids that MongoDB considers
+	// equal.
 	Format_FORMAT_JSON Format = 2
 )
 

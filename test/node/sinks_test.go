@@ -146,6 +146,12 @@ func (r *rig) sinkFrom(start, settings string) {
 // toKafka starts Kafka, and takes what consumers of what is committed see.
 func toKafka(t *testing.T, l *landing) (settings string) {
 	t.Helper()
+	return toKafkaOf(t, func(r *kgo.Record) { l.add(string(r.Value)) })
+}
+
+// toKafkaOf is toKafka, with what takes the records.
+func toKafkaOf(t *testing.T, take func(*kgo.Record)) (settings string) {
+	t.Helper()
 	k, err := devbroker.StartKafka(2)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +166,7 @@ func toKafka(t *testing.T, l *landing) (settings string) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { l.add(string(r.Value)) })
+			client.PollFetches(ctx).EachRecord(take)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait(); client.Close() })
@@ -169,6 +175,12 @@ func toKafka(t *testing.T, l *landing) (settings string) {
 
 // toNATS starts a NATS server, and takes what is in its stream.
 func toNATS(t *testing.T, l *landing) (settings string) {
+	t.Helper()
+	return toNATSOf(t, func(m jetstream.Msg) { l.add(string(m.Data())) })
+}
+
+// toNATSOf is toNATS, with what takes the messages.
+func toNATSOf(t *testing.T, take func(jetstream.Msg)) (settings string) {
 	t.Helper()
 	n, err := devbroker.StartNATS(t.TempDir(), 0)
 	if err != nil {
@@ -184,7 +196,7 @@ func toNATS(t *testing.T, l *landing) (settings string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taking, err := consumer.Consume(func(m jetstream.Msg) { l.add(string(m.Data())) })
+	taking, err := consumer.Consume(take)
 	if err != nil {
 		t.Fatal(err)
 	}

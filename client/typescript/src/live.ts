@@ -9,6 +9,14 @@ export interface LiveOptions extends Omit<Options, "op" | "subscriber" | "start"
   limit?: number;
 }
 
+/** A Page is an answer of /v1/snapshot. */
+interface Page<T> {
+  documents: (T & { _id: unknown })[];
+  keys?: string[];
+  next?: string;
+  position: string;
+}
+
 /** LiveCallbacks are called in the order of the changes. */
 export interface LiveCallbacks<T> {
   added?: (document: T) => void;
@@ -41,7 +49,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     this.#on = on;
   }
 
-  /** The documents by _id, as stringify writes it. They must not be modified. */
+  /** The documents by their keys (Change.key). They must not be modified. */
   get documents(): ReadonlyMap<string, T> {
     return this.#documents;
   }
@@ -70,8 +78,8 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     const seen = new Set<string>();
     for (let from = ""; ; ) {
       const page = await this.#page(address, from);
-      for (const document of page.documents) {
-        const key = stringify(document._id);
+      for (const [i, document] of page.documents.entries()) {
+        const key = page.keys?.[i] ?? stringify(document._id); // a node of an earlier version sends no keys
         seen.add(key);
         this.#set(key, document);
       }
@@ -87,7 +95,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     }
   }
 
-  async #page(address: string, from: string): Promise<{ documents: (T & { _id: unknown })[]; next?: string; position: string }> {
+  async #page(address: string, from: string): Promise<Page<T>> {
     const { db, coll, filter, limit, token, signal } = this.#options;
     const target = new URL("/v1/snapshot", address);
     for (const [name, value] of Object.entries({ db, coll, filter, limit, from })) {
@@ -98,7 +106,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     const response = await (this.#options.fetch ?? fetch)(target.href, { headers, cache: "no-store", ...(signal && { signal }) });
     if (!response.ok) return refusal(response, this.#options, this.#progress);
     this.#progress.refused = false;
-    return parse(await response.text()) as { documents: (T & { _id: unknown })[]; next?: string; position: string };
+    return parse(await response.text()) as Page<T>;
   }
 
   /** follow applies changes, until one may have been missed. */
@@ -118,7 +126,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
       }
       return;
     }
-    const key = stringify(documentKey._id);
+    const key = change.key ?? stringify(documentKey._id);
     if (operationType === "delete" || operationType === "left") return this.#remove(key);
     const before = this.#documents.get(key);
     if (change.fullDocument) return this.#set(key, change.fullDocument);

@@ -39,6 +39,8 @@ export interface Change<T = Record<string, unknown>> {
   id: string;
   /** null for events of a whole collection. */
   partition: number | null;
+  /** The document: its _id as text, the same for all _ids that MongoDB considers equal. Events of a whole collection have none. */
+  key?: string;
   operationType: string;
   ns?: { db: string; coll?: string };
   documentKey?: { _id: unknown };

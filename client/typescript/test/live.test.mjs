@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { test } from "node:test";
-import { Long, MongoClient } from "mongodb";
+import { Binary, BSONSymbol, Code, Decimal128, Long, MaxKey, MinKey, MongoClient, Timestamp } from "mongodb";
 import { LiveQuery, StreamerError, stringify } from "../dist/index.js";
 import { node, parts } from "./node.mjs";
 
@@ -83,6 +83,53 @@ test("a live query is what the collection is", async (t) => {
   await some.running;
   const wrong = new LiveQuery({ addresses: [address], db: "shop", coll: "orders", filter: "doc.total >=" });
   await assert.rejects(wrong.run(), (e) => e instanceof StreamerError && e.code.startsWith("STRM-FILTER"));
+});
+
+// _ids that are easily taken for each other are documents of their own; what MongoDB considers equal is one.
+test("documents of mixed _ids have keys of their own", async (t) => {
+  const ids = [
+    5, "5", new Date(5), new Timestamp(5n), 0.1, Decimal128.fromString("0.1"), null, new MinKey(), new MaxKey(), new Binary(Buffer.from("ab")),
+    new Binary(Buffer.from("ab"), 4), new Code("ab"), "ab", { a: 1 }, { a: "1" }, { a: 1, b: 2 }, { b: 2, a: 1 }, Long.fromString("9007199254740993"),
+    Long.fromString("9007199254740994"), "x".repeat(2000), "x".repeat(2000) + "y",
+  ];
+  const again = new Map([
+    [0, Decimal128.fromString("5.00")], [1, new BSONSymbol("5")], [13, { a: Decimal128.fromString("1.0") }], [17, Decimal128.fromString("9007199254740993")],
+  ]);
+  const p = await parts(t);
+  const client = await new MongoClient(p.mongodb).connect();
+  t.after(() => client.close());
+  const orders = client.db("shop").collection("orders");
+  const { address } = await node(t, "a", p, {});
+  await orders.insertMany(ids.slice(0, 10).map((_id, i) => ({ _id, n: i })));
+  const stop = new AbortController();
+  let more = () => {};
+  const told = () => more();
+  const query = new LiveQuery({ addresses: [address], db: "shop", coll: "orders", limit: 3, signal: stop.signal }, { added: told, changed: told, removed: told, whole: told });
+  const running = query.run();
+  t.after(() => stop.abort());
+  const equals = async () => {
+    const want = (await orders.find().toArray()).map((d) => d.n).sort((a, b) => a - b);
+    for (;;) {
+      const has = [...query.documents.values()].map((d) => d.n).sort((a, b) => a - b);
+      if (query.whole && String(has) === String(want)) return;
+      await Promise.race([new Promise((resolve) => (more = resolve)), running.then(() => assert.fail("it has ended"))]);
+    }
+  };
+  await equals();
+  await orders.insertMany(ids.slice(10).map((_id, i) => ({ _id, n: 10 + i })));
+  await equals();
+  for (const [i, _id] of again) {
+    await assert.rejects(orders.insertOne({ _id }), { code: 11000 });
+    await orders.updateOne({ _id }, { $set: { n: 100 + i } });
+    if (i % 2) await orders.deleteOne({ _id: ids[i] });
+  }
+  await equals();
+  for (const [i, _id] of again) {
+    await orders.deleteOne({ _id: ids[i] });
+    await orders.insertOne({ _id, n: 200 + i });
+  }
+  await equals();
+  assert.equal(query.documents.size, ids.length);
 });
 
 // What happens when the log has wrapped is told by a server that does nothing else.
