@@ -276,9 +276,14 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 	return append(b, `,"transaction":null}`...), nil
 }
 
-// DebeziumKey returns the key of Debezium's messages for a message's key.
-func DebeziumKey(key []byte) []byte {
-	return append(append([]byte(`{"id":`), quoted(string(key))...), '}')
+// DebeziumKey returns the key of Debezium's messages for a document's key. A topic of several
+// collections needs the namespace, too: Debezium's router adds it likewise.
+func DebeziumKey(key, namespace []byte) []byte {
+	b := extjson.AppendString([]byte(`{"id":`), key)
+	if namespace != nil {
+		b = extjson.AppendString(append(b, `,"__dbz__physicalTableIdentifier":`...), namespace)
+	}
+	return append(b, '}')
 }
 
 // appendUpdate appends what an update has changed, null for other operations.

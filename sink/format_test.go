@@ -1,6 +1,8 @@
 package sink
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery"
@@ -131,8 +134,8 @@ func TestTemplates(t *testing.T) {
 	t.Parallel()
 	legal := func(s string) string { return strings.ReplaceAll(s, ".", "_") }
 	m := &Message{DB: "shop", Coll: "a.b", Op: "insert", Partition: 3}
-	for text, want := range map[string]string{"{db}.{coll}": "shop.a_b", "x": "x", "c.{partition}.{op}-{db}": "c.3.insert-shop"} {
-		tmpl, err := ParseTemplate(text, legal)
+	for text, want := range map[string]string{"{db}.{coll}": "shop.a_b--" + hashOf("shop", "a.b"), "{coll}": "a_b--" + hashOf("a.b"), "{db}": "shop", "x": "x", "c.{partition}.{op}-{db}": "c.3.insert-shop"} {
+		tmpl, err := ParseTemplate(text, Limits{Legal: legal})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +143,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	tmpl, err := ParseTemplate("c.{partition}.{op}-{db}.{coll}", legal)
+	tmpl, err := ParseTemplate("c.{partition}.{op}-{db}.{coll}", Limits{Legal: legal})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +151,7 @@ func TestTemplates(t *testing.T) {
 		t.Error(got)
 	}
 	for _, bad := range []string{"{db", "{DB}", "{}"} {
-		if _, err := ParseTemplate(bad, legal); err == nil {
+		if _, err := ParseTemplate(bad, Limits{Legal: legal}); err == nil {
 			t.Errorf("%s is a template", bad)
 		}
 	}
@@ -157,7 +160,7 @@ func TestTemplates(t *testing.T) {
 // Targets that send several partitions at a time make names concurrently.
 func TestNamesAreMadeByManyGoroutines(t *testing.T) {
 	t.Parallel()
-	tmpl, err := ParseTemplate("{partition}", strings.ToLower)
+	tmpl, err := ParseTemplate("{partition}", Limits{Legal: strings.ToLower})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,4 +175,68 @@ func TestNamesAreMadeByManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// hashOf returns the end of a name that does not tell collections apart.
+func hashOf(names ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Two collections never have one name, whatever a template replaces, cuts off or has between them.
+func TestTemplatesTellCollectionsApart(t *testing.T) {
+	t.Parallel()
+	legal := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r < 128 && r != ' ' && r != '*' && r != '>' {
+				return r
+			}
+			return '_'
+		}, s)
+	}
+	part := rapid.StringOfN(rapid.RuneFrom([]rune("ab_-.ü őé 0")), 1, 12, -1)
+	for _, text := range []string{"{db}.{coll}", "{db}-{coll}", "{coll}.{db}", "{coll}_x_{db}", "{db}{coll}", "p.{partition}.{db}.{coll}", "{db}.{coll}.{partition}"} {
+		tmpl, err := ParseTemplate(text, Limits{Legal: legal, Longest: 90, Reserved: []string{"a.a", "a-b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := make(map[string]string)
+		rapid.Check(t, func(t *rapid.T) {
+			m := &Message{DB: strings.ReplaceAll(part.Draw(t, "db"), ".", ""), Coll: strings.Repeat(part.Draw(t, "coll"), rapid.SampledFrom([]int{1, 9}).Draw(t, "times")), Partition: 3}
+			if rapid.IntRange(0, 9).Draw(t, "whole") == 0 {
+				m.Coll = ""
+			}
+			if m.DB == "" {
+				return
+			}
+			name := tmpl.Name(m)
+			if rapid.Bool().Draw(t, "twice") { // what looks like a name that has a hash
+				if db, coll, is := strings.Cut(name, "."); is && m.Coll != "" && db != "" && len(db) < 64 {
+					m = &Message{DB: db, Coll: coll, Partition: 3}
+					name = tmpl.Name(m)
+				}
+			}
+			of := m.DB + "\x00" + m.Coll
+			if other, is := seen[name]; is && other != of {
+				t.Fatalf("%q and %q have the name %q in %s", other, of, name, text)
+			}
+			seen[name] = of
+			if len(name) > 90 || legal(name) != name || name == "a.a" || name == "a-b" {
+				t.Fatalf("%q has the name %q in %s", of, name, text)
+			}
+		})
+	}
+	tmpl, err := ParseTemplate("{db}.{coll}", Limits{Legal: legal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for coll, want := range map[string]string{
+		"orders": "shop.orders", "fs.files": "shop.fs.files", "bücher": "shop.b_cher--" + hashOf("shop", "bücher"),
+		"bőcher": "shop.b_cher--" + hashOf("shop", "bőcher"), "_": "shop._--" + hashOf("shop", "_"), "": "shop._",
+		"x--0123456789abcdef": "shop.x--0123456789abcdef--" + hashOf("shop", "x--0123456789abcdef"),
+	} {
+		if got := tmpl.Name(&Message{DB: "shop", Coll: coll}); got != want {
+			t.Errorf("%q: %s, want %s", coll, got, want)
+		}
+	}
 }

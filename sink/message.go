@@ -38,6 +38,14 @@ type Message struct {
 	state    state
 }
 
+// Namespace returns the namespace, or the database where that is all there is.
+func (m *Message) Namespace() string {
+	if m.Coll == "" {
+		return m.DB
+	}
+	return m.DB + "." + m.Coll
+}
+
 // OpLoss is the Op of a loss.
 const OpLoss = "loss"
 

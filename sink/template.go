@@ -1,7 +1,10 @@
 package sink
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,15 +12,30 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Template makes the name of a topic or subject from a message: text with {db}, {coll}, {op} and {partition}.
+// A Template makes the name of a topic or subject from a message: text with {db}, {coll}, {op} and
+// {partition}. Messages of two databases or collections never have one name if the text has {db} or
+// {coll}: a name that does not tell them apart ends, in {coll} or else in {db}, in "--" and a hash
+// of both.
 type Template struct {
-	parts []string // text and placeholders
-	legal func(string) string
+	parts    []string // text and placeholders
+	legal    func(string) string
+	longest  int
+	reserved []string
 }
 
-// ParseTemplate reads a template. legal replaces what names of the target may not contain, in what is filled in.
-func ParseTemplate(text string, legal func(string) string) (*Template, error) {
-	t := &Template{legal: legal}
+// Limits of a Template's names.
+type Limits struct {
+	// Legal replaces what names of the target may not contain, in what is filled in.
+	Legal func(string) string
+	// Longest bounds a name in bytes; 0 does not.
+	Longest int
+	// Reserved are names that have another use at the target.
+	Reserved []string
+}
+
+// ParseTemplate reads a template.
+func ParseTemplate(text string, limits Limits) (*Template, error) {
+	t := &Template{legal: limits.Legal, longest: limits.Longest, reserved: limits.Reserved}
 	for rest := text; rest != ""; {
 		before, after, found := strings.Cut(rest, "{")
 		if before != "" {
@@ -44,31 +62,84 @@ func (t *Template) Has(name string) bool {
 	return slices.Contains(t.parts, "{"+name)
 }
 
+// hashed matches the end of names that do not tell collections apart.
+var hashed = regexp.MustCompile(`--[0-9a-f]{16}`) //nolint:gochecknoglobals // compiled once
+
 // Name returns the name for a message. Names of collections that a message lacks are "_".
 func (t *Template) Name(m *Message) string {
+	values := map[string]string{"{db": m.DB, "{coll": m.Coll, "{op": m.Op, "{partition": strconv.Itoa(int(m.Partition))}
+	filled, plain := make(map[string]string, len(values)), true
+	for name, v := range values {
+		if filled[name] = t.legal(v); v == "" {
+			filled[name] = "_"
+		}
+		if (name == "{db" || name == "{coll") && slices.Contains(t.parts, name) {
+			plain = plain && v != "_" && (v == "" || filled[name] == v)
+		}
+	}
+	at := "{coll"
+	if !t.Has("coll") {
+		at = "{db"
+	}
+	name := t.fill(filled)
+	if !t.Has("coll") && !t.Has("db") {
+		return name
+	}
+	if plain && (t.longest == 0 || len(name) <= t.longest) && !hashed.MatchString(name) && !slices.Contains(t.reserved, name) && t.tells(name, filled) {
+		return name
+	}
+	of := m.DB + "\x00" + m.Coll
+	if !t.Has("db") { // the databases share names on purpose
+		of = m.Coll
+	}
+	if !t.Has("coll") {
+		of = m.DB
+	}
+	sum := sha256.Sum256([]byte(of))
+	end := "--" + hex.EncodeToString(sum[:8])
+	if over := len(name) + len(end) - t.longest; t.longest > 0 && over > 0 {
+		filled[at] = filled[at][:max(0, len(filled[at])-over)]
+	}
+	filled[at] += end
+	return t.fill(filled)
+}
+
+// fill puts values in the place of the placeholders.
+func (t *Template) fill(values map[string]string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
-		switch p {
-		case "{db":
-			b.WriteString(t.fill(m.DB))
-		case "{coll":
-			b.WriteString(t.fill(m.Coll))
-		case "{op":
-			b.WriteString(t.fill(m.Op))
-		case "{partition":
-			b.WriteString(strconv.Itoa(int(m.Partition)))
-		default:
+		if v, is := values[p]; is {
+			b.WriteString(v)
+		} else {
 			b.WriteString(p)
 		}
 	}
 	return b.String()
 }
 
-func (t *Template) fill(s string) string {
-	if s == "" {
-		return "_"
+// tells reports whether a name that is read from the left, each placeholder up to the text after
+// it, has the values: names that do are different for different values.
+func (t *Template) tells(name string, values map[string]string) bool {
+	for i, p := range t.parts {
+		v, is := values[p]
+		if !is {
+			name = strings.TrimPrefix(name, p)
+			continue
+		}
+		end := len(name)
+		if i+1 < len(t.parts) {
+			next := t.parts[i+1]
+			if _, adjacent := values[next]; adjacent {
+				return false
+			}
+			end = strings.Index(name, next)
+		}
+		if end < 0 || name[:end] != v {
+			return false
+		}
+		name = name[end:]
 	}
-	return t.legal(s)
+	return name == ""
 }
 
 // Filter returns the subject that matches all names of a partition: tokens with other placeholders are *.

@@ -48,8 +48,10 @@ func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Tar
 		cfg := kafka.Config{
 			Brokers: k.Brokers, Topic: k.Topic, Losses: s.Losses, Transactional: k.Transactional, ID: "streamer." + cluster + "." + s.Name,
 			Create: k.CreateTopics, Compression: k.Compression, Tombstones: k.Tombstones, Mechanism: k.Mechanism, User: k.Username,
-			Password: string(k.Password), Timeout: k.Timeout, Format: format,
+			Password: string(k.Password), Timeout: k.Timeout, Format: format, Reserved: reserved(s),
+			MaxMessageBytes: int(k.MaxMessageBytes),
 		}
+		cfg.OneDatabase, cfg.OneCollection = one(s.Subscriptions)
 		for _, sub := range s.Subscriptions {
 			if db, coll, _ := strings.Cut(sub.Namespace, "."); coll != "" && coll != "*" {
 				cfg.Namespaces = append(cfg.Namespaces, change.Namespace{DB: db, Coll: coll})
@@ -62,7 +64,7 @@ func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Tar
 		n := s.NATS
 		cfg := nats.Config{
 			URL: n.URL, Subject: n.Subject, Losses: s.Losses, Stream: n.Stream, Fence: n.Fence, CredentialsFile: n.CredentialsFile, Token: string(n.Token),
-			User: n.Username, Password: string(n.Password), AckTimeout: n.AckTimeout, Format: format, Name: "streamer " + cluster + " " + s.Name,
+			User: n.Username, Password: string(n.Password), AckTimeout: n.AckTimeout, Format: format, Reserved: reserved(s), Name: "streamer " + cluster + " " + s.Name,
 		}
 		if cfg.TLS, err = tlsOf(n.TLS); err == nil {
 			target, err = nats.New(cfg)
@@ -89,6 +91,24 @@ func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Tar
 		return nil, fault.Newf(fault.SinkTarget, "sink %s: %w", s.Name, err)
 	}
 	return target, nil
+}
+
+// reserved returns the names of topics or subjects that have another use than changes.
+func reserved(s config.Sink) []string {
+	if s.DeadLetter == "" {
+		return nil
+	}
+	return []string{s.DeadLetter}
+}
+
+// one reports whether all subscriptions name one database, and one collection.
+func one(subscriptions []config.SinkSubscription) (database, collection bool) {
+	databases, collections := make(map[string]bool), make(map[string]bool)
+	for _, sub := range subscriptions {
+		db, coll, _ := strings.Cut(sub.Namespace, ".")
+		databases[db], collections[coll] = true, true
+	}
+	return len(databases) == 1 && !databases[""], len(collections) == 1 && !collections[""] && !collections["*"]
 }
 
 // AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0 where the default does. Nobody knows when a reader

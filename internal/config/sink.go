@@ -51,17 +51,21 @@ type SinkSubscription struct {
 
 // SinkKafkaTarget is a target of type kafka.
 type SinkKafkaTarget struct {
-	Brokers       []string      `key:"brokers" default:"" check:"broker"`
-	Topic         string        `key:"topic" default:"{db}.{coll}"`
-	CreateTopics  bool          `key:"create_topics" default:"false"`
-	Transactional bool          `key:"transactional" default:"false"`
-	Compression   string        `key:"compression" default:"lz4" one:"none gzip snappy lz4 zstd"`
-	Tombstones    bool          `key:"tombstones" default:"false"`
-	Timeout       time.Duration `key:"timeout" default:"30s" range:"1s..1h"`
-	Mechanism     string        `key:"mechanism" default:"" one:"plain scram-sha-256 scram-sha-512"`
-	Username      string        `key:"username" default:""`
-	Password      Secret        `key:"password" default:"" secret:"yes"`
-	TLS           SinkTLS       `key:"tls"`
+	Brokers       []string `key:"brokers" default:"" check:"broker"`
+	Topic         string   `key:"topic" default:"{db}.{coll}"`
+	CreateTopics  bool     `key:"create_topics" default:"false"`
+	Transactional bool     `key:"transactional" default:"false"`
+	Compression   string   `key:"compression" default:"lz4" one:"none gzip snappy lz4 zstd"`
+	Tombstones    bool     `key:"tombstones" default:"false"`
+	// MaxMessageBytes bounds a batch of records instead of the topic's max.message.bytes; 0 does
+	// not.
+	MaxMessageBytes int64 `key:"max_message_bytes" default:"0B" range:"0B..1GiB"`
+
+	Timeout   time.Duration `key:"timeout" default:"30s" range:"1s..1h"`
+	Mechanism string        `key:"mechanism" default:"" one:"plain scram-sha-256 scram-sha-512"`
+	Username  string        `key:"username" default:""`
+	Password  Secret        `key:"password" default:"" secret:"yes"`
+	TLS       SinkTLS       `key:"tls"`
 }
 
 // SinkNATSTarget is a target of type nats.

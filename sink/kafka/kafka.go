@@ -29,6 +29,8 @@ type Config struct {
 	// Transactional publishes in transactions that hold the position; ID begins the ids of its producers and is required then.
 	Transactional bool
 	ID            string
+	// Reserved are topics that have another use, as that of dead letters.
+	Reserved []string
 	// Create lets brokers make topics that are missing.
 	Create bool
 	// Compression is none, gzip, snappy, lz4 or zstd. Defaults to lz4.
@@ -39,10 +41,16 @@ type Config struct {
 	Mechanism, User, Password string
 	// TLS is that of the connections, nil for none.
 	TLS *tls.Config
+	// MaxMessageBytes bounds a batch of records before it is compressed, instead of what Kafka says
+	// of each topic; 0 does not.
+	MaxMessageBytes int
 	// Timeout is how long a message may take before it has failed. Defaults to 30 s.
 	Timeout time.Duration
 	// Format is that of the values.
 	Format sink.Format
+	// OneDatabase and OneCollection say that all changes are of one. Otherwise keys tell what the
+	// topic does not.
+	OneDatabase, OneCollection bool
 	// Namespaces are the collections that are known to be published, for Check.
 	Namespaces []change.Namespace
 }
@@ -53,6 +61,7 @@ type Target struct {
 	topic   *sink.Template
 	client  *kgo.Client // nil until the first message
 	records *recordMaker
+	topics  *topics
 }
 
 var _ sink.Target = (*Target)(nil)
@@ -60,16 +69,20 @@ var _ sink.Target = (*Target)(nil)
 // New returns a Target, which connects when it is used: one with transactions if the Config says so.
 func New(cfg Config) (sink.Target, error) {
 	cfg.Compression, cfg.Timeout = cmp.Or(cfg.Compression, "lz4"), cmp.Or(cfg.Timeout, 30*time.Second)
-	topic, err := sink.ParseTemplate(cfg.Topic, Legal)
+	topic, err := sink.ParseTemplate(cfg.Topic, sink.Limits{Legal: Legal, Longest: longestTopic, Reserved: append([]string{cfg.Losses}, cfg.Reserved...)})
 	if err != nil {
 		return nil, err
 	}
 	t := &Target{cfg: cfg, topic: topic}
+	t.topics = &topics{cfg: &t.cfg, of: make(map[string]topicState)}
 	if cfg.Transactional {
 		return newTransactional(t), nil
 	}
 	return t, nil
 }
+
+// longestTopic is the longest name of a topic (Kafka, org.apache.kafka.common.internals.Topic).
+const longestTopic = 249
 
 // Legal replaces what the name of a topic may not contain.
 func Legal(s string) string {
@@ -122,16 +135,26 @@ const (
 func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	if t.client == nil {
 		var err error
-		if t.client, err = kgo.NewClient(t.cfg.options()...); err != nil {
+		if t.client, err = kgo.NewClient(append(t.cfg.options(), kgo.ProducerBatchMaxBytesFn(t.topics.max))...); err != nil {
 			m.Done(fmt.Errorf("make Kafka client: %w", err))
 			return
 		}
 		t.records = t.newRecordMaker()
 	}
-	ctx = context.WithoutCancel(ctx)
 	r, tombstone := t.records.of(m)
+	switch grown, err := t.topics.check(ctx, t.client, r.Topic, sizeOf(r)); {
+	case err != nil:
+		m.Done(err)
+		return
+	case grown: // a client asks for the limit of a topic once
+		t.client.Close()
+		t.client = nil
+		t.Publish(ctx, m)
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
 	if tombstone == nil {
-		t.client.Produce(ctx, r, func(_ *kgo.Record, err error) { m.Done(judge(err)) })
+		t.client.Produce(ctx, r, func(r *kgo.Record, err error) { m.Done(judge(err, r.Topic)) })
 		return
 	}
 	o := &outcome{m: m, left: 2}
@@ -147,30 +170,36 @@ type outcome struct {
 	err  error
 }
 
-func (o *outcome) done(_ *kgo.Record, err error) {
+func (o *outcome) done(r *kgo.Record, err error) {
 	o.mu.Lock()
 	o.left--
 	o.err = cmp.Or(o.err, err)
 	last := o.left == 0
 	o.mu.Unlock()
 	if last {
-		o.m.Done(judge(o.err))
+		o.m.Done(judge(o.err, r.Topic))
 	}
 }
 
-// judge tells the refusal of a record from a broker that is away.
-func judge(err error) error {
+// judge tells the refusal of a record for a topic, which may be unknown, from a broker that is
+// away.
+func judge(err error, topic string) error {
+	if topic != "" {
+		topic = " topic " + topic
+	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidTxnState), errors.Is(err, kerr.TransactionAbortable):
 		return fmt.Errorf("%w: %w", sink.ErrReplaced, err)
-	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka: %w", err), Final: true}
+	case errors.Is(err, kerr.MessageTooLarge):
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w: raise its max.message.bytes, or let the sink have a dead_letter", topic, err), Final: true}
+	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w", topic, err), Final: true}
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.PolicyViolation):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka: %w", err)}
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w", topic, err)}
 	default:
-		return fmt.Errorf("publish to Kafka: %w", err)
+		return fmt.Errorf("publish to Kafka%s: %w", topic, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/extjson"
 	"github.com/mongostream/streamer/sink"
 )
 
@@ -51,21 +52,40 @@ func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(m.Time.AppendText)},
 		kgo.RecordHeader{Key: "content-type", Value: k.media},
 	)
-	record.Key, record.Value = m.Key, m.Value
+	record.Key, record.Value = k.key(m), m.Value
 	if m.Op == sink.OpLoss {
 		record.Topic, record.Headers = k.target.cfg.Losses, k.headers[begun:len(k.headers):len(k.headers)]
 		return record, nil
 	}
 	k.headers = append(k.headers, kgo.RecordHeader{Key: "streamer-partition", Value: k.partition(m.Partition)})
 	record.Topic, record.Headers = k.topics.Of(m), k.headers[begun:len(k.headers):len(k.headers)]
-	if k.target.cfg.Format == sink.Debezium && m.Key != nil { // the key of Debezium's connector
-		record.Key = sink.DebeziumKey(m.Key)
-	}
 	if k.target.cfg.Tombstones && m.Op == "delete" {
 		tombstone = k.record()
 		tombstone.Topic, tombstone.Key, tombstone.Headers = record.Topic, record.Key, record.Headers
 	}
 	return record, tombstone
+}
+
+// key returns the key of a record. Every record has one, because compacted topics refuse others,
+// and no two documents of a topic share one. Where the topic does not tell the collection, the key
+// does, in an array, which no _id is.
+func (k *recordMaker) key(m *sink.Message) []byte {
+	cfg := &k.target.cfg
+	merged := !(cfg.OneDatabase || k.target.topic.Has("db")) || !(cfg.OneCollection || k.target.topic.Has("coll"))
+	ns := []byte(m.Namespace())
+	switch {
+	case m.Op == sink.OpLoss:
+		return append(extjson.AppendString([]byte("["), []byte(m.ID)), ']')
+	case m.Key == nil:
+		return append(extjson.AppendString([]byte("["), ns), ']')
+	case cfg.Format == sink.Debezium && merged:
+		return sink.DebeziumKey(m.Key, ns)
+	case cfg.Format == sink.Debezium:
+		return sink.DebeziumKey(m.Key, nil)
+	case merged:
+		return append(append(append(extjson.AppendString([]byte("["), ns), ','), m.Key...), ']')
+	}
+	return m.Key
 }
 
 // record returns an empty record.

@@ -63,7 +63,7 @@ func (t *Transactional) Publish(ctx context.Context, m *sink.Message) {
 		return
 	}
 	if err := t.rewindAll(ctx, m.Rewound); err != nil { // nothing is under way
-		m.Done(judge(err))
+		m.Done(judge(err, ""))
 		return
 	}
 	t.plain.Publish(ctx, m)
@@ -126,15 +126,38 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	defer cancel()
 	p, err := t.producer(ctx, first)
 	if err == nil {
+		var grown bool
+		if messages, grown, err = t.fitting(ctx, p, messages); grown {
+			t.forget(first.Partition) // a client asks for the limit of a topic once
+			p, err = t.producer(ctx, first)
+		}
+	}
+	if err == nil {
 		if fresh := p.fresh(messages); len(fresh) > 0 {
 			err = p.publish(ctx, fresh)
 		}
 	}
 	if err != nil { // the next attempt begins with a new producer, which finds out how far this one has come
 		t.forget(first.Partition)
-		return 0, judge(err)
+		return 0, judge(err, "")
 	}
 	return len(messages), nil
+}
+
+// fitting returns the messages before the first that its topic does not take. The error is that of
+// the first of all. grown says that a topic takes more than the producer knows.
+func (t *Transactional) fitting(ctx context.Context, p *producer, messages []*sink.Message) (_ []*sink.Message, grown bool, err error) {
+	for i, m := range messages {
+		more, err := t.plain.topics.check(ctx, p.client, p.records.topics.Of(m), len(m.Key)+len(m.Value))
+		if err != nil && i == 0 {
+			return nil, grown, err
+		}
+		if err != nil {
+			return messages[:i], grown, nil
+		}
+		grown = grown || more
+	}
+	return messages, grown, nil
 }
 
 // producer returns the producer of a message's partition and term.
@@ -163,7 +186,7 @@ func (t *Transactional) open(ctx context.Context, partition change.Partition) (*
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
 	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.MaxVersions(versions),
-		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0))...)
+		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytesFn(t.plain.topics.max))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
@@ -276,9 +299,13 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	if together {
 		go func() { position <- p.commit(ctx, at, last.Ref) }()
 	}
-	err := p.client.ProduceSync(ctx, records...).FirstErr()
+	var err error
+	for _, r := range p.client.ProduceSync(ctx, records...) {
+		if r.Err != nil && err == nil {
+			err = fmt.Errorf("publish to topic %s: %w", r.Record.Topic, r.Err)
+		}
+	}
 	if err != nil {
-		err = fmt.Errorf("publish: %w", err)
 	} else {
 		p.topic = records[0].Topic
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Subject string
 	// Losses is the subject of losses. Required.
 	Losses string
+	// Reserved are subjects that have another use, as that of dead letters.
+	Reserved []string
 	// Stream is the stream that must take the messages; empty means any.
 	Stream string
 	// Fence says that the last sequence is checked; the subject then has a token {partition}.
@@ -71,7 +73,7 @@ var _ sink.Target = (*Target)(nil)
 // New returns a Target, which connects when it is used.
 func New(cfg Config) (*Target, error) {
 	cfg.AckTimeout, cfg.MaxPending = cmp.Or(cfg.AckTimeout, 10*time.Second), cmp.Or(cfg.MaxPending, 16<<10)
-	subject, err := sink.ParseTemplate(cfg.Subject, Legal)
+	subject, err := sink.ParseTemplate(cfg.Subject, sink.Limits{Legal: Legal, Reserved: append([]string{cfg.Losses}, cfg.Reserved...)})
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +260,12 @@ func (c *connection) publish(ctx context.Context, m *sink.Message, msg *nats.Msg
 	c.mu.Unlock()
 	msg.Reply = c.prefix + strconv.FormatUint(n, 36)
 	if err := c.nc.PublishMsg(msg); err != nil {
-		if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
-			err = &sink.RefusedError{Err: err, Final: true}
+		switch {
+		case errors.Is(err, nats.ErrMaxPayload):
+			err = &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for subject %s: the server's max_payload is %d: raise it, or let the sink have a dead_letter: %w",
+				len(msg.Data), msg.Subject, c.nc.MaxPayload(), err), Final: true}
+		case errors.Is(err, nats.ErrBadSubject):
+			err = &sink.RefusedError{Err: fmt.Errorf("publish to subject %q: %w", msg.Subject, err), Final: true}
 		}
 		c.end(n, 0, err)
 	}

@@ -1,0 +1,129 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/mongostream/streamer/sink"
+)
+
+// usualMax is Kafka's default of max.message.bytes, for topics of which it is not known.
+const usualMax = 1_000_012
+
+// topicAge is how long a refusal counts before Kafka is asked again.
+const topicAge = time.Second
+
+// topics are what Kafka has said of its topics: that they exist, and how large a batch of records
+// may be.
+type topics struct {
+	cfg *Config
+	mu  sync.Mutex
+	of  map[string]topicState
+}
+
+type topicState struct {
+	limit   int // in bytes; 0: Kafka does not say
+	missing bool
+	asked   time.Time
+}
+
+// max returns how large a batch of a topic may be.
+func (t *topics) max(name string) int32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	limit := usualMax
+	if known := t.of[name].limit; known > 0 {
+		limit = known
+	}
+	if t.cfg.MaxMessageBytes > 0 {
+		limit = t.cfg.MaxMessageBytes
+	}
+	return int32(max(512, min(limit, 1<<30)))
+}
+
+// check reports whether a record of so many bytes may go to a topic. It asks Kafka where it does
+// not know, or where that said no a while ago. grown says that the topic takes more than clients
+// have been told before.
+func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (grown bool, err error) {
+	before := t.max(name)
+	t.mu.Lock()
+	known, asked := t.of[name]
+	t.mu.Unlock()
+	bad := known.missing || size > int(before)
+	if !asked || bad && time.Since(known.asked) > topicAge {
+		if known, err = t.ask(ctx, client, name); err != nil {
+			return false, err
+		}
+		t.mu.Lock()
+		t.of[name] = known
+		t.mu.Unlock()
+	}
+	limit := int(t.max(name))
+	switch {
+	case known.missing && !t.cfg.Create:
+		return false, &sink.RefusedError{Err: fmt.Errorf("topic %s does not exist: create it, or set kafka.create_topics", name)}
+	case size <= limit:
+		return asked && limit > int(before), nil
+	case t.cfg.MaxMessageBytes > 0:
+		return false, tooLarge(name, size, fmt.Sprintf("kafka.max_message_bytes is %d: raise it, and max.message.bytes of the topic", limit))
+	case known.limit > 0:
+		return false, tooLarge(name, size, fmt.Sprintf("its max.message.bytes is %d: raise it, or let sinks name a dead_letter", limit))
+	}
+	return false, tooLarge(name, size, fmt.Sprintf("Kafka does not say what it takes, and the default is %d: allow the user DescribeConfigs, or set kafka.max_message_bytes", limit))
+}
+
+func tooLarge(name string, size int, why string) error {
+	return &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for topic %s: %s", size, name, why), Final: true}
+}
+
+// ask asks Kafka for a topic.
+func (t *topics) ask(ctx context.Context, client *kgo.Client, name string) (found topicState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	found.asked = time.Now()
+	req, of := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
+	of.Topic = &name
+	req.Topics = append(req.Topics, of)
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return found, fmt.Errorf("look at topic %s: %w", name, err)
+	}
+	for _, answer := range resp.Topics {
+		found.missing = errors.Is(kerr.ErrorForCode(answer.ErrorCode), kerr.UnknownTopicOrPartition)
+	}
+	if found.missing {
+		return found, nil
+	}
+	describe, resource := kmsg.NewPtrDescribeConfigsRequest(), kmsg.NewDescribeConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName, resource.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"max.message.bytes"}
+	describe.Resources = append(describe.Resources, resource)
+	described, err := describe.RequestWith(ctx, client)
+	if err != nil {
+		return found, fmt.Errorf("look at topic %s: %w", name, err)
+	}
+	for _, r := range described.Resources { // without the right to see it there is no value
+		for _, c := range r.Configs {
+			if c.Name == "max.message.bytes" && c.Value != nil {
+				found.limit, _ = strconv.Atoi(*c.Value)
+			}
+		}
+	}
+	return found, nil
+}
+
+// sizeOf returns about how many bytes a record takes in a batch before it is compressed.
+func sizeOf(r *kgo.Record) int {
+	size := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	return size
+}
