@@ -131,7 +131,7 @@ func (d *demo) run(ctx context.Context) error {
 	if !d.json {
 		fmt.Fprintf(d.notes, "starting a development MongoDB, etcd and %d of Streamer's nodes; Ctrl-C ends it\n", d.nodes)
 	}
-	p, err := openParts("", "", usualOplog)
+	p, err := openParts("", "", "", usualOplog)
 	if err != nil {
 		return err
 	}

@@ -24,13 +24,13 @@ type parts struct {
 // usualOplog is the size of the oplog in MiB.
 const usualOplog = 256
 
-// openParts starts MongoDB and etcd on the addresses; empty means any free port. Run must follow.
-func openParts(mongoAddr, etcdAddr string, oplogMiB int) (*parts, error) {
+// openParts starts MongoDB, of a release or the one by default, and etcd on the addresses; empty means any free port. Run must follow.
+func openParts(mongoAddr, etcdAddr, release string, oplogMiB int) (*parts, error) {
 	dir, err := os.MkdirTemp("", "streamer-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for etcd: %w", err)
 	}
-	mongo, err := devmongo.Listen(devmongo.Config{Addr: mongoAddr, OplogBytes: int64(oplogMiB) << 20})
+	mongo, err := devmongo.Listen(devmongo.Config{Addr: mongoAddr, Release: release, OplogBytes: int64(oplogMiB) << 20})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("start MongoDB: %w", err)
@@ -58,10 +58,11 @@ func partsCommand(ctx context.Context, args []string, out io.Writer) error {
 	mongoAddr := flags.String("mongodb", "127.0.0.1:27017", "address of the development MongoDB")
 	etcdAddr := flags.String("etcd", "127.0.0.1:2379", "address of etcd")
 	oplogMiB := flags.Int("oplog", usualOplog, "size of the oplog in MiB")
+	release := flags.String("release", "", "release of MongoDB: 4.4, 6.0, 7.0 or 8.0; defaults to 4.4")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	p, err := openParts(*mongoAddr, *etcdAddr, *oplogMiB)
+	p, err := openParts(*mongoAddr, *etcdAddr, *release, *oplogMiB)
 	if err != nil {
 		return err
 	}

@@ -55,15 +55,15 @@ type library struct {
 func libraries() []library {
 	anywhere := []string{"..."}
 	return []library{
-		{"go.mongodb.org/mongo-driver/v2", []string{"internal/mongodb/...", "dev/mongo/...", "dev/workload", "dev/bench"}, "no driver type crosses a package boundary"},
+		{"go.mongodb.org/mongo-driver/v2", []string{"internal/mongodb/...", "dev/mongo/...", "dev/workload", "dev/bench", "dev/judge"}, "no driver type crosses a package boundary"},
 		{"go.etcd.io/etcd/client/v3", []string{"internal/etcd/..."}, "no driver type crosses a package boundary"},
 		{"go.etcd.io/etcd/client/pkg/v3", []string{"internal/etcd/..."}, "etcd's own TLS options"},
 		{"go.etcd.io/etcd/api/v3", []string{"internal/etcd/..."}, "etcd's requests and error codes"},
 		{"go.etcd.io/etcd/server/v3", []string{"dev/etcd"}, "for development: the service links no etcd server"},
 		{"go.uber.org/zap", []string{"dev/etcd"}, "etcd wants its logger in zap, to be silenced"},
-		{"google.golang.org/grpc", []string{"client", "gateway/...", "internal/etcd", "dev/etcd", "dev/bench"}, "the gateways' wire, and etcd's: status errors, ending streams; the benchmark's attackers"},
+		{"google.golang.org/grpc", []string{"client", "gateway/...", "internal/etcd", "dev/etcd", "dev/bench", "dev/judge"}, "the gateways' wire, and etcd's: status errors, ending streams; the benchmark's attackers, and a client that behaves badly"},
 		{"google.golang.org/genproto/googleapis/rpc", []string{"gateway"}, "the standard form of an error's details"},
-		{"google.golang.org/protobuf", []string{"client", "gateway/...", "dev/bench"}, "the gateways' wire"},
+		{"google.golang.org/protobuf", []string{"client", "gateway/...", "dev/bench", "dev/judge"}, "the gateways' wire"},
 		{"cel.dev/cel-go", []string{"match/expr"}, "the language of filters; what it yields are ours: predicates and verdicts"},
 		{"github.com/twmb/franz-go/pkg/kfake", []string{"dev/broker", "dev/demo", "dev/bench"}, "for development: the service links no broker"},
 		{"github.com/twmb/franz-go/pkg/kmsg", []string{"sink/kafka"}, "Kafka's requests: the position in a transaction"},

@@ -1,0 +1,24 @@
+// Command judge runs nodes as processes and holds what their subscribers have against what MongoDB has.
+//
+//	judge -for 60s               one run with a fresh seed, which it prints
+//	judge -seed 7 -for 60s -v    that seed again
+//
+// A run is rounds. In a round a writer changes documents in every way while subscribers of all kinds join, break off and resume, operators ask for
+// snapshots, and nodes are killed, stopped, drained and lose partitions. Then everything rests, and every copy must become what find returns. The seed
+// decides options, rules, joins, writes and disturbances; how they meet is chance, so repeat a seed. The exit status is 1 if a copy was wrong, and 2 if
+// the run itself failed.
+//
+// What is wrong with a copy is of one of these classes:
+//
+//	missing      it lacks a document
+//	stale        it has an older state of a document
+//	differs      it has another state of a document, of the same number
+//	superfluous  a document should have left it
+//	resurrected  it has a document that does not exist
+//	order        an older state of a document came after a newer one
+//	not done     it does not say that it is complete
+//	starved      it says so only when documents that change all the time rest
+//	late         it has not got a document that was written last
+//
+// A copy that says that it is complete, and is not, is silent loss.
+package main
