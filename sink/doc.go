@@ -17,6 +17,15 @@
 //
 // Before a message is repeated the sink asks again whether the node still owns its partition, and drops it if it does not.
 //
+// # Rules
+//
+// A message leaves the process only while its term is valid, whoever repeats it: connections write through a [Gate], requests and lines ask [Owned] last.
+//
+// In a target that orders messages a repetition is recognized by its [Position], as a prefix, and never message by message or by age.
+//
+// What a target keeps of a sink under a name contains everything that gives the name its meaning: cluster, sink, number of partitions, and the
+// incarnation of the checkpoint, which changes with everything that repeats on purpose.
+//
 // # Bounds
 //
 // What waits for the target is what the session has credit for (gateway.credit_events, gateway.credit_bytes), besides its encoding.

@@ -120,12 +120,13 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 }
 
 // message makes m the message of a change. Its bytes are appended to arena, which is returned.
-func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc []byte) ([]byte, error) {
+func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, incarnation string, doc []byte) ([]byte, error) {
 	f, err := e.read(doc)
 	if err != nil {
 		return arena, err
 	}
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
+	e.scratch = append(append(e.scratch, '.'), incarnation...)
 	if event.Snapshot { // which has the position of its reading
 		sum := sha256.Sum256(change.AppendCanonical(append([]byte(f.db+"."+f.coll), 0), f.id))
 		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:16])
@@ -134,6 +135,7 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, doc [
 	e.ids.Write(e.scratch)
 	*m = Message{
 		Partition: event.Partition, Ref: event.Ref, ID: e.ids.String()[at:], Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
+		Incarnation: incarnation,
 	}
 	if !f.id.IsZero() {
 		begun := len(arena)
@@ -312,42 +314,68 @@ func (e *encoder) appendUpdate(b []byte, update change.Value) (_ []byte, err err
 	return append(b, '}'), err
 }
 
-// messages returns the messages of a batch.
+// messages returns the messages of a batch, without events whose terms have ended: the next owner, or later batches, have these.
 func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
 	}
-	all, messages := make([]*Message, len(b.Events)), make([]Message, len(b.Events))
-	arena, epochs := make([]byte, 0, 2*b.Size()+len(b.Events)*keySize), make(map[change.Partition]change.Epoch)
+	all, messages := make([]*Message, 0, len(b.Events)), make([]Message, len(b.Events))
+	arena, leases := make([]byte, 0, 2*b.Size()+len(b.Events)*keySize), make(map[change.Partition]lease)
 	s.encode.ids = strings.Builder{}
 	s.encode.ids.Grow(len(b.Events) * idSize)
 	for i := range b.Events {
+		p := b.Events[i].Partition
+		l, known := leases[p]
+		if !known {
+			l.term, l.incarnation, l.valid = s.shared.Lease(p, b.Seq)
+			leases[p] = l
+		}
+		if !l.valid {
+			continue
+		}
 		m := &messages[i]
 		var err error
-		if arena, err = s.encode.message(m, arena, &b.Events[i], b.Payload(i)); err != nil {
+		if arena, err = s.encode.message(m, arena, &b.Events[i], l.incarnation, b.Payload(i)); err != nil {
 			return nil, err
 		}
-		epoch, known := epochs[m.Partition]
-		if !known {
-			term, _ := s.shared.Term(m.Partition, b.Seq)
-			epoch = term.Epoch
-			epochs[m.Partition] = epoch
-		}
-		m.Epoch, all[i] = epoch, m
+		m.Epoch, m.Number = l.term.Epoch, s.number(p, l)
+		all = append(all, m)
 	}
 	return all, nil
 }
 
+// A lease is the right to publish a partition.
+type lease struct {
+	term        change.Term
+	incarnation string
+	valid       bool
+}
+
+// A count numbers the messages of a partition in a term and an incarnation.
+type count struct {
+	epoch       change.Epoch
+	incarnation string
+	n           uint64
+}
+
+// number returns the number of the next message of a partition.
+func (s *Sink) number(p change.Partition, l lease) uint64 {
+	c := s.counts[p]
+	if c.epoch != l.term.Epoch || c.incarnation != l.incarnation {
+		c = count{epoch: l.term.Epoch, incarnation: l.incarnation}
+	}
+	c.n++
+	s.counts[p] = c
+	return c.n
+}
+
 // keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is allocated.
-const keySize, idSize = 256, 96
+const keySize, idSize = 256, 112
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.
 func (e *encoder) loss(b *delivery.Batch) *Message {
 	m := &Message{
 		Op: OpLoss, Ref: b.To.Ref(), Time: b.To.Time,
-	}
-	if b.Loss.Kind == delivery.Rewound {
-		m.Rewound = b.Loss.Partitions
 	}
 	text := delivery.AppendLoss(nil, string(b.To.Ref().AppendText(nil, e.cluster)), b.Loss)
 	sum := sha256.Sum256(text)

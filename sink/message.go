@@ -12,7 +12,11 @@ type Message struct {
 	// Partition and Epoch are those of the term under which it is published.
 	Partition change.Partition
 	Epoch     change.Epoch
-	// Ref is its position, ID the same as text for the cluster, unique among the changes of the sink.
+	// Incarnation is that of the checkpoint of the partition, Number that of the message in the term, from 1.
+	Incarnation string
+	Number      uint64
+	// Ref is its position. ID is that as text for the cluster, with the incarnation: unique among the changes of the sink, and the same where a
+	// change is repeated by accident.
 	Ref change.Ref
 	ID  string
 	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty where the change has none.
@@ -24,14 +28,11 @@ type Message struct {
 	Value []byte
 	// Time is when it was committed.
 	Time change.Timestamp
-	// Snapshot says that it is a document of a snapshot, not a change: its position does not say that earlier changes were published.
+	// Snapshot says that it is a document of a snapshot, not a change.
 	Snapshot bool
-	// Rewound has the partitions that an operator has moved back, if the message is a loss that says so.
-	Rewound []change.Partition
-	// Repeats counts how often it has been published before and was acknowledged: a later change was, but not an earlier one.
-	Repeats int
 
 	report   func(*Message, error)
+	valid    func() bool // nil: as the flight says
 	flight   *flight
 	attempts int   // that the target has refused
 	err      error // of the last attempt
@@ -62,13 +63,22 @@ const (
 // exactly once for each Publish.
 func (m *Message) Done(err error) { m.report(m, err) }
 
+// Report has the outcomes of a message told to a function. It is for whoever publishes messages that are no sink's, as One does.
+func Report(m *Message, outcome func(error)) { m.report = func(_ *Message, err error) { outcome(err) } }
+
+// Own has a function say whether the term of a message is valid. It is for whoever publishes messages that are no sink's.
+func Own(m *Message, valid func() bool) { m.valid = valid }
+
 // owned reports whether the node still owns the message's partition under the term of its batch. Whoever has no session has no terms.
 func (m *Message) owned() bool {
+	if m.valid != nil {
+		return m.valid()
+	}
 	if m.flight == nil || m.flight.shared == nil || m.Op == OpLoss {
 		return true
 	}
-	_, hands := m.flight.shared.Term(m.Partition, m.flight.seq)
-	return hands
+	term, hands := m.flight.shared.Term(m.Partition, m.flight.seq)
+	return hands && term.Epoch == m.Epoch
 }
 
 // Owned returns the messages before the first whose term has ended.
@@ -117,7 +127,7 @@ var (
 // One publishes a copy of a message to a target and returns the outcome, which is unknown if the context ends first.
 func One(ctx context.Context, t Target, m *Message) error {
 	single, outcome := *m, make(chan error, 1)
-	single.report = func(_ *Message, err error) { outcome <- err }
+	Report(&single, func(err error) { outcome <- err })
 	t.Publish(ctx, &single)
 	t.Flush()
 	select {

@@ -63,11 +63,12 @@ type Sink struct {
 	encode  *encoder
 	metrics metrics
 
-	signal  chan struct{}     // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
-	acked   chan struct{}     // holds one signal: batches are over
-	batches []*delivery.Batch // that were received and are not published yet; of the loop
-	took    time.Time         // when they were taken, zero without a tracer; of the loop
-	steps   health.Progress   // of whoever asks for Age
+	signal  chan struct{}              // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
+	acked   chan struct{}              // holds one signal: batches are over
+	batches []*delivery.Batch          // that were received and are not published yet; of the loop
+	took    time.Time                  // when they were taken, zero without a tracer; of the loop
+	counts  map[change.Partition]count // of messages; of the loop
+	steps   health.Progress            // of whoever asks for Age
 
 	mu struct {
 		sync.Mutex
@@ -104,7 +105,7 @@ func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
 	s := &Sink{
 		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
-		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1),
+		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), counts: make(map[change.Partition]count),
 	}
 	s.mu.moved = time.Now()
 	return s
@@ -197,7 +198,11 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 			return context.Cause(ctx)
 		}
 	}
-	s.shared.Prune(b)
+	if b.Loss != nil && b.Loss.Kind == delivery.Rewound {
+		if err := s.shared.AwaitPlaces(ctx); err != nil {
+			return err
+		}
+	}
 	f := &flight{shared: s.shared, seq: b.Seq, span: s.beginSpan(ctx, b)}
 	var err error
 	if f.messages, err = s.messages(b); err != nil {
@@ -555,7 +560,6 @@ func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 	s.mu.Lock()
 	for _, m := range messages {
 		if m.state == over {
-			m.Repeats++
 			m.flight.left++
 		}
 		m.state = waiting

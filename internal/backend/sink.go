@@ -25,9 +25,9 @@ import (
 )
 
 // Targets returns the target of a sink and that of what it refuses for good, nil if there is none. They connect when they are used; one of type
-// stdout writes to the output. Errors are faults.
-func Targets(s config.Sink, cluster string, stdout *file.Output) (changes, letters sink.Target, err error) {
-	if changes, err = target(s, cluster, stdout); err != nil || s.DeadLetter == "" {
+// stdout writes to the output. What they keep elsewhere is named by the cluster and its number of partitions. Errors are faults.
+func Targets(s config.Sink, cluster string, partitions int, stdout *file.Output) (changes, letters sink.Target, err error) {
+	if changes, err = target(s, cluster, partitions, stdout); err != nil || s.DeadLetter == "" {
 		return changes, nil, err
 	}
 	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
@@ -36,17 +36,18 @@ func Targets(s config.Sink, cluster string, stdout *file.Output) (changes, lette
 	if s.Type == config.SinkHTTP || s.Type == config.SinkStdout {
 		s.Type = config.SinkFile
 	}
-	letters, err = target(s, cluster, nil)
+	letters, err = target(s, cluster, partitions, nil)
 	return changes, letters, err
 }
 
-func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Target, err error) {
+func target(s config.Sink, cluster string, partitions int, stdout *file.Output) (target sink.Target, err error) {
 	format := sink.Format(s.Format)
 	switch s.Type {
 	case config.SinkKafka:
 		k := s.Kafka
 		cfg := kafka.Config{
-			Brokers: k.Brokers, Topic: k.Topic, Losses: s.Losses, Transactional: k.Transactional, ID: "streamer." + cluster + "." + s.Name,
+			Brokers: k.Brokers, Topic: k.Topic, Losses: s.Losses, Transactional: k.Transactional,
+			ID:     fmt.Sprintf("streamer.%s.%s.%d", cluster, s.Name, partitions),
 			Create: k.CreateTopics, Compression: k.Compression, Tombstones: k.Tombstones, Mechanism: k.Mechanism, User: k.Username,
 			Password: string(k.Password), Timeout: k.Timeout, Format: format, Reserved: reserved(s),
 			MaxMessageBytes: int(k.MaxMessageBytes),
@@ -65,6 +66,7 @@ func target(s config.Sink, cluster string, stdout *file.Output) (target sink.Tar
 		cfg := nats.Config{
 			URL: n.URL, Subject: n.Subject, Losses: s.Losses, Stream: n.Stream, Fence: n.Fence, CredentialsFile: n.CredentialsFile, Token: string(n.Token),
 			User: n.Username, Password: string(n.Password), AckTimeout: n.AckTimeout, Format: format, Reserved: reserved(s), Name: "streamer " + cluster + " " + s.Name,
+			Source: cluster + "/" + s.Name,
 		}
 		if cfg.TLS, err = tlsOf(n.TLS); err == nil {
 			target, err = nats.New(cfg)

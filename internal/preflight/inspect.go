@@ -64,7 +64,7 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 	}
 	for _, sink := range conn.Config.Sinks {
 		checks = append(checks, check{Name: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
-			return reachSink(ctx, sink, conn.Config.Cluster.ID)
+			return reachSink(ctx, sink, conn.Config.Cluster)
 		}})
 	}
 	return append(checks,
@@ -75,10 +75,10 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 const sinkTimeout = 10 * time.Second
 
 // reachSink reaches the target of a sink and that of its dead letters, with the settings and the rights of a node, and publishes nothing.
-func reachSink(ctx context.Context, cfg config.Sink, cluster string) (f finding, err error) {
+func reachSink(ctx context.Context, cfg config.Sink, cluster config.Cluster) (f finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	target, letters, err := backend.Targets(cfg, cluster, nil)
+	target, letters, err := backend.Targets(cfg, cluster.ID, cluster.Partitions, nil)
 	if err != nil {
 		return f, err
 	}

@@ -62,7 +62,7 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	if _, err := backend.Subscriptions(sink, backend.Carries(cfg)); err != nil {
 		return f, err
 	}
-	target, letters, err := backend.Targets(sink, cfg.Cluster.ID, nil)
+	target, letters, err := backend.Targets(sink, cfg.Cluster.ID, cfg.Cluster.Partitions, nil)
 	if err != nil {
 		return f, err
 	}

@@ -60,7 +60,7 @@ func TestCheckReachesDeadLetters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch found, err := reachSink(t.Context(), cfg.Sinks[0], "c"); {
+			switch found, err := reachSink(t.Context(), cfg.Sinks[0], config.Cluster{ID: "c", Partitions: 4}); {
 			case c.fail == "" && (err != nil || found.Text != c.found):
 				t.Errorf("%q, %v", found.Text, err)
 			case c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)):

@@ -22,7 +22,9 @@ func (s *Service) buildSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		open := func() (target, letters sink.Target, err error) { return backend.Targets(cfg, s.origin.Cluster, stdout) }
+		open := func() (target, letters sink.Target, err error) {
+			return backend.Targets(cfg, s.origin.Cluster, s.origin.Partitions, stdout)
+		}
 		target, letters, err := open()
 		if err != nil {
 			return err

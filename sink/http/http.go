@@ -160,10 +160,14 @@ func (t *Target) body(messages []*sink.Message) (body []byte, media string) {
 // post makes one request.
 func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 	body, media := t.body(messages)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.cfg.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.cfg.URL, nil)
 	if err != nil {
 		return withoutURL(err)
 	}
+	// The client may dial first, or repeat the request over another connection. It reads the body when it writes.
+	open := func() (io.ReadCloser, error) { return io.NopCloser(&ownedReader{bytes.NewReader(body), messages}), nil }
+	req.Body, _ = open()
+	req.GetBody, req.ContentLength = open, int64(len(body))
 	req.Header.Set("Content-Type", media)
 	req.Header.Set("User-Agent", "streamer")
 	req.Header.Set("Streamer-Partition", strconv.Itoa(int(messages[0].Partition)))
@@ -190,6 +194,20 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 	default:
 		return &sink.RefusedError{Err: answered}
 	}
+}
+
+// An ownedReader is a body that ends with an error when the term of one of its messages has ended.
+type ownedReader struct {
+	body     *bytes.Reader
+	messages []*sink.Message
+}
+
+// Read implements io.Reader.
+func (r *ownedReader) Read(b []byte) (int, error) {
+	if len(sink.Owned(r.messages)) < len(r.messages) {
+		return 0, sink.ErrReplaced
+	}
+	return r.body.Read(b) //nolint:wrapcheck // it is a reader
 }
 
 // withoutURL removes the URL from an error, because it often contains a secret.

@@ -1,8 +1,15 @@
 package http
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+
+	"github.com/mongostream/streamer/sink"
 )
 
 // A name may resolve to an internal address: the one that is dialled is judged.
@@ -17,5 +24,28 @@ func TestInternalAddressesAreRefused(t *testing.T) {
 		if err := permit(address, allow); (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// A request whose term ends while the client waits for a connection is not made.
+func TestRequestIsNotMadeAfterItsTerm(t *testing.T) {
+	t.Parallel()
+	var bodies atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil && len(body) > 0 {
+			bodies.Add(1)
+		}
+	}))
+	t.Cleanup(s.Close)
+	target := New(Config{URL: s.URL, Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(target.Close)
+	var looks atomic.Int64
+	m := &sink.Message{ID: "1", Op: "insert", Value: []byte("{}")}
+	sink.Own(m, func() bool { return looks.Add(1) <= 2 }) // when it is taken from its queue, and before the request
+	outcome := make(chan error, 1)
+	sink.Report(m, func(err error) { outcome <- err })
+	target.Publish(t.Context(), m)
+	if err := <-outcome; !errors.Is(err, sink.ErrReplaced) || bodies.Load() > 0 {
+		t.Errorf("%v, %d requests", err, bodies.Load())
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Check implements sink.Target. Of each topic that is known beforehand it says whether it exists, or may be created, and whether the user has the
 // rights to it.
 func (t *Target) Check(ctx context.Context) (string, error) {
-	client, err := kgo.NewClient(t.cfg.options()...)
+	client, err := kgo.NewClient(t.cfg.options(&sink.Gate{})...)
 	if err != nil {
 		return "", fmt.Errorf("make Kafka client: %w", err)
 	}
@@ -109,7 +109,7 @@ func (t *Transactional) Check(ctx context.Context) (string, error) {
 		return found, err
 	}
 	name := t.plain.cfg.ID + ".check"
-	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.TransactionalID(name), kgo.TransactionTimeout(t.plain.cfg.Timeout))...)
+	client, err := kgo.NewClient(append(t.plain.cfg.options(&sink.Gate{}), kgo.TransactionalID(name), kgo.TransactionTimeout(t.plain.cfg.Timeout))...)
 	if err != nil {
 		return found, fmt.Errorf("make Kafka client: %w", err)
 	}

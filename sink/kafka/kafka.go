@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,8 @@ type Config struct {
 	Brokers []string
 	// Topic is a template. Losses is the topic of losses. Required.
 	Topic, Losses string
-	// Transactional publishes in transactions that hold the position; ID begins the ids of its producers and is required then.
+	// Transactional publishes in transactions that hold the position. ID begins the ids of its producers and groups, which a partition follows: it has
+	// everything that gives a partition its meaning, as the cluster, the sink and the number of partitions. It is required then.
 	Transactional bool
 	ID            string
 	// Reserved are topics that have another use, as that of dead letters.
@@ -59,7 +61,8 @@ type Config struct {
 type Target struct {
 	cfg     Config
 	topic   *sink.Template
-	client  *kgo.Client // nil until the first message
+	client  *kgo.Client // nil until the first message, and after the gate was shut
+	gate    *sink.Gate
 	records *recordMaker
 	topics  *topics
 }
@@ -94,8 +97,8 @@ func Legal(s string) string {
 	}, s)
 }
 
-// options returns the client's options.
-func (c Config) options() []kgo.Opt {
+// options returns the options of a client that writes through a gate.
+func (c Config) options(gate *sink.Gate) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}[c.Compression]
@@ -106,9 +109,13 @@ func (c Config) options() []kgo.Opt {
 	if c.Create {
 		options = append(options, kgo.AllowAutoTopicCreation())
 	}
-	if c.TLS != nil {
-		options = append(options, kgo.DialTLSConfig(c.TLS))
-	}
+	options = append(options, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return gate.Conn(conn), nil
+	}))
 	var login sasl.Mechanism
 	switch c.Mechanism {
 	case "plain":
@@ -124,7 +131,18 @@ func (c Config) options() []kgo.Opt {
 	return options
 }
 
+// dial connects to a broker.
+func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: dialTimeout}
+	if c.TLS == nil {
+		return plain.DialContext(ctx, network, address) //nolint:wrapcheck // the client names the broker
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: c.TLS}).DialContext(ctx, network, address) //nolint:wrapcheck // likewise
+}
+
 const (
+	// dialTimeout bounds how long a connection is waited for.
+	dialTimeout = 10 * time.Second
 	// maxBuffered bounds the records under way; the credit of the session bounds them, too.
 	maxBuffered = 64 << 10
 	// linger is how long a record waits for others.
@@ -133,13 +151,15 @@ const (
 
 // Publish implements sink.Target.
 func (t *Target) Publish(ctx context.Context, m *sink.Message) {
+	if t.client != nil && t.gate.IsShut() {
+		t.client.Close()
+		t.client = nil
+	}
 	if t.client == nil {
-		var err error
-		if t.client, err = kgo.NewClient(append(t.cfg.options(), kgo.ProducerBatchMaxBytesFn(t.topics.max))...); err != nil {
-			m.Done(fmt.Errorf("make Kafka client: %w", err))
+		if err := t.connect(); err != nil {
+			m.Done(err)
 			return
 		}
-		t.records = t.newRecordMaker()
 	}
 	r, tombstone := t.records.of(m)
 	switch grown, err := t.topics.check(ctx, t.client, r.Topic, sizeOf(r)); {
@@ -152,20 +172,40 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		t.Publish(ctx, m)
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	if tombstone == nil {
-		t.client.Produce(ctx, r, func(r *kgo.Record, err error) { m.Done(judge(err, r.Topic)) })
+	gate := t.gate
+	if err := gate.Enter(m); err != nil { // right before it is published: Kafka may have taken its time
+		m.Done(err)
 		return
 	}
-	o := &outcome{m: m, left: 2}
+	ctx = context.WithoutCancel(ctx)
+	o := &outcome{m: m, gate: gate, left: 1}
+	if tombstone != nil {
+		o.left++
+	}
 	t.client.Produce(ctx, r, o.done)
-	t.client.Produce(ctx, tombstone, o.done)
+	if tombstone != nil {
+		t.client.Produce(ctx, tombstone, o.done)
+	}
 }
 
-// An outcome is that of the two records of a message.
+// connect makes a client, which connects when it is used. When a term ends with records under way, the gate writes none of them any more, and the client
+// is given up with its buffers: nothing of them is sent later.
+func (t *Target) connect() error {
+	gate := &sink.Gate{}
+	client, err := kgo.NewClient(append(t.cfg.options(gate), kgo.ProducerBatchMaxBytesFn(t.topics.max))...)
+	if err != nil {
+		return fmt.Errorf("make Kafka client: %w", err)
+	}
+	gate.Shut = client.Close
+	t.client, t.gate, t.records = client, gate, t.newRecordMaker()
+	return nil
+}
+
+// An outcome is that of the records of a message.
 type outcome struct {
 	mu   sync.Mutex
 	m    *sink.Message
+	gate *sink.Gate
 	left int
 	err  error
 }
@@ -176,9 +216,15 @@ func (o *outcome) done(r *kgo.Record, err error) {
 	o.err = cmp.Or(o.err, err)
 	last := o.left == 0
 	o.mu.Unlock()
-	if last {
-		o.m.Done(judge(o.err, r.Topic))
+	if !last {
+		return
 	}
+	o.gate.Leave(o.m)
+	if o.err != nil && o.gate.IsShut() {
+		o.m.Done(fmt.Errorf("%w: a term has ended: %w", sink.ErrEarlier, o.err))
+		return
+	}
+	o.m.Done(judge(o.err, r.Topic))
 }
 
 // judge tells the refusal of a record for a topic, which may be unknown, from a broker that is

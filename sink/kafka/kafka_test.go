@@ -37,8 +37,13 @@ func brokers(t *testing.T) []string {
 
 // message makes the n-th change of partition 7 under a term.
 func message(topic string, n int, epoch uint64) *sink.Message {
+	return messageOf(topic, n, epoch, "1-A-0")
+}
+
+// messageOf is message, of another incarnation.
+func messageOf(topic string, n int, epoch uint64, incarnation string) *sink.Message {
 	return &sink.Message{
-		Partition: 7, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Ref: change.At(change.Timestamp{T: 1000, I: uint32(n)}).Ref(), ID: fmt.Sprint(n),
+		Partition: 7, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Incarnation: incarnation, Number: uint64(n), Ref: change.At(change.Timestamp{T: 1000, I: uint32(n)}).Ref(), ID: fmt.Sprint(n),
 		Op: "insert", DB: "shop", Coll: topic, Key: []byte("1"), Value: fmt.Append(nil, n),
 	}
 }
@@ -105,38 +110,17 @@ func TestNextOwnerPublishesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What an operator has moved back is published again.
-func TestRewoundChangesArePublishedAgain(t *testing.T) {
+// What is repeated on purpose is published again, whole and in order, and once: after a rewind, and where checkpoints began anew, as after a repartition
+// or a deletion. It does not matter which owner learns of that, nor whether it publishes anything.
+func TestAnotherIncarnationIsPublished(t *testing.T) {
 	t.Parallel()
-	at, topic := brokers(t), "rewound"
-	before, next := target(t, at, t.Name()), target(t, at, t.Name())
-	loss := &sink.Message{Op: sink.OpLoss, Value: []byte("{}"), Rewound: []change.Partition{7}}
-	publish := func(k sink.Target, messages ...*sink.Message) {
-		t.Helper()
-		for _, m := range messages {
-			if err := sink.One(t.Context(), k, m); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	publish(before, message(topic, 1, 1), message(topic, 2, 1), loss, message(topic, 1, 1), message(topic, 2, 1))
-	publish(next, loss, message(topic, 1, 2), message(topic, 2, 2))
-	publish(before, message(topic, 2, 3), message(topic, 3, 3)) // which was told of no rewind
-	if got := committed(t, at, "shop."+topic, 7); !slices.Equal(got, []string{"1", "2", "1", "2", "1", "2", "3"}) {
-		t.Errorf("consumers see %q", got)
-	}
-}
-
-// The next owner publishes again what an operator has moved back, although the one before was told of it and has published nothing since. It does so
-// once: what it has published again is not published by the owner after it.
-func TestRewindOutlivesItsOwner(t *testing.T) {
-	t.Parallel()
-	at, topic := brokers(t), "outlived"
-	loss := &sink.Message{Op: sink.OpLoss, Value: []byte("{}"), Rewound: []change.Partition{3, 7}} // nothing of 3 was published yet
+	at, topic := brokers(t), "again"
 	for _, owner := range [][]*sink.Message{
-		{message(topic, 1, 1), message(topic, 2, 1), loss, loss},
-		{message(topic, 1, 2), message(topic, 2, 2), message(topic, 3, 2)},
-		{message(topic, 2, 3), message(topic, 3, 3), message(topic, 4, 3)},
+		{message(topic, 1, 1), message(topic, 2, 1)},
+		{messageOf(topic, 1, 2, "1-A-1"), messageOf(topic, 2, 2, "1-A-1")},
+		{messageOf(topic, 2, 3, "1-A-1"), messageOf(topic, 3, 3, "1-A-1")},
+		{messageOf(topic, 1, 4, "2-B-0")},
+		{messageOf(topic, 1, 5, "2-B-0"), messageOf(topic, 2, 5, "2-B-0")},
 	} {
 		k := target(t, at, t.Name())
 		for _, m := range owner {
@@ -145,7 +129,29 @@ func TestRewindOutlivesItsOwner(t *testing.T) {
 			}
 		}
 	}
-	if got := committed(t, at, "shop."+topic, 6); !slices.Equal(got, []string{"1", "2", "1", "2", "3", "4"}) {
+	if got := committed(t, at, "shop."+topic, 7); !slices.Equal(got, []string{"1", "2", "1", "2", "3", "1", "2"}) {
+		t.Errorf("consumers see %q", got)
+	}
+}
+
+// Documents that were published in a transaction whose outcome got lost are not published again after changes that came with them.
+func TestDocumentsOfATransactionAreKnown(t *testing.T) {
+	t.Parallel()
+	at, topic := brokers(t), "documents"
+	doc := message(topic, 1, 1)
+	doc.Snapshot = true
+	for range 2 { // the second time as a target that was made anew in the same term
+		k := target(t, at, t.Name())
+		for _, m := range []*sink.Message{doc, message(topic, 2, 1)} {
+			if err := sink.One(t.Context(), k, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := sink.One(t.Context(), target(t, at, t.Name()), message(topic, 3, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := committed(t, at, "shop."+topic, 3); !slices.Equal(got, []string{"1", "2", "3"}) {
 		t.Errorf("consumers see %q", got)
 	}
 }

@@ -3,22 +3,19 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/sink"
 )
 
 // A Transactional publishes in transactions, in order for each partition.
@@ -49,57 +46,20 @@ type producer struct {
 	epoch   change.Epoch
 	client  *kgo.Client
 	records *recordMaker
-	id      string     // of its transactions, and of the group of its position
-	count   int64      // of the transactions of the partition
-	last    change.Ref // the position in the last one, of which nothing is known to be later
-	topic   string     // one that exists, empty until it has published
-	kept    string     // the topic at which the position was found, empty without one
+	gate    *sink.Gate
+	id      string        // of its transactions, and of the group of its position
+	count   int64         // of the transactions of the partition
+	last    sink.Position // in the last one
+	topic   string        // one that exists, empty until it has published
 }
 
 // Publish implements sink.Target.
 func (t *Transactional) Publish(ctx context.Context, m *sink.Message) {
-	if m.Op != sink.OpLoss {
-		t.Serial.Publish(ctx, m)
+	if m.Op == sink.OpLoss {
+		t.plain.Publish(ctx, m)
 		return
 	}
-	if err := t.rewindAll(ctx, m.Rewound); err != nil { // nothing is under way
-		m.Done(judge(err, ""))
-		return
-	}
-	t.plain.Publish(ctx, m)
-}
-
-// rewindAll rewinds partitions.
-func (t *Transactional) rewindAll(ctx context.Context, partitions []change.Partition) error {
-	ctx, cancel := context.WithTimeout(ctx, t.plain.cfg.Timeout)
-	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, p := range partitions {
-		g.Go(func() error { return t.rewind(ctx, p) })
-	}
-	return g.Wait()
-}
-
-// rewind makes the position of a partition earlier than everything, because an operator wants what was published before. Kafka has it before the
-// loss is reported done: the next owner is told of no rewind if this one publishes nothing more. What fails is done again as a whole.
-func (t *Transactional) rewind(ctx context.Context, partition change.Partition) error {
-	t.forget(partition) // it is fenced by this one
-	p, err := t.open(ctx, partition)
-	if err != nil {
-		return err
-	}
-	defer p.client.Close()
-	if p.last.IsZero() {
-		return nil
-	}
-	if err := p.commit(ctx, p.kept, change.Ref{}); err != nil {
-		return fmt.Errorf("rewind partition %d: %w", partition, err)
-	}
-	if err := p.end(ctx); err != nil {
-		return fmt.Errorf("rewind partition %d: %w", partition, err)
-	}
-	return nil
+	t.Serial.Publish(ctx, m)
 }
 
 // Close implements sink.Target.
@@ -133,7 +93,8 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 		}
 	}
 	if err == nil {
-		if fresh := p.fresh(messages); len(fresh) > 0 {
+		fresh := slices.DeleteFunc(slices.Clone(messages), p.last.Has)
+		if len(fresh) > 0 {
 			err = p.publish(ctx, fresh)
 		}
 	}
@@ -173,6 +134,10 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	if err != nil {
 		return nil, err
 	}
+	if p.last.Epoch.Compare(m.Epoch) > 0 {
+		p.client.Close()
+		return nil, fmt.Errorf("%w: a later owner has published", sink.ErrReplaced)
+	}
 	p.epoch = m.Epoch
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,12 +150,14 @@ func (t *Transactional) open(ctx context.Context, partition change.Partition) (*
 	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, partition)
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
-	client, err := kgo.NewClient(append(t.plain.cfg.options(), kgo.MaxVersions(versions),
+	gate := &sink.Gate{}
+	client, err := kgo.NewClient(append(t.plain.cfg.options(gate), kgo.MaxVersions(versions),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytesFn(t.plain.topics.max))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	p := &producer{client: client, records: t.plain.newRecordMaker(), id: id}
+	gate.Shut = client.Close
+	p := &producer{client: client, gate: gate, records: t.plain.newRecordMaker(), id: id}
 	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
 		err = p.load(ctx)
 	}
@@ -238,44 +205,15 @@ func (p *producer) load(ctx context.Context) error {
 				if partition.Offset <= p.count || partition.Metadata == nil {
 					continue
 				}
-				raw, err := hex.DecodeString(*partition.Metadata)
+				last, err := sink.ParsePosition(*partition.Metadata)
 				if err != nil {
 					return fmt.Errorf("read the position: %w", err)
 				}
-				ref, err := change.ParseRef(raw)
-				if err != nil {
-					return fmt.Errorf("read the position: %w", err)
-				}
-				p.count, p.last, p.kept = partition.Offset, ref, topic.Topic
+				p.count, p.last = partition.Offset, last
 			}
 		}
 	}
 	return nil
-}
-
-// fresh returns the messages after the last position. Those of one head, whose order only the log knows, count as earlier if that position is
-// among them.
-func (p *producer) fresh(messages []*sink.Message) []*sink.Message {
-	if p.last.IsZero() {
-		return messages
-	}
-	last := p.last
-	at := slices.IndexFunc(messages, func(m *sink.Message) bool { return !m.Snapshot && m.Ref == last })
-	var fresh []*sink.Message
-	for i, m := range messages {
-		switch {
-		case m.Snapshot:
-		case i <= at, m.Ref.Compare(last) < 0 && !p.last.IsZero():
-			continue
-		default:
-			p.last = change.Ref{} // what follows is later
-		}
-		fresh = append(fresh, m)
-	}
-	if at >= 0 {
-		p.last = change.Ref{}
-	}
-	return fresh
 }
 
 // publish publishes messages and the position of the last one in a transaction, both at once where it is known that a topic exists.
@@ -284,20 +222,22 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	records := make([]*kgo.Record, 0, len(messages))
-	var last *sink.Message
+	last := p.last
 	for _, m := range messages {
+		if err := p.gate.Enter(m); err != nil {
+			return err
+		}
+		defer p.gate.Leave(m)
 		record, tombstone := p.records.of(m)
 		if records = append(records, record); tombstone != nil {
 			records = append(records, tombstone)
 		}
-		if !m.Snapshot {
-			last = m
-		}
+		last = last.With(m)
 	}
 	at, position := p.topic, make(chan error, 1)
-	together := last != nil && at != ""
+	together := at != ""
 	if together {
-		go func() { position <- p.commit(ctx, at, last.Ref) }()
+		go func() { position <- p.commit(ctx, at, last) }()
 	}
 	var err error
 	for _, r := range p.client.ProduceSync(ctx, records...) {
@@ -312,21 +252,26 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	switch {
 	case together:
 		err = cmp.Or(err, <-position)
-	case last != nil && err == nil:
-		err = p.commit(ctx, p.topic, last.Ref)
+	case err == nil:
+		err = p.commit(ctx, p.topic, last)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		if err = p.client.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			err = fmt.Errorf("commit transaction: %w", err)
+		}
 	}
-	if err := p.client.EndTransaction(ctx, kgo.TryCommit); err != nil {
-		return fmt.Errorf("commit transaction: %w", err)
+	if shut := p.gate.Err(); err != nil && shut != nil {
+		return shut
 	}
-	return nil
+	if err == nil {
+		p.last = last
+	}
+	return err
 }
 
 // commit makes the position part of the transaction. The topic only has to exist; a group may have positions at several, of which the one of
 // the highest number counts.
-func (p *producer) commit(ctx context.Context, topic string, at change.Ref) error {
+func (p *producer) commit(ctx context.Context, topic string, at sink.Position) error {
 	id, epoch, err := p.client.ProducerID(ctx)
 	if err != nil {
 		return fmt.Errorf("producer: %w", err)
@@ -352,7 +297,7 @@ func (p *producer) commit(ctx context.Context, topic string, at change.Ref) erro
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = p.id, id, epoch, p.id
 	entry, offset := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
-	metadata := hex.EncodeToString(at.Append(nil))
+	metadata := string(at.AppendText(nil))
 	entry.Topic, offset.Offset, offset.Metadata = topic, p.count+1, &metadata
 	entry.Partitions = append(entry.Partitions, offset)
 	req.Topics = append(req.Topics, entry)
@@ -368,23 +313,5 @@ func (p *producer) commit(ctx context.Context, topic string, at change.Ref) erro
 		}
 	}
 	p.count++
-	return nil
-}
-
-// end commits a transaction that has a position only, of which the client does not know.
-func (p *producer) end(ctx context.Context) error {
-	id, epoch, err := p.client.ProducerID(ctx)
-	if err != nil {
-		return fmt.Errorf("producer: %w", err)
-	}
-	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = p.id, id, epoch, true
-	resp, err := req.RequestWith(ctx, p.client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err != nil {
-		return fmt.Errorf("commit transaction: %w", err)
-	}
 	return nil
 }

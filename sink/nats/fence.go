@@ -15,79 +15,127 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// expect adds to the first message of a partition with nothing under way which sequence must be the last one of the partition's subjects.
-// While something is under way the last sequence is unknown; messages follow the one that was checked then.
-func (t *Target) expect(ctx context.Context, m *sink.Message, h nats.Header) (*sequence, error) {
-	of := t.last[m.Partition]
+// A sequence is what is known of the messages of a partition in the stream.
+type sequence struct {
+	epoch change.Epoch
+	known bool   // that last and at are those of the stream
+	last  uint64 // sequence of the last one
+	at    sink.Position
+}
+
+// sequenceOf returns what is known of the partition of a message. One goroutine at a time sends messages of a partition.
+func (t *Target) sequenceOf(m *sink.Message) *sequence {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.mu.last[m.Partition]
 	if of == nil || of.epoch != m.Epoch {
 		of = &sequence{epoch: m.Epoch}
-		t.last[m.Partition] = of
+		t.mu.last[m.Partition] = of
 	}
-	filter := t.subject.Filter(m.Partition)
-	of.mu.Lock()
-	known := of.known || of.underWay > 0
-	of.mu.Unlock()
-	if !known {
-		last, by, err := t.conn.lastOf(ctx, t.cfg, filter, t.subject.Name(m))
-		switch {
-		case err != nil:
-			return nil, err
-		case by.Compare(m.Epoch) > 0:
-			return nil, fmt.Errorf("%w: the stream has messages of a later owner", sink.ErrReplaced)
+	return of
+}
+
+// sendFenced publishes messages one after the other, each under the condition that the message before it is the last one of the partition in the
+// stream: nothing of a process that was replaced, and has not noticed, is taken. What is in the stream is known from its last message, and a repetition is
+// skipped up to there.
+func (t *Target) sendFenced(ctx context.Context, c *connection, messages []*sink.Message) (n int, err error) {
+	filter := t.subject.Filter(messages[0].Partition)
+	for _, m := range messages {
+		of := t.sequenceOf(m)
+		if !of.known {
+			if err := t.look(ctx, c, m, of, filter); err != nil {
+				return n, err
+			}
 		}
-		of.mu.Lock()
-		of.last, of.known = last, true
-		of.mu.Unlock()
+		if of.at.Has(m) {
+			n++
+			continue
+		}
+		next := of.at.With(m)
+		ended := make(chan error, 1)
+		t.publish(ctx, c, m, [][2]string{
+			{"Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(of.last, 10)},
+			{"Nats-Expected-Last-Subject-Sequence-Subject", filter},
+			{positionHeader, string(next.AppendText(nil))},
+			{sourceHeader, t.cfg.Source},
+		}, func(seq uint64, err error) {
+			of.last, of.at, of.known = seq, next, err == nil
+			ended <- err
+		})
+		if err := <-ended; err != nil {
+			return n, err
+		}
+		n++
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.underWay == 0 {
-		h["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(of.last, 10)}
-		h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{filter}
-	}
-	of.underWay++
-	return of, nil
+	return n, nil
 }
 
-// ended notes that a message is not under way any more, and its sequence. After an error the last sequence is unknown.
-func (s *sequence) ended(seq uint64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underWay--
+// The headers by which an owner recognizes what is in the stream.
+const (
+	positionHeader = "Streamer-Position"
+	sourceHeader   = "Streamer-Source"
+)
+
+// look finds out what of the partition is in the stream.
+func (t *Target) look(ctx context.Context, c *connection, m *sink.Message, of *sequence, filter string) error {
+	seq, header, err := c.lastOf(ctx, t.cfg, filter, t.subject.Name(m))
 	if err != nil {
-		s.known = false
-		return
+		return err
 	}
-	s.last = max(s.last, seq)
+	var at sink.Position
+	if header.Get(sourceHeader) == t.cfg.Source && header.Get(positionHeader) != "" {
+		if at, err = sink.ParsePosition(header.Get(positionHeader)); err != nil {
+			return fmt.Errorf("read the position: %w", err)
+		}
+		if at.Epoch.Compare(m.Epoch) > 0 {
+			return fmt.Errorf("%w: the stream has messages of a later owner", sink.ErrReplaced)
+		}
+	}
+	of.last, of.at, of.known = seq, at, true
+	return nil
 }
 
-// lastOf returns the sequence and the epoch of the last message of a filter, zero if there is none.
-func (c *connection) lastOf(ctx context.Context, cfg Config, filter, subject string) (seq uint64, by change.Epoch, err error) {
+// fenceMajor and fenceMinor are the version of the server since which a condition may name other subjects than the message's.
+const fenceMajor, fenceMinor = 2, 12
+
+// canFence returns an error if messages are to be fenced and a server of a version does not do that.
+func (t *Target) canFence(version string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); !t.cfg.Fence || err != nil {
+		return nil //nolint:nilerr // a version of another form is taken for a later one
+	}
+	if major > fenceMajor || major == fenceMajor && minor >= fenceMinor {
+		return nil
+	}
+	return fmt.Errorf("nats.fence needs NATS %d.%d, the server has version %s: upgrade it or leave nats.fence out", fenceMajor, fenceMinor, version)
+}
+
+// lastOf returns the sequence and the headers of the last message of a filter, zero if there is none.
+func (c *connection) lastOf(ctx context.Context, cfg Config, filter, subject string) (seq uint64, header nats.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.AckTimeout)
 	defer cancel()
 	js, err := jetstream.New(c.nc)
 	if err != nil {
-		return 0, by, fmt.Errorf("ask for the last sequence: %w", err)
+		return 0, nil, fmt.Errorf("ask for the last sequence: %w", err)
 	}
 	name := cfg.Stream
 	if name == "" {
 		if name, err = js.StreamNameBySubject(ctx, subject); err != nil {
-			return 0, by, fmt.Errorf("find the stream of %s: %w", subject, err)
+			return 0, nil, fmt.Errorf("find the stream of %s: %w", subject, err)
 		}
 	}
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
-		return 0, by, fmt.Errorf("find stream %s: %w", name, err)
+		return 0, nil, fmt.Errorf("find stream %s: %w", name, err)
 	}
 	last, err := stream.GetLastMsgForSubject(ctx, filter)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, by, nil
+		return 0, nil, nil
 	}
 	if err != nil {
-		return 0, by, fmt.Errorf("ask for the last sequence: %w", err)
+		return 0, nil, fmt.Errorf("ask for the last sequence: %w", err)
 	}
-	_, _ = fmt.Sscanf(last.Header.Get("Streamer-Epoch"), "%d.%d", &by.Incarnation, &by.Revision) // zero if somebody else has written it
-	return last.Sequence, by, nil
+	return last.Sequence, last.Header, nil
 }
 
 // Check implements sink.Target.
@@ -110,8 +158,27 @@ func (t *Target) Check(ctx context.Context) (string, error) {
 		case t.cfg.Stream != "" && name != t.cfg.Stream:
 			return "", fmt.Errorf("stream %s has subject %s, not %s", name, subject, t.cfg.Stream)
 		case !slices.Contains(streams, name):
+			if err := t.checkStream(ctx, js, name); err != nil {
+				return "", err
+			}
 			streams = append(streams, name)
 		}
 	}
 	return fmt.Sprintf("stream %s has the subjects", strings.Join(streams, ", ")), nil
+}
+
+// checkStream returns an error if a stream does not keep what fencing needs: the last message of each partition.
+func (t *Target) checkStream(ctx context.Context, js jetstream.JetStream, name string) error {
+	if !t.cfg.Fence {
+		return nil
+	}
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	if r := stream.CachedInfo().Config.Retention; r != jetstream.LimitsPolicy {
+		return fmt.Errorf("stream %s removes what consumers have acknowledged (retention %s), and nats.fence needs the last message of each partition: "+
+			"use retention limits, or leave nats.fence out", name, r)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,29 +45,32 @@ type Config struct {
 	MaxPending int
 	// Format is that of the values.
 	Format sink.Format
-	// Name is how the connection is called at the server.
-	Name string
+	// Name is how the connection is called at the server. Source names the cluster and the sink in the messages.
+	Name, Source string
 }
 
 // A Target publishes to JetStream.
 type Target struct {
-	cfg      Config
-	subject  *sink.Template
-	subjects *sink.Names
+	sink.Serial
 
-	conn    *connection // nil until the first message and after a failure
-	last    map[change.Partition]*sequence
-	headers headers
+	cfg     Config
+	subject *sink.Template
+
+	mu struct {
+		sync.Mutex
+		conn     *connection // nil until the first message and after a failure
+		closed   bool
+		last     map[change.Partition]*sequence
+		subjects *sink.Names
+		headers  headers
+	}
 }
 
-// A sequence is what is known of the messages of a partition in the stream.
-type sequence struct {
-	epoch    change.Epoch
-	mu       sync.Mutex
-	last     uint64
-	known    bool
-	underWay int
-}
+const (
+	// batch bounds the messages of a partition that are under way, parallel the partitions.
+	batch    = 512
+	parallel = 128
+)
 
 var _ sink.Target = (*Target)(nil)
 
@@ -80,7 +84,10 @@ func New(cfg Config) (*Target, error) {
 	if cfg.Fence && !subject.Has("partition") {
 		return nil, errors.New("fencing needs {partition} in the subject")
 	}
-	return &Target{cfg: cfg, subject: subject, subjects: sink.NewNames(subject), last: make(map[change.Partition]*sequence)}, nil
+	t := &Target{cfg: cfg, subject: subject}
+	t.mu.last, t.mu.subjects = make(map[change.Partition]*sequence), sink.NewNames(subject)
+	t.Serial = sink.Serial{Send: t.send, Batch: batch, Parallel: parallel}
+	return t, nil
 }
 
 // Legal replaces what a token of a subject may not contain.
@@ -96,6 +103,7 @@ func Legal(s string) string {
 // A connection is one connection with what is under way over it.
 type connection struct {
 	nc     *nats.Conn
+	gate   *sink.Gate
 	prefix string // of reply subjects
 	slots  chan struct{}
 	done   chan struct{}
@@ -110,14 +118,15 @@ type connection struct {
 type pending struct {
 	m     *sink.Message
 	since time.Time
-	of    *sequence // nil without fencing
+	ended func(seq uint64, err error)
 }
 
 // connect opens a connection.
 func (t *Target) connect(ctx context.Context) (*connection, error) {
 	c := &connection{slots: make(chan struct{}, t.cfg.MaxPending), done: make(chan struct{}), pending: make(map[uint64]pending)}
+	c.gate = &sink.Gate{Shut: func() { c.fail(sink.ErrEarlier); c.nc.Close() }}
 	options := []nats.Option{
-		nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2),
+		nats.SetCustomDialer(dialer{c.gate}), nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2),
 		nats.ClosedHandler(func(nc *nats.Conn) { c.fail(cmp.Or(nc.LastError(), nats.ErrConnectionClosed)) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they close the connection, or come with an acknowledgement
 	}
@@ -135,6 +144,10 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	var err error
 	if c.nc, err = nats.Connect(t.cfg.URL, options...); err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	if err := t.canFence(c.nc.ConnectedServerVersion()); err != nil {
+		c.nc.Close()
+		return nil, err
 	}
 	c.prefix = c.nc.NewInbox() + "."
 	sub, err := c.nc.Subscribe(c.prefix+"*", func(reply *nats.Msg) { c.acknowledged(reply) })
@@ -161,32 +174,87 @@ func withTimeout(ctx context.Context, d time.Duration) context.Context {
 	return ctx
 }
 
-// Publish implements sink.Target.
-func (t *Target) Publish(ctx context.Context, m *sink.Message) {
-	if t.conn != nil && t.conn.failed() != nil {
-		t.conn.nc.Close()
-		t.conn = nil
+// A dialer makes connections that write through a gate.
+type dialer struct{ gate *sink.Gate }
+
+// Dial implements nats.CustomDialer.
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: connectTimeout}).Dial(network, address)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the client names the server
 	}
-	if t.conn == nil {
+	return d.gate.Conn(conn), nil
+}
+
+// connected returns the connection, a new one after a failure.
+func (t *Target) connected(ctx context.Context) (*connection, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return nil, nats.ErrConnectionClosed
+	}
+	if c := t.mu.conn; c != nil && c.failed() != nil {
+		c.nc.Close()
+		t.mu.conn = nil
+	}
+	if t.mu.conn == nil {
 		var err error
-		if t.conn, err = t.connect(ctx); err != nil {
-			m.Done(err)
-			return
+		if t.mu.conn, err = t.connect(ctx); err != nil {
+			return nil, err
 		}
 	}
-	msg := &nats.Msg{Subject: t.cfg.Losses, Data: m.Value, Header: t.headers.of(m, t.cfg)}
+	return t.mu.conn, nil
+}
+
+// send publishes messages of a partition.
+func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
+	c, err := t.connected(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if t.cfg.Fence && messages[0].Op != sink.OpLoss {
+		return t.sendFenced(ctx, c, messages)
+	}
+	return t.sendPlain(ctx, c, messages)
+}
+
+// sendPlain publishes messages without waiting for each other. All of them have an outcome when it returns, so that nothing of them can come
+// after what is published next.
+func (t *Target) sendPlain(ctx context.Context, c *connection, messages []*sink.Message) (n int, err error) {
+	outcomes := make([]error, len(messages))
+	var under sync.WaitGroup
+	under.Add(len(messages))
+	for i, m := range messages {
+		t.publish(ctx, c, m, nil, func(_ uint64, err error) {
+			outcomes[i] = err
+			under.Done()
+		})
+	}
+	under.Wait()
+	for n < len(outcomes) && outcomes[n] == nil {
+		n++
+	}
+	if n < len(outcomes) {
+		err = outcomes[n]
+	}
+	return n, err
+}
+
+// publish sends a message with further headers; ended is told its outcome and its sequence in the stream.
+func (t *Target) publish(ctx context.Context, c *connection, m *sink.Message, more [][2]string, ended func(seq uint64, err error)) {
+	if !c.enter(ctx, m, ended) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	msg := &nats.Msg{Subject: t.cfg.Losses, Data: m.Value, Header: t.mu.headers.of(m, t.cfg)}
+	for _, header := range more {
+		t.mu.headers.set(header[0], header[1])
+	}
 	if m.Op != sink.OpLoss {
-		msg.Subject = t.subjects.Of(m)
+		msg.Subject = t.mu.subjects.Of(m)
 	}
-	var of *sequence
-	if t.cfg.Fence && m.Op != sink.OpLoss {
-		var err error
-		if of, err = t.expect(ctx, m, msg.Header); err != nil {
-			m.Done(err)
-			return
-		}
-	}
-	t.conn.publish(ctx, m, msg, of)
+	c.publish(m, msg, ended)
 }
 
 // headers are those of the message that is being published: the client writes them before it returns, so that the next message can have the same
@@ -203,11 +271,6 @@ func (h *headers) of(m *sink.Message, cfg Config) nats.Header {
 	}
 	clear(h.header)
 	h.values = h.values[:0]
-	id := m.ID
-	if m.Repeats > 0 { // it came before an earlier one, which failed: it must not be dropped
-		id += "." + strconv.Itoa(m.Repeats)
-	}
-	h.set("Nats-Msg-Id", id)
 	h.set("Streamer-Id", m.ID)
 	h.set("Streamer-Op", m.Op)
 	h.set("Streamer-Time", m.Time.String())
@@ -231,8 +294,8 @@ func (h *headers) set(name, value string) {
 	h.header[name] = h.values[n-1 : n : n]
 }
 
-// publish sends a message whose acknowledgement comes later.
-func (c *connection) publish(ctx context.Context, m *sink.Message, msg *nats.Msg, of *sequence) {
+// enter waits until a message may be under way. If it may not, it tells ended so and returns false.
+func (c *connection) enter(ctx context.Context, m *sink.Message, ended func(uint64, error)) bool {
 	select {
 	case c.slots <- struct{}{}:
 	default:
@@ -240,23 +303,33 @@ func (c *connection) publish(ctx context.Context, m *sink.Message, msg *nats.Msg
 		select {
 		case c.slots <- struct{}{}:
 		case <-c.done:
-			m.Done(c.failed())
-			return
+			ended(0, c.failed())
+			return false
 		case <-ctx.Done():
-			m.Done(context.Cause(ctx))
-			return
+			ended(0, context.Cause(ctx))
+			return false
 		}
 	}
-	c.mu.Lock()
-	if c.broken != nil {
-		c.mu.Unlock()
+	if err := c.gate.Enter(m); err != nil {
 		<-c.slots
-		m.Done(c.broken)
+		ended(0, err)
+		return false
+	}
+	return true
+}
+
+// publish sends a message that has entered, and whose acknowledgement comes later.
+func (c *connection) publish(m *sink.Message, msg *nats.Msg, ended func(uint64, error)) {
+	p := pending{m, time.Now(), ended}
+	c.mu.Lock()
+	if err := c.broken; err != nil {
+		c.mu.Unlock()
+		c.over(p, 0, err)
 		return
 	}
 	c.next++
 	n := c.next
-	c.pending[n] = pending{m, time.Now(), of}
+	c.pending[n] = p
 	c.mu.Unlock()
 	msg.Reply = c.prefix + strconv.FormatUint(n, 36)
 	if err := c.nc.PublishMsg(msg); err != nil {
@@ -277,14 +350,16 @@ func (c *connection) end(n, seq uint64, err error) {
 	p, there := c.pending[n]
 	delete(c.pending, n)
 	c.mu.Unlock()
-	if !there {
-		return
+	if there {
+		c.over(p, seq, err)
 	}
+}
+
+// over tells the outcome of a message that has entered.
+func (c *connection) over(p pending, seq uint64, err error) {
 	<-c.slots
-	if p.of != nil {
-		p.of.ended(seq, err)
-	}
-	p.m.Done(err)
+	c.gate.Leave(p.m)
+	p.ended(seq, err)
 }
 
 // fail ends everything that is under way.
@@ -294,17 +369,16 @@ func (c *connection) fail(err error) {
 		c.mu.Unlock()
 		return
 	}
+	if c.gate.IsShut() {
+		err = fmt.Errorf("%w: a term has ended: %w", sink.ErrEarlier, err)
+	}
 	c.broken = err
 	close(c.done)
 	all := c.pending
 	c.pending = nil
 	c.mu.Unlock()
 	for _, p := range all {
-		<-c.slots
-		if p.of != nil {
-			p.of.ended(0, err)
-		}
-		p.m.Done(err)
+		c.over(p, 0, err)
 	}
 }
 
@@ -423,13 +497,15 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	return a, &sink.RefusedError{Err: err}
 }
 
-// Flush implements sink.Target. The client writes by itself.
-func (t *Target) Flush() {}
-
 // Close implements sink.Target.
 func (t *Target) Close() {
-	if t.conn != nil {
-		t.conn.fail(nats.ErrConnectionClosed)
-		t.conn.nc.Close()
+	t.mu.Lock()
+	c := t.mu.conn
+	t.mu.closed = true
+	t.mu.Unlock()
+	if c != nil {
+		c.fail(nats.ErrConnectionClosed)
+		c.nc.Close()
 	}
+	t.Serial.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,9 +21,13 @@ func TestMain(m *testing.M) {
 }
 
 // message makes the n-th change of partition 3 under a term.
-func message(n int, epoch uint64) *sink.Message {
+func message(n int, epoch uint64) *sink.Message { return messageOf(n, epoch, "1-A-0") }
+
+// messageOf is message, of another incarnation.
+func messageOf(n int, epoch uint64, incarnation string) *sink.Message {
 	return &sink.Message{
-		Partition: 3, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, ID: fmt.Sprint(n), Op: "insert", DB: "shop", Coll: "orders.eu", Key: []byte("1"), Value: fmt.Append(nil, n),
+		Partition: 3, Epoch: change.Epoch{Incarnation: 1, Revision: epoch}, Incarnation: incarnation, Number: uint64(n),
+		Ref: change.At(change.Timestamp{T: 1000, I: uint32(n)}).Ref(), ID: fmt.Sprint(n), Op: "insert", DB: "shop", Coll: "orders.eu", Key: []byte("1"), Value: fmt.Append(nil, n),
 	}
 }
 
@@ -69,28 +74,104 @@ func stored(t *testing.T, stream jetstream.Stream) (values []string) {
 	return values
 }
 
-// What is published again is dropped by its id; an owner that was replaced is refused, and one that owns the partition again is not.
+// publish publishes messages, one after the other.
+func publish(t *testing.T, n *nats.Target, messages ...*sink.Message) {
+	t.Helper()
+	for _, m := range messages {
+		if err := sink.One(t.Context(), n, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is published again is skipped up to what the stream has; an owner that was replaced is refused, and one that owns the partition again is not.
 func TestReplacedOwnerIsRefused(t *testing.T) {
 	t.Parallel()
 	s, stream := start(t)
 	before, next := target(t, s), target(t, s)
-	publish := func(n *nats.Target, messages ...*sink.Message) {
-		t.Helper()
-		for _, m := range messages {
-			if err := sink.One(t.Context(), n, m); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	publish(before, message(1, 1), message(2, 1))
-	publish(next, message(2, 2), message(3, 2))
+	publish(t, before, message(1, 1), message(2, 1))
+	publish(t, next, message(2, 2), message(3, 2))
 	for range 2 { // also when it has looked again
 		if err := sink.One(t.Context(), before, message(4, 1)); !errors.Is(err, sink.ErrReplaced) {
 			t.Errorf("the owner before: %v", err)
 		}
 	}
-	publish(before, message(3, 3), message(4, 3))
+	publish(t, before, message(3, 3), message(4, 3))
 	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+		t.Errorf("the stream has %q", got)
+	}
+}
+
+// outcomes publishes messages at once, and returns their outcomes in order.
+func outcomes(t *testing.T, n *nats.Target, messages ...*sink.Message) []error {
+	t.Helper()
+	outcomes := make([]error, len(messages))
+	var wg sync.WaitGroup
+	for i, m := range messages {
+		wg.Add(1)
+		sink.Report(m, func(err error) {
+			outcomes[i] = err
+			wg.Done()
+		})
+		n.Publish(t.Context(), m)
+	}
+	wg.Wait()
+	return outcomes
+}
+
+// Of a burst that an owner publishes after it was replaced, nothing is taken.
+func TestNothingOfABurstOfAReplacedOwnerIsTaken(t *testing.T) {
+	t.Parallel()
+	s, stream := start(t)
+	before, next := target(t, s), target(t, s)
+	publish(t, before, message(1, 1), message(2, 1))
+	publish(t, next, message(2, 2), message(3, 2))
+	for i, err := range outcomes(t, before, message(3, 1), message(4, 1), message(5, 1)) {
+		if err == nil {
+			t.Errorf("message %d of the burst was taken", i+1)
+		}
+	}
+	publish(t, next, message(4, 2), message(5, 2))
+	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
+		t.Errorf("the stream has %q", got)
+	}
+}
+
+// A repetition is judged as a whole, whatever the duplicate window of the stream: nothing older follows something newer. With a fence what the stream has
+// is skipped, without one all of it comes again.
+func TestRepetitionIsJudgedAsAWhole(t *testing.T) {
+	t.Parallel()
+	for fence, want := range map[bool][]string{true: {"1", "2", "3"}, false: {"1", "2", "1", "2", "3"}} {
+		s, stream := start(t)
+		open := func() *nats.Target {
+			n, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{partition}.{db}.{coll}", Losses: "changes.losses", Fence: fence})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(n.Close)
+			return n
+		}
+		publish(t, open(), message(1, 1), message(2, 1))
+		for i, err := range outcomes(t, open(), message(1, 2), message(2, 2), message(3, 2)) {
+			if err != nil {
+				t.Errorf("message %d: %v", i+1, err)
+			}
+		}
+		if got := stored(t, stream); !slices.Equal(got, want) {
+			t.Errorf("fence %t: the stream has %q, want %q", fence, got, want)
+		}
+	}
+}
+
+// What is repeated on purpose arrives, whole and in order: under another incarnation nothing is skipped, and under the same one what was published
+// again is.
+func TestAnotherIncarnationArrives(t *testing.T) {
+	t.Parallel()
+	s, stream := start(t)
+	publish(t, target(t, s), message(1, 1), message(2, 1))
+	publish(t, target(t, s), messageOf(1, 2, "1-A-1"), messageOf(2, 2, "1-A-1"))
+	publish(t, target(t, s), messageOf(2, 3, "1-A-1"), messageOf(3, 3, "1-A-1"))
+	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2", "1", "2", "3"}) {
 		t.Errorf("the stream has %q", got)
 	}
 }

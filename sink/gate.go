@@ -1,0 +1,120 @@
+package sink
+
+import (
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A Gate is what connections to a target write through: nothing leaves the process while a message is under way whose term has ended. Clients
+// repeat by themselves what they have in their buffers, and a process that was suspended runs on in the middle of that, so that the terms are
+// looked at where nothing comes between: at the write to the socket.
+type Gate struct {
+	// Shut is called once, beside, when a write was refused: what is under way will not be written, and the client must be given up. Required.
+	Shut func()
+
+	mu struct {
+		sync.Mutex
+		open map[tenancy]*tenants
+		shut error
+	}
+}
+
+// A tenancy is what messages have in common whose terms end together.
+type tenancy struct {
+	partition   change.Partition
+	epoch       change.Epoch
+	incarnation string
+}
+
+// tenants are the messages of a tenancy that are under way.
+type tenants struct {
+	count int
+	one   *Message
+}
+
+func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
+
+// Enter notes that a message is under way. It returns an error if its term has ended, or if the gate is shut.
+func (g *Gate) Enter(m *Message) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.mu.shut != nil:
+		return g.mu.shut
+	case !m.owned():
+		return ErrReplaced
+	case m.Op == OpLoss:
+		return nil
+	}
+	if g.mu.open == nil {
+		g.mu.open = make(map[tenancy]*tenants)
+	}
+	t := g.mu.open[tenancyOf(m)]
+	if t == nil {
+		t = &tenants{one: m}
+		g.mu.open[tenancyOf(m)] = t
+	}
+	t.count++
+	return nil
+}
+
+// Leave notes that a message that has entered is not under way any more.
+func (g *Gate) Leave(m *Message) {
+	if m.Op == OpLoss {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.mu.open[tenancyOf(m)]
+	if t == nil {
+		return
+	}
+	if t.count--; t.count == 0 {
+		delete(g.mu.open, tenancyOf(m))
+	}
+}
+
+// Err returns why nothing may be written, nil if something may.
+func (g *Gate) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.shut != nil {
+		return g.mu.shut
+	}
+	for of, t := range g.mu.open {
+		if !t.one.owned() {
+			g.mu.shut = fmt.Errorf("partition %d: %w", of.partition, ErrReplaced)
+			go g.Shut()
+			return g.mu.shut
+		}
+	}
+	return nil
+}
+
+// IsShut reports whether a write was refused.
+func (g *Gate) IsShut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.shut != nil
+}
+
+// Conn returns a connection that writes through the gate.
+func (g *Gate) Conn(c net.Conn) net.Conn { return &gatedConn{Conn: c, gate: g} }
+
+type gatedConn struct {
+	net.Conn
+
+	gate *Gate
+}
+
+// Write implements net.Conn.
+func (c *gatedConn) Write(b []byte) (int, error) {
+	if err := c.gate.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(b)
+	return n, err //nolint:wrapcheck // it is a connection
+}

@@ -1,0 +1,56 @@
+package sink
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// Nothing is written any more once the term of something under way has ended, whatever else is written through the connection; what is over does not
+// count.
+func TestGateShutsWithATerm(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer far.Close()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	shut := make(chan struct{})
+	g := &Gate{Shut: func() { close(shut) }}
+	c := g.Conn(near)
+	defer c.Close()
+	message := func(p change.Partition, valid *atomic.Bool) *Message {
+		m := &Message{Partition: p}
+		valid.Store(true)
+		Own(m, valid.Load)
+		return m
+	}
+	var first, second atomic.Bool
+	over, waits := message(1, &first), message(2, &second)
+	for _, m := range []*Message{over, waits} {
+		if err := g.Enter(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Leave(over)
+	first.Store(false)
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Errorf("while all terms are valid: %v", err)
+	}
+	if err := g.Enter(over); !errors.Is(err, ErrReplaced) {
+		t.Errorf("a message enters after its term: %v", err)
+	}
+	second.Store(false)
+	for range 2 {
+		if _, err := c.Write([]byte("x")); !errors.Is(err, ErrReplaced) {
+			t.Errorf("after the end of a term: %v", err)
+		}
+	}
+	<-shut
+	second.Store(true)
+	if err := g.Enter(waits); err == nil || !g.IsShut() {
+		t.Error("a gate that is shut opens again")
+	}
+}
