@@ -32,6 +32,8 @@ type Batch struct {
 	Attached []change.Partition
 
 	payloads []byte // of the events, concatenated
+	shared   int    // bytes of the payloads of documents, which are their page's
+	lease    *lease // of that
 	size     int    // bytes that count against the credit
 	charged  int    // bytes that count against the budget
 }
@@ -48,11 +50,15 @@ type Event struct {
 	// Subscriptions are the matching subscriptions with this form. The slice is shared: do not modify it.
 	Subscriptions []string
 
-	end int // end of its payload in the batch; it begins at the end of the previous one
+	end    int    // end of its payload in the batch; it begins at the end of the previous one
+	shared []byte // the payload instead, if it is shared with other sessions: do not modify it
 }
 
-// Payload returns the encoded i-th event. It aliases the batch.
+// Payload returns the encoded i-th event. It aliases the batch, or a page that several share, and must not be modified.
 func (b *Batch) Payload(i int) []byte {
+	if shared := b.Events[i].shared; shared != nil {
+		return shared
+	}
 	from := 0
 	if i > 0 {
 		from = b.Events[i-1].end
@@ -65,7 +71,7 @@ func (b *Batch) Size() int { return b.size }
 
 // grows reports whether an event may be added. The first batch stays empty: it says where the session begins.
 func (b *Batch) grows() bool {
-	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads) < MaxBatchBytes
+	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads)+b.shared < MaxBatchBytes
 }
 
 // A Kind is the kind of a loss.

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -109,6 +110,61 @@ func (b *budget) has(s *Session, held, divisor int) bool {
 	return false
 }
 
+// A lease is memory that several share. It counts against the first of the identities that have it. The budget's mutex guards it.
+type lease struct {
+	bytes   int
+	holders []*stake // once for each batch
+}
+
+// lease returns a lease of so many bytes, which nobody has yet.
+func (b *budget) lease(bytes int) *lease { return &lease{bytes: bytes} }
+
+// take counts a lease for a batch of an identity.
+func (b *budget) take(l *lease, k *stake) {
+	if l == nil {
+		return
+	}
+	b.mu.Lock()
+	l.holders = append(l.holders, k)
+	first := len(l.holders) == 1
+	b.mu.Unlock()
+	if first {
+		b.add(k, l.bytes)
+	}
+}
+
+// giveBack ends that: the lease counts against the next identity that has it, if there is one.
+func (b *budget) giveBack(l *lease, k *stake) {
+	if l == nil {
+		return
+	}
+	b.mu.Lock()
+	i := slices.Index(l.holders, k)
+	if i < 0 {
+		b.mu.Unlock()
+		return
+	}
+	l.holders = slices.Delete(l.holders, i, i+1)
+	var next *stake
+	if i == 0 && len(l.holders) > 0 {
+		if next = l.holders[0]; next != k {
+			next.held += l.bytes
+			k.held -= l.bytes
+		}
+	}
+	b.mu.Unlock()
+	if i == 0 && next == nil {
+		b.add(k, -l.bytes)
+	}
+}
+
+// lend counts a lease for a batch of the session. The caller holds the mutex.
+func (s *Session) lend(l *lease) {
+	if !s.mu.released {
+		s.hub.budget.take(l, s.stake)
+	}
+}
+
 // wake wakes the sessions that wait for room. The caller holds the mutex.
 func (k *stake) wake() {
 	for s := range k.waiting {
@@ -146,6 +202,10 @@ func (s *Session) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hold(-s.mu.held)
+	for i := range s.mu.sent {
+		s.hub.budget.giveBack(s.mu.sent[i].lease, s.stake)
+		s.mu.sent[i].lease = nil
+	}
 	s.mu.released = true
 	s.hub.budget.exit(s)
 }

@@ -76,7 +76,12 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place, generation u
 func (s *Session) run(ctx context.Context) {
 	defer s.forget(ctx)
 	for {
-		if s.handle(false); s.ready() {
+		s.handle(false)
+		if s.standing {
+			if s.standing = !s.takePages(); !s.standing {
+				continue
+			}
+		} else if s.ready() {
 			if err := s.catchUp(ctx); err != nil {
 				s.Close(err)
 			}
@@ -163,10 +168,17 @@ func (s *Session) catchUp(ctx context.Context) error {
 		}
 		if batch == nil {
 			c.giveBack()
+			if s.seen != nil && cursor.Drained() && s.seen.drained(s.position()) {
+				s.seen = nil
+			}
+		}
+		if s.stands(cursor.Drained()) {
+			s.standing = true
+			return nil
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
-		} else if hub := h.Position(); s.seen == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
+		} else if hub := h.Position(); s.seen == nil && s.held() == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.Ended() {
@@ -239,10 +251,19 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	if !c.turn() {
 		return false
 	}
+	held := s.held()
 	if loss := batch.Loss(); loss != nil {
+		if held != nil && (loss.To.Time.Compare(held.at) > 0 || batch.Len() > 0 && batch.Event(0).Time().Compare(held.at) > 0) {
+			c.standStill(held)
+			return false
+		}
 		s.tell(loss)
 	}
 	for i := range batch.Len() {
+		if held != nil && batch.Event(i).Time().Compare(held.at) > 0 {
+			c.standStill(held)
+			return false
+		}
 		if c.slot && c.slice <= 0 && !c.turn() {
 			return false
 		}
@@ -276,6 +297,12 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	}
 	s.queue(end)
 	return true
+}
+
+// standStill ends the reading at the time of a hold: the next entry of the log is later.
+func (c *catchup) standStill(at *standstill) {
+	c.session.queue(change.Later(change.At(at.at.Next()), c.session.position()))
+	c.session.standing = true
 }
 
 // settle remembers what a batch has cost.
@@ -542,6 +569,7 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
 	at := s.at()
 	s.queue(at)
+	s.breakHold()
 	switch live := s.isLive(); {
 	case live && newSeen(rest, of) == nil && !at.After(rest.From()) && generation == s.generation():
 		then()

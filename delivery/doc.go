@@ -17,9 +17,18 @@
 // A loss, a rewind, and a rename onto a watched collection are batches of their own in their place in the log. They are acknowledged like
 // events and redelivered until they are.
 //
+// All entries of one position (a change, what has left with it, in all forms) are one unit: they are in one batch. Losses and marks of snapshots
+// name the namespaces that they concern. A document has left unless it is known that the subscriber does not have it; that it has nothing is never
+// assumed.
+//
+// # Snapshots
+//
+// For each page of documents a session leaves the live path and stands still at the time at which the page is read; see hold.go and package snapshot.
+//
 // # Ownership of state
 //
 // The Hub's loop owns the list of sessions, the index of subscriptions, and the matching for live sessions. The own loop of a session owns
 // it while it catches up. Requests to a session wait in its mailbox for its current owner. The mutex of a session's queue is held only to
-// append, and nothing is called under it. No filter is evaluated and nothing is encoded under a lock.
+// append, and nothing is called under it. No filter is evaluated and nothing is encoded under a lock. After the Hub has handed a session over to its own
+// loop it touches nothing of it.
 package delivery

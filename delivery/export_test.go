@@ -9,7 +9,7 @@ import (
 func (h *Hub) Scans() (text string) {
 	h.do(context.Background(), func() {
 		for _, c := range h.scans {
-			text += fmt.Sprintf("[%s readers %d page %v again %d spoiled %v]", c.namespace, len(c.Readers()), c.page, len(c.again), c.touched.Spoiled())
+			text += fmt.Sprintf("[%s readers %d page %t again %d takers %d spoiled %t]", c.namespace, len(c.Readers()), c.page != nil, len(c.again), len(c.takers), c.touched.Spoiled())
 		}
 		text += fmt.Sprintf(" waiting %d live %d at %s", len(h.waiting), len(h.live), h.at)
 	})

@@ -82,9 +82,9 @@ type Hub struct {
 	behind   health.Progress // of whoever asks for Age
 
 	// The following fields belong to the loop.
-	at            change.Position  // everything up to here has been considered on the live path; zero while unknown
-	within        change.Timestamp // of the last event of a transaction, zero if nothing more of it follows
-	index         *match.Index     // subscriptions of the live sessions
+	at            change.Position // everything up to here has been considered on the live path; zero while unknown
+	drained       bool            // the log had nothing more there, so that no event of its time follows
+	index         *match.Index    // subscriptions of the live sessions
 	subscriptions map[match.ID]*Subscription
 	live          map[*Session]struct{}
 	events        []uint64 // by partition, since the start
@@ -100,6 +100,7 @@ type Hub struct {
 	listings      []listing // that wait for the Hub to reach their time
 	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
+	reads         *reads
 
 	// What filters cost, also for the loop.
 	now      time.Time // when the current reply came
@@ -135,7 +136,7 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
 		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		stopped: make(chan struct{}), tenants: newTenants(), turning: health.NewLoop(),
+		stopped: make(chan struct{}), reads: newReads(cfg.SnapshotRate), tenants: newTenants(), turning: health.NewLoop(),
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
@@ -192,9 +193,9 @@ func (h *Hub) part() {
 		h.leave(s, change.Later(h.at, s.from))
 	}
 	for _, c := range h.scans {
-		c.spoil()
+		c.touched.Spoil()
 	}
-	h.within = change.Timestamp{}
+	h.drained = false
 	h.placeAll()
 }
 
@@ -318,10 +319,8 @@ func (h *Hub) reached(to change.Position) {
 
 // proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
 func (h *Hub) proceed(to change.Position, drained bool) {
-	later, ended := to.After(h.at), drained && !h.within.IsZero()
-	if ended {
-		h.within = change.Timestamp{}
-	}
+	later, ended := to.After(h.at), drained && !h.drained
+	h.drained = drained
 	if later {
 		h.reached(to)
 	}
@@ -336,6 +335,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 		h.lost(loss, batch)
 	}
 	h.opens(batch.Len())
+	h.drained = false
 	before := h.at
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
@@ -374,11 +374,8 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 	if keyed {
 		h.events[p]++
 	}
-	if _, _, ok := e.Transaction(); ok {
-		h.within = e.Time()
-	}
 	for _, c := range h.scans {
-		c.note(e)
+		c.touched.Note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h)
 	if len(h.leaving) > 0 {
@@ -493,7 +490,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
-			c.spoil()
+			c.touched.Spoil()
 		}
 	}
 	for s := range h.live {
@@ -519,6 +516,9 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 	}
 	told := lossOf(loss)
 	told.Namespaces = namespaces
+	if loss.Reason == gap.Renamed {
+		s.replaced(loss.Namespaces[0])
+	}
 	s.loss(told, loss.To)
 	s.recover(loss)
 	return true
@@ -577,7 +577,7 @@ func (h *Hub) ahead(err error) {
 	}
 	h.reached(change.Position{})
 	for _, c := range h.scans {
-		c.spoil()
+		c.touched.Spoil()
 	}
 	h.placeAll()
 }
@@ -645,11 +645,16 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	s.mu.Lock()
 	s.mu.live, s.mu.follows, s.mu.considered = true, true, at
 	s.mu.Unlock()
+	reading := false
 	for _, sub := range s.byKey {
+		reading = reading || len(sub.readers) > 0
 		h.include(sub)
 	}
 	h.poke(s) // the loop now handles its mail
 	h.metrics.joined.Inc()
+	if reading {
+		h.roomy()
+	}
 	return true
 }
 
@@ -664,7 +669,6 @@ func (h *Hub) include(sub *Subscription) {
 }
 
 func (h *Hub) exclude(sub *Subscription) {
-	h.abandon(sub)
 	h.index.Remove(sub.key)
 	if sub.sent != nil {
 		h.leavers.remove(sub)

@@ -184,7 +184,7 @@ func (h *Hub) gone(sub *Subscription) {
 	}
 	partitioner := h.log.Partitioner()
 	s := sub.session
-	ref := h.at.Ref()
+	place := change.Later(s.at(), s.position())
 	for key, doc := range sub.sent.of {
 		if !doc.stale {
 			continue
@@ -196,10 +196,10 @@ func (h *Hub) gone(sub *Subscription) {
 		p, _ := partitioner.Of(&left)
 		s.leaver.Next(&left)
 		if payload, err := s.leaver.Append(nil, sub.Form); err == nil && s.has(p, true) {
-			s.document(ref, p, sub, payload)
+			s.document(place, place.Ref(), p, sub, payload, nil)
 		}
 		s.remembered -= doc.size()
 		delete(sub.sent.of, key)
 	}
-	s.queue(change.Later(s.at(), s.position()))
+	s.queue(place)
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -10,75 +9,86 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A page is a page of documents, encoded for its readers.
+// A page is a page of documents, encoded for its readers, which share it. It is not changed once they have it.
 type page struct {
+	namespace change.Namespace
 	after, to change.Timestamp
 	until     change.Value
 	next      change.Value
 	documents []document
-	hits      []hit // of the documents, one after the other
+	of        map[*reader][]hit
 	payloads  []byte
+	lease     *lease
+	begun     time.Time // when it was read, zero without a tracer
+	over      time.Time
 	costly    map[*Session]*Subscription // whose filters cost too much on it
 }
 
 type document struct {
 	id        change.Value
 	partition change.Partition
-	hits      int // where its hits end in those of the page
+	last      snapshot.Touch // what happened to it while it was read
+	out       bool           // it is not in the page, because that hides what it was
+	touched   bool
 }
 
-// A hit is a reader that receives a document.
+// A hit is a document that a reader receives.
 type hit struct {
-	reader   *reader
-	from, to int // in the page's payloads
+	document int32
+	from, to int32 // in the page's payloads
 }
 
-// A pageWriter keeps the buffers of a scan's pages, which are used again when a page has been placed.
-type pageWriter struct {
-	Writer
-
-	hits     []hit
-	payloads []byte
+// skips reports whether a subscription gets a newer state of a document from its own changes.
+func (p *page) skips(d *document, sub *Subscription) bool {
+	return d.out || d.touched && d.last.Whole && sub.Program.Admits(d.last.Op)
 }
 
-// write writes a page as its readers want it.
-func (h *Hub) write(w *pageWriter, q snapshot.Query, read snapshot.Page, takers []*reader) *page {
+// write writes a page as its readers want it, in each form once.
+func (h *Hub) write(q snapshot.Query, read snapshot.Page, takers []*reader) *page {
 	p := &page{
-		after: q.After, to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)), hits: w.hits[:0], payloads: w.payloads[:0],
+		namespace: q.Namespace, after: q.After, to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)),
+		of: make(map[*reader][]hit, len(takers)),
 	}
-	defer func() { w.hits, w.payloads = p.hits, p.payloads }()
 	index, readers := &match.Index{}, make(map[match.ID]*reader, len(takers))
 	for _, r := range takers {
 		index.Add(r.Who.key, r.Who.Program)
 		readers[r.Who.key] = r
 	}
-	partitioner := h.log.Partitioner()
+	var w Writer
 	var found []match.ID
+	forms := make(map[string]hit)
+	partitioner := h.log.Partitioner()
 	meter := &pageMeter{hub: h, readers: readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
 	events := change.NewSnapshotter(q.Namespace, q.After)
-	var e change.Event
 	for _, doc := range read.Documents {
-		var err error
-		if e, err = events.Event(doc); err != nil {
+		e, err := events.Event(doc)
+		if err != nil {
 			h.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
 			continue
 		}
 		d := document{id: change.IDOf(doc)}
 		d.partition, _ = partitioner.Of(&e)
 		w.Next(&e)
+		clear(forms)
 		found = index.Match(&e, found[:0], meter)
 		for _, id := range found {
-			r, from := readers[id], len(p.payloads)
-			if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
-				h.fail(r.Who, err)
-				continue
+			r := readers[id]
+			one, encoded := forms[r.Who.Form.key]
+			if !encoded {
+				from := len(p.payloads)
+				if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
+					h.fail(r.Who, err)
+					continue
+				}
+				one = hit{int32(len(p.documents)), int32(from), int32(len(p.payloads))}
+				forms[r.Who.Form.key] = one
 			}
-			p.hits = append(p.hits, hit{r, from, len(p.payloads)})
+			p.of[r] = append(p.of[r], one)
 		}
-		d.hits = len(p.hits)
 		p.documents = append(p.documents, d)
 	}
+	p.lease = h.budget.lease(len(p.payloads))
 	return p
 }
 
@@ -118,7 +128,7 @@ func (m *pageMeter) Spent(id match.ID, units int, err error) {
 	}
 }
 
-// placeAll places the pages whose time the Hub has reached.
+// placeAll hands over the pages whose time the Hub has reached.
 func (h *Hub) placeAll() {
 	if h.early {
 		h.early = false
@@ -130,101 +140,102 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place delivers a page to its readers, without the documents that changes have touched since, if the Hub has reached the page's time, and the
-// end of a transaction of that time: the rest of it would take documents back to states that the page is later than. A
-// page from which changes may be missing is read again.
+// place hands a page over to the sessions that stand at its time. One that could not be read at this time may show what happened until it was read: the
+// Hub then waits until it has seen that, and the documents that it concerns are read once more.
 func (h *Hub) place(c *scan) {
 	p := c.page
-	spoiled := c.touched.Spoiled()
-	if p == nil || !spoiled && (p.to.Compare(h.at.Time) > 0 || p.to == h.at.Time && p.to == h.within) {
+	inexact := p != nil && p.to != p.after
+	if p == nil || inexact && !c.touched.Spoiled() && !h.isPast(p.to) {
 		return
 	}
 	c.page = nil
 	defer notify(c.placed)
-	if spoiled {
+	if inexact && c.touched.Spoiled() {
+		h.giveUp(c)
 		return
 	}
 	if len(c.again) == 0 {
 		c.until, c.next, c.read = p.until, p.next, len(p.documents)
 	}
 	c.again = nil
-	for s, sub := range p.costly {
-		h.evictReader(s, sub)
+	if inexact {
+		h.sift(c, p)
 	}
-	for _, r := range slices.Clone(c.Readers()) {
-		if r.Who.session.documentsFrom.Compare(p.after) > 0 { // it has got partitions meanwhile, and reads the page again
-			c.Leave(r)
-			h.waiting = append(h.waiting, r)
-			h.early = true
-		}
-	}
-	takers := slices.Clone(c.Readers())
-	ref := h.at.Ref()
-	first := 0
-	for _, d := range p.documents {
-		hits := p.hits[first:d.hits]
-		first = d.hits
-		if touched, whole := c.touched.Has(d.id); touched {
-			if !whole {
-				c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
-			}
-			continue
-		}
-		for _, hit := range hits {
-			if s := hit.reader.Who.session; slices.Contains(takers, hit.reader) && s.has(d.partition, true) {
-				if hit.reader.Who.sent != nil {
-					hit.reader.Who.sends(c.namespace, d.id)
-				}
-				s.document(ref, d.partition, hit.reader.Who, p.payloads[hit.from:hit.to])
-			}
-		}
-	}
-	for _, r := range takers {
-		if s := r.Who.session; s.open != nil {
-			s.queue(h.at)
-		}
-	}
-	if len(c.again) == 0 {
+	takers := c.takers
+	c.takers = nil
+	passes := len(c.again) == 0
+	if passes {
+		c.tries = 0
 		c.Passed(c.until, c.next)
-		for _, r := range takers {
-			h.passed(r, c.read)
-		}
 	}
+	given := make(map[*Session][]taking, len(takers))
 	for _, r := range takers {
-		if s := r.Who.session; s.isLive() && !s.credit() {
-			h.leave(s, h.at)
+		s := r.Who.session
+		takes := given[s]
+		if p.costly[s] == nil {
+			takes = append(takes, taking{reader: r, page: p, left: r.Left, passes: passes, done: r.Done, read: c.read})
+		}
+		given[s] = takes
+	}
+	for s, sub := range p.costly {
+		h.expensive(s, sub)
+	}
+	for s, takes := range given {
+		s.give(takes)
+	}
+}
+
+// sift takes the documents that changes have touched while the page was read out of it, to be read again; those that never rest stay in it, because
+// reading them once more would not end: what their changes say next brings them to their present state.
+func (h *Hub) sift(c *scan, p *page) {
+	c.tries++
+	for i := range p.documents {
+		d := &p.documents[i]
+		if d.last, d.touched = c.touched.Has(d.id); d.touched && c.tries < attempts {
+			d.out = true
+			c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
 		}
 	}
 }
 
-// document puts a document of a snapshot into the open batch. The Hub's loop calls it.
-func (s *Session) document(ref change.Ref, p change.Partition, sub *Subscription, payload []byte) {
-	s.beginEvents()
-	b := s.open
-	b.payloads = append(b.payloads, payload...)
-	b.Events = append(b.Events, Event{
-		Ref: ref, Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true, end: len(b.payloads),
-	})
-	if !b.grows() {
-		s.queue(s.hub.at)
+// isPast reports whether the Hub has considered everything up to a time.
+func (h *Hub) isPast(t change.Timestamp) bool {
+	return t.Compare(h.at.Time) < 0 || t == h.at.Time && (h.drained || h.at.IsProgress())
+}
+
+// giveUp lets the sessions go that stand still for a page that does not come.
+func (h *Hub) giveUp(c *scan) {
+	takers := c.takers
+	c.takers, c.page = nil, nil
+	for _, r := range takers {
+		r.Who.session.give(nil)
 	}
 }
 
-// passed notes how far a reader is.
-func (h *Hub) passed(r *reader, documents int) {
-	sub := r.Who
-	p := sub.progress()
-	if p == nil {
-		return
+// give tells a session that stands still what it takes.
+func (s *Session) give(takes []taking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.hold != nil && !s.mu.hold.ready {
+		s.mu.hold.ready, s.mu.hold.takes = true, takes
+		notify(s.stirred)
 	}
-	h.metrics.read.Add(float64(documents))
-	next := p.With(r.Left, r.Done, documents)
-	if next.Since.IsZero() {
-		next.Since, next.ReadBefore = time.Now(), p.Read
-	}
-	sub.session.setProgress(sub.ID, &next)
-	if r.Done {
-		sub.readers = slices.DeleteFunc(sub.readers, func(other *reader) bool { return other == r })
-		h.advance(sub)
-	}
+}
+
+// expensive acts on a subscription that costs too much on a page of its snapshot, of which nothing is delivered to it.
+func (h *Hub) expensive(s *Session, sub *Subscription) {
+	h.now = time.Now()
+	h.banish(s.tenant)
+	h.metrics.costly.Inc()
+	away := s.tenant.away
+	s.do(func() {
+		for _, other := range s.byKey {
+			other.abandon()
+		}
+		s.expense.away, s.expense.slot = away, true
+		s.expense.level = level{units: freeUnits, at: time.Now()}
+		if s.expense.pages++; s.expense.pages >= maxPages {
+			h.suspend(sub)
+		}
+	})
 }

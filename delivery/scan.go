@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// pageBytes bounds a page, because the live path places it in one step.
+	// pageBytes bounds a page.
 	pageBytes = 512 << 10
-	// maxScans bounds the collections that are read concurrently.
-	maxScans = 4
-	// patience is how long a scan waits for readers without room before it continues without them.
+	// patience is how long a scan waits for readers that are not ready before it continues without them.
 	patience = time.Second
 	// retryRead is the wait after a failed read.
 	retryRead = time.Second
+	// attempts is how often a document is read whose changes hide what it was at the page's time. The last state read counts then.
+	attempts = 3
 )
 
 // A reader is a subscription that reads a collection.
@@ -29,35 +29,38 @@ type scan struct {
 	snapshot.Scan[*Subscription]
 
 	namespace change.Namespace
-	touched   *snapshot.Touched // since the page was wanted
-	ahead     *fetch            // the page after it, nil if it is not being read
+	identity  string            // of a reader, for turns
+	touched   *snapshot.Touched // since the time at which the page is read
 	size      int               // typical size of a document, 0 if unknown
-	patient   time.Time         // deadline for readers without room, zero while there are none
-	woken     chan struct{}     // holds one signal: readers may have room
-	placed    chan struct{}     // holds one signal: the page has been placed
+	patient   time.Time         // deadline for readers that are not ready, zero while there are none
+	woken     chan struct{}     // holds one signal: readers may be ready
+	placed    chan struct{}     // holds one signal: the page has been handed over
 
 	joining []*reader // join at the next page
-	page    *page     // waits for the Hub to reach its time
-	// again are documents of the page to read once more before the scan continues; until and next are its bounds then.
+	takers  []*reader // of the page that is being read, whose sessions stand at its time
+	page    *page     // waits for the Hub to reach the time by which it was read
+	// again are documents of the page to read once more before the scan continues, so many times before; until, next and read are the page's then.
 	again       []change.Value
+	tries       int
 	until, next change.Value
-	read        int // documents read
+	read        int
 }
 
 // A fetch is a page that is being read.
 type fetch struct {
 	reading *health.Loop
 	query   snapshot.Query
-	touched *snapshot.Touched // since then
-	done    chan struct{}     // closed when read or err is set
 	read    snapshot.Page
 	err     error
 	begun   time.Time // zero without a tracer
 	over    time.Time
 }
 
-// offer finds a scan for a reader, or makes it wait for one.
+// offer finds a scan for a reader, or makes it wait until it may get a page.
 func (h *Hub) offer(r *reader) {
+	if r.Gone.Load() {
+		return
+	}
 	for _, c := range h.scans {
 		if c.namespace == r.Left.Namespace && r.Left.IsFresh() {
 			c.joining = append(c.joining, r)
@@ -65,22 +68,26 @@ func (h *Hub) offer(r *reader) {
 			return
 		}
 	}
-	if len(h.scans) >= maxScans || !h.hasRoom(r) {
+	if !h.isReady(r) {
 		h.waiting = append(h.waiting, r)
 		return
 	}
 	c := &scan{
-		namespace: r.Left.Namespace, touched: snapshot.NewTouched(r.Left.Namespace), woken: make(chan struct{}, 1), placed: make(chan struct{}, 1),
+		namespace: r.Left.Namespace, identity: r.Who.session.cfg.Identity, touched: snapshot.NewTouched(r.Left.Namespace),
+		woken: make(chan struct{}, 1), placed: make(chan struct{}, 1),
 	}
 	c.Join(r)
 	h.scans = append(h.scans, c)
 	h.start(func(ctx context.Context) { h.runScan(ctx, c) })
 }
 
-// hasRoom reports whether a reader may get a page: its session is with the Hub, and has credit.
-func (h *Hub) hasRoom(r *reader) bool {
+// isReady reports whether a reader may get a page now: its session is with the Hub, and has credit.
+func (h *Hub) isReady(r *reader) bool {
 	s := r.Who.session
-	if s.from.After(h.at) || s.documentsFrom.Compare(h.at.Time) > 0 {
+	if _, live := h.live[s]; !live {
+		return false
+	}
+	if pastOf(s.from).Compare(h.past()) > 0 || s.documentsFrom.Compare(h.past()) > 0 {
 		h.early = true
 		return false
 	}
@@ -89,7 +96,23 @@ func (h *Hub) hasRoom(r *reader) bool {
 	return s.hasRoom()
 }
 
-// roomy resumes scans: a session has room again, or a scan has ended.
+// past returns the latest time of which the Hub may have considered an event: a page that is read there shows everything that live sessions have had.
+func (h *Hub) past() change.Timestamp {
+	if h.drained {
+		return h.at.Time
+	}
+	return pastOf(h.at)
+}
+
+// pastOf is past for a position.
+func pastOf(at change.Position) change.Timestamp {
+	if at.IsProgress() && !at.Time.IsZero() { // before every event of its time
+		return at.Time.Prev()
+	}
+	return at.Time
+}
+
+// roomy resumes scans: a session has room again, has joined, or a scan has ended.
 func (h *Hub) roomy() {
 	for _, c := range h.scans {
 		notify(c.woken)
@@ -101,41 +124,39 @@ func (h *Hub) roomy() {
 	}
 }
 
-// runScan reads pages until no reader is left.
+// runScan reads pages until no reader is left. It waits for its turn, and for the rate, before any session stands still.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
-	var w pageWriter
 	for ctx.Err() == nil {
-		var f *fetch
-		var takers []*reader
-		over := true
-		h.do(ctx, func() { f, takers, over = h.next(c) })
-		if over {
+		if !h.reads.acquire(ctx, c.identity) {
 			return
 		}
-		if len(takers) == 0 {
+		var f *fetch
+		over := true
+		h.do(ctx, func() { f, over = h.next(c) })
+		if f == nil {
+			h.reads.release(0)
+			if over {
+				return
+			}
 			await(ctx, c.woken, patience)
 			continue
 		}
-		<-f.done
-		h.tracePage(ctx, c, f)
+		h.fetch(ctx, f)
+		h.reads.release(len(f.read.Documents))
 		if f.err != nil {
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
+			h.do(ctx, func() { h.giveUp(c) })
 			await(ctx, nil, retryRead)
 			continue
 		}
-		h.do(ctx, func() { h.readAhead(c, f) })
-		p := h.write(&w, f.query, f.read, takers)
+		p := h.write(f.query, f.read, c.takers) // which the loop does not change while a page is read
+		p.begun, p.over = f.begun, f.over
 		h.do(ctx, func() {
 			c.page = p
 			h.place(c)
 		})
 		await(ctx, c.placed, 0)
 	}
-}
-
-// isEarlyFor reports whether the page is of a time at which the session of a reader takes no documents yet.
-func (f *fetch) isEarlyFor(r *reader) bool {
-	return r.Who.session.documentsFrom.Compare(f.query.After) > 0
 }
 
 // noteFetch notes how to end the reading of a page; nil: it is over.
@@ -169,67 +190,15 @@ func (h *Hub) SnapshotAge() (age time.Duration) {
 	return age
 }
 
-// fetch begins to read a page.
-func (h *Hub) fetch(q snapshot.Query, touched *snapshot.Touched) *fetch {
-	f := &fetch{query: q, touched: touched, done: make(chan struct{}), reading: health.NewLoop()}
-	h.start(func(ctx context.Context) {
-		defer close(f.done)
-		if limit := h.cfg.SnapshotRate; limit != nil {
-			if f.err = limit.WaitN(ctx, min(q.Documents, limit.Burst())); f.err != nil { // the context has ended
-				return
-			}
-		}
-		reading, cancel := context.WithCancel(ctx)
-		defer cancel()
-		h.noteFetch(f, cancel)
-		defer h.noteFetch(f, nil)
-		f.begun = h.traceTime()
-		f.read, f.err = h.cfg.Snapshots.Read(reading, q)
-		f.over = h.traceTime()
-	})
-	return f
-}
-
-// readAhead begins to read the page after one that was read, while that is delivered.
-func (h *Hub) readAhead(c *scan, f *fetch) {
-	if len(f.query.IDs) > 0 || len(f.read.Documents) == 0 {
-		return
-	}
-	size := 0
-	for _, d := range f.read.Documents {
-		size += len(d)
-	}
-	c.size = size / len(f.read.Documents)
-	if f.read.Next.IsZero() {
-		return
-	}
-	q := h.query(c)
-	q.From, q.Until = f.read.Next, f.query.Until
-	c.ahead = h.fetch(q, snapshot.NewTouched(c.namespace))
-}
-
-// query returns the query for a page that is wanted now, without its bounds.
-func (h *Hub) query(c *scan) snapshot.Query {
-	most := h.cfg.SnapshotPage
-	if c.size > 0 {
-		most = min(most, pageBytes/c.size+1)
-	}
-	return snapshot.Query{Namespace: c.namespace, After: h.at.Time, Documents: most, Bytes: pageBytes}
-}
-
-// note notes a change that pages in progress may lack; spoil says that some may be unknown.
-func (c *scan) note(e *change.Event) {
-	c.touched.Note(e)
-	if c.ahead != nil {
-		c.ahead.touched.Note(e)
-	}
-}
-
-func (c *scan) spoil() {
-	c.touched.Spoil()
-	if c.ahead != nil {
-		c.ahead.touched.Spoil()
-	}
+// fetch reads a page.
+func (h *Hub) fetch(ctx context.Context, f *fetch) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.noteFetch(f, cancel)
+	defer h.noteFetch(f, nil)
+	f.begun = h.traceTime()
+	f.read, f.err = h.cfg.Snapshots.Read(reading, f.query)
+	f.over = h.traceTime()
 }
 
 // await waits for a signal, so long at most if that is not 0, or for the context.
@@ -247,40 +216,23 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	}
 }
 
-// next returns the next page of a scan, which is being read, and for whom. Nobody: readers have no room. over: the scan has none any more.
-func (h *Hub) next(c *scan) (f *fetch, takers []*reader, over bool) {
-	readers := slices.Clone(c.Readers())
-	switch {
-	case c.touched.Replaced(): // by another collection: read all of it
-		c.Scan, c.touched, c.again = snapshot.Scan[*Subscription]{}, snapshot.NewTouched(c.namespace), nil
-		c.ahead = nil
-		for _, r := range readers {
-			r.Left = snapshot.Left{Namespace: c.namespace}
-			c.Join(r)
-			h.passed(r, 0)
-		}
-	case c.touched.Gone(): // later documents arrive as changes
-		c.touched, c.again, c.ahead = snapshot.NewTouched(c.namespace), nil, nil
-		for _, r := range readers {
-			r.Done = true
-			c.Leave(r)
-			h.passed(r, 0)
-		}
-	}
+// next begins the next page of a scan: its readers' sessions leave the live path, and stand still at the time at which it is read. nil: not all readers
+// are ready. over: the scan has none any more.
+func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
 		for _, r := range c.joining {
 			c.Join(r)
 		}
 		c.joining = nil
 	}
-	readers = slices.Clone(c.Readers())
-	for _, r := range readers {
-		if !h.hasRoom(r) && c.isPatient() {
-			return nil, nil, false
-		}
-	}
-	for _, r := range readers {
-		if !h.hasRoom(r) {
+	for _, r := range slices.Clone(c.Readers()) {
+		switch {
+		case r.Gone.Load() || r.Who.session.Ended():
+			c.Leave(r)
+		case h.isReady(r):
+		case c.isPatient():
+			return nil, false
+		default:
 			c.Leave(r)
 			h.waiting = append(h.waiting, r)
 		}
@@ -288,33 +240,40 @@ func (h *Hub) next(c *scan) (f *fetch, takers []*reader, over bool) {
 	c.patient = time.Time{}
 	switch left := len(c.Readers()); {
 	case left == 0 && len(c.joining) > 0:
-		c.again = nil
+		c.again, c.tries = nil, 0
 		return h.next(c)
 	case left == 0:
 		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
 		h.roomy()
-		return nil, nil, true
+		return nil, true
 	}
-	takers = slices.Clone(c.Readers())
-	if len(c.again) == 0 {
-		from, until := c.Next()
-		f, c.ahead = c.ahead, nil
-		if f != nil && !slices.ContainsFunc(takers, f.isEarlyFor) && !f.touched.Spoiled() && f.query.From.Equal(from) && f.query.Until.Equal(until) {
-			c.touched = f.touched
-			return f, takers, false
+	c.takers = slices.Clone(c.Readers())
+	c.identity = h.reads.least(c.takers)
+	c.touched = snapshot.NewTouched(c.namespace)
+	f = &fetch{query: h.query(c), reading: health.NewLoop()}
+	if len(c.again) > 0 {
+		f.query.IDs = c.again
+	} else {
+		f.query.From, f.query.Until = c.Next()
+	}
+	for _, r := range c.takers {
+		if s := r.Who.session; h.isReady(r) { // otherwise it stands already, for another subscription of it
+			h.standStill(s, f.query.After)
 		}
-		c.touched.Forget()
-		q := h.query(c)
-		q.From, q.Until = from, until
-		return h.fetch(q, c.touched), takers, false
 	}
-	c.touched.Forget()
-	q := h.query(c)
-	q.IDs = c.again
-	return h.fetch(q, c.touched), takers, false
+	return f, false
 }
 
-// isPatient reports whether readers without room are still waited for.
+// query returns the query for a page that is read now, without its bounds.
+func (h *Hub) query(c *scan) snapshot.Query {
+	most := h.cfg.SnapshotPage
+	if c.size > 0 {
+		most = min(most, pageBytes/c.size+1)
+	}
+	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: most, Bytes: pageBytes}
+}
+
+// isPatient reports whether readers that are not ready are still waited for.
 func (c *scan) isPatient() bool {
 	if c.patient.IsZero() {
 		c.patient = time.Now().Add(patience)

@@ -199,6 +199,15 @@ func (s *seen) reached(to change.Position) (released []heldEvent) {
 	return s.passed(to, headOf(to.Head()))
 }
 
+// drained updates the markers when everything up to the time of a position has been considered, and reports whether all further events are new. Those
+// right after that time are no later, however long the log rests.
+func (s *seen) drained(to change.Position) bool {
+	for _, m := range s.markers {
+		m.passed = m.passed || m.exact && m.place.At.IsProgress() && pastOf(m.place.At).Compare(to.Time) <= 0
+	}
+	return s.done()
+}
+
 // done reports whether all further events are new.
 func (s *seen) done() bool {
 	return !slices.ContainsFunc(s.markers, func(m *marker) bool { return !m.passed })

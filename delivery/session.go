@@ -68,8 +68,10 @@ type SessionConfig struct {
 	Earliest bool
 	// Snapshot begins every subscription with the current documents, unless the subscriber already has them.
 	Snapshot bool
-	// Snapshots is the progress of the snapshots of its subscriptions.
+	// Snapshots is the progress of the snapshots of its subscriptions. Unknown says that it could not be loaded: no subscription begins with one then,
+	// because it may have had it, nor goes on with one.
 	Snapshots []snapshot.Progress
+	Unknown   bool
 	// Generation is the checkpoint generation of the position.
 	Generation uint64
 	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
@@ -109,6 +111,7 @@ type Session struct {
 	remembered    int              // bytes that its subscriptions remember of what they were sent
 	documentsFrom change.Timestamp // earlier documents are not for it; see DocumentsFrom
 	paused        bool             // reading has stopped
+	standing      bool             // it stands still at the time of its hold
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
@@ -120,18 +123,19 @@ type Session struct {
 		live          bool
 		follows       bool // the Hub: the session has considered what that has
 		queue         []*Batch
-		fills         bool                // more is being queued, and goes out together
-		sent          []sent              // queued or sent and not acknowledged, in order
-		last          uint64              // the last Seq
-		given         uint64              // the last Seq that was received
-		events, bytes int                 // of sent
-		attached      int                 // partitions in unacknowledged batches that attach them
-		held          int                 // bytes of memory that count against the budget
-		released      bool                // nothing counts any more
-		delivered     uint64              // the last Seq that was written to a subscriber that acknowledges
-		owes          time.Time           // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
-		acked         uint64              // events
-		considered    change.Position     // everything up to here was queued or considered; on the live path the Hub may be later
+		fills         bool            // more is being queued, and goes out together
+		sent          []sent          // queued or sent and not acknowledged, in order
+		last          uint64          // the last Seq
+		given         uint64          // the last Seq that was received
+		events, bytes int             // of sent
+		attached      int             // partitions in unacknowledged batches that attach them
+		held          int             // bytes of memory that count against the budget
+		released      bool            // nothing counts any more
+		delivered     uint64          // the last Seq that was written to a subscriber that acknowledges
+		owes          time.Time       // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
+		acked         uint64          // events
+		considered    change.Position // everything up to here was queued or considered; on the live path the Hub may be later
+		hold          *standstill
 		reading       *reading            // the state of the subscriber where reading began
 		snapshots     []snapshot.Progress // replaced, never modified
 		reads         bool                // a snapshot is not complete
@@ -158,6 +162,7 @@ type sent struct {
 	loss          bool
 	reading       *reading
 	snapshots     []snapshot.Progress // before it
+	lease         *lease
 }
 
 // A reading is what the subscriber had when reading began or after a rewind: everything up to rest, or to the position in of for some
@@ -299,6 +304,7 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
 		b := &s.mu.sent[n]
 		events, held = events+b.events, held+b.held
+		s.hub.budget.giveBack(b.lease, s.stake)
 		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
 		n++
 	}
@@ -503,6 +509,7 @@ func (s *Session) remove(id string) {
 	if s.isLive() {
 		s.hub.exclude(sub)
 	}
+	sub.abandon()
 	sub.leaveTrail()
 	s.setProgress(id, nil)
 }
@@ -636,6 +643,7 @@ func (s *Session) queue(to change.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.mu.considered
+	to = change.Later(to, before) // only begins moves a session back
 	s.mu.considered = to
 	if b == nil {
 		return
@@ -653,17 +661,22 @@ func (s *Session) queue(to change.Position) {
 		if b.Snapshot == nil {
 			b.Stamp = s.mu.stamp
 		}
-		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads), s.mu.reading.generation, b.memory()
+		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
 		s.mu.sent = append(s.mu.sent, sent{
 			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss != nil,
-			reading: s.mu.reading, snapshots: s.mu.snapshots,
+			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease,
 		})
+		s.lend(b.lease)
 		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
 		s.hold(b.charged)
 	} else { // the batch has grown
 		last := &s.mu.sent[len(s.mu.sent)-1]
-		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)-last.bytes
-		b.size, b.charged = len(b.payloads), b.memory()
+		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)+b.shared-last.bytes
+		b.size, b.charged = len(b.payloads)+b.shared, b.memory()
+		if last.lease == nil {
+			last.lease = b.lease
+			s.lend(b.lease)
+		}
 		s.hold(b.charged - last.held)
 		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
 	}

@@ -41,7 +41,7 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	s.await(func() {
 		for _, id := range ids {
 			if sub := s.subscriptions[id]; sub != nil {
-				s.beginSnapshot(sub, reason, nil)
+				s.accept(sub, reason, nil)
 			}
 		}
 	})
@@ -71,7 +71,7 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 				if ns.DB != "" {
 					some = append(some, ns)
 				}
-				s.beginSnapshot(sub, snapshot.Operator, some)
+				s.accept(sub, snapshot.Operator, some)
 				done++
 			} else if s.operate(sub, do) {
 				done++
@@ -87,10 +87,8 @@ func (s *Session) operate(sub *Subscription, do Operation) bool {
 	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
 		return false
 	}
-	next, live := *p, s.isLive()
-	if live {
-		s.hub.abandon(sub)
-	}
+	next := *p
+	sub.abandon()
 	if do == CancelSnapshot {
 		next.Done, next.Paused, next.Listed, next.Left = true, false, true, nil
 		next.At = change.Later(s.at(), s.position()).Time
@@ -99,7 +97,7 @@ func (s *Session) operate(sub *Subscription, do Operation) bool {
 	}
 	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
 	s.setProgress(sub.ID, &next)
-	if live {
+	if s.isLive() {
 		s.hub.advance(sub)
 	}
 	return true
@@ -158,12 +156,11 @@ func FilterHash(p *match.Program) uint64 {
 	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
 }
 
-// beginSnapshot begins the snapshot of a subscription, of all collections or of some. These are added to a snapshot that is in progress.
-// Called by the owner.
-func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
-	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Listed: len(some) > 0}
-	p.Some = some
-	if before := sub.progress(); len(some) > 0 && before != nil && !before.Done {
+// begun returns the progress of a snapshot of a subscription, of all collections or of some, that begins after another one, nil if there was none. The
+// collections are added to a snapshot that is in progress.
+func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason, some []change.Namespace) snapshot.Progress {
+	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Some: some, Listed: len(some) > 0}
+	if len(some) > 0 && before != nil && !before.Done {
 		p = *before
 		p.Paused = false
 		if len(before.Some) > 0 {
@@ -181,22 +178,42 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 			p.Left = append(p.Left, snapshot.Left{Namespace: ns})
 		}
 	}
+	return p
+}
+
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some. Called by the owner.
+func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	p := sub.begun(sub.progress(), reason, some)
 	if p.Read == 0 || sub.traced == nil {
 		s.hub.traceSnapshot(sub, p)
 	}
 	if sub.sent != nil {
 		sub.sent.reread(some)
 	}
-	live := s.isLive()
-	if live {
-		s.hub.abandon(sub)
-	}
+	sub.abandon()
 	if s.setProgress(sub.ID, &p); p.Listed {
 		s.mark(sub, SnapshotBegun, p, some)
 	}
-	if live {
+	if s.isLive() {
 		s.hub.advance(sub)
 	}
+}
+
+// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its acknowledgements: what is accepted is left for it from now on,
+// also if it comes back with nothing of this acknowledged. Called by the owner.
+func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	s.mu.Lock()
+	for i := range s.mu.sent {
+		before := s.mu.sent[i].snapshots
+		var of *snapshot.Progress
+		if at := slices.IndexFunc(before, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); at >= 0 {
+			of = &before[at]
+		}
+		p := sub.begun(of, reason, some)
+		s.mu.sent[i].snapshots = replaced(before, sub.ID, &p)
+	}
+	s.mu.Unlock()
+	s.beginSnapshot(sub, reason, some)
 }
 
 // DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber that is served by several nodes needs this where
@@ -223,12 +240,7 @@ func (s *Session) Reread(left []snapshot.Progress) {
 			for i, l := range p.Left {
 				some[i] = l.Namespace
 			}
-			s.beginSnapshot(sub, p.Reason, some)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for i := range s.mu.sent {
-			s.mu.sent[i].snapshots = s.mu.snapshots
+			s.accept(sub, p.Reason, some)
 		}
 	})
 }
@@ -273,6 +285,7 @@ func Together(all, more []snapshot.Progress) []snapshot.Progress {
 func (s *Session) resumeSnapshot(sub *Subscription) {
 	p := sub.progress()
 	switch {
+	case s.cfg.Unknown:
 	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
 		s.beginSnapshot(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != FilterHash(sub.Program):
@@ -303,23 +316,6 @@ func (h *Hub) advance(sub *Subscription) {
 			}
 		}
 	}
-}
-
-// abandon removes a subscription from all scans.
-func (h *Hub) abandon(sub *Subscription) {
-	for _, r := range sub.readers {
-		h.leaveScan(r)
-	}
-	sub.readers = nil
-}
-
-func (h *Hub) leaveScan(r *reader) {
-	is := func(other *reader) bool { return other == r }
-	for _, c := range h.scans {
-		c.Leave(r)
-		c.joining = slices.DeleteFunc(c.joining, is)
-	}
-	h.waiting = slices.DeleteFunc(h.waiting, is)
 }
 
 // mark queues a snapshot mark, which concerns some collections or, if there are none, all of the subscription, and then updates the progress.

@@ -223,6 +223,7 @@ type replica struct {
 	done   bool
 	whole  bool // it has had everything since the snapshot was complete
 	failed string
+	past   []string // marks and crashes
 }
 
 func (r *replica) open(t *testing.T, b *bench) {
@@ -237,6 +238,7 @@ func (r *replica) open(t *testing.T, b *bench) {
 
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	r.state = r.session.State()
+	r.past = append(r.past, fmt.Sprintf("crash %t %+v", lossy, r.state.Snapshots))
 	r.session.Close(nil)
 	r.cfg.Start, r.cfg.Snapshots = delivery.Place{At: r.state.At}, r.state.Snapshots
 	if lossy {
@@ -264,6 +266,7 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 		}
 		if m := b.Snapshot; m != nil {
 			r.done = m.State == delivery.SnapshotDone
+			r.past = append(r.past, fmt.Sprintf("%d %s %s", b.Seq, m.State, b.To))
 			r.whole = r.done
 			r.marks++
 		}
@@ -272,14 +275,18 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 				r.session.Snapshot([]string{"docs"}, snapshot.Operator)
 			}
 		}
-		r.check(s, b.To.Time)
+		r.check(s, b.To)
 		r.kept, r.seqs = append(r.kept, r.has.clone()), append(r.seqs, b.Seq)
 	}
 	return len(batches) > 0
 }
 
 // check compares the replica with what the collections were at the end of a batch.
-func (r *replica) check(s *store, at change.Timestamp) {
+func (r *replica) check(s *store, to change.Position) {
+	at := to.Time
+	if to.IsProgress() { // before everything of its time
+		at = at.Prev()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !r.whole || s.several[at] {
@@ -484,7 +491,7 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 		case r.failed != "":
 			return fmt.Sprintf("replica %d: %s", i, r.failed)
 		case !r.done:
-			return fmt.Sprintf("replica %d: its snapshot does not end: %+v, %s, %+v", i, r.session.Snapshots(), b.hub.Scans(), r.session.State())
+			return fmt.Sprintf("replica %d: its snapshot does not end: %q, %+v, %s, %+v", i, r.past, r.session.Snapshots(), b.hub.Scans(), r.session.State())
 		}
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {

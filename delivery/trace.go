@@ -71,29 +71,18 @@ func (sub *Subscription) marked(state SnapshotState, p snapshot.Progress) {
 	}
 }
 
-// tracePage records a page below each snapshot that takes it and is recorded: its 1st page, the 2nd, the 4th, the 8th, and so on, so that the trace of
-// a large collection stays small.
-func (h *Hub) tracePage(ctx context.Context, c *scan, f *fetch) {
-	if h.cfg.Tracer == nil || f.begun.IsZero() {
+// tracePage records a page below the snapshot that takes it, if that is recorded: its 1st page, the 2nd, the 4th, the 8th, and so on, so that the trace
+// of a large collection stays small. Called by the owner.
+func (h *Hub) tracePage(sub *Subscription, p *page) {
+	t := sub.traced
+	if t == nil || p.begun.IsZero() {
 		return
 	}
-	h.do(ctx, func() {
-		for _, r := range c.Readers() {
-			t := r.Who.traced
-			if t == nil {
-				continue
-			}
-			t.pages++
-			if t.pages&(t.pages-1) != 0 {
-				continue
-			}
-			_, span := h.cfg.Tracer.Start(trace.ContextWithSpan(ctx, t.span), "snapshot.page", trace.WithTimestamp(f.begun), trace.WithAttributes(
-				attribute.String("namespace", c.namespace.String()), attribute.Int("page", t.pages), attribute.Int("documents", len(f.read.Documents)),
-			))
-			if f.err != nil {
-				span.SetStatus(codes.Error, f.err.Error())
-			}
-			span.End(trace.WithTimestamp(f.over))
-		}
-	})
+	if t.pages++; t.pages&(t.pages-1) != 0 {
+		return
+	}
+	_, span := h.cfg.Tracer.Start(trace.ContextWithSpan(context.Background(), t.span), "snapshot.page", trace.WithTimestamp(p.begun), trace.WithAttributes(
+		attribute.String("namespace", p.namespace.String()), attribute.Int("page", t.pages), attribute.Int("documents", len(p.documents)),
+	))
+	span.End(trace.WithTimestamp(p.over))
 }

@@ -8,16 +8,15 @@ import (
 
 // What is traced of a snapshot and its pages costs no allocation while nothing is traced.
 func TestSnapshotsAllocateNothingForTracesThatAreOff(t *testing.T) {
-	h, sub, c, f := &Hub{}, &Subscription{}, &scan{}, &fetch{}
-	ctx := t.Context()
+	h, sub, p := &Hub{}, &Subscription{}, &page{}
 	got := testing.AllocsPerRun(100, func() {
 		h.traceSnapshot(sub, snapshot.Progress{})
-		f.begun, f.over = h.traceTime(), h.traceTime()
-		h.tracePage(ctx, c, f)
+		p.begun, p.over = h.traceTime(), h.traceTime()
+		h.tracePage(sub, p)
 		sub.marked(SnapshotDone, snapshot.Progress{})
 		sub.leaveTrail()
 	})
-	if got != 0 || sub.traced != nil || !f.begun.IsZero() {
+	if got != 0 || sub.traced != nil || !p.begun.IsZero() {
 		t.Errorf("%v allocations, recorded: %t", got, sub.traced != nil)
 	}
 }

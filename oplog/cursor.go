@@ -99,7 +99,8 @@ func (c *Cursor) Position() change.Position {
 	return c.place()
 }
 
-// Drained reports whether MongoDB had nothing more when it was last asked. A transaction is then complete. Signal fires when it becomes true.
+// Drained reports whether everything was read that MongoDB had when it was last asked, so that no event of the position's time follows. Signal fires when
+// it becomes true.
 func (c *Cursor) Drained() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()

@@ -189,7 +189,7 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	defer l.mu.Unlock()
 	r.queued -= int64(reply.Size)
 	r.replied = reply.At
-	drained := len(reply.Events) == 0 && !reply.Unproven
+	drained := reply.Drained && !reply.Unproven
 	turned := drained && !r.drained
 	r.drained = drained
 	if end.After(r.ring.end) || turned {

@@ -36,7 +36,7 @@ type reader struct {
 
 	wanted  chan struct{} // wakes the fetch loop
 	waits   bool          // the fetch loop is waiting
-	drained bool          // the last reply had no events
+	drained bool          // the last reply had all that there was
 	crowded bool          // the split loop waits for cursors
 	room    chan struct{} // wakes it
 	leave   context.CancelFunc

@@ -61,6 +61,9 @@ type Reply struct {
 	End change.Position
 	// Unproven says that the stream was reopened before this reply without a proof that nothing was missed.
 	Unproven bool
+	// Drained says that the server had nothing more: no event of the last one's time follows. An empty reply of a source that cannot know, because
+	// it merges several logs, is not drained.
+	Drained bool
 	// Size is the length of the buffer in bytes.
 	Size int
 	// At is when the reply arrived.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -22,6 +23,7 @@ type Reader[T any] struct {
 	Left Left
 	Done bool // it is complete
 	Who  T
+	Gone atomic.Bool // it wants nothing more
 }
 
 // A Scan reads a collection cyclically for readers. It must not be used concurrently.

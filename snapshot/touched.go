@@ -12,15 +12,20 @@ const maxTouched = 1 << 16
 // Touched tracks the documents of a collection that changes have touched since a time. It must not be used concurrently.
 type Touched struct {
 	db, coll string
-	whole    map[xxh3.Uint128]bool // whether the last change of a document carried all of it
+	last     map[xxh3.Uint128]Touch
 	id       []byte
+	spoiled  bool
+}
 
-	spoiled, gone, replaced bool
+// A Touch is what is known of the last change of a document.
+type Touch struct {
+	Op    change.Op
+	Whole bool // it carries all of the document, or the document is gone
 }
 
 // NewTouched returns a Touched for a collection.
 func NewTouched(ns change.Namespace) *Touched {
-	return &Touched{db: ns.DB, coll: ns.Coll, whole: make(map[xxh3.Uint128]bool)}
+	return &Touched{db: ns.DB, coll: ns.Coll, last: make(map[xxh3.Uint128]Touch)}
 }
 
 // Note records an event of any collection.
@@ -29,24 +34,23 @@ func (t *Touched) Note(e *change.Event) {
 	case e.Key() == nil:
 		t.concern(e)
 	case string(e.DB()) != t.db || string(e.Coll()) != t.coll:
-	case len(t.whole) >= maxTouched:
+	case len(t.last) >= maxTouched:
 		t.spoiled = true
 	default:
-		t.whole[t.hash(e.ID())] = e.Op() == change.OpDelete || e.Lookup("fullDocument").Document() != nil
+		t.last[t.hash(e.ID())] = Touch{e.Op(), e.Op() == change.OpDelete || e.Lookup("fullDocument").Document() != nil}
 	}
 }
 
-// concern records an event without a document.
+// concern records an event without a document: of the whole collection, or one of which nothing is known.
 func (t *Touched) concern(e *change.Event) {
 	is := func(db, coll []byte) bool {
 		return (len(db) == 0 || string(db) == t.db) && (len(coll) == 0 || string(coll) == t.coll)
 	}
 	switch e.Op() {
 	case change.OpDrop, change.OpDropDatabase, change.OpInvalidate:
-		t.gone = t.gone || is(e.DB(), e.Coll())
+		t.spoiled = t.spoiled || is(e.DB(), e.Coll())
 	case change.OpRename:
-		t.gone = t.gone || is(e.DB(), e.Coll())
-		t.replaced = t.replaced || is(e.ToDB(), e.ToColl())
+		t.spoiled = t.spoiled || is(e.DB(), e.Coll()) || is(e.ToDB(), e.ToColl())
 	case change.OpOther, change.OpInsert, change.OpUpdate, change.OpReplace, change.OpDelete, change.OpSnapshot:
 	case change.OpSkipped:
 		t.spoiled = true
@@ -56,28 +60,16 @@ func (t *Touched) concern(e *change.Event) {
 // Spoil records that changes may be missing.
 func (t *Touched) Spoil() { t.spoiled = true }
 
-// Spoiled reports whether pages read meanwhile are unusable.
-func (t *Touched) Spoiled() bool { return t.spoiled || t.gone || t.replaced }
+// Spoiled reports whether a page that was read meanwhile is unusable.
+func (t *Touched) Spoiled() bool { return t.spoiled }
 
-// Gone reports whether the collection was dropped or renamed, so that nothing is left to read.
-func (t *Touched) Gone() bool { return t.gone }
-
-// Replaced reports whether another collection was renamed to this one, so that all of it must be read again.
-func (t *Touched) Replaced() bool { return t.replaced }
-
-// Forget restarts tracking at a later time. It keeps what happened to the whole collection.
-func (t *Touched) Forget() {
-	clear(t.whole)
-	t.spoiled = false
-}
-
-// Has reports whether a document was touched, and whether its last change carried all of it.
-func (t *Touched) Has(id change.Value) (touched, whole bool) {
-	if len(t.whole) == 0 {
-		return false, false
+// Has returns the last change of a document, and whether there was one.
+func (t *Touched) Has(id change.Value) (last Touch, touched bool) {
+	if len(t.last) == 0 {
+		return last, false
 	}
-	whole, touched = t.whole[t.hash(id)]
-	return touched, whole
+	last, touched = t.last[t.hash(id)]
+	return last, touched
 }
 
 // hash identifies a document.

@@ -136,12 +136,14 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 			return nil, context.Cause(ctx)
 		}
 		var err error
-		if stored, err = n.savedCheckpoint(ctx, r); err != nil {
+		unknown := false
+		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
 		}
 		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
 			return nil, err
 		}
+		cfg.Unknown = unknown
 		if moved, err = n.claim(ctx, r, stored, cfg, e); err != nil {
 			return nil, err
 		}
@@ -189,24 +191,25 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	return e, nil
 }
 
-// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none, or if loading fails and the subscriber knows its
-// own position.
-func (n *Node) savedCheckpoint(ctx context.Context, r Request) (*checkpoint.Checkpoint, error) {
+// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown says that loading has failed, and that the subscriber
+// knows its own position.
+func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoint.Checkpoint, unknown bool, err error) {
 	if r.Subscriber == "" {
-		return nil, nil
+		return nil, false, nil
 	}
 	saved, err := n.store.Load(ctx, r.Subscriber)
 	switch {
 	case err != nil && !r.Known:
-		return nil, fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", r.Subscriber, err)
+		return nil, false, fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", r.Subscriber, err)
 	case err != nil: // it continues at its own position, without saving
 		n.logger.Warn("loading checkpoint failed", "subscriber", r.Subscriber, "error", err)
+		return nil, true, nil
 	case len(saved) == 1 && !saved[0].Shared:
-		return &saved[0], nil
+		return &saved[0], false, nil
 	case len(saved) > 0:
-		return nil, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared and cannot connect", r.Subscriber)
+		return nil, false, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared and cannot connect", r.Subscriber)
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // starts determines where a session begins.
@@ -401,6 +404,16 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 			first.Positions = make(map[change.Partition]change.Position)
 		}
 		first.Positions[p] = place.From()
+	}
+	if cfg.Unknown { // what is left of its snapshots must not be saved as nothing
+		e.claimLater = func(ctx context.Context) error {
+			if _, err := n.store.Load(ctx, e.name); err != nil {
+				return err
+			}
+			_, err := n.store.ClaimName(ctx, e.own, first)
+			return err
+		}
+		return false, nil
 	}
 	claimed, err := n.store.ClaimName(ctx, e.own, first)
 	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)

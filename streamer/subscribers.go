@@ -2,10 +2,12 @@ package streamer
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/oplog"
@@ -110,7 +112,15 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	if e == nil || e.session == nil {
 		return 0, false
 	}
-	return e.session.Operate(do, subscription, ns), true
+	done = e.session.Operate(do, subscription, ns)
+	if done > 0 && e.keeper != nil { // what is accepted is kept
+		ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
+		defer cancel()
+		if err := e.keeper.Save(ctx, checkpoint.ReasonInterval); err != nil {
+			n.logger.Warn("saving what an operator has begun failed", "subscriber", subscriber, "error", err)
+		}
+	}
+	return done, true
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.

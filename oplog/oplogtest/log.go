@@ -269,7 +269,7 @@ func (s *stream) read() (oplog.Reply, <-chan struct{}, error) {
 		s.next++
 	}
 	if s.next == len(l.events) {
-		reply.End = l.end()
+		reply.End, reply.Drained = l.end(), true
 	}
 	return reply, l.changed, nil
 }

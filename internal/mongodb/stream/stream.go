@@ -166,9 +166,28 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 	// An event has come, so the server has found what it was to resume after.
 	st.fresh, st.proven = false, true
 	st.gotOn(position)
+	// A server that has more than fits into a reply fills it. Of several shards one may have more of the same time.
+	reply.Drained = st.endsTime(reply)
 	st.reach(reply, position)
 	return reply, nil
 }
+
+// endsTime reports whether no event of the last one's time follows a reply. Of a transaction only an empty reply tells that.
+func (st *stream) endsTime(reply *oplog.Reply) bool {
+	n := len(reply.Events)
+	if n == 0 || reply.Size >= cutReply || st.source.client.Sharded() || st.parts.pending || st.ladder.view != whole {
+		return false
+	}
+	last, err := change.Parse(reply.Events[n-1])
+	if err != nil {
+		return false
+	}
+	_, _, within := last.Transaction()
+	return !within
+}
+
+// cutReply is a size in bytes that replies which were cut off do not stay below: MongoDB fills them up to 16 MiB, and one event may not fit.
+const cutReply = 1 << 20
 
 // take adds an event to a reply, or keeps a fragment until the event is whole.
 func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
@@ -232,7 +251,7 @@ func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position 
 
 // quiet makes an empty reply, whose progress counts only when it may be believed.
 func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error) {
-	reply := &oplog.Reply{At: at}
+	reply := &oplog.Reply{At: at, Drained: !st.source.client.Sharded()}
 	if !st.proven {
 		if err := st.prove(ctx); err != nil {
 			return nil, err

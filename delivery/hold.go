@@ -1,0 +1,192 @@
+package delivery
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// A standstill is where a session stands still for a page: it considers everything up to at, takes the page there, and goes on. So the page, which
+// is read at this time, is exact wherever the session was, whatever it wants of the changes and however often the documents change.
+// The mutex of the session guards it.
+type standstill struct {
+	at    change.Timestamp
+	ready bool     // the page is there, or does not come
+	takes []taking // nothing if it does not come
+}
+
+// A taking is what a subscription takes of a page.
+type taking struct {
+	reader *reader
+	page   *page
+	left   snapshot.Left // after it
+	passes bool          // left has moved on
+	done   bool
+	read   int
+}
+
+// standStill has a live session stand still at a time, which the Hub has not passed.
+func (h *Hub) standStill(s *Session, at change.Timestamp) {
+	place := change.Later(h.at, s.from)
+	s.queue(place)
+	s.mu.Lock()
+	s.mu.hold = &standstill{at: at}
+	s.mu.Unlock()
+	h.leave(s, place)
+}
+
+// held returns the standstill of a session, nil if it may go on.
+func (s *Session) held() *standstill {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.hold
+}
+
+// stands reports whether the session, which reads with its own loop, stands at the time of its hold: it has considered everything up to there. The log
+// must show that no event of that time follows; drained says that it had nothing more.
+func (s *Session) stands(drained bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.hold == nil {
+		return false
+	}
+	at := s.mu.considered
+	c := at.Time.Compare(s.mu.hold.at)
+	return c > 0 || c == 0 && drained
+}
+
+// takePages takes what the session stands still for. It returns false while that is not there.
+func (s *Session) takePages() bool {
+	s.mu.Lock()
+	held := s.mu.hold
+	if held == nil || !held.ready {
+		s.mu.Unlock()
+		return held == nil
+	}
+	s.mu.Unlock()
+	place := change.Later(change.At(held.at.Next()), s.position())
+	for _, t := range held.takes {
+		if !t.reader.Gone.Load() && s.subscriptions[t.reader.Who.ID] == t.reader.Who {
+			s.takePage(place, t)
+		}
+	}
+	s.queue(place)
+	for _, t := range held.takes { // what was taken counts once all of it is queued
+		if !t.reader.Gone.Load() && s.subscriptions[t.reader.Who.ID] == t.reader.Who {
+			s.passed(t)
+		}
+	}
+	s.letGo()
+	return true
+}
+
+// breakHold ends the hold of a session that goes elsewhere. What it has not taken is read again. Called by the owner.
+func (s *Session) breakHold() {
+	if s.held() == nil {
+		return
+	}
+	for _, sub := range s.byKey {
+		sub.abandon()
+	}
+	s.letGo()
+	s.standing = false
+}
+
+// letGo ends the hold of a session.
+func (s *Session) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.hold = nil
+}
+
+// takePage queues the documents of a page for a subscription.
+func (s *Session) takePage(place change.Position, t taking) {
+	sub, ref := t.reader.Who, place.Ref()
+	s.hub.tracePage(sub, t.page)
+	for _, hit := range t.page.of[t.reader] {
+		d := &t.page.documents[hit.document]
+		if !s.has(d.partition, true) || t.page.skips(d, sub) {
+			continue
+		}
+		if sub.sent != nil {
+			sub.sends(t.page.namespace, d.id)
+		}
+		s.document(place, ref, d.partition, sub, t.page.payloads[hit.from:hit.to], t.page.lease)
+	}
+}
+
+// document puts a document of a snapshot into the open batch. Called by the owner.
+func (s *Session) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *lease) {
+	s.beginEvents()
+	b := s.open
+	if b.lease != nil && b.lease != of {
+		s.queue(place)
+		s.beginEvents()
+		b = s.open
+	}
+	e := Event{Ref: ref, Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
+	if b.lease = of; of == nil {
+		b.payloads = append(b.payloads, payload...)
+	} else {
+		e.shared = payload
+		b.shared += len(payload)
+	}
+	e.end = len(b.payloads)
+	b.Events = append(b.Events, e)
+	if !b.grows() {
+		s.queue(place)
+	}
+}
+
+// passed notes how far a subscription is with a collection.
+func (s *Session) passed(t taking) {
+	sub := t.reader.Who
+	p := sub.progress()
+	if p == nil || !t.passes {
+		return
+	}
+	s.hub.metrics.read.Add(float64(t.read))
+	next := p.With(t.left, t.done, t.read)
+	if next.Since.IsZero() {
+		next.Since, next.ReadBefore = time.Now(), p.Read
+	}
+	s.setProgress(sub.ID, &next)
+	if t.done {
+		sub.readers = slices.DeleteFunc(sub.readers, func(r *reader) bool { return r == t.reader })
+	}
+}
+
+// replaced begins a collection anew that another one was renamed to, for the subscriptions that have read some of it. Called by the owner.
+func (s *Session) replaced(namespace string) {
+	db, coll, _ := strings.Cut(namespace, ".")
+	for _, sub := range s.byKey {
+		p := sub.progress()
+		if p == nil || p.Done {
+			continue
+		}
+		fresh := snapshot.Left{Namespace: change.Namespace{DB: db, Coll: coll}}
+		i := slices.IndexFunc(p.Left, func(l snapshot.Left) bool { return l.Namespace == fresh.Namespace })
+		if i < 0 {
+			continue
+		}
+		next := *p
+		next.Left = slices.Clone(p.Left)
+		next.Left[i] = fresh
+		sub.abandon()
+		s.setProgress(sub.ID, &next)
+		if s.isLive() {
+			s.hub.advance(sub)
+		}
+	}
+}
+
+// abandon takes a subscription out of all scans. Called by the owner.
+func (sub *Subscription) abandon() {
+	for _, r := range sub.readers {
+		r.Gone.Store(true)
+	}
+	sub.readers = nil
+}

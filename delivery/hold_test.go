@@ -1,0 +1,204 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/delivery/deliverytest"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// ordersOf returns a store of n orders, whose pages have so many of them.
+func ordersOf(exact bool, page int, n int64) (*oplogtest.Log, *store) {
+	source := &oplogtest.Log{}
+	source.Tick(1)
+	s := &store{
+		log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(1, 0)), now: make(contents), times: make(map[int64]change.Timestamp),
+		several: make(map[change.Timestamp]bool),
+	}
+	for id := range n {
+		s.write("insert", "orders", id)
+	}
+	return source, s
+}
+
+// documents returns the _ids of all orders that a session is sent until its snapshot is done, with the newest v of each, and acknowledges them.
+func documents(t *testing.T, s *delivery.Session) map[int64]int64 {
+	t.Helper()
+	got := make(map[int64]int64)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for {
+		batches, _, err := s.Receive(ctx)
+		if err != nil {
+			t.Fatalf("after %v: %v, %+v", slices.Sorted(maps.Keys(got)), err, s.Snapshots())
+		}
+		for _, b := range batches {
+			for i := range b.Events {
+				raw := change.Value{Type: change.TypeDocument, Data: b.Payload(i)}
+				id, _ := raw.Lookup("documentKey").Lookup("_id").Int64()
+				v, _ := raw.Lookup("fullDocument").Lookup("v").Int64()
+				got[id] = max(got[id], v)
+			}
+			if _, err := s.Ack(b.Seq); err != nil {
+				t.Fatal(err)
+			}
+			if b.Snapshot != nil && b.Snapshot.State == delivery.SnapshotDone {
+				return got
+			}
+		}
+	}
+}
+
+func wantAll(t *testing.T, got map[int64]int64, n int64) {
+	t.Helper()
+	for id := range n {
+		if _, there := got[id]; !there {
+			t.Errorf("document %d is missing", id)
+		}
+	}
+}
+
+func orders(t *testing.T, ops ...string) []delivery.Subscription {
+	f := match.Filter{DB: "shop", Coll: "orders"}
+	if len(ops) > 0 {
+		var err error
+		if f.Ops, err = match.ParseOps(ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []delivery.Subscription{{ID: "orders", Program: deliverytest.Compile(t, f), Snapshot: true}}
+}
+
+// A session that begins beside a slow one, which holds a scan up, gets every document, whatever has changed before it came.
+func TestSessionBesideASlowOneGetsEverything(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		t.Run(fmt.Sprint(exact), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, docs := ordersOf(exact, 2, 6)
+				b := begin(t, source, delivery.Config{Snapshots: docs})
+				defer b.end()
+				slow := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}, CreditEvents: 5}, orders(t))
+				time.Sleep(100 * time.Millisecond)
+				docs.write("insert", "orders", 2) // replaces it
+				synctest.Wait()
+				b2 := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t))
+				wantAll(t, documents(t, b2), 6)
+				wantAll(t, documents(t, slow), 6)
+			})
+		})
+	}
+}
+
+// A change that a subscription does not want hides no document of its snapshot.
+func TestHiddenChangeHidesNoDocument(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		t.Run(fmt.Sprint(exact), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, docs := ordersOf(exact, 2, 6)
+				b := begin(t, source, delivery.Config{Snapshots: docs})
+				defer b.end()
+				s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t, "insert", "delete"))
+				go func() {
+					for range 200 { // while every page is read
+						docs.write("insert", "orders", 3)
+						time.Sleep(time.Millisecond)
+					}
+				}()
+				wantAll(t, documents(t, s), 6)
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
+
+// A document that changes all the time holds up no snapshot, at any rate.
+func TestHotDocumentHoldsNothingUp(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		t.Run(fmt.Sprint(exact), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n, page = 200, 10
+				source, docs := ordersOf(exact, page, n)
+				b := begin(t, source, delivery.Config{Snapshots: docs, SnapshotPage: page, SnapshotRate: rate.NewLimiter(100, page)})
+				defer b.end()
+				s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t))
+				stop := make(chan struct{})
+				go func() {
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(2 * time.Millisecond):
+							docs.write("update", "orders", 5)
+						}
+					}
+				}()
+				begun := time.Now()
+				wantAll(t, documents(t, s), n)
+				close(stop)
+				if took := time.Since(begun); took > 10*time.Second {
+					t.Errorf("%d documents at 100 a second took %s", n, took)
+				}
+			})
+		})
+	}
+}
+
+// The large snapshots of one identity do not hold up a small one of another.
+func TestLargeSnapshotsOfOneHoldUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const page = 10
+		source, docs := ordersOf(true, page, 20)
+		for id := range int64(150) {
+			for c := range 6 {
+				docs.write("insert", fmt.Sprint("large", c), id)
+			}
+		}
+		b := begin(t, source, delivery.Config{Snapshots: docs, SnapshotPage: page, SnapshotRate: rate.NewLimiter(100, page)})
+		defer b.end()
+		for c := range 6 {
+			b.open(delivery.SessionConfig{Identity: "large", Start: delivery.Place{At: b.log.End()}}, []delivery.Subscription{{
+				ID: "all", Program: deliverytest.Compile(t, match.Filter{DB: "shop", Coll: fmt.Sprint("large", c)}), Snapshot: true,
+			}})
+		}
+		time.Sleep(time.Second)
+		small := b.open(delivery.SessionConfig{Identity: "small", Start: delivery.Place{At: b.log.End()}}, orders(t))
+		begun := time.Now()
+		wantAll(t, documents(t, small), 20)
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("two pages at ten a second took %s", took)
+		}
+	})
+}
+
+// What an operator has asked for is left for a subscriber that comes back without having acknowledged what it was sent before.
+func TestAcceptedSnapshotIsOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, docs := ordersOf(true, 10, 6)
+		b := begin(t, source, delivery.Config{Snapshots: docs})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t))
+		wantAll(t, documents(t, s), 6)
+		docs.write("insert", "orders", 7) // which is not acknowledged
+		synctest.Wait()
+		if done := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
+			t.Fatalf("%d begun", done)
+		}
+		left := s.State().Snapshots
+		if len(left) != 1 || left[0].Done || left[0].Reason != snapshot.Operator {
+			t.Errorf("%+v", left)
+		}
+	})
+}

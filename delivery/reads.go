@@ -1,0 +1,126 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxReads bounds the pages that are read at a time.
+	maxReads = 4
+	// maxServed bounds the identities whose turns are remembered.
+	maxServed = 10_000
+)
+
+// A reads decides whose page is read next: the identity's whose last turn is longest ago, so that many large scans of one do not hold up a small one of
+// another. The rate is waited for before a page is begun, and a page costs what it brings.
+type reads struct {
+	limit *rate.Limiter // nil: none
+
+	mu struct {
+		sync.Mutex
+		reading int
+		gate    bool // somebody waits for the rate
+		waiting []*turnRequest
+		turn    uint64
+		served  map[string]uint64 // the last turn of each identity
+	}
+}
+
+// A turnRequest waits for a turn.
+type turnRequest struct {
+	identity string
+	granted  chan struct{}
+}
+
+func newReads(limit *rate.Limiter) *reads {
+	r := &reads{limit: limit}
+	r.mu.served = make(map[string]uint64)
+	return r
+}
+
+// acquire waits for an identity's turn to read a page. It returns false if the context ends first.
+func (r *reads) acquire(ctx context.Context, identity string) bool {
+	q := &turnRequest{identity: identity, granted: make(chan struct{})}
+	r.mu.Lock()
+	r.mu.waiting = append(r.mu.waiting, q)
+	r.grant()
+	r.mu.Unlock()
+	select {
+	case <-q.granted:
+	case <-ctx.Done():
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if i := slices.Index(r.mu.waiting, q); i >= 0 {
+			r.mu.waiting = slices.Delete(r.mu.waiting, i, i+1)
+			return false
+		}
+		r.mu.gate = false
+		r.mu.reading--
+		r.grant()
+		return false
+	}
+	var err error
+	if r.limit != nil {
+		err = r.limit.WaitN(ctx, 1)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.gate = false
+	if err != nil { // the context has ended
+		r.mu.reading--
+	}
+	r.grant()
+	return err == nil
+}
+
+// grant gives the next turn, unless that is not to be had. The caller holds the mutex.
+func (r *reads) grant() {
+	if r.mu.gate || r.mu.reading >= maxReads || len(r.mu.waiting) == 0 {
+		return
+	}
+	next := 0
+	for i, q := range r.mu.waiting {
+		if r.mu.served[q.identity] < r.mu.served[r.mu.waiting[next].identity] {
+			next = i
+		}
+	}
+	q := r.mu.waiting[next]
+	r.mu.waiting = slices.Delete(r.mu.waiting, next, next+1)
+	if len(r.mu.served) >= maxServed {
+		clear(r.mu.served)
+	}
+	r.mu.turn++
+	r.mu.served[q.identity] = r.mu.turn
+	r.mu.reading++
+	r.mu.gate = true
+	close(q.granted)
+}
+
+// release ends a turn in which so many documents were read.
+func (r *reads) release(documents int) {
+	if r.limit != nil && documents > 1 {
+		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst())) // whoever is next waits for it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.reading--
+	r.grant()
+}
+
+// least returns the identity of some readers whose last turn is longest ago.
+func (r *reads) least(readers []*reader) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	least := readers[0].Who.session.cfg.Identity
+	for _, other := range readers {
+		if id := other.Who.session.cfg.Identity; r.mu.served[id] < r.mu.served[least] {
+			least = id
+		}
+	}
+	return least
+}
