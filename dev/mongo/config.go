@@ -90,6 +90,8 @@ type Profile struct {
 	SplitsEvents bool
 	// SplitsVary makes every second opening of a stream split large events into smaller fragments, as if it looked up another document.
 	SplitsVary bool
+	// MostEvents is how many events a reply of a change stream has at most. Zero is as many as fit.
+	MostEvents int
 	// TruncateBeforeOpening is how many of the log's oldest entries go just before each change stream opens; the newest one stays.
 	TruncateBeforeOpening int
 	// BeforeReply, if there is one, is called with a command's name and its db.coll after the command ran and before the operation time of its reply is

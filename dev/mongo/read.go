@@ -200,6 +200,9 @@ func next(ctx context.Context, r *request, b *doc.Builder, c *openCursor) (err e
 	if limit == 0 {
 		limit = -1
 	}
+	if most := r.profile.MostEvents; c.stream && most > 0 && (limit < 0 || limit > most) {
+		limit = most
+	}
 	b.OpenArray("nextBatch").Splice(func(buf []byte) []byte {
 		batch := wire.NewBatch(buf, limit)
 		err = fillOrWait(ctx, c, batch, wait)

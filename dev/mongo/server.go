@@ -40,6 +40,8 @@ type Server struct {
 	counters counters
 	saved    atomic.Uint64 // cluster time of the last snapshot
 
+	tokenVersion atomic.Int32 // of streams to be opened; 0: that of the release
+
 	mu struct {
 		sync.Mutex
 		conns map[*conn]struct{}
@@ -185,6 +187,11 @@ func (s *Server) TruncateOplogBefore(ts uint64) { s.oplog.TruncateBefore(ts) }
 // show nothing new, and writes that want a majority wait.
 func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 
+// SetTokenVersion sets the version, 1 or 2, of the resume tokens of change streams that are opened
+// from now on, as when a server of another release takes over. Zero is that of the server's own
+// release. Tokens of both are accepted.
+func (s *Server) SetTokenVersion(version int) { s.tokenVersion.Store(int32(version)) }
+
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.
 func (s *Server) SetClockOffset(d time.Duration) { s.oplog.SetOffset(d) }
 
@@ -327,7 +334,7 @@ type client struct {
 // env is where change streams live.
 func (s *Server) env() oplog.StreamEnv {
 	return oplog.StreamEnv{
-		StrictStart: s.profile.StrictStart, SplitsEvents: s.profile.SplitsEvents, SplitsVary: s.profile.SplitsVary,
+		TokenVersion: s.tokenVersion.Load(), StrictStart: s.profile.StrictStart, SplitsEvents: s.profile.SplitsEvents, SplitsVary: s.profile.SplitsVary,
 		Opening: s.counters.opened.Load(), Log: s.oplog, Lookup: s.store.Lookup, Examined: &s.counters.examined, Sent: &s.counters.sent,
 	}
 }

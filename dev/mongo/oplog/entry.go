@@ -96,7 +96,8 @@ type Detail struct {
 	Session *Session   // of a retryable write or a transaction
 	Stmt    int32      // number of the statement in a retryable write
 	Txn     *Txn       // the transaction that the entry belongs to
-	Index   int32      // its place in the transaction
+	Index   int32      // its number in the transaction
+	Place   int32      // its place in the transaction as tokens tell it: each shard counts its own
 	// Object is the o of a command's oplog document, or of a no-op's.
 	Object bsoncore.Document
 	// Description is the operationDescription of an expanded event, Before its stateBeforeChange.
@@ -136,8 +137,8 @@ func (e *Entry) detail() *Detail {
 // to is the target of a rename, nil for everything else.
 func (e *Entry) to() *Namespace { return e.detail().To }
 
-// txnIndex is the entry's place in its transaction, 0 outside of one.
-func (e *Entry) txnIndex() int32 { return e.detail().Index }
+// place is the entry's place in its transaction, 0 outside of one.
+func (e *Entry) place() int32 { return e.detail().Place }
 
 // continues reports whether the entry belongs to the same transaction as the one before it.
 func (e *Entry) continues() bool { return e.Detail != nil && e.Detail.Txn != nil && e.Detail.Index > 0 }
@@ -246,7 +247,7 @@ func (x *encoder) documentKey(op *Op) []byte {
 
 func (x *encoder) token(e *Entry, op *Op) Token {
 	t := Token{
-		TS: e.TS, Version: x.release.tokenVersion(), Type: TokenEvent, TxnOpIndex: e.txnIndex(), Fragment: NoFragment,
+		TS: e.TS, Version: x.release.tokenVersion(), Type: TokenEvent, TxnOpIndex: e.place(), Fragment: NoFragment,
 	}
 	if e.Kind != DropDatabase {
 		t.UUID = e.NS.UUID

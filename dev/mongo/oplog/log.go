@@ -1,8 +1,10 @@
 package oplog
 
 import (
+	"cmp"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -174,12 +176,36 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 		if d == nil {
 			d = &Detail{}
 		}
-		d.Session, d.Txn, d.Index = session, txn, int32(i)
+		d.Session, d.Txn, d.Index, d.Place = session, txn, int32(i), int32(i)
 		entries[i] = Entry{TS: commit, Wall: wall.UnixMilli(), Kind: ops[i].Kind, NS: ops[i].NS, Detail: d}
 		l.encode(&entries[i], &ops[i])
 	}
+	if l.onShard != nil {
+		l.divide(entries, ops)
+	}
 	l.push(entries...)
 	return commit
+}
+
+// divide gives the entries of a transaction their places on their shards, and puts them into the
+// order in which a router tells them: by place, collection and document. Events of different shards
+// can have tokens with equal heads.
+func (l *Log) divide(entries []Entry, ops []Op) {
+	places := make([]int32, len(l.onShard))
+	for i := range entries {
+		shard := l.shardOf(&entries[i])
+		entries[i].Detail.Place = places[shard]
+		places[shard]++
+		l.encode(&entries[i], &ops[i])
+	}
+	token := func(e *Entry) string {
+		id, _ := doc.Field(e.Event, "_id")
+		return string(id.Data)
+	}
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(token(&a), token(&b)) })
+	for i := range entries {
+		entries[i].Detail.Index = int32(i)
+	}
 }
 
 // parts cuts a transaction into oplog documents of at most 16 MiB.

@@ -75,11 +75,12 @@ func (m *merge) hear(s *Stream, now time.Time) {
 	}
 }
 
-// passes reports whether the entry of a number may be handed out.
+// passes reports whether the entry of a number may be handed out: its shard has told it, and each
+// of the others that it is past its time, or an event that comes after it.
 func (m *merge) passes(e *Entry, seq uint64) bool {
 	for i := range m.shards {
 		r := &m.shards[i]
-		if i == int(e.Shard) && r.told <= seq || i != int(e.Shard) && r.promised <= e.TS {
+		if r.told <= seq && (i == int(e.Shard) || r.promised <= e.TS) {
 			return false
 		}
 	}

@@ -28,6 +28,10 @@ func (s *Stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 		return b.Document(), nil
 	}
 	for name, v := range doc.All(e.Event) {
+		if name == "_id" && s.renames() {
+			b.Doc(name, s.identity(e, false, s.version).Document())
+			continue
+		}
 		if name == "ns" && e.Kind == Update {
 			if err := s.postImage(b, e); err != nil {
 				return nil, err
@@ -51,14 +55,17 @@ func (s *Stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 	return b.Document(), nil
 }
 
-// adds reports whether the stream's options add anything to the entry's event.
+// adds reports whether the entry's event goes out with something else than the log has.
 func (s *Stream) adds(e *Entry) bool {
-	return s.spec.expanded || e.Kind == Update && s.spec.full != imageDefault || e.Kind.crud() && e.Kind != Insert && s.spec.before != imageOff
+	return s.renames() || s.spec.expanded || e.Kind == Update && s.spec.full != imageDefault || e.Kind.crud() && e.Kind != Insert && s.spec.before != imageOff
 }
+
+// renames reports whether events get tokens of another version than those that the log has.
+func (s *Stream) renames() bool { return s.version != s.env.Log.Release().tokenVersion() }
 
 // invalidateEvent is the event that ends a stream after a drop or a rename.
 func (s *Stream) invalidateEvent(e *Entry) bsoncore.Document {
-	b := doc.New().Doc("_id", s.identity(e, true, s.env.Log.Release().tokenVersion()).Document())
+	b := doc.New().Doc("_id", s.identity(e, true, s.version).Document())
 	b.String("operationType", "invalidate").Timestamp("clusterTime", e.TS)
 	if s.env.Log.Release().WallTime() {
 		b.Date("wallTime", e.Wall)
@@ -68,7 +75,7 @@ func (s *Stream) invalidateEvent(e *Entry) bsoncore.Document {
 
 // collectionEvent is the event of a kind that only streams with showExpandedEvents show.
 func (s *Stream) collectionEvent(b *doc.Builder, e *Entry) {
-	b.Doc("_id", s.identity(e, false, s.env.Log.Release().tokenVersion()).Document())
+	b.Doc("_id", s.identity(e, false, s.version).Document())
 	b.String("operationType", e.Kind.String()).Timestamp("clusterTime", e.TS)
 	if e.NS.UUID != nil {
 		b.Binary("collectionUUID", 4, e.NS.UUID[:])
@@ -265,7 +272,7 @@ func (s *Stream) fragments(e *Entry, invalidate bool, d bsoncore.Document) ([]pi
 		}
 		return strings.Compare(a.name, b.name)
 	})
-	id := s.identity(e, invalidate, s.env.Log.Release().tokenVersion())
+	id := s.identity(e, invalidate, s.version)
 	groups, err := pack(fields, s.whole-len(id.Document()), len(id.Document()))
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func enumeration(value, field string) error {
 }
 
 // begin works out where the stream starts.
-func (s *streamSpec) begin(coll string, log *Log) (streamStart, error) {
+func (s *streamSpec) begin(coll string, log *Log, version int32) (streamStart, error) {
 	if s.resumeAfter != nil && s.startAfter != nil {
 		return streamStart{}, wire.Errorf(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage")
 	}
@@ -157,7 +157,6 @@ func (s *streamSpec) begin(coll string, log *Log) (streamStart, error) {
 	if given != nil {
 		return s.after(given, coll)
 	}
-	version := log.Release().tokenVersion()
 	if s.startAt != nil {
 		return streamStart{ts: *s.startAt, token: HighWatermark(*s.startAt, version).Document(), chosen: true}, nil
 	}

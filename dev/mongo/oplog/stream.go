@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 type StreamEnv struct {
 	// StrictStart, SplitsEvents and SplitsVary are those of the server's profile.
 	StrictStart, SplitsEvents, SplitsVary bool
+	// TokenVersion is the version of the tokens. Zero is that of the log's release.
+	TokenVersion int32
 
 	Log *Log
 	// Lookup returns the current document of a collection, nil when there is none.
@@ -31,8 +34,9 @@ type Stream struct {
 	spec     *streamSpec
 	pipeline *pipeline
 	start    streamStart
-	plain    bool // events go out as the log keeps them
-	whole    int  // the largest event that is not split
+	version  int32 // of the tokens
+	plain    bool  // events go out as the log keeps them
+	whole    int   // the largest event that is not split
 
 	begun    bool
 	seq      uint64 // the next entry to look at
@@ -67,11 +71,12 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*St
 	if err != nil {
 		return nil, err
 	}
-	at, err := sp.begin(coll, env.Log)
+	version := cmp.Or(env.TokenVersion, env.Log.Release().tokenVersion())
+	at, err := sp.begin(coll, env.Log, version)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{env: env, scope: streamScope{db: db, coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
+	s := &Stream{version: version, env: env, scope: streamScope{db: db, coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
 	if env.SplitsVary && env.Opening%2 == 0 {
 		s.whole = lessWhole
 	}
@@ -85,7 +90,7 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*St
 		s.seq = env.Log.Seek(at.ts)
 	}
 	s.merge = newMerge(env.Log, at.ts)
-	s.plain = sp.full == imageDefault && sp.before == imageOff && !sp.expanded && len(p.rest) == 0 && !p.split
+	s.plain = sp.full == imageDefault && sp.before == imageOff && !sp.expanded && len(p.rest) == 0 && !p.split && !s.renames()
 	return s, nil
 }
 
@@ -219,7 +224,7 @@ func (s *Stream) idle() {
 	}
 	if reached > s.position {
 		s.position = reached
-		s.token, s.last = HighWatermark(reached, s.env.Log.Release().tokenVersion()).Document(), nil
+		s.token, s.last = HighWatermark(reached, s.version).Document(), nil
 	}
 }
 
@@ -455,14 +460,14 @@ func (s *Stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 	if s.resume == nil {
 		return true, nil
 	}
-	if e.TS == s.resume.TS && e.txnIndex() > s.resume.TxnOpIndex && !s.env.Log.Release().Since(R60) {
+	if e.TS == s.resume.TS && e.place() > s.resume.TxnOpIndex && !s.env.Log.Release().Since(R60) {
 		return false, wire.Errorf(50792, "Invalid resumeToken: txnOpIndex was skipped")
 	}
 	switch s.compare(e, invalidate, fragment) {
 	case found:
 		s.resume = nil
 	case surpassed:
-		id := s.identity(e, invalidate, s.env.Log.Release().tokenVersion())
+		id := s.identity(e, invalidate, s.version)
 		id.Fragment = fragment
 		return false, wire.Errorf(wire.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. %s", doc.Compact(id.Document()))
 	case earlier, needsSplit:
@@ -475,9 +480,9 @@ func (s *Stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 func (s *Stream) compare(e *Entry, invalidate bool, fragment int32) status {
 	t := s.resume
 	switch {
-	case e.TS != t.TS || t.Type != TokenEvent || e.txnIndex() > t.TxnOpIndex:
+	case e.TS != t.TS || t.Type != TokenEvent || e.place() > t.TxnOpIndex:
 		return surpassed
-	case e.txnIndex() < t.TxnOpIndex:
+	case e.place() < t.TxnOpIndex:
 		return earlier
 	case invalidate != t.FromInvalidate:
 		return sooner(!invalidate)
@@ -509,7 +514,7 @@ func sooner(yes bool) status {
 // identity is the token of an entry's event, or of the invalidate event that follows it, in a version.
 func (s *Stream) identity(e *Entry, invalidate bool, version int32) Token {
 	t := Token{
-		TS: e.TS, Version: version, Type: TokenEvent, TxnOpIndex: e.txnIndex(), FromInvalidate: invalidate, Fragment: NoFragment,
+		TS: e.TS, Version: version, Type: TokenEvent, TxnOpIndex: e.place(), FromInvalidate: invalidate, Fragment: NoFragment,
 	}
 	if e.Kind != DropDatabase {
 		t.UUID = e.NS.UUID
