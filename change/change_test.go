@@ -207,3 +207,69 @@ func BenchmarkParse(b *testing.B) {
 		partitioner.Of(&e)
 	}
 }
+
+func TestTokensOfTwoVersionsNameOneChange(t *testing.T) {
+	event := func(version int, change changetest.Event) change.Position {
+		change.Version = version
+		return change.Position()
+	}
+	at := change.Timestamp{T: 9, I: 1}
+	one := changetest.Event{Op: "update", ID: 5, Time: at, Index: 2}
+	for name, other := range map[string]changetest.Event{
+		"another time": {Op: "update", ID: 5, Time: change.Timestamp{T: 9, I: 2}, Index: 2}, "another place": {Op: "update", ID: 5, Time: at, Index: 3},
+		"another document": {Op: "update", ID: 6, Time: at, Index: 2}, "no document": {Op: "drop", Keyless: true, Time: at, Index: 2},
+	} {
+		for _, versions := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
+			if event(versions[0], one).Ref() == event(versions[1], other).Ref() {
+				t.Errorf("%s: one change in versions %v", name, versions)
+			}
+		}
+	}
+	first, second := event(1, one), event(2, one)
+	if first.Ref() != second.Ref() || first.Form() == second.Form() || first.Comparable(second) {
+		t.Error("a change is not the same in two versions")
+	}
+	whole, part := one, one
+	whole.Version, part.Version, part.Fragment = 2, 2, 1
+	for _, part.Fragment = range []int{1, 2, 127} {
+		p := part.Position()
+		if p.Ref() != whole.Position().Ref() || p.Form() == whole.Position().Form() || !p.Comparable(whole.Position()) {
+			t.Errorf("fragment %d is of another change", part.Fragment)
+		}
+	}
+}
+
+// Of tokens of two versions the place in the transaction tells which comes first. Where that is
+// equal nothing is known, and nothing is taken for read.
+func TestPositionsOfTwoVersions(t *testing.T) {
+	at := change.Timestamp{T: 9, I: 1}
+	make := func(version int, id int64, index uint64) change.Position {
+		return changetest.Event{Version: version, ID: id, Time: at, Index: index}.Position()
+	}
+	for _, versions := range [][2]int{{1, 2}, {2, 1}} {
+		early, late := make(versions[0], 9, 0), make(versions[1], 1, 1)
+		if !late.After(early) || early.After(late) || !late.Covers(early) || early.Covers(late) || !late.Has(early) || early.Has(late) {
+			t.Errorf("%v: the place in the transaction does not count", versions)
+		}
+		one, other := make(versions[0], 1, 1), make(versions[1], 2, 1)
+		if one.Covers(other) || other.Covers(one) || one.Has(other) || other.Has(one) {
+			t.Errorf("%v: changes of two shards are in an order", versions)
+		}
+		if one.Compare(other) != -other.Compare(one) || one.Compare(other) == 0 {
+			t.Errorf("%v: the order is not total", versions)
+		}
+		if earlier := change.Earlier(one, other); !one.Covers(earlier) || !other.Covers(earlier) {
+			t.Errorf("%v: %v is not earlier than both", versions, earlier)
+		}
+		if same := make(versions[1], 1, 1); !one.Has(same) || one.Covers(same) {
+			t.Errorf("%v: of one change it is not known that it was read, or more than that", versions)
+		}
+	}
+	unknown := position(t, "82000000090000000"+"1"+"2B0680"+"FF")
+	if event := make(2, 1, 1); unknown.Covers(event) || event.Covers(unknown) || unknown.Has(event) {
+		t.Error("something is known of a version that there is not yet")
+	}
+	if later := change.At(change.Timestamp{T: 9, I: 2}); !later.Covers(unknown) || unknown.Covers(later) {
+		t.Error("times do not order unknown versions")
+	}
+}

@@ -91,20 +91,33 @@ func At(t Timestamp) Position { return Position{Time: t} }
 // IsZero reports whether the position is unset.
 func (p Position) IsZero() bool { return p.Token == nil && p.Time.IsZero() }
 
-// Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits have the order of their bytes.
+// Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits have
+// the order of their bytes. Tokens of different versions are ordered by their heads; events with
+// equal heads have an order in each version and none between them, and the earlier version comes
+// first here so that the order is total. What must not be lost asks Covers or Has.
 func (p Position) Compare(q Position) int {
+	c, _ := p.order(q)
+	return c
+}
+
+// order compares positions. sure is false if the log may have them in another order.
+func (p Position) order(q Position) (c int, sure bool) {
 	if c := p.Time.Compare(q.Time); c != 0 {
-		return c
+		return c, true
 	}
 	switch {
 	case p.Token != nil && q.Token != nil:
-		return bytes.Compare(tokenData(p.Token), tokenData(q.Token))
+		a, b := tokenData(p.Token), tokenData(q.Token)
+		if !bytes.Equal(versionOf(a), versionOf(b)) {
+			return orderOfVersions(a, b)
+		}
+		return bytes.Compare(a, b), true
 	case p.Token != nil:
-		return orderAfterTime(p)
+		return orderAfterTime(p), true
 	case q.Token != nil:
-		return -orderAfterTime(q)
+		return -orderAfterTime(q), true
 	}
-	return 0
+	return 0, true
 }
 
 // orderAfterTime compares p, which has a token, with its time: equal for a high-watermark token, later for an event.
@@ -115,13 +128,35 @@ func orderAfterTime(p Position) int {
 	return 1
 }
 
+// Comparable reports whether the tokens of two positions of one time order them in the log: they
+// are of the same version, or one of them is a point of progress. MongoDB changes the version when
+// it is upgraded or downgraded, under the streams that are open.
+func (p Position) Comparable(q Position) bool {
+	return p.IsProgress() || q.IsProgress() || bytes.Equal(versionOf(tokenData(p.Token)), versionOf(tokenData(q.Token)))
+}
+
+// Covers reports whether everything up to q comes at or before p in the log. It is false if that is
+// not known, because q is an event of the same time and place in a transaction and its token is of
+// another version.
+func (p Position) Covers(q Position) bool {
+	c, sure := p.order(q)
+	return sure && c >= 0
+}
+
+// Has reports whether an event at q is known to come at or before p in the log. It may be false for
+// an event that does: such an event is delivered again rather than lost.
+func (p Position) Has(q Position) bool {
+	c, sure := p.order(q)
+	return sure && c >= 0 || !sure && p.Ref() == q.Ref()
+}
+
 // After reports whether p is later than q.
 func (p Position) After(q Position) bool { return p.Compare(q) > 0 }
 
 // IsProgress reports whether the position is a point of progress (a time or a high-watermark token), not an event. Any stream can resume at
 // a point of progress.
 func (p Position) IsProgress() bool {
-	return p.Token == nil || tokenHead(tokenData(p.Token)).Kind == 0
+	return p.Token == nil || p.Head().Kind == KindProgress
 }
 
 // Clone returns a copy that aliases nothing.
@@ -144,6 +179,18 @@ func Later(p, q Position) Position {
 		return q
 	}
 	return p
+}
+
+// Earlier returns the earlier of two positions, or the beginning of their time if their order is
+// not known.
+func Earlier(p, q Position) Position {
+	switch {
+	case q.Covers(p):
+		return p
+	case p.Covers(q):
+		return q
+	}
+	return At(p.Time)
 }
 
 // tokenData returns the hexadecimal digits of the token's _data, which MongoDB always puts first.

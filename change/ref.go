@@ -23,10 +23,10 @@ const RefSize = HeadSize + 16
 
 // Ref returns the position's Ref.
 func (p Position) Ref() (r Ref) {
-	head := p.Head()
+	head, rest := p.head()
 	head.Append(r.head[:0])
 	if head.Kind != KindProgress {
-		r.hash = p.Hash()
+		r.hash = p.hash(rest)
 	}
 	return r
 }

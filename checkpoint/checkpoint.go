@@ -158,8 +158,10 @@ func (c Checkpoint) In(p change.Partition) change.Position {
 func (c Checkpoint) Earliest() change.Position {
 	earliest := c.Position
 	for _, at := range c.Positions {
-		if earliest.IsZero() || earliest.After(at) {
+		if earliest.IsZero() {
 			earliest = at
+		} else {
+			earliest = change.Earlier(earliest, at)
 		}
 	}
 	return earliest

@@ -1,12 +1,27 @@
-// Package dedup provides a reader's window of recent events. It complements positions.
+// Package dedup drops changes that come a second time under another resume token. It complements
+// positions, which drop what comes again under the same one.
 //
-// Positions suppress replays: a cursor never yields anything at or before its start. The window catches an event that appears twice at
-// different positions, which positions cannot detect.
+// MongoDB gives a change another token where
 //
-// An event is identified by its cluster time and the identity of its token, which includes the place in the transaction and the document
-// key. Coarser keys would lose events: two updates of a document within a second, or several changes of a document in one transaction, are
-// different events.
+//   - it has been upgraded or downgraded while a stream was open: the versions of tokens differ, and
+//     order the events of one time differently,
+//   - the options of the stream have changed: a large event is split elsewhere, or not at all, and
+//     its token names another fragment.
 //
-// The window is an LRU with bounded size and age. It has no pointers and does not allocate for each event (docs/adr explains why it is not
-// golang-lru). A deliberate step back in the log clears it, so that a redelivery is contiguous.
+// Such tokens are not compared. A stream that is opened again at a cluster time, because its token
+// was refused or cannot be proven to be in the log, yields all changes of that time again, and the
+// window drops exactly those that the reader had.
+//
+// # The key
+//
+// A change is identified by its [change.Ref]: cluster time, place in the transaction, collection
+// and document. Less would lose changes: a document may change several times in a transaction, and
+// changes of several shards, and unrelated ones since MongoDB 8.0, may share a time and a place.
+// Nothing is dropped within one form, in which the tokens themselves distinguish changes.
+//
+// # The bound
+//
+// Positions order the log by time in every form, so only changes of the latest time are ever asked
+// for, and the window forgets all others. It is an LRU with bounded size and age: what it has
+// forgotten is delivered again, never lost.
 package dedup

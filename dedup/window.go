@@ -3,9 +3,9 @@ package dedup
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
@@ -19,121 +19,102 @@ type Config struct {
 	TTL time.Duration
 }
 
-// A Window remembers the recent events of a reader. It must not be used concurrently.
+// A Window remembers the events of the latest cluster time that a reader has read. It must not be
+// used concurrently.
 //
-// Remembering an event twice changes nothing, so the least recently used entry is always the oldest: the LRU is a queue. It consists of two
-// slices without pointers, because a node has hundreds of thousands of entries that the garbage collector would otherwise scan.
+// As long as their tokens have one form, which is nearly always, nothing can be a duplicate: the
+// events are only listed. They move to an LRU when a token of another form comes.
 type Window struct {
 	size int
 	ttl  time.Duration
-	seed uint64 // for hashes, so that document keys cannot be chosen to collide
-	zero time.Time
-	last time.Duration // time of the newest entry, since zero
+	now  time.Time // of the latest event
 
-	ring   []entry // a circular queue that begins at oldest
-	oldest int
-	count  int
-	table  []uint32 // open addressing: 0 is empty, otherwise 1 + index in ring; at most half full
+	time  change.Timestamp // of all remembered events
+	first []byte           // the token of the first event, while it is the only one
+	at    time.Time        // when that was seen
+	list  []event          // all, while they are several of one form; at most twice the size
+	met   *simplelru.LRU[change.Ref, seen]
 }
 
-// An entry is an event's identity (its cluster time and a 128-bit hash of its token) and when it was remembered.
-type entry struct {
-	time change.Timestamp
-	hash xxh3.Uint128
-	at   time.Duration // since the window's zero
+// An event is a change, and the token under which it was seen.
+type event struct {
+	change change.Ref
+	seen
 }
 
-// firstRing is the initial capacity, which doubles as the window fills.
-const firstRing = 16
+// seen says under which token a change was seen, and when.
+type seen struct {
+	form  uint16
+	token uint64 // a hash
+	at    time.Time
+}
 
-// NewWindow returns an empty window. It allocates memory as it fills.
+// NewWindow returns an empty Window.
 func NewWindow(cfg Config) *Window {
-	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute), seed: rand.Uint64(), zero: time.Now()}
-	if w.size < 0 {
-		panic(fmt.Sprintf("dedup: a window of %d events", w.size))
+	w := &Window{size: cmp.Or(cfg.Size, 10000), ttl: cmp.Or(cfg.TTL, 3*time.Minute)}
+	var err error
+	if w.met, err = simplelru.NewLRU[change.Ref, seen](w.size, nil); err != nil {
+		panic(fmt.Sprintf("dedup: make a window of %d events: %v", w.size, err))
 	}
 	return w
 }
 
-// Seen reports whether the event was seen within the TTL before now, and remembers it. Time never goes backwards: an earlier now counts as
-// the latest.
+// Seen reports whether the change of the event was seen within the TTL before now under a token of
+// another form, or since then under the same token, and remembers it. An event of another time than
+// the one before forgets all. Time never goes backwards: an earlier now counts as the latest.
 func (w *Window) Seen(e *change.Event, now time.Time) bool {
-	w.last = max(w.last, now.Sub(w.zero))
-	for w.count > 0 && w.last-w.ring[w.oldest].at >= w.ttl {
-		w.forget()
+	if now.After(w.now) {
+		w.now = now
 	}
-	if w.count == len(w.ring) {
-		w.grow()
+	if e.Time() != w.time || len(w.first) == 0 {
+		w.begin(e)
+		return false
 	}
-	seen := entry{time: e.Time(), hash: xxh3.Hash128Seed(e.Token(), w.seed), at: w.last}
-	place := w.find(&seen)
-	if w.table[place] != 0 {
+	if len(w.list) == 0 && w.met.Len() == 0 {
+		w.list = append(w.list, eventAt(change.Position{Token: w.first, Time: w.time}, w.at))
+	}
+	next := eventAt(e.Position(), w.now)
+	if w.met.Len() == 0 && w.list[0].form == next.form {
+		w.add(next)
+		return false
+	}
+	for _, e := range w.list[max(0, len(w.list)-w.size):] {
+		w.met.Add(e.change, e.seen)
+	}
+	w.list = w.list[:0]
+	before, known := w.met.Get(next.change)
+	if known && (before.form != next.form || before.token == next.token) && w.now.Sub(before.at) < w.ttl {
 		return true
 	}
-	at := w.oldest + w.count
-	if at >= len(w.ring) {
-		at -= len(w.ring)
-	}
-	w.ring[at] = seen
-	w.count++
-	w.table[place] = uint32(at + 1)
-	if w.count > w.size {
-		w.forget()
-	}
+	w.met.Add(next.change, next.seen)
 	return false
 }
 
-// find returns the index in the table of the event, or of the free place for it.
-func (w *Window) find(e *entry) int {
-	mask := len(w.table) - 1
-	for i := w.home(e); ; i = (i + 1) & mask {
-		n := w.table[i]
-		if n == 0 {
-			return i
-		}
-		if o := &w.ring[n-1]; o.hash == e.hash && o.time == e.time {
-			return i
-		}
+// begin forgets all and remembers the first event of a time. Most events are the only ones of
+// theirs.
+func (w *Window) begin(e *change.Event) {
+	if w.met.Len() > 0 {
+		w.met.Purge()
 	}
+	w.time, w.first, w.at, w.list = e.Time(), append(w.first[:0], e.Token()...), w.now, w.list[:0]
 }
 
-// home returns where the search for an event begins.
-func (w *Window) home(e *entry) int { return int(e.hash.Lo & uint64(len(w.table)-1)) }
-
-// forget removes the oldest entry. Later entries of the table move up, so that searches do not end too early.
-func (w *Window) forget() {
-	mask := len(w.table) - 1
-	free := w.home(&w.ring[w.oldest])
-	for w.table[free] != uint32(w.oldest+1) {
-		free = (free + 1) & mask
+// add adds an event to the list.
+func (w *Window) add(e event) {
+	if len(w.list) == 2*w.size {
+		w.list = w.list[:copy(w.list, w.list[w.size:])]
 	}
-	for i := (free + 1) & mask; w.table[i] != 0; i = (i + 1) & mask {
-		if home := w.home(&w.ring[w.table[i]-1]); (i-home)&mask >= (i-free)&mask {
-			w.table[free] = w.table[i]
-			free = i
-		}
-	}
-	w.table[free] = 0
-	w.count--
-	if w.oldest++; w.oldest == len(w.ring) {
-		w.oldest = 0
-	}
+	w.list = append(w.list, e)
 }
 
-// grow increases the capacity.
-func (w *Window) grow() {
-	ring := make([]entry, min(max(2*len(w.ring), firstRing), w.size+1)) // with one to spare, which is remembered before the oldest is forgotten
-	n := copy(ring, w.ring[w.oldest:])
-	copy(ring[n:], w.ring[:w.oldest])
-	slots := 2 * firstRing
-	for slots < 2*len(ring) {
-		slots *= 2
-	}
-	w.ring, w.oldest, w.table = ring, 0, make([]uint32, slots)
-	for i := range w.count {
-		w.table[w.find(&w.ring[i])] = uint32(i + 1)
-	}
+func eventAt(p change.Position, at time.Time) event {
+	return event{p.Ref(), seen{form: p.Form(), token: xxh3.Hash(p.Token), at: at}}
 }
 
 // Len returns the number of remembered events, including expired ones.
-func (w *Window) Len() int { return w.count }
+func (w *Window) Len() int {
+	if n := max(min(len(w.list), w.size), w.met.Len()); n > 0 {
+		return n
+	}
+	return min(len(w.first), 1)
+}

@@ -1,10 +1,10 @@
 package dedup_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"pgregory.net/rapid"
 
@@ -22,24 +22,76 @@ func parse(t testing.TB, ev changetest.Event) *change.Event {
 	return &e
 }
 
-func TestOnlyTheSameEventIsADuplicate(t *testing.T) {
-	now := time.Now()
-	first := changetest.Event{Op: "update", ID: 1, Time: change.Timestamp{T: 5, I: 1}}
-	for name, second := range map[string]changetest.Event{
-		"a second update within the second":      {Op: "update", ID: 1, Time: change.Timestamp{T: 5, I: 2}},
-		"a second change in one transaction":     {Op: "update", ID: 1, Time: change.Timestamp{T: 5, I: 1}, Index: 1},
-		"another document of another shard":      {Op: "update", ID: 2, Time: change.Timestamp{T: 5, I: 1}},
-		"the same document, one second after it": {Op: "update", ID: 1, Time: change.Timestamp{T: 6, I: 1}},
+func TestOnlyTheSameChangeIsADuplicate(t *testing.T) {
+	now, at := time.Now(), change.Timestamp{T: 5, I: 1}
+	for name, other := range map[string]changetest.Event{
+		"a second change in one transaction": {Op: "update", ID: 1, Time: at, Index: 1},
+		"another document of another shard":  {Op: "update", ID: 2, Time: at},
+		"another place and document":         {Op: "insert", ID: 2, Time: at, Index: 7},
 	} {
+		for _, versions := range [][2]int{{1, 2}, {2, 1}} {
+			one := changetest.Event{Op: "update", ID: 1, Time: at, Version: versions[0]}
+			other.Version = versions[1]
+			w := dedup.NewWindow(dedup.Config{})
+			if w.Seen(parse(t, one), now) {
+				t.Error("the first event is a duplicate")
+			}
+			if w.Seen(parse(t, other), now) {
+				t.Errorf("%s is taken for a duplicate", name)
+			}
+			one.Version, other.Version = versions[1], versions[0]
+			if !w.Seen(parse(t, one), now) || !w.Seen(parse(t, other), now) {
+				t.Errorf("%s: a repetition under another version is not noticed", name)
+			}
+		}
+	}
+}
+
+// Of one form, the tokens themselves distinguish changes, also those that the window cannot tell
+// apart.
+func TestNothingIsADuplicateWithinOneForm(t *testing.T) {
+	now, at := time.Now(), change.Timestamp{T: 5, I: 1}
+	for _, others := range []int{0, 1} { // tokens of another form that came before
 		w := dedup.NewWindow(dedup.Config{})
-		if w.Seen(parse(t, first), now) {
-			t.Error("the first event is a duplicate")
+		for i := range others {
+			w.Seen(parse(t, changetest.Event{ID: 100 + int64(i), Time: at, Version: 1}), now)
 		}
-		if w.Seen(parse(t, second), now) {
-			t.Errorf("%s is taken for a duplicate", name)
+		for _, op := range []string{"update", "replace", "delete"} {
+			if w.Seen(parse(t, changetest.Event{Op: op, ID: 1, Time: at, Version: 2}), now) {
+				t.Errorf("%s is taken for another change of the same document", op)
+			}
 		}
-		if !w.Seen(parse(t, first), now) || !w.Seen(parse(t, second), now) {
-			t.Errorf("%s: a repetition is not noticed", name)
+	}
+}
+
+func TestChangeIsADuplicateUnderEachToken(t *testing.T) {
+	now, at := time.Now(), change.Timestamp{T: 5, I: 1}
+	w := dedup.NewWindow(dedup.Config{})
+	w.Seen(parse(t, changetest.Event{ID: 1, Time: at}), now)
+	w.Seen(parse(t, changetest.Event{ID: 2, Time: at, Version: 2}), now)
+	for _, again := range []changetest.Event{
+		{ID: 1, Time: at}, {ID: 1, Time: at, Version: 2}, {ID: 1, Time: at, Version: 2, Fragment: 1}, {ID: 2, Time: at}, {ID: 2, Time: at, Version: 2},
+		{ID: 2, Time: at, Version: 2, Fragment: 3},
+	} {
+		if !w.Seen(parse(t, again), now) {
+			t.Errorf("%+v is new", again)
+		}
+	}
+}
+
+// Positions order different times, so that nothing of an earlier one is asked for.
+func TestWindowHoldsTheLatestTime(t *testing.T) {
+	now := time.Now()
+	w := dedup.NewWindow(dedup.Config{})
+	for i := range uint32(10) {
+		at := change.Timestamp{T: 5, I: i + 1}
+		w.Seen(parse(t, changetest.Event{ID: 1, Time: at}), now)
+		if w.Len() != 1 {
+			t.Fatalf("%d events are remembered", w.Len())
+		}
+		w.Seen(parse(t, changetest.Event{ID: 2, Time: at}), now)
+		if w.Len() != 2 || !w.Seen(parse(t, changetest.Event{ID: 1, Time: at, Version: 2}), now) {
+			t.Fatalf("%d events are remembered", w.Len())
 		}
 	}
 }
@@ -47,9 +99,12 @@ func TestOnlyTheSameEventIsADuplicate(t *testing.T) {
 func TestWindowIsBoundedInSizeAndTime(t *testing.T) {
 	now := time.Now()
 	w := dedup.NewWindow(dedup.Config{Size: 3, TTL: time.Minute})
-	events := make([]*change.Event, 4)
+	events, again := make([]*change.Event, 4), make([]*change.Event, 4)
 	for i := range events {
-		events[i] = parse(t, changetest.Event{ID: int64(i), Time: change.Timestamp{T: 5, I: uint32(i + 1)}})
+		event := changetest.Event{ID: int64(i), Index: uint64(i), Time: change.Timestamp{T: 5, I: 1}}
+		events[i] = parse(t, event)
+		event.Version = 2
+		again[i] = parse(t, event)
 		if w.Seen(events[i], now) {
 			t.Errorf("event %d is a duplicate", i)
 		}
@@ -57,122 +112,120 @@ func TestWindowIsBoundedInSizeAndTime(t *testing.T) {
 	if w.Len() != 3 {
 		t.Errorf("%d events remembered", w.Len())
 	}
-	if !w.Seen(events[3], now.Add(59*time.Second)) {
+	if !w.Seen(again[3], now.Add(59*time.Second)) {
 		t.Error("forgotten before its time")
 	}
-	if w.Seen(events[3], now.Add(61*time.Second)) {
+	if w.Seen(again[3], now.Add(61*time.Second)) {
 		t.Error("remembered beyond its time")
 	}
 	if !w.Seen(events[3], now.Add(90*time.Second)) {
 		t.Error("not remembered anew")
 	}
-}
-
-// A model answers as the window must: golang-lru's LRU, and the time at which each entry was remembered.
-type model struct {
-	lru *simplelru.LRU[string, time.Time]
-	ttl time.Duration
-}
-
-func (m *model) seen(e *change.Event, now time.Time) bool {
-	k := string(e.Token())
-	if before, ok := m.lru.Peek(k); ok && now.Sub(before) < m.ttl {
-		return true
+	if w.Seen(again[0], now.Add(90*time.Second)) {
+		t.Error("the oldest is remembered beside three others")
 	}
-	m.lru.Add(k, now)
-	return false
-}
-
-func TestWindowAnswersAsAnLRU(t *testing.T) {
-	events := make([]*change.Event, 200)
-	for i := range events {
-		events[i] = parse(t, changetest.Event{ID: int64(i), Time: change.Timestamp{T: 5, I: uint32(i/2 + 1)}})
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := dedup.Config{Size: rapid.IntRange(1, 150).Draw(t, "size"), TTL: time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl"))}
-		lru, err := simplelru.NewLRU[string, time.Time](cfg.Size, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, m, now := dedup.NewWindow(cfg), &model{lru: lru, ttl: cfg.TTL}, time.Now()
-		span := rapid.IntRange(1, len(events)).Draw(t, "span")
-		for range rapid.IntRange(1, 1000).Draw(t, "steps") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "wait")))
-			i := rapid.IntRange(0, span-1).Draw(t, "event")
-			if got, want := w.Seen(events[i], now), m.seen(events[i], now); got != want {
-				t.Fatalf("event %d is seen: %v, want %v", i, got, want)
-			}
-			if w.Len() > min(cfg.Size, m.lru.Len()) || w.Len() == 0 {
-				t.Fatalf("%d events remembered, of at most %d", w.Len(), cfg.Size)
-			}
-		}
-	})
 }
 
 func TestClockThatGoesBackForgetsNothing(t *testing.T) {
-	w, now := dedup.NewWindow(dedup.Config{TTL: time.Minute}), time.Now()
-	first, second := parse(t, changetest.Event{ID: 1, Time: change.Timestamp{T: 5, I: 1}}), parse(t, changetest.Event{ID: 2, Time: change.Timestamp{T: 5, I: 2}})
-	w.Seen(first, now.Add(50*time.Second))
-	w.Seen(second, now) // of a reply that arrived earlier
-	if !w.Seen(first, now.Add(100*time.Second)) || !w.Seen(second, now.Add(100*time.Second)) {
+	w, now, at := dedup.NewWindow(dedup.Config{TTL: time.Minute}), time.Now(), change.Timestamp{T: 5, I: 1}
+	event := func(id int64, version int) *change.Event {
+		return parse(t, changetest.Event{ID: id, Time: at, Version: version})
+	}
+	w.Seen(event(1, 1), now.Add(50*time.Second))
+	w.Seen(event(2, 1), now) // of a reply that arrived earlier
+	if !w.Seen(event(1, 2), now.Add(100*time.Second)) || !w.Seen(event(2, 2), now.Add(100*time.Second)) {
 		t.Error("forgotten before its time")
 	}
-	if w.Seen(second, now.Add(110*time.Second)) || w.Seen(first, now.Add(110*time.Second)) {
+	if w.Seen(event(2, 2), now.Add(110*time.Second)) || w.Seen(event(1, 2), now.Add(110*time.Second)) {
 		t.Error("remembered beyond its time")
 	}
 }
 
-func TestFullWindowAllocatesNothing(t *testing.T) {
-	const size = 100
-	events := make([]*change.Event, 2*size)
+// Whatever versions and fragments the events of one time come with, each change is new once, as
+// soon as two forms have met.
+func TestEachChangeIsNewOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w, now, at := dedup.NewWindow(dedup.Config{}), time.Now(), change.Timestamp{T: 5, I: 1}
+		had := make(map[change.Ref]bool)
+		for version := range 2 {
+			e := parse(t, changetest.Event{ID: int64(100 + version), Time: at, Version: version + 1})
+			had[e.Position().Ref()] = w.Seen(e, now) || true
+		}
+		for range rapid.IntRange(1, 100).Draw(rt, "steps") {
+			version := rapid.IntRange(1, 2).Draw(rt, "version")
+			e := parse(t, changetest.Event{
+				ID: rapid.Int64Range(1, 4).Draw(rt, "id"), Index: rapid.Uint64Range(0, 3).Draw(rt, "index"), Time: at,
+				Version: version, Fragment: (version - 1) * rapid.IntRange(0, 2).Draw(rt, "fragment"),
+			})
+			change := e.Position().Ref()
+			if got := w.Seen(e, now); got != had[change] {
+				rt.Fatalf("an event is seen: %v, want %v", got, had[change])
+			}
+			had[change] = true
+		}
+	})
+}
+
+func TestEventsWithTimesOfTheirOwnAllocateNothing(t *testing.T) {
+	events := make([]*change.Event, 100)
 	for i := range events {
 		events[i] = parse(t, changetest.Event{ID: int64(i), Time: change.Timestamp{T: 5, I: uint32(i + 1)}})
 	}
-	w, now, i := dedup.NewWindow(dedup.Config{Size: size}), time.Now(), 0
+	w, now, i := dedup.NewWindow(dedup.Config{}), time.Now(), 0
 	next := func() {
 		w.Seen(events[i%len(events)], now)
 		i++
 	}
-	for range events {
-		next()
-	}
+	next()
 	if n := testing.AllocsPerRun(1000, next); n != 0 {
 		t.Errorf("%v allocations per event", n)
 	}
 }
 
-// The two benchmarks stand side by side: the window, and golang-lru's own expirable LRU with the same key and bounds.
+// BenchmarkWindow measures what an event costs: alone at its time, as most are, and in transactions
+// of ten and of a thousand. BenchmarkLRU is what it would cost to keep all of them in the LRU from
+// the beginning.
 func BenchmarkWindow(b *testing.B) {
-	events := benchmarkEvents(b)
-	w := dedup.NewWindow(dedup.Config{})
-	now := time.Now()
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		w.Seen(events[i%len(events)], now)
+	for _, together := range []int{1, 10, 1000} {
+		b.Run(fmt.Sprint(together), func(b *testing.B) {
+			events := benchmarkEvents(b, together)
+			w, now := dedup.NewWindow(dedup.Config{}), time.Now()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				w.Seen(events[i%len(events)], now)
+			}
+		})
 	}
 }
 
-func BenchmarkExpirable(b *testing.B) {
-	type key struct {
-		time  change.Timestamp
-		token string
-	}
-	events := benchmarkEvents(b)
-	lru := expirable.NewLRU[key, struct{}](10000, nil, 3*time.Minute)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		e := events[i%len(events)]
-		k := key{time: e.Time(), token: string(e.Token())}
-		if _, ok := lru.Get(k); !ok {
-			lru.Add(k, struct{}{})
-		}
+func BenchmarkLRU(b *testing.B) {
+	for _, together := range []int{1, 10, 1000} {
+		b.Run(fmt.Sprint(together), func(b *testing.B) {
+			events := benchmarkEvents(b, together)
+			lru, err := simplelru.NewLRU[change.Ref, time.Time](10000, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			now, at := time.Now(), change.Timestamp{}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				e := events[i%len(events)]
+				if e.Time() != at {
+					at = e.Time()
+					lru.Purge()
+				}
+				if ref := e.Position().Ref(); !lru.Contains(ref) {
+					lru.Add(ref, now)
+				}
+			}
+		})
 	}
 }
 
-func benchmarkEvents(b *testing.B) []*change.Event {
-	events := make([]*change.Event, 20000) // twice the window: every event is new when it comes
+func benchmarkEvents(b *testing.B, together int) []*change.Event {
+	events := make([]*change.Event, 20000)
 	for i := range events {
-		events[i] = parse(b, changetest.Event{ID: int64(i), Time: change.Timestamp{T: uint32(i / 100), I: uint32(i%100) + 1}})
+		events[i] = parse(b, changetest.Event{ID: int64(i), Index: uint64(i % together), Time: change.Timestamp{T: 5, I: uint32(i/together) + 1}})
 	}
 	return events
 }

@@ -178,7 +178,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
-		} else if hub := h.Position(); s.seen == nil && s.held() == nil && !hub.IsZero() && !hub.After(s.position()) && s.joins(ctx) {
+		} else if hub := h.Position(); s.seen == nil && s.held() == nil && !hub.IsZero() && s.position().Covers(hub) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.Ended() {
@@ -214,7 +214,7 @@ func (s *Session) follow(at change.Position) {
 // session must stay responsive.
 func (s *Session) joins(ctx context.Context) (joined bool) {
 	at, hub := s.position(), s.hub.Position()
-	if hub.IsZero() || hub.After(at) {
+	if hub.IsZero() || !at.Covers(hub) {
 		return false
 	}
 	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
@@ -278,7 +278,7 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 		}
 		queued := c.event(e, p, keyed)
 		if queued && s.hub.budget.tight(s.opened()) && !s.affords() {
-			s.queue(e.Position().Clone())
+			s.queue(change.Later(s.position(), e.Position()).Clone())
 			return false
 		}
 		if c.ended {
@@ -518,7 +518,7 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 	s.do(func() {
 		at := s.at()
 		rest, of := Place{At: at}, map[change.Partition]Place(nil)
-		later := at.After(to)
+		later := !to.Covers(at)
 		switch {
 		case later:
 			rest = Place{At: to}
@@ -571,7 +571,7 @@ func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generatio
 	s.queue(at)
 	s.breakHold()
 	switch live := s.isLive(); {
-	case live && newSeen(rest, of) == nil && !at.After(rest.From()) && generation == s.generation():
+	case live && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
 		then()
 	case live:
 		s.hub.takeOff(s, at)

@@ -342,7 +342,7 @@ func (h *Hub) pass(batch *oplog.Batch) {
 		e := batch.Event(i)
 		h.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
 		h.event(e, p, keyed, before)
-		before = e.Position()
+		before = change.Later(before, e.Position())
 		if h.spent > 0 && h.level.units+float64(h.spent) > liveUnits {
 			h.relieve(before)
 		}
@@ -475,7 +475,7 @@ func (s *Session) isAfter(at change.Position) bool {
 	if s.from.IsZero() {
 		return true
 	}
-	if !at.After(s.from) {
+	if s.from.Has(at) {
 		return false
 	}
 	s.from = change.Position{} // it has reached the hub
@@ -494,7 +494,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 		}
 	}
 	for s := range h.live {
-		if (s.from.IsZero() || at.After(s.from)) && s.tell(loss) {
+		if (s.from.IsZero() || !s.from.Has(at)) && s.tell(loss) {
 			h.touched[s] = struct{}{}
 		}
 	}
@@ -630,7 +630,7 @@ func (h *Hub) Sessions() []*Session {
 
 // join adds a session that has considered everything up to at to the live path, unless the Hub is later.
 func (h *Hub) join(s *Session, at change.Position) (joined bool) {
-	if h.at.IsZero() || h.at.After(at) {
+	if h.at.IsZero() || !at.Covers(h.at) {
 		return false
 	}
 	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
@@ -639,7 +639,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	}
 	h.live[s] = struct{}{}
 	s.from = change.Position{}
-	if at.After(h.at) {
+	if !h.at.Covers(at) {
 		s.from = at
 	}
 	s.mu.Lock()

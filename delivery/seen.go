@@ -99,8 +99,10 @@ func newSeen(rest Place, of map[change.Partition]Place) *seen {
 // from returns the position after which the log must be read.
 func (s *seen) from() (from change.Position) {
 	for i, m := range s.markers {
-		if at := m.place.From(); i == 0 || from.After(at) {
+		if at := m.place.From(); i == 0 {
 			from = at
+		} else {
+			from = change.Earlier(from, at)
 		}
 	}
 	return from
@@ -159,7 +161,12 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	}
 	for _, m := range s.markers {
 		if !m.passed && !m.exact && m.head == head && m.place.Ref == at.Ref() {
-			m.passed, m.held = true, nil // this event and the held ones have been seen
+			for _, held := range m.held { // this event and those before it have been seen
+				if !change.PrecedesAlways(&held.event, e) {
+					released = append(released, held)
+				}
+			}
+			m.passed, m.held = true, nil
 		}
 	}
 	return v, released
@@ -182,7 +189,7 @@ func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released 
 		switch {
 		case m.passed:
 		case m.exact:
-			m.passed = at.After(m.place.At)
+			m.passed = !m.place.At.Has(at)
 		case bytes.Compare(head[:], m.head[:]) > 0, m.head == head && m.place.Ref.IsBetween():
 			m.passed, released, m.held = true, append(released, m.held...), nil
 		}

@@ -618,7 +618,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 // one, because whoever has had its end drops the rest of them as repeated.
 func (s *Session) closeUnit(at change.Position) {
 	if s.open != nil && !s.open.grows() {
-		s.queue(at.Clone())
+		s.queue(change.Later(s.position(), at).Clone())
 	}
 }
 

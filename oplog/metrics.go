@@ -22,7 +22,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	}
 	m := &metrics{
 		window: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "streamer", Name: "dedup_cache_size", Help: "Events that the tail's deduplication window remembers.",
+			Namespace: "streamer", Name: "dedup_cache_size", Help: "Events of the latest cluster time that the tail's deduplication window remembers.",
 		}),
 		gaps: design("gaps_detected_total", "Stretches of the oplog that were or may have been missed: read again, or lost."),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		}),
 		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
 		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
-		duplicates: design("duplicate_events_total", "Change events dropped because they passed before at another position."),
+		duplicates: design("duplicate_events_total", "Change events dropped because their changes came before under another form of resume token."),
 		detached:   counter("cursors_detached_total", "Cursors whose place in the tail's ring was overwritten."),
 		joins:      counter("cursors_joined_total", "Cursors that moved from a catch-up to the tail."),
 		catchups:   counter("catchups_total", "Catch-up streams opened."),

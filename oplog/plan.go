@@ -57,7 +57,7 @@ func assign(starts []change.Position, readers []span, limits limits) (places []i
 func nearest(readers []span, p change.Position) (best int) {
 	best = nowhere
 	for i, r := range readers {
-		if !r.base.After(p) && (best == nowhere || r.end.After(readers[best].end)) {
+		if p.Covers(r.base) && (best == nowhere || r.end.After(readers[best].end)) {
 			best = i
 		}
 	}

@@ -329,7 +329,7 @@ func (r *reader) passed(c *Cursor) {
 }
 
 // holds reports whether the ring holds everything after the position.
-func (r *reader) holds(p change.Position) bool { return r.opened && !r.ring.base.After(p) }
+func (r *reader) holds(p change.Position) bool { return r.opened && p.Covers(r.ring.base) }
 
 // reach returns the range that the ring holds, or will hold if the reader is not open yet.
 func (r *reader) reach() (base, end change.Position) {

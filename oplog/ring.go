@@ -1,6 +1,10 @@
 package oplog
 
-import "github.com/mongostream/streamer/change"
+import (
+	"sort"
+
+	"github.com/mongostream/streamer/change"
+)
 
 // A ring holds the last slots of a reader, bounded in bytes. The caller synchronizes access.
 type ring struct {
@@ -77,13 +81,9 @@ func (r *ring) firstAfter(s *slot, keep uint64) uint64 {
 
 // find returns the number of the first slot that may hold something after the position.
 func (r *ring) find(p change.Position) uint64 {
-	low, high := 0, len(r.slots)
-	for low < high {
-		if mid := (low + high) / 2; r.slots[mid].end.After(p) {
-			high = mid
-		} else {
-			low = mid + 1
-		}
+	i := sort.Search(len(r.slots), func(i int) bool { return r.slots[i].end.Time.Compare(p.Time) >= 0 })
+	for i < len(r.slots) && p.Covers(r.slots[i].end) {
+		i++
 	}
-	return r.first() + uint64(low)
+	return r.first() + uint64(i)
 }

@@ -43,12 +43,12 @@ func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
 // End returns the position up to which everything has been read after this batch. The caller may keep it.
 func (b *Batch) End() change.Position { return b.slot.end }
 
-// skip removes everything up to the position.
+// skip removes everything that is known to be at or before the position.
 func (b *Batch) skip(p change.Position) {
 	if b.loss != nil && b.first == 0 {
 		b.loss = b.loss.after(p)
 	}
-	for b.Len() > 0 && !b.Event(0).Position().After(p) {
+	for b.Len() > 0 && p.Has(b.Event(0).Position()) {
 		b.first++
 		b.loss = nil
 	}

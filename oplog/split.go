@@ -17,6 +17,7 @@ type splitter struct {
 	window      *dedup.Window // nil if disabled
 	detector    *gap.Detector
 	end         change.Position // up to which the reader has read
+	held        *slot           // events after end that have no position after it, because their tokens are of another version
 
 	repeated, duplicates, jumps int // of the last reply
 }
@@ -28,7 +29,10 @@ const eventOverhead = 96
 // log must be read again from the current end. An error wraps change.ErrEvent.
 func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.repeated, s.duplicates, s.jumps = 0, 0, 0
-	cut := &cutter{reply: r, slot: newSlot(len(r.Events))}
+	cut := &cutter{reply: r, slot: newSlot(len(r.Events)), from: s.end}
+	if s.held != nil {
+		cut.slot = s.held
+	}
 	end, looked := s.end, false
 	for _, raw := range r.Events {
 		e, err := change.Parse(raw)
@@ -36,7 +40,7 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 			return nil, false, fmt.Errorf("split reply: %w", err)
 		}
 		p := e.Position()
-		if !p.After(end) {
+		if s.passed(p, end) {
 			s.repeated++
 			continue
 		}
@@ -45,7 +49,7 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 		}
 		looked = true
 		before := end
-		end = p
+		end = change.Later(end, p)
 		if s.window != nil && s.window.Seen(&e, r.At) {
 			s.duplicates++
 			continue
@@ -79,7 +83,17 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	}
 	s.end = end
 	s.detector.Reached(end)
-	return cut.rest(end), false, nil
+	slots, s.held = cut.rest(end)
+	return slots, false, nil
+}
+
+// passed reports whether the reader has passed an event, as far as the tokens tell. The window
+// decides on those that cannot be compared.
+func (s *splitter) passed(event, end change.Position) bool {
+	if event.Time == end.Time && !event.Comparable(end) {
+		return false
+	}
+	return !event.After(end)
 }
 
 // jumped reports whether the progress to the position must not be accepted yet.
@@ -102,9 +116,10 @@ func (s *splitter) partition(e *change.Event) uint16 {
 	return everyPartition
 }
 
-// begin sets the end at which reading begins, or continues after a loss.
+// begin sets the end at which reading begins, or continues after a loss, which contains what is
+// held.
 func (s *splitter) begin(to change.Position) {
-	s.end = to
+	s.end, s.held = to, nil
 	s.detector.Reset(to)
 }
 
@@ -113,23 +128,24 @@ type cutter struct {
 	reply Reply
 	done  []*slot
 	slot  *slot
+	from  change.Position // the end of the slot before
 }
 
 func newSlot(events int) *slot {
 	return &slot{events: make([]change.Event, 0, events), partitions: make([]uint16, 0, events)}
 }
 
-// at ends the slot at a position, unless it is empty, and begins the next one.
+// at ends the slot at a position, unless it is empty, and begins the next one. Cursors tell slots
+// by their ends, so one that would not end after its predecessor goes on, unless it has a loss.
 func (c *cutter) at(end change.Position) {
-	if len(c.slot.events) == 0 && c.slot.loss == nil {
+	n := len(c.slot.events)
+	if c.slot.loss == nil && (n == 0 || !end.After(c.from)) {
 		return
 	}
 	c.slot.end = end.Clone()
-	c.slot.size = int64(len(c.slot.events)) * eventOverhead
-	c.done = append(c.done, c.slot)
-	n := len(c.slot.events)
-	rest := cap(c.slot.events) - n
-	c.slot = newSlot(rest)
+	c.slot.size += int64(n) * eventOverhead
+	c.done, c.from = append(c.done, c.slot), c.slot.end
+	c.slot = newSlot(cap(c.slot.events) - n)
 }
 
 // before inserts a loss right before the last event.
@@ -141,13 +157,20 @@ func (c *cutter) before(loss *Loss) {
 	c.slot.events = append(c.slot.events, last)
 }
 
-// rest ends the last slot and returns all. The last one is charged with the reply's memory, which is freed with the last slot.
-func (c *cutter) rest(end change.Position) []*slot {
+// rest ends the last slot and returns all, and what is held for the next reply because it does not
+// end after them. The last one is charged with the reply's memory, which is freed with the last
+// slot.
+func (c *cutter) rest(end change.Position) (slots []*slot, held *slot) {
 	c.at(end)
+	if len(c.slot.events) > 0 {
+		held = c.slot
+		held.size += int64(c.reply.Size)
+		return c.done, held
+	}
 	if n := len(c.done); n > 0 {
 		last := c.done[n-1]
 		last.end = change.Later(last.end, end)
 		last.size += int64(c.reply.Size)
 	}
-	return c.done
+	return c.done, nil
 }

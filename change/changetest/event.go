@@ -19,6 +19,9 @@ type Event struct {
 	Keyless  bool   // an event without a document
 	To       string // the target collection of a rename, in the same database
 	Pad      int    // size of a string field in bytes
+	// Version is that of the token, 1 or 2; defaults to 1. Fragment numbers the fragment that a
+	// token of version 2 names, from 1; 0 is none.
+	Version, Fragment int
 	// Value is the field v of the document, Base its field b; 0 omits them. An update sets v and carries the document only with Whole.
 	Value, Base int64
 	Whole       bool
@@ -72,16 +75,28 @@ func (e Event) Position() change.Position {
 	return change.Position{Token: Token(e), Time: e.Time}
 }
 
-// Token returns the event's resume token: a KeyString of version 1 with the document's key.
+// Token returns the event's resume token: a KeyString with the document's key, as a server of the
+// version makes it.
 func Token(e Event) []byte {
-	b := head(e.Time)
-	b = append(b, 0x2B, 0x02, 0x2C, 0x01, 0x00) // version 1, event
+	version := max(e.Version, 1)
+	b := append(head(e.Time), 0x2B, byte(version<<1), 0x2C, 0x01, 0x00) // an event
 	b = appendKeyInt(b, e.Index)
 	b = append(b, 0x6E, 0x5A, 0x10, 0x04) // not from an invalidate, the collection's UUID
 	b = append(b, make([]byte, 16)...)
-	b = append(b, 0x46, 0x1E, '_', 'i', 'd', 0)
-	b = appendKeyInt(b, uint64(e.ID))
-	return token(append(b, 0, 4))
+	key := append(appendKeyInt([]byte{0x46, 0x1E, '_', 'i', 'd', 0}, uint64(e.ID)), 0)
+	if version == 1 { // an event without a document has a key too, so that it has a place among others with its head
+		return token(append(append(b, key...), 4))
+	}
+	b = append(append(b, "\x46\x3CoperationType\x00\x3C"...), or(e.Op, "insert")...)
+	b = append(b, 0)
+	if !e.Keyless {
+		b = append(append(b, "\x46documentKey\x00"...), key...)
+	}
+	b = append(b, 0)
+	if e.Fragment > 0 {
+		b = appendKeyInt(b, uint64(e.Fragment-1))
+	}
+	return token(append(b, 4))
 }
 
 // HighWater returns the high-watermark token of a time, as MongoDB sends it with batches.

@@ -78,7 +78,7 @@ func libraries() []library {
 		{"github.com/spf13/cobra", []string{"cmd/...", "dev/demo"}, "commands"},
 		{"github.com/spf13/pflag", []string{"cmd/...", "dev/demo"}, "flags of commands: which one was mistyped"},
 		{"gopkg.in/yaml.v3", []string{"internal/config"}, "configuration is plain values everywhere else"},
-		{"github.com/hashicorp/golang-lru/v2", []string{"match"}, "programs of filters that several subscriptions share; tests compare the window with it"},
+		{"github.com/hashicorp/golang-lru/v2", []string{"dedup", "match"}, "programs of filters that several subscriptions share; changes that came under a token of another form"},
 		{"github.com/sony/gobreaker/v2", []string{"internal/breaker"}, "circuit breakers"},
 		{"github.com/cespare/xxhash/v2", []string{"change"}, "a document's partition"},
 		{"github.com/zeebo/xxh3", []string{"change", "cluster/plan", "dedup", "delivery", "snapshot"}, "hashes of tokens, checks of what carries them on the wire, and the ranks of members"},

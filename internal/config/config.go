@@ -337,10 +337,10 @@ type Checkpoint struct {
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
 }
 
-// Dedup is the window of each partition.
+// Dedup is the window of each reader.
 type Dedup struct {
 	Enabled bool `key:"enabled" default:"true"`
-	// CacheSize is in events, for each partition.
+	// CacheSize is in events of one cluster time, for each reader.
 	CacheSize int           `key:"cache_size" default:"10000" range:"1..10000000"`
 	TTL       time.Duration `key:"ttl" default:"3m" range:"1ms..24h"`
 }

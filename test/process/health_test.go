@@ -99,7 +99,7 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"streamer_partition_restarts_total": 0, "streamer_dedup_cache_size": 500, "streamer_partitions_owned": partitions,
+		"streamer_partition_restarts_total": 0, "streamer_dedup_cache_size": 1, "streamer_partitions_owned": partitions,
 		"streamer_duplicate_events_total": 0, "streamer_checkpoint_errors_total": 0,
 	} {
 		if got := metric(t, address, name); got != want {
