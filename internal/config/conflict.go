@@ -47,6 +47,7 @@ func (c *Config) findConflicts(t *table) {
 	c.findTracingConflicts(t)
 	c.findAccessConflicts(t)
 	c.findSinkConflicts(t)
+	c.refuseFutureStarts(t, time.Now())
 	c.findLocked(t)
 }
 

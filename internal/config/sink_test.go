@@ -87,3 +87,17 @@ func TestStdoutIsASinkWithDefaults(t *testing.T) {
 		}
 	}
 }
+
+// A start in the future is refused: nothing would come.
+func TestStartInTheFutureIsRefused(t *testing.T) {
+	future := time.Now().Add(3 * time.Hour).UTC().Format(time.RFC3339)
+	for _, text := range []string{"start_from: " + future, "sinks:\n  - {name: a, type: stdout, start: '" + future + "'}"} {
+		if _, err := parse("f", []byte(text+"\n"), nil, noFile); fault.Of(err) != fault.ConfigBadValue || !strings.Contains(err.Error(), "in the future") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	past := time.Now().Add(-3 * time.Hour).UTC().Format(time.RFC3339)
+	if _, err := parse("f", []byte("start_from: "+past+"\n"), nil, noFile); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -11,6 +12,22 @@ const (
 	startNow    = "now"
 	startOldest = "beginning-of-oplog"
 )
+
+// FutureSlack is how far a start may be ahead: clocks differ, and an idle MongoDB is up to 10 s behind them.
+const FutureSlack = 15 * time.Second
+
+// refuseFutureStarts complains of starts that are in the future by the clock of this machine.
+func (c *Config) refuseFutureStarts(t *table, now time.Time) {
+	refuse := func(path string, at time.Time) {
+		if ahead := at.Sub(now); !at.IsZero() && ahead > FutureSlack {
+			t.refuseValue(path, fmt.Errorf("%s is %s in the future: give a time of the past, in UTC or with its offset", at.Format(time.RFC3339), ahead.Round(time.Second)))
+		}
+	}
+	refuse("start_from", c.StartFrom.At)
+	for i := range c.Sinks {
+		refuse(fmt.Sprintf("sinks[%d].start", i), c.Sinks[i].Start.At)
+	}
+}
 
 // StartFrom says where the very first start begins to read; later ones go by the marks. The zero value means now.
 type StartFrom struct {

@@ -108,7 +108,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.openTracing, s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
+		s.openTracing, s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.accept, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()

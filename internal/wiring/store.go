@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
+	"github.com/mongostream/streamer/sink/file"
 	"github.com/mongostream/streamer/supervisor"
 )
 
@@ -45,6 +46,48 @@ func (s *Service) openStore(ctx context.Context) error {
 	return nil
 }
 
+// accept refuses what a node cannot work with, before anything is written: a start that is refused must leave no origin, or the corrected
+// configuration would find where the cluster begins decided.
+func (s *Service) accept(ctx context.Context) error {
+	cfg := s.opts.Config
+	if _, err := s.vitalsTransport(); err != nil {
+		return err
+	}
+	now, err := s.mongo.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := refuseFuture("start_from", cfg.StartFrom.At, now); err != nil {
+		return err
+	}
+	for _, c := range cfg.Sinks {
+		if err := refuseFuture("start of sink "+c.Name, c.Start.At, now); err != nil {
+			return err
+		}
+		if _, err := backend.Subscriptions(c, s.carries()); err != nil {
+			return err
+		}
+		target, letters, err := backend.Targets(c, "", cfg.Cluster.Partitions, file.NewOutput(s.opts.Stdout))
+		if err != nil {
+			return err
+		}
+		target.Close()
+		if letters != nil {
+			letters.Close()
+		}
+	}
+	return nil
+}
+
+// refuseFuture returns the fault of a start that MongoDB has not reached, nil for the zero time: nothing would come, and nobody would know why.
+func refuseFuture(key string, at time.Time, now change.Timestamp) error {
+	if ahead := at.Sub(now.Time()); !at.IsZero() && ahead > config.FutureSlack {
+		return fault.Newf(fault.ConfigBadValue, "%s: %s is %s ahead of MongoDB: give a time of the past, in UTC or with its offset",
+			key, at.Format(time.RFC3339), ahead.Round(time.Second))
+	}
+	return nil
+}
+
 // findOrigin reads the origin, or writes it where this is the first start.
 func (s *Service) findOrigin(ctx context.Context) error {
 	source, err := s.mongo.Identity(ctx)
@@ -65,6 +108,12 @@ func (s *Service) findOrigin(ctx context.Context) error {
 	s.log.UseIDFormat(s.origin.IDFormat)
 	if s.origin.Cluster == first.Cluster {
 		s.logger.Info("first start: shared subscribers without a checkpoint begin here", "start", s.origin.Start.String(), "start_from", cfg.StartFrom.String())
+		return nil
+	}
+	if at := cfg.StartFrom.At; !at.IsZero() && at.Sub(s.origin.Start.Time()).Abs() > config.FutureSlack {
+		s.logger.Warn("start_from has no effect: the cluster began elsewhere, at its first start or when it was adopted",
+			"start_from", cfg.StartFrom.String(), "began", s.origin.Start.Time().Format(time.RFC3339),
+			"remedy", "move a subscriber by `streamer subscribers rewind NAME --to TIME`, or the cluster by `streamer cluster adopt --to TIME`")
 	}
 	return nil
 }
