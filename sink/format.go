@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/extjson"
@@ -180,22 +182,31 @@ func (e *encoder) appendEnvelope(b []byte, m *Message, f *fields) []byte {
 	b = append(append(b, `{"specversion":"1.0","id":`...), quoted(m.ID)...)
 	b = append(append(b, `,"source":`...), quoted("/streamer/"+e.cluster+"/"+e.name)...)
 	b = append(append(b, `,"type":`...), quoted("streamer."+m.Op)...)
-	if m.DB != "" {
-		subject := m.DB
-		if m.Coll != "" {
-			subject += "." + m.Coll
-		}
+	subject := ceText(m.Namespace())
+	if subject != "" { // no attribute may be empty
 		b = append(append(b, `,"subject":`...), quoted(subject)...)
 	}
 	b = append(b, `,"time":"`...)
 	b = timeOf(f).AppendFormat(b, "2006-01-02T15:04:05.000Z")
-	b = append(b, `","datacontenttype":"application/json","partitionkey":`...)
-	key := m.Key
-	if key == nil {
-		key = []byte(m.DB + "." + m.Coll)
+	b = append(b, `","datacontenttype":"application/json"`...)
+	switch {
+	case m.Key != nil:
+		b = extjson.AppendString(append(b, `,"partitionkey":`...), m.Key)
+	case subject != "":
+		b = append(append(b, `,"partitionkey":`...), quoted(subject)...)
 	}
-	b = append(b, quoted(string(key))...)
 	return append(b, `,"data":`...)
+}
+
+// ceText returns a text as an attribute of a CloudEvent, which may have no control characters
+// and only valid Unicode: others are escapes, and so are backslashes then.
+func ceText(s string) string {
+	exact := extjson.AppendExact(nil, []byte(s))
+	plain := exact[1 : len(exact)-1] // without quotes
+	if !bytes.Contains(plain, []byte(`\u`)) && !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	return string(plain)
 }
 
 // timeOf returns when a change was committed, to the millisecond where the server says so.
@@ -238,7 +249,11 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 		op = m.Op
 	}
 	b = append(b, `{"before":`...)
-	if b, err = e.appendJSONText(b, f.before); err != nil {
+	before := f.before
+	if before.Document() == nil && op == "d" { // of a document that is gone, its _id
+		before = change.Value{Type: change.TypeDocument, Data: change.WrapDocument(change.AppendElement(nil, f.id.Type, "_id", f.id.Data))}
+	}
+	if b, err = e.appendJSONText(b, before); err != nil {
 		return b, err
 	}
 	b = append(b, `,"after":`...)
@@ -254,7 +269,9 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 	b = append(b, `,"snapshot":"`...)
 	b = strconv.AppendBool(b, m.Snapshot)
 	b = append(append(b, `","db":`...), quoted(m.DB)...)
-	b = append(append(b, `,"sequence":null,"collection":`...), quoted(m.Coll)...)
+	b = strconv.AppendInt(append(b, `,"sequence":null,"ts_us":`...), at*1000, 10)
+	b = strconv.AppendInt(append(b, `,"ts_ns":`...), at*1_000_000, 10)
+	b = append(append(b, `,"collection":`...), quoted(m.Coll)...)
 	b = strconv.AppendUint(append(b, `,"ord":`...), uint64(f.time.I), 10)
 	b = append(b, `,"lsid":`...)
 	if b, err = e.appendJSONText(b, f.lsid); err != nil {
@@ -273,8 +290,14 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 		b = append(b, "null"...)
 	}
 	b = append(append(b, `,"streamer_id":`...), quoted(m.ID)...)
+	if m.Key != nil { // targets without keys have the document here
+		b = extjson.AppendString(append(b, `,"streamer_key":`...), m.Key)
+	}
 	b = append(append(b, `},"op":`...), quoted(op)...)
-	b = strconv.AppendInt(append(b, `,"ts_ms":`...), time.Now().UnixMilli(), 10)
+	now := time.Now()
+	b = strconv.AppendInt(append(b, `,"ts_ms":`...), now.UnixMilli(), 10)
+	b = strconv.AppendInt(append(b, `,"ts_us":`...), now.UnixMicro(), 10)
+	b = strconv.AppendInt(append(b, `,"ts_ns":`...), now.UnixNano(), 10)
 	return append(b, `,"transaction":null}`...), nil
 }
 
@@ -306,12 +329,32 @@ func (e *encoder) appendUpdate(b []byte, update change.Value) (_ []byte, err err
 		return b, err
 	}
 	b = append(b, `,"truncatedArrays":`...)
-	if truncated := update.Lookup("truncatedArrays"); truncated.Type == change.TypeArray && len(truncated.Data) > 5 {
-		b, err = e.json.AppendValue(b, truncated)
-	} else {
-		b = append(b, "null"...)
-	}
+	b, err = appendTruncated(b, update.Lookup("truncatedArrays"))
 	return append(b, '}'), err
+}
+
+// appendTruncated appends the arrays that an update has shortened: Debezium calls newSize size.
+func appendTruncated(b []byte, truncated change.Value) ([]byte, error) {
+	if truncated.Type != change.TypeArray || len(truncated.Data) <= 5 {
+		return append(b, "null"...), nil
+	}
+	b = append(b, '[')
+	for at := 4; ; {
+		name, v, next, err := change.Element(truncated.Data, at)
+		if err != nil {
+			return b, fmt.Errorf("read truncated arrays: %w", err)
+		}
+		if name == nil {
+			return append(b, ']'), nil
+		}
+		if at > 4 {
+			b = append(b, ',')
+		}
+		size, _ := v.Lookup("newSize").Int64()
+		b = extjson.AppendString(append(b, `{"field":`...), v.Lookup("field").Text())
+		b = append(strconv.AppendInt(append(b, `,"size":`...), size, 10), '}')
+		at = next
+	}
 }
 
 // messages returns the messages of a batch, without events whose terms have ended: the next owner, or later batches, have these.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
@@ -91,7 +92,7 @@ func TestFormats(t *testing.T) {
 		{Config{Format: Canonical}, []string{`"n":{"$numberLong":"9007199254740993"}`}},
 		{Config{Format: Debezium}, []string{
 			`{"before":null,"after":"{\"_id\":7,\"n\":9007199254740993}",`, `"updateDescription":{"removedFields":["x"],"updatedFields":"{\"n\":9007199254740993}","truncatedArrays":null}`,
-			`"connector":"mongodb","name":"c","ts_ms":1000123,"snapshot":"false","db":"shop","sequence":null,"collection":"orders","ord":2,`, `"op":"u","ts_ms":`,
+			`"connector":"mongodb","name":"c","ts_ms":1000123,"snapshot":"false","db":"shop","sequence":null,"ts_us":1000123000,"ts_ns":1000123000000,"collection":"orders","ord":2,`, `"op":"u","ts_ms":`,
 		}},
 		{Config{Format: CloudEvents}, []string{
 			`{"specversion":"1.0","id":"`, `"source":"/streamer/c/out","type":"streamer.update","subject":"shop.orders","time":"1970-01-01T00:16:40.123Z"`, `"partitionkey":"7","data":{"id":`,
@@ -239,4 +240,169 @@ func TestTemplatesTellCollectionsApart(t *testing.T) {
 			t.Errorf("%q: %s, want %s", coll, got, want)
 		}
 	}
+}
+
+// debezium is Debezium's schema of MongoDB's events (MongoDbSchema, MongoDbSourceInfoStructMaker,
+// TransactionMonitor), with what ours adds to source.
+type debezium struct {
+	Before *string `json:"before"`
+	After  *string `json:"after"`
+	Update *struct {
+		Removed   []string `json:"removedFields"`
+		Updated   *string  `json:"updatedFields"`
+		Truncated []struct {
+			Field string `json:"field"`
+			Size  int    `json:"size"`
+		} `json:"truncatedArrays"`
+	} `json:"updateDescription"`
+	Source struct {
+		Version    string  `json:"version"`
+		Connector  string  `json:"connector"`
+		Name       string  `json:"name"`
+		Millis     int64   `json:"ts_ms"`
+		Micros     int64   `json:"ts_us"`
+		Nanos      int64   `json:"ts_ns"`
+		Snapshot   string  `json:"snapshot"`
+		DB         string  `json:"db"`
+		Sequence   *string `json:"sequence"`
+		Collection string  `json:"collection"`
+		Ord        int32   `json:"ord"`
+		LSID       *string `json:"lsid"`
+		Txn        *int64  `json:"txnNumber"`
+		Wall       *int64  `json:"wallTime"`
+		ID         string  `json:"streamer_id"`
+		Key        string  `json:"streamer_key"`
+	} `json:"source"`
+	Op          string `json:"op"`
+	Millis      int64  `json:"ts_ms"`
+	Micros      int64  `json:"ts_us"`
+	Nanos       int64  `json:"ts_ns"`
+	Transaction any    `json:"transaction"`
+}
+
+// Every event has the fields of Debezium's schema and no others, with its types and values.
+func TestDebeziumHasItsOwnSchema(t *testing.T) {
+	t.Parallel()
+	key := bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: bson.ObjectID{1}}}}
+	const id = `{"_id":{"$oid":"010000000000000000000000"}}`
+	of := func(op string, more ...bson.E) bson.D {
+		return append(bson.D{
+			{Key: "operationType", Value: op}, {Key: "clusterTime", Value: bson.Timestamp{T: 1000, I: 2}}, {Key: "wallTime", Value: bson.DateTime(1000123)},
+			{Key: "ns", Value: bson.D{{Key: "db", Value: "shop"}, {Key: "coll", Value: "orders"}}}, key,
+			{Key: "lsid", Value: bson.D{{Key: "n", Value: int32(1)}}}, {Key: "txnNumber", Value: int64(3)},
+		}, more...)
+	}
+	full := bson.E{Key: "fullDocument", Value: bson.D{key.Value.(bson.D)[0], {Key: "n", Value: int32(1)}}} //nolint:forcetypeassert // it is one
+	before := bson.E{Key: "fullDocumentBeforeChange", Value: bson.D{key.Value.(bson.D)[0]}}                //nolint:forcetypeassert // it is one
+	document := `{"_id":{"$oid":"010000000000000000000000"},"n":1}`
+	shortened := bson.E{Key: "updateDescription", Value: bson.D{
+		{Key: "updatedFields", Value: bson.D{{Key: "a.b", Value: int32(1)}}}, {Key: "removedFields", Value: bson.A{"x", "y"}},
+		{Key: "truncatedArrays", Value: bson.A{bson.D{{Key: "field", Value: "list"}, {Key: "newSize", Value: int32(2)}}, bson.D{{Key: "field", Value: "more"}, {Key: "newSize", Value: int32(0)}}}},
+	}}
+	for name, c := range map[string]struct {
+		event             bson.D
+		op, before, after string
+		update            bool
+	}{
+		"insert":                 {of("insert", full), "c", "", document, false},
+		"update":                 {of("update", shortened), "u", "", "", true},
+		"update, with documents": {of("update", shortened, full, before), "u", id, document, true},
+		"replace":                {of("replace", full), "u", "", document, false},
+		"delete":                 {of("delete"), "d", id, "", false},
+		"delete, with its image": {of("delete", before), "d", id, "", false},
+	} {
+		m := encoded(t, Config{Format: Debezium}, c.event)
+		var e debezium
+		decoder := json.NewDecoder(strings.NewReader(string(m.Value)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&e); err != nil {
+			t.Errorf("%s: %v: %s", name, err, m.Value)
+			continue
+		}
+		text := func(s *string) string {
+			if s == nil {
+				return ""
+			}
+			return *s
+		}
+		if e.Op != c.op || text(e.Before) != c.before || text(e.After) != c.after || (e.Update != nil) != c.update {
+			t.Errorf("%s: %s", name, m.Value)
+		}
+		if u := e.Update; u != nil && (text(u.Updated) != `{"a.b":1}` || strings.Join(u.Removed, " ") != "x y" || len(u.Truncated) != 2 || u.Truncated[0].Field != "list" || u.Truncated[0].Size != 2) {
+			t.Errorf("%s: update %+v", name, u)
+		}
+		s := e.Source
+		if s.Connector != "mongodb" || s.Version == "" || s.Name != "c" || s.Millis != 1000123 || s.Micros != 1000123000 || s.Nanos != 1000123000000 || s.Snapshot != "false" ||
+			s.DB != "shop" || s.Collection != "orders" || s.Ord != 2 || text(s.LSID) != `{"n":1}` || s.Txn == nil || *s.Txn != 3 || s.Wall == nil || *s.Wall != 1000123 ||
+			s.ID != m.ID || s.Key != string(m.Key) || e.Millis == 0 || e.Nanos/1_000_000 != e.Millis || e.Transaction != nil {
+			t.Errorf("%s: %s", name, m.Value)
+		}
+		if got := string(DebeziumKey(m.Key, nil)); got != `{"id":"{\"$oid\":\"010000000000000000000000\"}"}` {
+			t.Errorf("key %s", got)
+		}
+	}
+}
+
+// Attributes of CloudEvents are as its specification says: not empty, without control characters
+// and what is no character, and source and id are unique.
+func TestCloudEventsHaveLegalAttributes(t *testing.T) {
+	t.Parallel()
+	ids := make(map[string]bool)
+	check := func(m *Message, subject, partition string) {
+		t.Helper()
+		var e map[string]json.RawMessage
+		if err := json.Unmarshal(m.Value, &e); err != nil {
+			t.Fatalf("%v: %s", err, m.Value)
+		}
+		attributes := make(map[string]string)
+		for name, raw := range e {
+			if name == "data" {
+				continue
+			}
+			var v string
+			if err := json.Unmarshal(raw, &v); err != nil || v == "" || strings.ToLower(name) != name || strings.ContainsAny(name, "-_.") {
+				t.Errorf("attribute %s: %s, %v", name, raw, err)
+			}
+			for _, r := range v {
+				if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\ufffd' || r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe {
+					t.Errorf("attribute %s has the code point %U: %q", name, r, v)
+				}
+			}
+			attributes[name] = v
+		}
+		if attributes["specversion"] != "1.0" || attributes["type"] == "" || attributes["source"] == "" || attributes["subject"] != subject || attributes["partitionkey"] != partition {
+			t.Errorf("%v, want subject %q, partitionkey %q", attributes, subject, partition)
+		}
+		if _, err := time.Parse(time.RFC3339, attributes["time"]); err != nil {
+			t.Error(err)
+		}
+		if ids[attributes["source"]+attributes["id"]] {
+			t.Errorf("id %s comes twice", attributes["id"])
+		}
+		ids[attributes["source"]+attributes["id"]] = true
+	}
+	n := uint32(0)
+	event := func(db, coll string, id any) *Message {
+		n++
+		doc := bson.D{{Key: "operationType", Value: "delete"}, {Key: "clusterTime", Value: bson.Timestamp{T: 1000, I: n}}, {Key: "ns", Value: bson.D{{Key: "db", Value: db}, {Key: "coll", Value: coll}}}}
+		if id != nil {
+			doc = append(doc, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}})
+		}
+		raw, err := bson.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Message{}
+		if _, err := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).message(m, nil, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: n}).Ref()}, "", raw); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	check(event("shop", "orders", int32(7)), "shop.orders", "7")
+	check(event("shop", "", nil), "shop", "shop")
+	check(event("shop", "bücher \\ %", "ü\x00\x7f\u0085\uffff\xff"), "shop.bücher \\ %", `"ü\u0000\u007f\u0085\uffff\udcff"`)
+	check(event("shop", "a\tb", int32(7)), `shop.a\tb`, "7")
+	check(event("shop", "a\nb\xff", int32(7)), `shop.a\nb\udcff`, "7")
+	loss := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).loss(&delivery.Batch{Loss: &delivery.Loss{Kind: "resync"}, To: change.At(change.Timestamp{T: 1000, I: 9})})
+	check(loss, "", "")
 }

@@ -54,6 +54,10 @@ func (o Options) AppendValue(b []byte, v change.Value) ([]byte, error) {
 	return text, nil
 }
 
+// AppendExact appends text as a JSON string that differs for every text, also where it is not
+// UTF-8. It has no control characters and no code points that are no characters, but as escapes.
+func AppendExact(b, text []byte) []byte { return appendExact(b, text) }
+
 // AppendString appends text as a JSON string.
 func AppendString(b, text []byte) []byte { return appendString(b, text) }
 

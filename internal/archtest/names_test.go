@@ -77,7 +77,8 @@ func TestNamesInDocumentsExist(t *testing.T) {
 	for path, text := range referringTexts(t) {
 		for _, name := range metric.FindAllString(text, -1) {
 			series := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-			if !metrics[name] && !metrics[series] {
+			field := name == "streamer_id" || name == "streamer_key" // of Debezium's envelope
+			if !metrics[name] && !metrics[series] && !field {
 				t.Errorf("%s: there is no metric %s", path, name)
 			}
 		}
