@@ -36,6 +36,7 @@ type Message struct {
 	flight   *flight
 	attempts int   // that the target has refused
 	err      error // of the last attempt
+	tried    bool  // there was an attempt
 	state    state
 }
 

@@ -19,7 +19,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		published: counter("published_total", "Messages that a sink's target has acknowledged."),
-		retries:   counter("retries_total", "Messages that a sink has published again after a failure."),
+		retries:   counter("retries_total", "Messages that were handed to the target again after a failure."),
 		dead:      counter("dead_letters_total", "Messages that a sink's target has refused and that were written as dead letters."),
 	}
 	if reg != nil {

@@ -84,9 +84,19 @@ type Sink struct {
 		halted   error
 		stalled  bool
 		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
+		acked    bool      // it has acknowledged something since it was stalled
+		told     bool      // operators know that it is stalled
 		last     error
 	}
 	published, dead, retried atomic.Uint64
+
+	outage outage // of the loop
+}
+
+// An outage is attempts that fail one after the other.
+type outage struct {
+	since, logged time.Time
+	attempts      int
 }
 
 // A flight is a batch on its way.
@@ -273,6 +283,7 @@ func (s *Sink) begin(m *Message) bool {
 	}
 	m.state = underWay
 	s.mu.underWay++
+	s.attempt(m)
 	return true
 }
 
@@ -304,9 +315,7 @@ func (s *Sink) done(m *Message, err error) {
 		notify(s.signal)
 		return
 	}
-	s.published.Add(1)
-	s.metrics.published.Inc()
-	s.mu.moved = time.Now()
+	s.acknowledged()
 	s.end(m)
 	if s.mu.failed && s.mu.underWay == 0 {
 		notify(s.signal)
@@ -416,8 +425,6 @@ func (s *Sink) recover(ctx context.Context) error {
 				return err
 			}
 		}
-		s.retried.Add(uint64(len(again)))
-		s.metrics.retries.Add(float64(len(again)))
 		retry := s.beginRetry(ctx, first)
 		err := s.cfg.Breaker.Do(func() error { return s.try(ctx, first) })
 		retry.end(err)
@@ -429,16 +436,37 @@ func (s *Sink) recover(ctx context.Context) error {
 			continue
 		}
 		failures = 0
+		s.recovered()
 		s.repeat(ctx, again[1:])
 	}
 }
 
-// complain logs an error that another attempt follows.
+// summaryEvery is the time between the log lines of an outage.
+const summaryEvery = time.Minute
+
+// complain logs an error that another attempt follows: the first of an outage, and then what it has come to every minute.
 func (s *Sink) complain(err error) {
 	if errors.Is(err, breaker.ErrOpen) {
 		return
 	}
-	s.cfg.Logger.Warn("publishing failed, it is repeated", "error", err)
+	now, o := time.Now(), &s.outage
+	o.attempts++
+	switch {
+	case o.attempts == 1:
+		o.since, o.logged = now, now
+		s.cfg.Logger.Warn("publishing failed, it is repeated", "error", err)
+	case now.Sub(o.logged) >= summaryEvery:
+		o.logged = now
+		s.cfg.Logger.Warn("publishing still fails", "for", now.Sub(o.since).Round(time.Second), "attempts", o.attempts, "error", err)
+	}
+}
+
+// recovered logs the end of an outage.
+func (s *Sink) recovered() {
+	if o := s.outage; o.attempts > 0 {
+		s.cfg.Logger.Info("publishing recovered", "after", time.Since(o.since).Round(time.Second), "attempts", o.attempts)
+	}
+	s.outage = outage{}
 }
 
 // quiet waits until nothing is under way.
@@ -540,6 +568,9 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 
 // try publishes a message alone.
 func (s *Sink) try(ctx context.Context, m *Message) error {
+	s.mu.Lock()
+	s.attempt(m)
+	s.mu.Unlock()
 	err := One(ctx, s.target, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -547,11 +578,25 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 		s.mu.last = err
 		return err
 	}
-	s.published.Add(1)
-	s.metrics.published.Inc()
-	s.mu.moved = time.Now()
+	s.acknowledged()
 	s.end(m)
 	return nil
+}
+
+// acknowledged notes that the target has acknowledged a message. The caller holds the mutex.
+func (s *Sink) acknowledged() {
+	s.published.Add(1)
+	s.metrics.published.Inc()
+	s.mu.moved, s.mu.acked = time.Now(), true
+}
+
+// attempt notes that a message is handed to the target, which is a retry unless it is the first time. The caller holds the mutex.
+func (s *Sink) attempt(m *Message) {
+	if m.tried {
+		s.retried.Add(1)
+		s.metrics.retries.Inc()
+	}
+	m.tried = true
 }
 
 // repeat publishes messages again, and lets new ones follow. Those that are over need another attempt because an earlier one of their
@@ -622,24 +667,32 @@ func (s *Sink) watch(ctx context.Context) {
 	}
 }
 
-// look judges whether the sink is stalled.
+// look judges whether the sink is stalled. It has recovered when the target has acknowledged something, and not because nothing waits any more: a sink
+// that an operator has resumed, or whose partitions have moved away, says nothing of its target.
 func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
 	stalled, was, last := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled, s.mu.last
-	s.mu.Unlock()
-	if stalled == was {
-		return
+	if stalled && !was {
+		s.mu.acked = false
 	}
-	s.hold(func() { s.mu.stalled = stalled })
+	begins, ends := stalled && !s.mu.told, s.mu.told && !stalled && s.mu.acked
+	s.mu.told = s.mu.told && !ends || begins
+	s.mu.Unlock()
+	if stalled != was {
+		s.hold(func() { s.mu.stalled = stalled })
+	}
 	n := notice.Notice{Channel: notice.Health, Level: notice.Info, Fields: map[string]any{"sink": s.cfg.Name}}
-	if stalled {
+	switch {
+	case begins:
 		n.Kind, n.Level, n.Text = notice.KindSinkStalled, notice.Warning, fmt.Sprintf("the target of sink %s has acknowledged nothing for %s", s.cfg.Name, s.cfg.StallAfter)
 		if last != nil {
 			n.Fields["error"] = last.Error()
 		}
-	} else {
+	case ends:
 		n.Kind, n.Text = notice.KindSinkRecovered, fmt.Sprintf("the target of sink %s acknowledges again", s.cfg.Name)
+	default:
+		return
 	}
 	s.cfg.Board.Post(n)
 }
@@ -660,7 +713,7 @@ type Status struct {
 	State      string `json:"state"`
 	// UnderWay counts messages that the target has not acknowledged.
 	UnderWay int `json:"under_way"`
-	// Published, Retried and DeadLetters count messages since the start.
+	// Published counts acknowledgements since the start, Retried how often a message was handed to the target again, DeadLetters messages.
 	Published   uint64 `json:"published"`
 	Retried     uint64 `json:"retried"`
 	DeadLetters uint64 `json:"dead_letters"`

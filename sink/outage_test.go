@@ -1,0 +1,119 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A broken target refuses to answer while it is away.
+type broken struct {
+	Target
+
+	away   atomic.Bool
+	asked  atomic.Int64
+	silent atomic.Bool // it reports no outcome
+}
+
+func (b *broken) Publish(_ context.Context, m *Message) {
+	b.asked.Add(1)
+	switch {
+	case b.silent.Load():
+	case b.away.Load():
+		m.Done(errors.New("away"))
+	default:
+		m.Done(nil)
+	}
+}
+func (b *broken) Flush() {}
+func (b *broken) Close() {}
+
+// publishing returns a sink with a batch of messages that a target has failed.
+func publishing(target Target, cfg Config, messages int) *Sink {
+	cfg.Metrics, cfg.Breaker = NewMetrics(nil), breaker.NewPanel(breaker.Config{Threshold: 1 << 30}).Breaker("sink", func(err error) bool { return err != nil })
+	s := New(cfg, &streamer.Shared{}, target)
+	f := &flight{seq: 1, left: messages}
+	for range messages {
+		f.messages = append(f.messages, &Message{flight: f, report: s.done})
+	}
+	s.mu.flights = append(s.mu.flights, f)
+	return s
+}
+
+// A target that is away for an hour costs a line when it begins, one each minute and one at the end; and what counts as a retry is a message that is handed
+// to it again, not what waits behind it.
+func TestOutageIsToldOnceAndSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		target := &broken{}
+		target.away.Store(true)
+		s := publishing(target, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, 100)
+		s.begin(s.mu.flights[0].messages[0])
+		target.Publish(t.Context(), s.mu.flights[0].messages[0])
+		time.AfterFunc(time.Hour, func() { target.away.Store(false) })
+		if err := s.recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if n := len(lines); n < 50 || n > 62 || !strings.Contains(lines[0], "publishing failed") || !strings.Contains(lines[1], "still fails") || !strings.Contains(lines[n-1], "recovered") {
+			t.Errorf("%d lines: %s … %s", n, lines[0], lines[n-1])
+		}
+		st := s.Status()
+		if again := uint64(target.asked.Load()) - 100; st.Retried != again || st.Published != 100 {
+			t.Errorf("%+v; %d were handed over again", st, again)
+		}
+	})
+}
+
+// A sink has recovered when its target has acknowledged something, not when an operator resumes it or nothing waits any more.
+func TestRecoveredMeansAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := notice.NewBoard(notice.Config{})
+		var kinds []string
+		heard := func() []string {
+			all, _, err := board.Follow(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds = kinds[:0]
+			for _, n := range all {
+				kinds = append(kinds, n.Kind)
+			}
+			return kinds
+		}
+		s := publishing(&broken{}, Config{Board: board, Subscriber: "sink/out"}, 2)
+		m := s.mu.flights[0].messages[0]
+		s.begin(m)
+		wait := func(d time.Duration) {
+			time.Sleep(d)
+			s.look(time.Now())
+		}
+		wait(time.Minute)
+		m.Done(ErrReplaced) // and dropped: its partition has moved away
+		s.mu.failed = false
+		wait(time.Second)
+		s.mu.moved = time.Now() // as an operator's Resume does
+		wait(time.Second)
+		s.begin(m)
+		wait(time.Minute)
+		if got := heard(); !slices.Equal(got, []string{notice.KindSinkStalled}) {
+			t.Errorf("without an acknowledgement operators heard %q", got)
+		}
+		m.Done(nil)
+		wait(time.Second)
+		if got := heard(); !slices.Equal(got, []string{notice.KindSinkStalled, notice.KindSinkRecovered}) {
+			t.Errorf("operators heard %q", got)
+		}
+	})
+}
