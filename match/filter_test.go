@@ -45,6 +45,8 @@ func TestBadFiltersAreRefused(t *testing.T) {
 		"computed keys":     {`{key._id: 1} == {"x": doc.a}`, fault.FilterInvalid, "a map key must be a string, an int or a bool, not a dyn"},
 		"broken constant":   {`doc.a == int("x")`, fault.FilterInvalid, "line 1, column"},
 		"bad has":           {`has(doc)`, fault.FilterInvalid, "has() takes a field"},
+		"bad path":          {`changed("")`, fault.FilterInvalid, "changed() takes the path of a field"},
+		"computed path":     {`changed(op)`, fault.FilterInvalid, "changed() takes the path of a field"},
 		"bad pattern":       {`doc.a.matches("(")`, fault.FilterInvalid, "missing closing )"},
 		"large pattern":     {`doc.a.matches("(((a{10}){10}){10}){10}")`, fault.FilterInvalid, ""},
 		"huge pattern":      {`doc.a.matches("a{900}b{900}")`, fault.FilterInvalid, "at most 1000"},

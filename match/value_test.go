@@ -93,6 +93,11 @@ func TestTableOfTypes(t *testing.T) {
 		{bson.Binary{Data: []byte("ab")}, `doc.a == b"ab" && doc.a > b"aa" && size(doc.a) == 2`, true, ""},
 		{bson.Binary{Subtype: 4, Data: []byte(strings.Repeat("u", 16))}, `doc.a == uuid("75757575-7575-7575-7575-757575757575")`, true, ""},
 		{bson.Binary{Subtype: 4, Data: []byte(strings.Repeat("u", 16))}, `string(doc.a) == "75757575-7575-7575-7575-757575757575"`, true, ""},
+		{bson.Binary{Subtype: 3, Data: []byte(strings.Repeat("u", 16))}, `doc.a == uuid("75757575-7575-7575-7575-757575757575")`, true, ""},
+		{bson.Binary{Subtype: 3, Data: []byte(strings.Repeat("u", 16))}, `doc.a in [uuid("75757575-7575-7575-7575-757575757575"), uuid("00000000-0000-0000-0000-000000000000")]`, true, ""},
+		{bson.Binary{Subtype: 3, Data: []byte(strings.Repeat("u", 16))}, `doc.a != uuid("75757575-7575-7575-7575-757575757575")`, false, ""},
+		{bson.Binary{Subtype: 3, Data: []byte("ab")}, `doc.a == uuid("75757575-7575-7575-7575-757575757575")`, false, ""},
+		{bson.Binary{Subtype: 5, Data: []byte(strings.Repeat("u", 16))}, `doc.a == uuid("75757575-7575-7575-7575-757575757575")`, false, ""},
 		{bson.Binary{Subtype: 4, Data: []byte("ab")}, `doc.a == b"ab"`, false, ""}, {bson.Binary{Subtype: 4, Data: []byte("ab")}, `doc.a > b"aa"`, false, noMeaning},
 		{bson.Regex{Pattern: "a"}, "doc.a == doc.a", true, ""}, {bson.Timestamp{T: 1}, "doc.a > doc.a", false, noMeaning}, {bson.MinKey{}, "doc.a == 1", false, ""},
 		// Arrays and documents.

@@ -29,6 +29,11 @@ func AppendKey(b []byte, v change.Value) []byte {
 		// Whatever is not zero is true; a server only sends 1.
 		v.Data = []byte{1}
 	}
+	if v.Type == change.TypeBinary && v.Data[4] == oldUUIDSubtype && len(v.Data) == 5+16 {
+		data := append([]byte(nil), v.Data...)
+		data[4] = uuidSubtype
+		v.Data = data
+	}
 	return change.AppendCanonical(b, v)
 }
 

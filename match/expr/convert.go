@@ -32,7 +32,12 @@ func DateScalar(t time.Time) Scalar {
 	return Scalar{Class: Date, num: number{i: t.UnixMilli(), near: float64(t.Nanosecond() % int(time.Millisecond))}}
 }
 
-const uuidSubtype = 4
+// The subtypes of UUIDs. In a filter those of the old one are UUIDs by their bytes; some drivers wrote
+// these in an order of their own.
+const (
+	oldUUIDSubtype = 3
+	uuidSubtype    = 4
+)
 
 var (
 	errObjectID = errors.New("an ObjectId is 24 hexadecimal digits")

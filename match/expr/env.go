@@ -22,13 +22,13 @@ const (
 // funcHas is the function for the macro has().
 const funcHas = "@has"
 
-// celOptions declare the extensions of CEL's standard library: ObjectId, uuid and decimal, and has() on missing fields.
+// celOptions declare the extensions of CEL's standard library: ObjectId, uuid and decimal, changed(), and has() on missing fields.
 func celOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.ClearMacros(),
-		cel.Macros(cel.GlobalMacro(operators.Has, 1, expandHas), cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro),
+		cel.Macros(cel.GlobalMacro(operators.Has, 1, expandHas), cel.GlobalMacro("changed", 1, expandChanged), cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro),
 		cel.Function(funcHas, cel.Overload("bson_has", []*cel.Type{cel.DynType, cel.StringType}, cel.BoolType, cel.BinaryBinding(has))),
-		maker(funcObjectID), maker(funcUUID), maker(funcDecimal),
+		changedOption(), maker(funcObjectID), maker(funcUUID), maker(funcDecimal),
 		conversion("string", cel.StringType, objectIDType, decimalType, binaryType),
 		conversion("double", cel.DoubleType, decimalType),
 		conversion("int", cel.IntType, decimalType),

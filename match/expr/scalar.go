@@ -87,6 +87,9 @@ func ScalarOf(v change.Value) Scalar {
 		s.text = v.Data[5:]
 	case Binary:
 		s.text, s.tag = v.Data[5:], v.Data[4]
+		if s.tag == oldUUIDSubtype && len(s.text) == 16 {
+			s.tag = uuidSubtype
+		}
 	case Bool:
 		s.num.i = int64(btoi(v.Data[0] != 0))
 	case Date:
