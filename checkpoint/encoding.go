@@ -51,6 +51,7 @@ type progress struct {
 	Subscription string             `json:"subscription"`
 	Filter       uint64             `json:"filter"`
 	Reason       snapshot.Reason    `json:"reason"`
+	Number       uint32             `json:"number,omitempty"`
 	Some         []left             `json:"some,omitempty"`
 	Partitions   []change.Partition `json:"partitions,omitempty"`
 	Listed       bool               `json:"listed,omitempty"`
@@ -223,7 +224,7 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 
 func progressOf(p snapshot.Progress) progress {
 	s := progress{
-		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Paused: p.Paused,
+		Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Partitions: p.Partitions, Listed: p.Listed, Done: p.Done, Paused: p.Paused,
 		Read: p.Read, Estimated: p.Estimated,
 	}
 	if !p.At.IsZero() {
@@ -241,7 +242,7 @@ func progressOf(p snapshot.Progress) progress {
 // parse returns the progress if it makes sense.
 func (s *progress) parse() (snapshot.Progress, error) {
 	p := snapshot.Progress{
-		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Paused: s.Paused,
+		Subscription: s.Subscription, Filter: s.Filter, Reason: s.Reason, Number: s.Number, Partitions: s.Partitions, Listed: s.Listed, Done: s.Done, Paused: s.Paused,
 		Read: s.Read, Estimated: s.Estimated,
 	}
 	if s.At != nil {

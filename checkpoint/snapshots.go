@@ -40,7 +40,7 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	}
 	for i, p := range all {
 		if total > maxSnapshots && !p.Done {
-			all[i] = snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason}
+			all[i] = snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number}
 			total -= storedSize(p) - storedSize(all[i])
 		}
 	}
@@ -110,7 +110,7 @@ func partialProgress(stored, mine snapshot.Progress, c Checkpoint) snapshot.Prog
 
 // storedSize returns an upper bound of the stored size of a progress.
 func storedSize(p snapshot.Progress) int {
-	n := 64 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
+	n := 80 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
 	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
 		n += 192
 	}
@@ -135,7 +135,7 @@ func escaped(s string) (n int) {
 }
 
 func sameProgress(p, q snapshot.Progress) bool {
-	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
+	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Number == q.Number && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
 		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.Equal(p.Some, q.Some) && slices.EqualFunc(p.Left, q.Left, sameLeft)
 }
 

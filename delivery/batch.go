@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // Bounds of a batch. A single event may exceed MaxBatchBytes.
@@ -28,6 +29,8 @@ type Batch struct {
 	Snapshot *SnapshotMark
 	// Stamp is that of the snapshots that the session had before the batch, or after it if it has a mark.
 	Stamp uint32
+	// Snapshots is the progress that the stamp is of. It must not be modified.
+	Snapshots []snapshot.Progress
 	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
 

@@ -433,6 +433,9 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		for p, place := range places {
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
+		if !s.cfg.Owner { // whose progress its subscriber's checkpoints have
+			s.owes(places)
+		}
 		rest := Place{At: at}
 		if at.IsZero() { // the session has not begun
 			rest = elsewhere[list[0]]

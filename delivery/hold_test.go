@@ -202,3 +202,35 @@ func TestAcceptedSnapshotIsOwed(t *testing.T) {
 		}
 	})
 }
+
+// A partition that is attached after a loss, which its subscriber has had from another node, gets the documents that compensate for it, also if those of
+// the other partitions have come.
+func TestAttachedPartitionGetsWhatALossOwes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, docs := ordersOf(true, 10, 40)
+		docs.write("insert", "other", 1)
+		b := begin(t, source, delivery.Config{Snapshots: docs, Recover: []change.Namespace{{DB: "shop", Coll: "orders"}}})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Attached: true}, deliverytest.Everything(t))
+		attach := func(first, last change.Partition) {
+			places := make(map[change.Partition]delivery.Place)
+			for p := first; p < last; p++ {
+				places[p] = delivery.Place{At: b.log.End()}
+			}
+			if err := s.Attach(places, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		attach(0, partitions/2)
+		synctest.Wait()
+		for id := range int64(40) {
+			docs.write("insert", "other", id)
+		}
+		synctest.Wait()
+		docs.write("rename", "other", 0)
+		had := documents(t, s)
+		attach(partitions/2, partitions)
+		maps.Copy(had, documents(t, s))
+		wantAll(t, had, 40)
+	})
+}

@@ -124,6 +124,7 @@ type Hub struct {
 		closing  error                         // why no more sessions are accepted
 		restart  context.CancelFunc            // ends the loop that runs
 		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
+		losses   []*oplog.Loss                 // of late, oldest first
 	}
 }
 
@@ -526,6 +527,49 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 
 // recover begins the snapshots that compensate for a loss.
 func (s *Session) recover(loss *oplog.Loss) {
+	s.hub.remember(loss)
+	s.compensate(loss, s.beginSnapshot)
+}
+
+const (
+	// maxLosses bounds the losses that are remembered for partitions that move, and lossAge for how long.
+	maxLosses = 64
+	lossAge   = 10 * time.Minute
+)
+
+// remember keeps a loss for partitions that come from a session with another node.
+func (h *Hub) remember(loss *oplog.Loss) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if slices.ContainsFunc(h.mu.losses, func(l *oplog.Loss) bool {
+		return l.To.Compare(loss.To) == 0 && l.Reason == loss.Reason && slices.Equal(l.Namespaces, loss.Namespaces)
+	}) {
+		return
+	}
+	if h.mu.losses = append(h.mu.losses, loss); len(h.mu.losses) > maxLosses {
+		h.mu.losses = slices.Delete(h.mu.losses, 0, 1)
+	}
+}
+
+// owes begins the snapshots that compensate for losses of late before the places of partitions that are attached: another node may have begun with them,
+// and nobody says how far it has come. What was read before does not count for these partitions. Called by the owner.
+func (s *Session) owes(places map[change.Partition]Place) {
+	s.hub.mu.Lock()
+	losses := slices.Clone(s.hub.mu.losses)
+	s.hub.mu.Unlock()
+	for _, loss := range losses {
+		past := false
+		for _, place := range places {
+			past = past || !loss.To.After(place.From())
+		}
+		if past && time.Since(loss.Found) < lossAge && s.concerned(loss) {
+			s.compensate(loss, s.accept)
+		}
+	}
+}
+
+// compensate begins the snapshots that compensate for a loss, as begin does.
+func (s *Session) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot.Reason, []change.Namespace)) {
 	for _, sub := range s.byKey {
 		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
 		add := func(ns change.Namespace) {
@@ -548,9 +592,9 @@ func (s *Session) recover(loss *oplog.Loss) {
 		}
 		switch {
 		case sub.Recover && all:
-			s.beginSnapshot(sub, snapshot.Loss, nil)
+			begin(sub, snapshot.Loss, nil)
 		case len(some) > 0:
-			s.beginSnapshot(sub, snapshot.Loss, some)
+			begin(sub, snapshot.Loss, some)
 		}
 	}
 }

@@ -210,7 +210,8 @@ func (s *seen) reached(to change.Position) (released []heldEvent) {
 // right after that time are no later, however long the log rests.
 func (s *seen) drained(to change.Position) bool {
 	for _, m := range s.markers {
-		m.passed = m.passed || m.exact && m.place.At.IsProgress() && pastOf(m.place.At).Compare(to.Time) <= 0
+		at := m.place.At
+		m.passed = m.passed || m.exact && (!at.After(to) || at.IsProgress() && pastOf(at).Compare(to.Time) <= 0)
 	}
 	return s.done()
 }

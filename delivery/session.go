@@ -659,7 +659,7 @@ func (s *Session) queue(to change.Position) {
 	if b.Seq == 0 {
 		s.mu.last++
 		if b.Snapshot == nil {
-			b.Stamp = s.mu.stamp
+			b.Stamp, b.Snapshots = s.mu.stamp, s.mu.snapshots
 		}
 		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
 		s.mu.sent = append(s.mu.sent, sent{

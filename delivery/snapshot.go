@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -135,6 +136,17 @@ func Stamp(all []snapshot.Progress) (stamp uint32) {
 	return stamp
 }
 
+// Progress returns the progress of the snapshots that the stamp is of as text, while any is left; empty if it is too long.
+func (b *Batch) Progress() string {
+	if !slices.ContainsFunc(b.Snapshots, func(p snapshot.Progress) bool { return !p.Done }) {
+		return ""
+	}
+	return snapshot.Text(b.Snapshots)
+}
+
+// ParseProgress reads what Batch.Progress has returned.
+func ParseProgress(text string) ([]snapshot.Progress, error) { return snapshot.ParseText(text) }
+
 // setSnapshots sets the progress of all snapshots. The caller holds the mutex.
 func (s *Session) setSnapshots(all []snapshot.Progress) {
 	s.mu.snapshots, s.mu.stamp = all, Stamp(all)
@@ -159,10 +171,14 @@ func FilterHash(p *match.Program) uint64 {
 // begun returns the progress of a snapshot of a subscription, of all collections or of some, that begins after another one, nil if there was none. The
 // collections are added to a snapshot that is in progress.
 func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason, some []change.Namespace) snapshot.Progress {
-	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Some: some, Listed: len(some) > 0}
+	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Number: rand.Uint32(), Some: some, Listed: len(some) > 0}
 	if len(some) > 0 && before != nil && !before.Done {
+		number := p.Number
 		p = *before
 		p.Paused = false
+		if reason == snapshot.Operator { // a loss comes again to whoever resumes before it, what an operator has asked for does not
+			p.Number = number
+		}
 		if len(before.Some) > 0 {
 			p.Some = slices.Clone(before.Some)
 			for _, ns := range some {
@@ -251,7 +267,7 @@ func Unread(all []snapshot.Progress) (left []snapshot.Progress) {
 		if p.Done || p.Listed && len(p.Left) == 0 {
 			continue
 		}
-		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Listed: p.Listed}
+		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Some: p.Some, Listed: p.Listed}
 		for _, l := range p.Left {
 			whole.Left = append(whole.Left, snapshot.Left{Namespace: l.Namespace})
 		}
@@ -287,7 +303,7 @@ func (s *Session) resumeSnapshot(sub *Subscription) {
 	switch {
 	case s.cfg.Unknown:
 	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
-		s.beginSnapshot(sub, snapshot.Start, nil)
+		s.accept(sub, snapshot.Start, nil)
 	case p != nil && p.Filter != FilterHash(sub.Program):
 		s.beginSnapshot(sub, p.Reason, nil)
 	case p != nil && !p.Done:
@@ -325,7 +341,8 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 	for _, ns := range some {
 		m.Namespaces = append(m.Namespaces, ns.String())
 	}
-	s.open = &Batch{Snapshot: m, Stamp: Stamp(replaced(s.Snapshots(), sub.ID, &p))}
+	after := replaced(s.Snapshots(), sub.ID, &p)
+	s.open = &Batch{Snapshot: m, Stamp: Stamp(after), Snapshots: after}
 	s.queue(change.Later(s.at(), s.position()))
 	s.setProgress(sub.ID, &p)
 	sub.marked(state, p)

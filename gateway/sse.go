@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -238,7 +239,8 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	}
 	sub.Fresh = false // an EventSource that connects again repeats its parameters
 	text, rest, _ := strings.Cut(last, idMark)
-	generation, stamp, _ := strings.Cut(rest, idMark)
+	generation, rest, _ := strings.Cut(rest, idMark)
+	stamp, progress, _ := strings.Cut(rest, idMark)
 	ref, err := change.ParseRefText(text, h.cfg.Cluster)
 	if err == nil && generation != "" {
 		request.Generation, err = strconv.ParseUint(generation, 10, 64)
@@ -248,6 +250,11 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		of, err = strconv.ParseUint(stamp, 16, 32)
 		request.Stamp = uint32(of)
 	}
+	if err == nil && progress != "" {
+		if request.Snapshots, err = delivery.ParseProgress(progress); err == nil && delivery.Stamp(request.Snapshots) != request.Stamp {
+			err = errors.New("a damaged position")
+		}
+	}
 	if err != nil {
 		return f, request, sub, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
 	}
@@ -255,7 +262,8 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	return f, request, sub, nil
 }
 
-// idMark separates the position, the checkpoint generation and the stamp of snapshots in an id. Both are omitted if they are 0.
+// idMark separates the position, the checkpoint generation, the stamp of snapshots and their progress in an id. They are omitted where there is nothing
+// to say.
 const idMark = "."
 
 // refuse responds with the fault as JSON, or in a form after which an EventSource reconnects if it should retry.

@@ -30,6 +30,8 @@ type client struct {
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
+	stamped    uint32     // the stamp that text is of
+	text       string     // the progress of its snapshots
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
@@ -133,12 +135,24 @@ func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
 	id := ref.AppendText(nil, c.events.cfg.Cluster)
 	switch {
 	case b.Stamp > 0:
-		return fmt.Appendf(id, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
+		id = fmt.Appendf(id, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
+		if text := c.progress(b); text != "" {
+			id = append(append(id, idMark...), text...)
+		}
+		return id
 	case b.Generation > 0:
 		return fmt.Appendf(id, "%s%d", idMark, b.Generation)
 	default:
 		return id
 	}
+}
+
+// progress returns the progress of snapshots as text, while any is left: whoever comes back with it goes on there.
+func (c *client) progress(b *delivery.Batch) string {
+	if c.stamped != b.Stamp {
+		c.stamped, c.text = b.Stamp, b.Progress()
+	}
+	return c.text
 }
 
 // batch appends a batch to the buffer.
@@ -236,7 +250,9 @@ func (c *client) send(ctx context.Context) error {
 	if _, err := c.w.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	c.buffer, c.written = c.buffer[:0], 0
+	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
+		c.buffer = nil
+	}
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}

@@ -24,6 +24,8 @@ type Progress struct {
 	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
 	Filter uint64
 	Reason Reason
+	// Number distinguishes the snapshots of a subscription, so that what is left of one is not taken for what is left of another.
+	Number uint32
 	// Some are the only collections that it is of; empty means all that the filter selects.
 	Some []change.Namespace
 	// Partitions are the partitions whose documents remain; empty means all.
@@ -57,6 +59,9 @@ func (p Progress) AppendState(b []byte) []byte {
 	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
 	for _, l := range p.Left {
 		b = fmt.Appendf(b, " %q %q %d %x %d %x %t", l.Namespace.DB, l.Namespace.Coll, l.From.Type, l.From.Data, l.Until.Type, l.Until.Data, l.Round)
+	}
+	if p.Number != 0 {
+		b = fmt.Appendf(b, " %d", p.Number)
 	}
 	for _, ns := range p.Some {
 		b = fmt.Appendf(b, " %q.%q", ns.DB, ns.Coll)

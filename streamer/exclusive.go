@@ -57,6 +57,8 @@ type Request struct {
 	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped. Without it, its positions tell.
 	Stamp   uint32
 	Stamped bool
+	// Snapshots is their progress, if it is known.
+	Snapshots []snapshot.Progress
 	// Start applies without a saved position; Time is for StartTime. With StartSnapshot a subscription of which no snapshot is recorded gets one
 	// in any case, also if it is added later.
 	Start StartPolicy
@@ -229,6 +231,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		if stored != nil {
 			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
 			switch { // documents in between were not received
+			case r.Stamped && len(r.Snapshots) > 0:
+				cfg.Snapshots = snapshot.Resumed(cfg.Snapshots, r.Snapshots)
 			case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
 				cfg.Snapshots = again(cfg.Snapshots, true)
 			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:

@@ -116,8 +116,12 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	if done > 0 && e.keeper != nil { // what is accepted is kept
 		ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
 		defer cancel()
-		if err := e.keeper.Save(ctx, checkpoint.ReasonInterval); err != nil {
+		err := e.keeper.Save(ctx, checkpoint.ReasonInterval)
+		if err != nil {
 			n.logger.Warn("saving what an operator has begun failed", "subscriber", subscriber, "error", err)
+		}
+		if err != nil || e.session.Ended() { // its end may have been saved before
+			return 0, false
 		}
 	}
 	return done, true
